@@ -1,0 +1,379 @@
+"""Attention inside a recurrent decoder."""
+
+import keras
+from keras import ops, tree
+
+from keras_attention.layers.checks import check_choice, check_mask, check_query_value
+from keras_attention.layers.scoring import ScoringMixin
+
+# Positions travel through the loop as two digits: bfloat16 counts to 256 only.
+DIGIT = 128
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class AttentionRNN(keras.layers.Layer):
+    """A recurrent decoder that attends to a memory at every step.
+
+        c_i = attention(s_{i-1}, memory)          query="previous" (Bahdanau et al., 2015)
+        s_i = cell([x_i; c_i], s_{i-1})           output s_i
+
+        s_i = cell(x_i, s_{i-1})                  query="current" (Luong et al., 2015)
+        h_i = attention(s_i, memory)              output h_i
+        s_i = cell([x_i; h_{i-1}], s_{i-1})       instead, with `input_feeding`; h_0 = 0
+
+    s stands for the whole state of the cell where the cell uses it, and for its output (of the
+    last of stacked cells) where it is the query or the output. With
+    `LuongAttention(units=...)` h is the attentional vector; otherwise it is the context.
+    Keys are projected once a call. Without a recurrence through the attention (query="current"
+    and no input feeding) all steps are attended at once, after the loop.
+
+    Sizes: B samples, T steps, D features, Tk memory steps, Dv memory features, H the output of
+    the cell, A the output of the attention (Dv, or its `units`).
+
+    Args:
+        cell: a Keras RNN cell (`GRUCell`, `LSTMCell`, ...) or a list of them, stacked. The first
+            state of a cell must be its output, as it is in those of Keras.
+        attention: a layer built on `ScoringMixin`.
+        query: "previous" or "current", as above.
+        input_feeding: whether h_i is also an input of the next step; with query="current".
+        output: "cell" (H), "attention" (A) or "concat" (A + H, attention first). By default
+            "cell" for query="previous", "attention" for query="current".
+        return_state: whether to return the last states too.
+        unroll: whether to unroll the loop; needs a static T.
+
+    Call arguments:
+        sequences: x, `(B, T, D)`.
+        memory: `(B, Tk, Dv)`, keys and values in one.
+        initial_state: the states of the cell, one tensor or a list; zeros if not given. The fed
+            vector of input feeding may follow as the last one.
+        sequences_mask: `(B, T)` boolean; where False the state stays and the output is repeated.
+        memory_mask: `(B, Tk)` boolean; steps where it is False are not attended to. Both masks
+            come by themselves from masking layers.
+        return_attention_scores: also return the weights, as they are before dropout.
+        training: whether dropout is active. Inside the recurrence the dropout of the attention
+            drops the same memory steps for the whole sequence, as Keras cells do.
+
+    Returns:
+        Outputs `(B, T, ...)`; with `return_state` a list of outputs and every state; with
+        `return_attention_scores` the weights `(B, T, Tk)` as the last item.
+
+    Raises:
+        ValueError: `cell` or `attention` is of another kind; input feeding with
+            query="previous"; no memory; ranks, batch sizes or states do not agree.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, BahdanauAttention
+        >>> decoder = AttentionRNN(keras.layers.GRUCell(7), BahdanauAttention(5))
+        >>> words, encoded = numpy.ones((2, 3, 11)), numpy.ones((2, 13, 17))
+        >>> outputs, weights = decoder(words, encoded, return_attention_scores=True)
+        >>> outputs.shape, weights.shape
+        (TensorShape([2, 3, 7]), TensorShape([2, 3, 13]))
+
+    References: https://arxiv.org/abs/1409.0473, appendix A.2; https://arxiv.org/abs/1508.04025,
+    sections 3 and 3.3.
+    """
+
+    def __init__(
+        self,
+        cell,
+        attention,
+        query="previous",
+        input_feeding=False,
+        output=None,
+        return_state=False,
+        unroll=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if isinstance(cell, (list, tuple)):
+            cell = keras.layers.StackedRNNCells(list(cell), dtype=self.dtype_policy)
+        if not hasattr(cell, "state_size") or not callable(cell):
+            raise ValueError(
+                f"{self.name}: `cell` must be a Keras RNN cell with a `state_size`, such as "
+                f"keras.layers.GRUCell(256), or a list of cells; received {cell!r}."
+            )
+        if not isinstance(attention, ScoringMixin):
+            raise ValueError(
+                f"{self.name}: `attention` must be a layer built on ScoringMixin, such as "
+                f"BahdanauAttention(256); received {attention!r}."
+            )
+        self.cell = cell
+        self.attention = attention
+        self.query = check_choice(self.name, "query", query, ("previous", "current"))
+        if input_feeding and query == "previous":
+            raise ValueError(
+                f'{self.name}: `input_feeding=True` goes with query="current"; with '
+                'query="previous" the context is an input of the cell already.'
+            )
+        self.input_feeding = bool(input_feeding)
+        default = "cell" if query == "previous" else "attention"
+        self.output_type = check_choice(
+            self.name, "output", output or default, ("cell", "attention", "concat")
+        )
+        self.return_state = return_state
+        self.unroll = unroll
+        self.supports_masking = True
+
+    def build(self, sequences_shape, memory_shape=None):
+        self._check_shapes(sequences_shape, memory_shape)
+        batch, _, features = sequences_shape
+        if not self.attention.built:
+            self.attention.build((batch, self._query_size), tuple(memory_shape))
+        self._attention_size = self.attention.output_size(self._query_size, memory_shape[-1])
+        if not self.cell.built:
+            self.cell.build((batch, features + self._attention_size * self._recurs))
+
+    def call(
+        self,
+        sequences,
+        memory=None,
+        initial_state=None,
+        sequences_mask=None,
+        memory_mask=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        self._check_shapes(sequences.shape, None if memory is None else memory.shape)
+        check_mask(self.name, "sequences_mask", sequences_mask, [tuple(sequences.shape)[:2]])
+        check_mask(self.name, "memory_mask", memory_mask, [tuple(memory.shape)[:2]])
+        prepared = self.prepare(memory, memory_mask)
+        states = self.get_initial_state(ops.shape(sequences)[0], initial_state)
+        run = self._attend_inside if self._recurs else self._attend_after
+        outputs, weights, states = run(
+            sequences, prepared, states, sequences_mask, return_attention_scores, training
+        )
+        results = [outputs, *states] if self.return_state else [outputs]
+        if return_attention_scores:
+            results.append(weights)
+        return results if len(results) > 1 else outputs
+
+    def prepare(self, memory, memory_mask=None):
+        """The memory made ready for `step`, its keys projected: a `Memory`."""
+        return self.attention.prepare(memory, value_mask=memory_mask)
+
+    def get_initial_state(self, batch_size, initial_state=None):
+        """The list of states before the first `step`.
+
+        Args:
+            batch_size: B. initial_state: as in a call; zeros if not given.
+        """
+        sizes = self._state_sizes
+        count = len(tree.flatten(sizes))
+        given = [] if initial_state is None else tree.flatten(initial_state)
+        if len(given) not in {0, count, count + self.input_feeding}:
+            raise ValueError(
+                f"{self.name}: `initial_state` must hold the {count} states of the cell, of sizes "
+                f"{tree.flatten(sizes)}; received {len(given)} of shapes "
+                f"{[tuple(state.shape) for state in given]}."
+            )
+        zeros = self._zero_states(batch_size)
+        flat = [*given, *zeros[len(given) :]]
+        for state, zero in zip(flat, zeros, strict=True):
+            if len(state.shape) != 2 or state.shape[-1] != zero.shape[-1]:
+                raise ValueError(
+                    f"{self.name}: a state in `initial_state` must have shape "
+                    f"(batch, {zero.shape[-1]}); received {tuple(state.shape)}."
+                )
+        return [*tree.pack_sequence_as(sizes, flat[:count]), *flat[count:]]
+
+    def step(self, inputs, states, memory, position=None, training=False):
+        """One step of decoding; step by step equals a whole call.
+
+        Args:
+            inputs: x_i, `(B, D)`.
+            states: the list from `get_initial_state`, or from the step before.
+            memory: from `prepare`.
+            position: i, an integer or `(B,)`, for an attention that needs it (local-m).
+
+        Returns:
+            `(output, states, weights)`: `(B, ...)`, a list, `(B, Tk)`.
+        """
+        options = {"training": training}
+        if self._uses_position:
+            options["position"] = position
+        if self.query == "previous":
+            attended, weights = self.attention.attend(self._top(states), memory, **options)
+            hidden, states = self.cell(ops.concatenate([inputs, attended], axis=-1), states)
+        elif self.input_feeding:
+            *states, fed = states
+            hidden, states = self.cell(ops.concatenate([inputs, fed], axis=-1), states)
+            attended, weights = self.attention.attend(hidden, memory, **options)
+            states = [*states, attended]
+        else:
+            hidden, states = self.cell(inputs, states)
+            attended, weights = self.attention.attend(hidden, memory, **options)
+        return self._output(hidden, attended), list(states), weights
+
+    def _attend_inside(self, sequences, memory, states, mask, return_scores, training):
+        if training and self.attention.dropout > 0:
+            # A weight dropped at every step is a value dropped; drawn once, outside the loop.
+            keep = keras.random.dropout(
+                ops.ones_like(memory.value[:, :, :1]),
+                self.attention.dropout,
+                seed=self.attention.seed_generator,
+            )
+            memory = memory._replace(value=memory.value * keep)
+        if self._uses_position:
+            position = ops.arange(ops.shape(sequences)[1])
+            digits = ops.stack([position // DIGIT, position % DIGIT], axis=-1)
+            digits = ops.broadcast_to(digits, (*ops.shape(sequences)[:2], 2))
+            sequences = ops.concatenate([sequences, ops.cast(digits, sequences.dtype)], axis=-1)
+
+        def step(inputs, states):
+            position = None
+            if self._uses_position:
+                digits = ops.cast(inputs[:, -2:], "int32")
+                inputs, position = inputs[:, :-2], digits[:, 0] * DIGIT + digits[:, 1]
+            output, states, weights = self.step(inputs, states, memory, position)
+            if return_scores:
+                output = ops.concatenate([output, ops.cast(weights, output.dtype)], axis=-1)
+            return output, states
+
+        width = sequences.shape[-1] + self._attention_size - 2 * self._uses_position
+        with _DropoutMasks(self.cell, ops.shape(sequences)[0], width):
+            outputs, states = self._loop(_Cell(self, step), sequences, states, mask)
+        if not return_scores:
+            return outputs, None, states
+        size = self._output_size
+        return outputs[:, :, :size], outputs[:, :, size:], states
+
+    def _attend_after(self, sequences, memory, states, mask, return_scores, training):
+        hidden, states = self._loop(self.cell, sequences, states, mask)
+        attended, weights = self.attention.attend(hidden, memory, training=training)
+        return self._output(hidden, attended), weights, states
+
+    def _loop(self, cell, sequences, states, mask):
+        loop = keras.layers.RNN(
+            cell,
+            return_sequences=True,
+            return_state=True,
+            unroll=self.unroll,
+            dtype=self.dtype_policy,
+        )
+        outputs, *states = loop(sequences, initial_state=states, mask=mask)
+        return outputs, states
+
+    def _output(self, hidden, attended):
+        if self.output_type == "concat":
+            return ops.concatenate([attended, hidden], axis=-1)
+        return hidden if self.output_type == "cell" else attended
+
+    @property
+    def _recurs(self):
+        return self.query == "previous" or self.input_feeding
+
+    @property
+    def _uses_position(self):
+        return getattr(self.attention, "uses_position", False)
+
+    @property
+    def _state_sizes(self):
+        sizes = self.cell.state_size
+        return list(sizes) if tree.is_nested(sizes) else [sizes]
+
+    @property
+    def _query_size(self):
+        if self.query == "current":
+            return getattr(self.cell, "output_size", None) or self._top(self._state_sizes)
+        return self._top(self._state_sizes)
+
+    def _top(self, states):
+        """The first state of the last of stacked cells."""
+        state = states[-1 if isinstance(self.cell, keras.layers.StackedRNNCells) else 0]
+        return state[0] if tree.is_nested(state) else state
+
+    def _zero_states(self, batch_size):
+        sizes = tree.flatten(self._state_sizes)
+        if self.input_feeding:
+            sizes.append(self._attention_size)
+        return [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes]
+
+    @property
+    def _output_size(self):
+        hidden = getattr(self.cell, "output_size", None) or self._top(self._state_sizes)
+        sizes = {"cell": hidden, "attention": self._attention_size}
+        return sizes.get(self.output_type, hidden + self._attention_size)
+
+    def _check_shapes(self, sequences_shape, memory_shape):
+        if memory_shape is None:
+            raise ValueError(
+                f"{self.name}: `memory` is missing: there is nothing to attend to. Call "
+                "layer(sequences, memory), memory of shape (batch, memory steps, features)."
+            )
+        for name, shape in (("sequences", sequences_shape), ("memory", memory_shape)):
+            if len(shape) != 3 or shape[-1] is None:
+                raise ValueError(
+                    f"{self.name}: `{name}` must have shape (batch, steps, features), the features "
+                    f"known; received {tuple(shape)}."
+                )
+        check_query_value(self.name, tuple(sequences_shape), tuple(memory_shape))
+
+    def compute_output_shape(self, sequences_shape, memory_shape=None, initial_state_shape=None):
+        self._check_shapes(sequences_shape, memory_shape)
+        batch, steps, _ = sequences_shape
+        self._attention_size = self.attention.output_size(self._query_size, memory_shape[-1])
+        outputs = (batch, steps, self._output_size)
+        if not self.return_state:
+            return outputs
+        return [outputs, *((batch, zero.shape[-1]) for zero in self._zero_states(1))]
+
+    def compute_output_spec(self, *args, **kwargs):
+        # By tracing: what is returned depends on return_attention_scores.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "attention": keras.saving.serialize_keras_object(self.attention),
+            "query": self.query,
+            "input_feeding": self.input_feeding,
+            "output": self.output_type,
+            "return_state": self.return_state,
+            "unroll": self.unroll,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        for name in ("cell", "attention"):
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)
+
+
+class _Cell:
+    """What `keras.layers.RNN` needs of a cell, with the memory in the closure of `step`."""
+
+    def __init__(self, layer, step):
+        self.state_size = [*layer._state_sizes, *[layer._attention_size] * layer.input_feeding]
+        self.compute_dtype = layer.compute_dtype
+        self.call = step
+
+    def __call__(self, inputs, states):
+        return self.call(inputs, states)
+
+
+class _DropoutMasks:
+    """Draws the cells' own dropout masks outside the loop, as `keras.layers.RNN` does."""
+
+    def __init__(self, cell, batch_size, width):
+        stacked = isinstance(cell, keras.layers.StackedRNNCells)
+        self.cells = cell.cells if stacked else [cell]
+        self.batch_size, self.width = batch_size, width
+
+    def __enter__(self):
+        width = self.width
+        for cell in self.cells:
+            size = cell.state_size
+            size = size[0] if tree.is_nested(size) else size
+            if hasattr(cell, "get_dropout_mask"):
+                cell.get_dropout_mask(ops.ones((self.batch_size, width), cell.compute_dtype))
+                cell.get_recurrent_dropout_mask(ops.ones((self.batch_size, size), cell.compute_dtype))
+            width = getattr(cell, "output_size", size)
+
+    def __exit__(self, *_):
+        for cell in self.cells:
+            if hasattr(cell, "reset_dropout_mask"):
+                cell.reset_dropout_mask()
+                cell.reset_recurrent_dropout_mask()

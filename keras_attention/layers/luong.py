@@ -1,0 +1,241 @@
+"""Multiplicative attention, global and local."""
+
+import keras
+from keras import ops
+
+from keras_attention.layers.checks import (
+    check_choice,
+    check_positive_int,
+    check_query_value,
+)
+from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.ops.additive import additive_score
+from keras_attention.ops.windows import gaussian, sentence_span, window_mask
+
+SCORES = ("dot", "general", "concat", "location")
+ALIGNMENTS = ("global", "local-m", "local-p")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class LuongAttention(ScoringMixin, keras.layers.Layer):
+    """Multiplicative attention, global and local (Luong, Pham and Manning, 2015).
+
+        e[b,i,j] = q[b,i] . k[b,j]                         score="dot"
+                   q[b,i] . W k[b,j]                       score="general"
+                   v . tanh(W [q[b,i]; k[b,j]])            score="concat"
+                   (W^T q[b,i])[j]                         score="location"
+        a[b,i,:] = softmax of e[b,i,:] over the valid j    alignment="global"
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+        h~[b,i]  = tanh(W_c [c[b,i]; q[b,i]])              with `units`, the attentional vector
+
+    Local alignment reads the 2D + 1 positions around floor(p[b,i]) only, and normalises there;
+    S is the number of valid memory steps:
+
+        p[b,i]   = i, at most S - 1                              alignment="local-m"
+        p[b,i]   = S sigmoid(v_p . tanh(W_p q[b,i]))             alignment="local-p", and then
+        a[b,i,j] = softmax(e)[b,i,j] exp(-(j - p[b,i])^2 / (2 (D/2)^2)), not normalised again
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, D window.
+
+    Args:
+        score: "dot" (Dq = Dk), "general", "concat", or "location", which looks at the query and
+            the position alone.
+        alignment: "global", "local-m" (monotonic) or "local-p" (predictive).
+        window: D, half the width of the local window.
+        units: of the attentional vector; None returns the context.
+        max_length: the largest Tk, for score="location".
+        normalizer, dropout, seed: see `ScoringMixin`.
+
+    Weights:
+        score_kernel: W; general `(Dq, Dk)`, concat `(Dq + Dk, Dq)`, location `(Dq, max_length)`.
+        score_vector: v, `(Dq,)`, for concat.
+        position_kernel: W_p, `(Dq, Dq)`; position_vector: v_p, `(Dq,)`, for local-p.
+        output_kernel: W_c, `(Dv + Dq, units)`, context first.
+
+    Call arguments:
+        query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
+        value: `(B, Tk, Dv)`.
+        key: `(B, Tk, Dk)`; the value if not given.
+        position: the number of the step, an integer or `(B,)`, for local-m on one step.
+        query_mask, value_mask, attention_mask, use_causal_mask, return_attention_scores,
+            training: see `ScoringMixin`.
+
+    Returns:
+        Context `(B, Tq, Dv)`, or attentional vector `(B, Tq, units)`; with
+        `return_attention_scores` also weights `(B, Tq, Tk)`, whose rows sum to less than one for
+        local-p.
+
+    Raises:
+        ValueError: unknown `score` or `alignment`; `window` or `units` not positive; Dq and Dk
+            differ for dot; `max_length` missing for location, given for another score, or shorter
+            than the memory; `position` missing; otherwise as `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import LuongAttention
+        >>> attention = LuongAttention(score="general", alignment="local-p", window=2, units=17)
+        >>> attention(numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11))).shape
+        TensorShape([2, 3, 17])
+
+    Reference: https://arxiv.org/abs/1508.04025, section 3. The window and the product with the
+    Gaussian follow the authors' code. With padding in front, positions count from the first valid
+    memory step.
+    """
+
+    def __init__(
+        self,
+        score="general",
+        alignment="global",
+        window=10,
+        units=None,
+        max_length=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.score_type = check_choice(self.name, "score", score, SCORES)
+        self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
+        self.window = check_positive_int(self.name, "window", window)
+        self.units = None if units is None else check_positive_int(self.name, "units", units)
+        if (max_length is None) == (score == "location"):
+            raise ValueError(
+                f'{self.name}: `max_length`, the longest memory, is needed for score="location" '
+                f"and for no other; received max_length={max_length!r} with score={score!r}."
+            )
+        if max_length is not None:
+            check_positive_int(self.name, "max_length", max_length)
+        self.max_length = max_length
+
+    @property
+    def uses_position(self):
+        """Whether a single step must be told its number."""
+        return self.alignment == "local-m"
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        check_query_value(self.name, query_shape, value_shape, key_shape)
+        query_size, key_size = query_shape[-1], (key_shape or value_shape)[-1]
+        if self.score_type == "dot" and query_size != key_size:
+            raise ValueError(
+                f'{self.name}: score="dot" needs a query and a key of the same width; received '
+                f'query {query_size} and key {key_size}. Use score="general".'
+            )
+        self._check_length(value_shape)
+        kernel_shape = {
+            "general": (query_size, key_size),
+            "concat": (query_size + key_size, query_size),
+            "location": (query_size, self.max_length),
+        }.get(self.score_type)
+        if kernel_shape:
+            self.score_kernel = self.add_weight(kernel_shape, name="score_kernel")
+        if self.score_type == "concat":
+            self.score_vector = self.add_weight((query_size,), name="score_vector")
+        if self.alignment == "local-p":
+            self.position_kernel = self.add_weight((query_size, query_size), name="position_kernel")
+            self.position_vector = self.add_weight((query_size,), name="position_vector")
+        if self.units is not None:
+            shape = (value_shape[-1] + query_size, self.units)
+            self.output_kernel = self.add_weight(shape, name="output_kernel")
+
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        position=None,
+        query_mask=None,
+        value_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+    ):
+        output, weights = self.attend(
+            query,
+            self.prepare(value, key, value_mask),
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            position=position,
+            training=training,
+        )
+        return (output, weights) if return_attention_scores else output
+
+    def project_key(self, key):
+        if self.score_type == "general":
+            return self.project(key, ops.transpose(self.score_kernel))
+        if self.score_type == "concat":
+            return self.project(key, self.score_kernel[self.score_vector.shape[0] :])
+        return key
+
+    def score(self, query, key):
+        if self.score_type == "location":
+            self._check_length(key.shape)
+            return self.project(query, self.score_kernel)[:, :, : ops.shape(key)[1]]
+        if self.score_type == "concat":
+            query = self.project(query, self.score_kernel[: self.score_vector.shape[0]])
+        query, key = ops.cast(query, self.score_dtype), ops.cast(key, self.score_dtype)
+        if self.score_type == "concat":
+            return additive_score(query, key, ops.cast(self.score_vector, self.score_dtype))
+        return ops.einsum("bqd,bkd->bqk", query, key)
+
+    def attend(self, query, memory, position=None, **kwargs):
+        if self.uses_position and position is None and len(query.shape) == 2:
+            raise ValueError(
+                f'{self.name}: alignment="local-m" on a query of rank 2, one step, needs '
+                "`position`, the number of that step; received None."
+            )
+        return super().attend(query, memory, position=position, **kwargs)
+
+    def align(self, query, scores, mask, memory, position=None):
+        if self.alignment == "global":
+            return super().align(query, scores, mask, memory)
+        batch, steps, length = ops.shape(scores)
+        start, size = sentence_span(memory.mask, batch, length, self.score_dtype)
+        center = self._center(query, steps, size, position)
+        center = center + ops.expand_dims(start, -1)  # (B, Tq)
+        inside = window_mask(center, length, self.window)
+        mask = inside if mask is None else ops.logical_and(inside, mask)
+        weights = super().align(query, scores, mask, memory)
+        if self.alignment == "local-m":
+            return weights
+        return weights * gaussian(center, length, self.window)
+
+    def _center(self, query, steps, size, position):
+        """p of every query, counted from the start of its sentence: `(B, Tq)`."""
+        size = ops.expand_dims(size, -1)
+        if self.alignment == "local-p":
+            hidden = ops.tanh(self.project(query, self.position_kernel))
+            vector = ops.cast(self.position_vector, self.score_dtype)
+            logit = ops.einsum("bqu,u->bq", ops.cast(hidden, self.score_dtype), vector)
+            return size * ops.sigmoid(logit)
+        if position is None:
+            position = ops.expand_dims(ops.arange(steps), 0)
+        else:
+            position = ops.reshape(ops.convert_to_tensor(position), (-1, 1))
+        position = ops.cast(position, self.score_dtype)
+        return ops.maximum(ops.minimum(position, size - 1), 0)
+
+    def _check_length(self, shape):
+        if self.score_type == "location" and (shape[1] or 0) > self.max_length:
+            raise ValueError(
+                f'{self.name}: score="location" has weights for max_length={self.max_length} '
+                f"memory steps; received a memory of {shape[1]}. Give a larger max_length."
+            )
+
+    def combine(self, query, context):
+        if self.units is None:
+            return context
+        vector = ops.concatenate([context, ops.cast(query, context.dtype)], axis=-1)
+        return ops.tanh(self.project(vector, self.output_kernel))
+
+    def output_size(self, query_size, value_size):
+        return value_size if self.units is None else self.units
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "score": self.score_type,
+            "alignment": self.alignment,
+            "window": self.window,
+            "units": self.units,
+            "max_length": self.max_length,
+        }

@@ -1,0 +1,273 @@
+"""The one place that knows masks, normalisation, dropout and reading."""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_attention.layers.checks import (
+    check_choice,
+    check_mask,
+    check_memory,
+    check_query_memory,
+    check_query_value,
+    check_rate,
+)
+from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
+
+NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
+
+
+class Memory(NamedTuple):
+    """What a query attends to, made ready once by `ScoringMixin.prepare` for any number of steps.
+
+    key: `(B, Tk, Dp)`, as `project_key` returned it. value: `(B, Tk, Dv)`.
+    mask: `(B, Tk)` boolean, or None where every step is valid.
+    """
+
+    key: Any
+    value: Any
+    mask: Any = None
+
+
+class ScoringMixin:
+    """Makes an attention layer out of a score.
+
+        e[b,i,j] = score(q[b,i], k[b,j])                    `score`, the one method to write
+        a[b,i,:] = normalizer of e[b,i,:] over the valid j  softmax or sparsemax
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
+
+    Put it before `keras.layers.Layer` among the bases and write `score`; give `build` if the
+    score has weights, and begin it with `super().build(...)`, which checks the shapes:
+
+        >>> import keras, numpy
+        >>> from keras_attention import ScoringMixin
+        >>> class CosineAttention(ScoringMixin, keras.layers.Layer):
+        ...     def score(self, query, key):
+        ...         query, key = keras.ops.normalize(query), keras.ops.normalize(key)
+        ...         return keras.ops.einsum("bqd,bkd->bqk", query, key)
+        >>> x = numpy.eye(3, dtype="float32")[None]
+        >>> context, weights = CosineAttention()(x, x, return_attention_scores=True)
+        >>> [round(float(w), 4) for w in weights[0, 0]]
+        [0.5761, 0.2119, 0.2119]
+
+    Hooks, from the one always written to those seldom needed: `score(query, key)`;
+    `project_key(key)`, the part of the score that depends on the memory alone and is computed
+    once; `align(query, scores, mask, memory, position)`, from scores to weights; `combine(query,
+    context)`, from the context to the output, with `output_size(query_size, value_size)`.
+
+    Args:
+        normalizer: "softmax" or "sparsemax".
+        dropout: fraction of the weights dropped in training, in [0, 1).
+        seed: integer, for a reproducible dropout.
+
+    Call arguments:
+        query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
+        value: `(B, Tk, Dv)`.
+        key: `(B, Tk, Dk)`; the value if not given.
+        query_mask: `(B, Tq)` boolean; the output is zero where it is False.
+        value_mask: `(B, Tk)` boolean; memory steps where it is False are not attended to. Both
+            come by themselves from a masking layer such as `Embedding(mask_zero=True)`.
+        attention_mask: `(Tq, Tk)` or `(B, Tq, Tk)` boolean, `(B, Tk)` for one step.
+        use_causal_mask: query step i attends to memory steps 0 .. i only.
+        return_attention_scores: also return the weights, as they are before dropout.
+        training: whether dropout is active.
+
+    Returns:
+        Context `(B, Tq, Dv)`; with `return_attention_scores` also weights `(B, Tq, Tk)`. A row
+        where nothing is valid has weights and context of exactly zero, and finite gradients.
+
+    Raises:
+        ValueError: ranks, batch sizes or lengths do not agree; a mask is not boolean or has
+            another shape; no value is given; an argument is out of its range.
+    """
+
+    def __init__(self, normalizer="softmax", dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
+        self.dropout = check_rate(self.name, "dropout", dropout)
+        self.seed = seed
+        if self.dropout > 0:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        check_query_value(self.name, query_shape, value_shape, key_shape)
+
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+    ):
+        output, weights = self.attend(
+            query,
+            self.prepare(value, key, value_mask),
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            training=training,
+        )
+        return (output, weights) if return_attention_scores else output
+
+    def prepare(self, value, key=None, value_mask=None):
+        """Computes once what does not depend on the query: the projected keys.
+
+        For decoding: `memory = layer.prepare(encoded, value_mask=mask)` before the loop, and
+        `layer.attend(query, memory)` in it. The layer must have been built.
+
+        Args:
+            value, key, value_mask: as in a call.
+
+        Returns:
+            A `Memory`.
+        """
+        check_memory(self.name, _shape(value), _shape(key))
+        check_mask(self.name, "value_mask", value_mask, [_shape(value)[:2]])
+        if value_mask is None:
+            return Memory(self.project_key(value if key is None else key), value)
+        # Padding may hold anything, NaN included, and 0 * NaN is NaN.
+        valid = ops.expand_dims(value_mask, -1)
+        value = ops.where(valid, value, ops.zeros_like(value))
+        key = value if key is None else ops.where(valid, key, ops.zeros_like(key))
+        return Memory(self.project_key(key), value, value_mask)
+
+    def attend(
+        self,
+        query,
+        memory,
+        query_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        position=None,
+        training=None,
+    ):
+        """Attends to a prepared memory.
+
+        Args:
+            query, query_mask, attention_mask, use_causal_mask, training: as in a call.
+            memory: a `Memory`, from `prepare`.
+            position: number of the step of a query of rank 2, for a layer that needs it.
+
+        Returns:
+            `(output, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`, without Tq for one step.
+        """
+        batch, steps = query.shape[0], query.shape[1]
+        check_query_memory(self.name, query.shape, _shape(memory.value))
+        length = memory.value.shape[1]
+        one_step = len(query.shape) == 2
+        if one_step:
+            if use_causal_mask:
+                raise ValueError(
+                    f"{self.name}: `use_causal_mask=True` needs a query of rank 3, "
+                    f"(batch, steps, features); received one step, {tuple(query.shape)}."
+                )
+            check_mask(self.name, "query_mask", query_mask, [(batch,)])
+            check_mask(self.name, "attention_mask", attention_mask, [(batch, length)])
+            query, query_mask, attention_mask = (
+                None if x is None else ops.expand_dims(x, 1)
+                for x in (query, query_mask, attention_mask)
+            )
+        else:
+            check_mask(self.name, "query_mask", query_mask, [(batch, steps)])
+            shapes = [(steps, length), (batch, steps, length)]
+            check_mask(self.name, "attention_mask", attention_mask, shapes)
+
+        scores = self.score(query, memory.key)
+        mask = _all_of(
+            None if memory.mask is None else ops.expand_dims(memory.mask, 1),
+            None if query_mask is None else ops.expand_dims(query_mask, 2),
+            attention_mask,
+            _causal(ops.shape(scores)) if use_causal_mask else None,
+        )
+        weights = self.align(query, scores, mask, memory, position)
+        output = self.combine(query, self.read(weights, memory.value, training))
+        if query_mask is not None:
+            output = ops.where(ops.expand_dims(query_mask, 2), output, ops.zeros_like(output))
+        weights = ops.cast(weights, self.compute_dtype)
+        if one_step:
+            return ops.squeeze(output, 1), ops.squeeze(weights, 1)
+        return output, weights
+
+    def score(self, query, key):
+        """The equation of the layer: `(B, Tq, Dq)` and projected keys to scores `(B, Tq, Tk)`."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define score(query, key) -> (batch, query steps, "
+            "memory steps)."
+        )
+
+    def project_key(self, key):
+        """The part of the score that depends on the keys alone; `score` receives its result."""
+        return key
+
+    def project(self, sequence, kernel):
+        """`(B, T, D)` by `(D, U)`, in the compute dtype, also outside a call of the layer."""
+        sequence, kernel = (ops.cast(x, self.compute_dtype) for x in (sequence, kernel))
+        return ops.einsum("btd,du->btu", sequence, kernel)
+
+    def align(self, query, scores, mask, memory, position=None):
+        """From scores to weights, in float32 or wider; `mask` broadcasts to the scores, or None."""
+        return NORMALIZERS[self.normalizer](scores, mask)
+
+    def read(self, weights, value, training=None):
+        """The context: the values summed by their weights, some of them dropped in training."""
+        if training and self.dropout > 0:
+            weights = keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
+        value = ops.cast(value, self.compute_dtype)
+        return ops.einsum("bqk,bkd->bqd", ops.cast(weights, self.compute_dtype), value)
+
+    def combine(self, query, context):
+        """From the context to the output of the layer."""
+        return context
+
+    def output_size(self, query_size, value_size):
+        """The features of the output."""
+        return value_size
+
+    @property
+    def score_dtype(self):
+        """Scores of half-precision layers are summed in float32."""
+        return "float64" if self.compute_dtype == "float64" else "float32"
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        check_query_value(self.name, query_shape, value_shape, key_shape)
+        return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
+
+    def compute_output_spec(self, *args, **kwargs):
+        # By tracing: what is returned depends on return_attention_scores.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "normalizer": self.normalizer,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+
+def _shape(tensor):
+    return None if tensor is None else tuple(tensor.shape)
+
+
+def _all_of(*masks):
+    masks = [mask for mask in masks if mask is not None]
+    if not masks:
+        return None
+    result, *rest = masks
+    for mask in rest:
+        result = ops.logical_and(result, mask)
+    return result
+
+
+def _causal(shape):
+    rows, columns = ops.arange(shape[1]), ops.arange(shape[2])
+    return ops.expand_dims(rows, 1) >= ops.expand_dims(columns, 0)

@@ -1,0 +1,14 @@
+"""Pure functions on tensors: no weights, no state, no layers."""
+
+from keras_attention.ops.additive import additive_score
+from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
+from keras_attention.ops.windows import gaussian, sentence_span, window_mask
+
+__all__ = [
+    "additive_score",
+    "gaussian",
+    "masked_softmax",
+    "masked_sparsemax",
+    "sentence_span",
+    "window_mask",
+]
