@@ -369,7 +369,9 @@ class _DropoutMasks:
             size = size[0] if tree.is_nested(size) else size
             if hasattr(cell, "get_dropout_mask"):
                 cell.get_dropout_mask(ops.ones((self.batch_size, width), cell.compute_dtype))
-                cell.get_recurrent_dropout_mask(ops.ones((self.batch_size, size), cell.compute_dtype))
+                cell.get_recurrent_dropout_mask(
+                    ops.ones((self.batch_size, size), cell.compute_dtype)
+                )
             width = getattr(cell, "output_size", size)
 
     def __exit__(self, *_):

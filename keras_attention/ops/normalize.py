@@ -59,7 +59,11 @@ def _sparsemax_support(scores):
 
 def _widen(scores):
     """Half-precision scores in float32: sums of exponentials need the digits."""
-    return scores if keras.backend.standardize_dtype(scores.dtype) == "float64" else ops.cast(scores, "float32")
+    return (
+        scores
+        if keras.backend.standardize_dtype(scores.dtype) == "float64"
+        else ops.cast(scores, "float32")
+    )
 
 
 def _floored(scores, mask):

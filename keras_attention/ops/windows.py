@@ -21,7 +21,9 @@ def sentence_span(mask, batch_size, length, dtype="float32"):
         padding in front, positions count from `start`.
     """
     if mask is None:
-        return ops.zeros((batch_size,), dtype), ops.ones((batch_size,), dtype) * ops.cast(length, dtype)
+        return ops.zeros((batch_size,), dtype), ops.ones((batch_size,), dtype) * ops.cast(
+            length, dtype
+        )
     start = ops.argmax(ops.cast(mask, "int32"), axis=-1)
     return ops.cast(start, dtype), ops.sum(ops.cast(mask, dtype), axis=-1)
 

@@ -1,0 +1,189 @@
+"""What several test files share: mechanisms and their oracles, comparisons, gradients, errors."""
+
+import inspect
+from dataclasses import dataclass, field
+
+import keras
+import ml_dtypes
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attention import BahdanauAttention, LuongAttention
+
+TOLERANCES = {"float64": 1e-12, "float32": 2e-6, "bfloat16": 1e-2, "float16": 2e-3}
+B, TQ, TK, DQ, DK, DV = 2, 3, 7, 5, 11, 13
+
+
+def numpy(x):
+    """An array NumPy can calculate with: float64 or boolean."""
+    x = keras.ops.convert_to_numpy(x)
+    return x if x.dtype == bool else x.astype("float64")
+
+
+def rounded(x, dtype):
+    """The nearest numbers that `dtype` holds, as float64."""
+    return np.asarray(x).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype).astype("float64")
+
+
+def normal(seed, *shape, dtype="float64"):
+    return rounded(np.random.default_rng(seed).normal(size=shape), dtype)
+
+
+def lengths_mask(lengths, steps):
+    return np.arange(steps) < np.array(lengths)[:, None]
+
+
+def assert_close(actual, expected, dtype="float64"):
+    actual, expected = numpy(actual), np.asarray(expected)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCES[dtype])
+
+
+def randomize(layer, seed=0, scale=0.5):
+    """Gives every weight, zeros and ones included, a random value that its dtype holds."""
+    for n, weight in enumerate(layer.trainable_weights):
+        weight.assign(rounded(scale * normal([seed, n], *weight.shape), weight.dtype))
+    return layer
+
+
+def weight_arrays(layer):
+    return [numpy(weight) for weight in layer.trainable_weights]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A configuration of an attention layer, and the oracle of the same equation."""
+
+    layer: type
+    options: dict = field(default_factory=dict)
+
+    @property
+    def dk(self):
+        return DQ if self.options.get("score") == "dot" else DK
+
+    def make(self, **kwargs):
+        return self.layer(**self.options, **kwargs)
+
+    def built(self, dq=DQ, dk=None, dv=DV, seed=0, **kwargs):
+        layer = self.make(**kwargs)
+        layer.build((None, None, dq), (None, None, dv), (None, None, dk or self.dk))
+        return randomize(layer, seed)
+
+    def row(self, layer, weights=None):
+        oracle = oracles.bahdanau if self.layer is BahdanauAttention else oracles.luong
+        options = {k: v for k, v in self.options.items() if k in inspect.signature(oracle).parameters}
+        names = [weight.name for weight in layer.trainable_weights]
+        return oracle(dict(zip(names, weights or weight_arrays(layer), strict=True)), **options)
+
+    def tensors(self, dtype="float64", seed=1):
+        """Query, value and key."""
+        return (
+            normal([seed, 0], B, TQ, DQ, dtype=dtype),
+            normal([seed, 1], B, TK, DV, dtype=dtype),
+            normal([seed, 2], B, TK, self.dk, dtype=dtype),
+        )
+
+
+BAHDANAU = {
+    "plain": Mechanism(BahdanauAttention, {"units": 17}),
+    "bias": Mechanism(BahdanauAttention, {"units": 17, "use_bias": True}),
+    "normalized": Mechanism(BahdanauAttention, {"units": 17, "normalize": True}),
+    "sparse": Mechanism(
+        BahdanauAttention,
+        {"units": 17, "use_bias": True, "normalize": True, "normalizer": "sparsemax"},
+    ),
+}
+LUONG = {
+    f"{score}-{alignment}": Mechanism(
+        LuongAttention,
+        {
+            "score": score,
+            "alignment": alignment,
+            "window": 2,
+            **({"max_length": 19} if score == "location" else {}),
+        },
+    )
+    for score in ("dot", "general", "concat", "location")
+    for alignment in ("global", "local-m", "local-p")
+}
+MECHANISMS = {
+    "bahdanau": BAHDANAU["sparse"],
+    **LUONG,
+    "vector": Mechanism(
+        LuongAttention, {"score": "general", "alignment": "local-p", "window": 2, "units": 23}
+    ),
+}
+
+
+def compiled(function, jit):
+    return tf.function(function, jit_compile=True) if jit else function
+
+
+def loss_of(outputs, xp=np):
+    """A fixed random combination of all numbers in the outputs, so that none goes unseen."""
+    total = 0.0
+    for n, output in enumerate(outputs):
+        mix = normal([97, n], *output.shape)
+        total += xp.sum(output * mix) if xp is np else tf.reduce_sum(tf.cast(output, "float64") * mix)
+    return total
+
+
+def gradients(layer, call, inputs, jit=False):
+    """Outputs of `call(*inputs)`, a list; gradients of their `loss_of` by inputs and weights."""
+
+    def run(*inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = call(*inputs)
+            loss = loss_of(outputs, tf)
+        weights = [weight.value for weight in layer.trainable_weights]
+        found = tape.gradient(loss, [*inputs, *weights], unconnected_gradients="zero")
+        return outputs, found
+
+    return compiled(run, jit)(*[tf.convert_to_tensor(x) for x in inputs])
+
+
+def assert_gradients(layer, call, inputs, oracle, step=1e-5):
+    """The layer's gradients are the central differences of `oracle(inputs, weights)`."""
+    arrays = [np.array(x) for x in (*inputs, *weight_arrays(layer))]
+    outputs, found = gradients(layer, call, inputs)
+
+    def loss():
+        return loss_of(oracle(arrays[: len(inputs)], arrays[len(inputs) :]))
+
+    assert float(loss_of(outputs, tf)) == pytest.approx(loss(), abs=1e-10)
+    for array, gradient in zip(arrays, found, strict=True):
+        expected = np.zeros_like(array)
+        for index in np.ndindex(array.shape):
+            kept = array[index]
+            array[index] = kept + step
+            above = loss()
+            array[index] = kept - step
+            expected[index] = (above - loss()) / (2 * step)
+            array[index] = kept
+        np.testing.assert_allclose(numpy(gradient), expected, rtol=0, atol=1e-6)
+
+
+def arguments(shapes, symbolic):
+    """Arrays, or symbolic inputs, of the shapes given by name; a mask is a name with "mask" in it.
+
+    A shape may be followed by a dtype.
+    """
+    made = {}
+    for name, shape in shapes.items():
+        dtype = "bool" if "mask" in name else "float32"
+        if shape and isinstance(shape[-1], str):
+            *shape, dtype = shape
+        shape = tuple(shape)
+        made[name] = keras.Input(batch_shape=shape, dtype=dtype) if symbolic else np.ones(shape, dtype)
+    return made
+
+
+def assert_refused(call, *fragments):
+    """`call()` raises a ValueError that says all of this."""
+    with pytest.raises(ValueError) as error:
+        call()
+    for fragment in fragments:
+        assert fragment in str(error.value)

@@ -1,0 +1,227 @@
+"""The papers' equations as NumPy loops, to be checked by reading.
+
+A mechanism is a function `row(query, keys, values, valid, allowed, position)` for one query of one
+sample: query `(Dq,)`, keys `(Tk, Dk)`, values `(Tk, Dv)`; `valid` `(Tk,)` says which memory steps
+are words, `allowed` `(Tk,)` which of them this query may read, `position` is its step. It returns
+`(output, weights)`. `attend` runs it over a batch, `attention_rnn` inside a decoder.
+"""
+
+import math
+
+import numpy as np
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def masked_softmax(scores, allowed):
+    weights = np.zeros(len(scores))
+    chosen = [j for j in range(len(scores)) if allowed[j]]
+    if chosen:
+        top = max(scores[j] for j in chosen)
+        total = sum(math.exp(scores[j] - top) for j in chosen)
+        for j in chosen:
+            weights[j] = math.exp(scores[j] - top) / total
+    return weights
+
+
+def masked_sparsemax(scores, allowed):
+    """Martins and Astudillo (2016), algorithm 1."""
+    weights = np.zeros(len(scores))
+    chosen = [j for j in range(len(scores)) if allowed[j]]
+    if chosen:
+        ordered = sorted((scores[j] for j in chosen), reverse=True)
+        support = max(k for k in range(1, len(ordered) + 1) if 1 + k * ordered[k - 1] > sum(ordered[:k]))
+        threshold = (sum(ordered[:support]) - 1) / support
+        for j in chosen:
+            weights[j] = max(scores[j] - threshold, 0.0)
+    return weights
+
+
+NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
+
+
+def _read(weights, values):
+    context = np.zeros(values.shape[1])
+    for j, weight in enumerate(weights):
+        if weight > 0:
+            context = context + weight * values[j]
+    return context
+
+
+def additive_scores(query, keys, score_vector):
+    return np.array([score_vector @ np.tanh(query + key) for key in keys])
+
+
+def bahdanau(weights, normalizer="softmax"):
+    """e_j = v . tanh(W q + U k_j + b); with a gain g, v is g v / |v|."""
+    vector = weights["score_vector"]
+    if "gain" in weights:
+        vector = weights["gain"] * vector / math.sqrt(sum(vector**2))
+    bias = weights.get("bias", 0.0)
+
+    def row(query, keys, values, valid, allowed, position):
+        del valid, position
+        scores = np.zeros(len(keys))
+        for j in range(len(keys)):
+            if allowed[j]:
+                hidden = query @ weights["query_kernel"] + keys[j] @ weights["key_kernel"] + bias
+                scores[j] = vector @ np.tanh(hidden)
+        align = NORMALIZERS[normalizer](scores, allowed)
+        return _read(align, values), align
+
+    return row
+
+
+def luong(weights, score="general", alignment="global", window=10, normalizer="softmax"):
+    """Luong, Pham and Manning (2015), sections 3.1 and 3.2, windows as in the authors' code."""
+
+    def score_of(query, key, j):
+        if score == "dot":
+            return query @ key
+        if score == "general":
+            return query @ weights["score_kernel"] @ key
+        if score == "concat":
+            hidden = np.tanh(np.concatenate([query, key]) @ weights["score_kernel"])
+            return weights["score_vector"] @ hidden
+        return (query @ weights["score_kernel"])[j]
+
+    def row(query, keys, values, valid, allowed, position):
+        first = next((j for j in range(len(valid)) if valid[j]), 0)
+        size = sum(bool(v) for v in valid)  # S
+        center = None
+        if alignment == "local-m":
+            center = first + max(min(position, size - 1), 0)
+        if alignment == "local-p":
+            center = first + size * predicted(query)
+        inside = [
+            allowed[j] and (center is None or abs(j - math.floor(center)) <= window)
+            for j in range(len(keys))
+        ]
+        scores = [score_of(query, keys[j], j) if inside[j] else 0.0 for j in range(len(keys))]
+        align = NORMALIZERS[normalizer](scores, inside)
+        if alignment == "local-p":
+            sigma = window / 2
+            for j in range(len(keys)):
+                align[j] *= math.exp(-((j - center) ** 2) / (2 * sigma**2))
+        context = _read(align, values)
+        if "output_kernel" in weights:
+            context = np.tanh(np.concatenate([context, query]) @ weights["output_kernel"])
+        return context, align
+
+    def predicted(query):
+        """p_t / S."""
+        return sigmoid(weights["position_vector"] @ np.tanh(query @ weights["position_kernel"]))
+
+    row.predicted = predicted
+    return row
+
+
+def attend(
+    row,
+    query,
+    value,
+    key=None,
+    query_mask=None,
+    value_mask=None,
+    attention_mask=None,
+    use_causal_mask=False,
+):
+    """A batch of sequences of queries: `(B, Tq, ...)` outputs and `(B, Tq, Tk)` weights."""
+    key = value if key is None else key
+    batch, steps, length = len(query), query.shape[1], value.shape[1]
+    outputs, weights = [], np.zeros((batch, steps, length))
+    for b in range(batch):
+        valid = [value_mask is None or value_mask[b, j] for j in range(length)]
+        for i in range(steps):
+            allowed = list(valid)
+            for j in range(length):
+                if query_mask is not None and not query_mask[b, i]:
+                    allowed[j] = False
+                if attention_mask is not None:
+                    rank_3 = np.ndim(attention_mask) == 3
+                    if not (attention_mask[b, i, j] if rank_3 else attention_mask[i, j]):
+                        allowed[j] = False
+                if use_causal_mask and j > i:
+                    allowed[j] = False
+            output, weights[b, i] = row(query[b, i], key[b], value[b], valid, allowed, i)
+            if query_mask is not None and not query_mask[b, i]:
+                output = np.zeros_like(output)
+            outputs.append(output)
+    return np.reshape(outputs, (batch, steps, -1)), weights
+
+
+def gru(kernel, recurrent_kernel, bias):
+    """Keras's `reset_after=True`; gates in the order update, reset, candidate."""
+
+    def cell(x, states):
+        (h,) = states
+        xz, xr, xh = np.split(x @ kernel + bias[0], 3)
+        hz, hr, hh = np.split(h @ recurrent_kernel + bias[1], 3)
+        update, reset = sigmoid(xz + hz), sigmoid(xr + hr)
+        h = update * h + (1 - update) * np.tanh(xh + reset * hh)
+        return h, [h]
+
+    return cell
+
+
+def lstm(kernel, recurrent_kernel, bias):
+    """Gates in the order input, forget, candidate, output."""
+
+    def cell(x, states):
+        h, c = states
+        i, f, g, o = np.split(x @ kernel + h @ recurrent_kernel + bias, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        return h, [h, c]
+
+    return cell
+
+
+def attention_rnn(
+    row,
+    cells,
+    sequences,
+    memory,
+    initial_states,
+    fed=None,
+    query="previous",
+    input_feeding=False,
+    output="cell",
+    sequences_mask=None,
+    memory_mask=None,
+):
+    """The decoder of Bahdanau ("previous") or Luong ("current").
+
+    `cells` are functions `(x, states) -> (h, states)`, the first fed by the input, each next by the
+    one before. `initial_states[b][n]` is the list of states of cell n for sample b; `fed[b]` the
+    attentional vector before the first step. Returns outputs, weights and for each sample the last
+    `(states, fed)`. Where the sequence is masked the states stay and the output is repeated.
+    """
+    outputs, weights, last = [], [], []
+    for b in range(len(sequences)):
+        states = [list(s) for s in initial_states[b]]
+        vector = None if fed is None else fed[b]
+        result, align = None, np.zeros(memory.shape[1])
+        valid = [memory_mask is None or memory_mask[b, j] for j in range(memory.shape[1])]
+        outputs.append([])
+        weights.append([])
+        for t in range(sequences.shape[1]):
+            if sequences_mask is None or sequences_mask[b, t]:
+                x = sequences[b, t]
+                if query == "previous":
+                    top = states[-1][0]
+                    vector, align = row(top, memory[b], memory[b], valid, valid, t)
+                    x = np.concatenate([x, vector])
+                elif input_feeding:
+                    x = np.concatenate([x, vector])
+                for n, cell in enumerate(cells):
+                    x, states[n] = cell(x, states[n])
+                if query == "current":
+                    vector, align = row(x, memory[b], memory[b], valid, valid, t)
+                result = {"cell": x, "attention": vector, "concat": np.concatenate([vector, x])}[output]
+            outputs[-1].append(result)
+            weights[-1].append(align)
+        last.append((states, vector))
+    return np.array(outputs), np.array(weights), last

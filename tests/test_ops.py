@@ -1,0 +1,185 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from helpers import assert_close, assert_gradients, compiled, normal, numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from keras_attention.ops import (
+    additive_score,
+    gaussian,
+    masked_softmax,
+    masked_sparsemax,
+    sentence_span,
+    window_mask,
+)
+
+NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
+both = pytest.mark.parametrize("name", NORMALIZERS)
+
+
+class Weightless:
+    trainable_weights = ()
+
+
+@st.composite
+def scores_and_mask(draw):
+    shape = draw(st.tuples(st.integers(1, 3), st.integers(1, 9)))
+    # Multiples of 1/64 are exact, so that ties and the ends of supports come up and agree.
+    scores = draw(arrays.arrays("int64", shape, elements=st.integers(-640, 640))) / 64
+    return scores, draw(arrays.arrays("bool", shape))
+
+
+@both
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(given_scores=scores_and_mask())
+def test_normalizers_equal_the_oracle(name, given_scores):
+    scores, mask = given_scores
+    oracle = oracles.NORMALIZERS[name]
+    everything = np.ones_like(mask)
+    for allowed, argument in ((mask, mask), (everything, None), (mask[0], mask[:1])):
+        allowed = np.broadcast_to(allowed, mask.shape)
+        expected = np.array([oracle(s, m) for s, m in zip(scores, allowed, strict=True)])
+        weights = numpy(NORMALIZERS[name](keras.ops.convert_to_tensor(scores), argument))
+        assert_close(keras.ops.convert_to_tensor(weights), expected)
+        assert not weights[~allowed].any()
+        assert_close(weights.sum(-1), allowed.any(-1).astype("float64"))
+
+
+def test_sparsemax_of_the_paper():
+    assert_close(masked_sparsemax(tf.constant([[1.0, 0.5, -3.0]])), [[0.75, 0.25, 0.0]], "float32")
+    assert oracles.masked_sparsemax([1.0, 0.5, -3.0], [True] * 3).tolist() == [0.75, 0.25, 0.0]
+
+
+@both
+def test_half_precision_scores_are_normalized_in_float32(name):
+    scores = normal(3, 5, 61, dtype="bfloat16")
+    expected = [oracles.NORMALIZERS[name](row, [True] * 61) for row in scores]
+    for dtype in ("bfloat16", "float16"):
+        weights = NORMALIZERS[name](keras.ops.cast(scores, dtype))
+        assert weights.dtype == "float32"
+        assert_close(weights, np.array(expected), "float32")
+    assert NORMALIZERS[name](tf.constant(scores, "float64")).dtype == "float64"
+
+
+@both
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("jit", [False, True])
+def test_nothing_valid_means_zero(name, dtype, jit):
+    def run(scores):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            weights = NORMALIZERS[name](scores, np.array([[False], [True]]))
+            loss = tf.reduce_sum(weights * np.arange(14.0, dtype="float32").reshape(2, 7))
+        return weights, tape.gradient(loss, scores)
+
+    weights, gradient = compiled(run, jit)(tf.cast(0.1 * normal(4, 2, 7), dtype))
+    assert not numpy(weights)[0].any()
+    assert not numpy(gradient)[0].any()
+    assert np.isfinite(numpy(gradient)).all()
+    assert numpy(gradient)[1].any()
+
+
+@both
+@pytest.mark.parametrize("top", [-3e4, 3e4, -1e30, 1e30])
+def test_extreme_scores_do_not_reach_the_masked_ones(name, top):
+    scores = np.full((1, 5), top, "float32")
+    weights = NORMALIZERS[name](tf.constant(scores), np.array([[True, True, False, False, True]]))
+    assert_close(weights, [[1 / 3, 1 / 3, 0, 0, 1 / 3]], "float32")
+
+
+@both
+def test_masked_nans_do_not_leak(name):
+    scores, mask = normal(5, 2, 7), np.arange(14).reshape(2, 7) % 3 > 0
+    spoiled = tf.constant(np.where(mask, scores, np.nan))
+    with tf.GradientTape() as tape:
+        tape.watch(spoiled)
+        weights = NORMALIZERS[name](spoiled, mask)
+        loss = tf.reduce_sum(weights * normal(6, 2, 7))
+    expected = [oracles.NORMALIZERS[name](s, m) for s, m in zip(scores, mask, strict=True)]
+    assert_close(weights, expected)
+    gradient = numpy(tape.gradient(loss, spoiled))
+    assert np.isfinite(gradient).all()
+    assert not gradient[~mask].any()
+
+
+@both
+def test_gradients_of_normalizers(name):
+    mask = np.arange(14).reshape(2, 7) % 3 > 0
+
+    def oracle(inputs, _):
+        rows = zip(inputs[0], mask, strict=True)
+        return [np.array([oracles.NORMALIZERS[name](s, m) for s, m in rows])]
+
+    def call(scores):
+        return [NORMALIZERS[name](scores, mask)]
+
+    assert_gradients(Weightless, call, [normal(8, 2, 7)], oracle)
+
+
+def additive_oracle(inputs, _=None):
+    query, key, vector = inputs
+    rows = [[oracles.additive_scores(q, k, vector) for q in qs] for qs, k in zip(query, key, strict=True)]
+    return [np.array(rows)]
+
+
+@pytest.mark.parametrize("units", [1, 13, 37])
+@pytest.mark.parametrize("jit", [False, True])
+def test_additive_score(units, jit):
+    inputs = normal(0, 2, 3, units), normal(1, 2, 7, units), normal(2, units) / units**0.5
+    run = compiled(additive_score, jit)
+    assert_close(run(*[tf.constant(x) for x in inputs]), additive_oracle(inputs)[0])
+    single = run(*[tf.constant(x, "float32") for x in inputs])
+    assert single.dtype == "float32"
+    assert_close(single, additive_oracle(inputs)[0], "float32")
+
+
+def test_gradients_of_additive_score():
+    inputs = normal(0, 2, 3, 13), normal(1, 2, 7, 13), normal(2, 13)
+    assert_gradients(Weightless, lambda *x: [additive_score(*x)], inputs, additive_oracle)
+
+
+@pytest.mark.parametrize("size", [45.0, 1e4])
+def test_additive_score_saturates(size):
+    query, key = size * np.sign(normal(0, 2, 3, 5)), size * np.sign(normal(1, 2, 7, 5))
+    inputs = [tf.constant(x, "float32") for x in (query, key, normal(2, 5))]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        scores = additive_score(*inputs)
+    assert_close(scores, additive_oracle([numpy(x) for x in inputs])[0], "float32")
+    assert all(np.isfinite(numpy(x)).all() for x in tape.gradient(scores, inputs))
+
+
+def test_sentence_span():
+    mask = np.array([[0, 0, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]], bool)
+    start, size = sentence_span(tf.constant(mask), 4, 5)
+    assert numpy(start).tolist() == [2, 0, 0, 1]
+    assert numpy(size).tolist() == [3, 2, 0, 2]
+    start, size = sentence_span(None, 4, 5, "float64")
+    assert numpy(start).tolist() == [0, 0, 0, 0]
+    assert numpy(size).tolist() == [5, 5, 5, 5]
+    assert start.dtype == size.dtype == "float64"
+
+
+def test_window_mask():
+    center = tf.constant([[0.0, 2.999], [3.0, 6.5]])
+    inside = numpy(window_mask(center, 7, 2))
+    positions = [[np.flatnonzero(row).tolist() for row in sample] for sample in inside]
+    assert positions == [[[0, 1, 2], [0, 1, 2, 3, 4]], [[1, 2, 3, 4, 5], [4, 5, 6]]]
+
+
+def test_gaussian():
+    center = normal(0, 2, 3) + 3
+    expected = np.exp(-((np.arange(7) - center[..., None]) ** 2) / (2 * (5 / 2) ** 2))
+    assert_close(gaussian(tf.constant(center), 7, 5), expected)
+    assert_gradients(
+        Weightless,
+        lambda center: [gaussian(center, 7, 5)],
+        [center],
+        lambda inputs, _: [
+            np.exp(-((np.arange(7) - inputs[0][..., None]) ** 2) / (2 * (5 / 2) ** 2))
+        ],
+    )
