@@ -1,5 +1,6 @@
 """Greedy and beam search over any step function, with buffers of fixed size.
 
+Both run eagerly, in `tf.function` with or without `jit_compile`, in `jax.jit`, and exported.
 The decoder is a function `step(tokens, state, memory) -> (logits, state, weights)` of N hypotheses:
 
     tokens:  `(N,)` int32, the tokens chosen last; at first the start token.
@@ -185,7 +186,8 @@ def _search(step, state, memory, choose, beam_width, start_token, end_token, max
     """The loop of both searches, over N = B K hypotheses.
 
     `choose(logits, beams, t)` returns, for each of the next N hypotheses, the row it continues
-    (None for all: its own), its new token, total and score.
+    (None for all: its own), its new token, total and score. Where it continues a hypothesis that
+    does not live, the token is the end token.
     """
     _check_positive("max_length", max_length)
     for name, token in (("start_token", start_token), ("end_token", end_token)):
@@ -215,7 +217,7 @@ def _search(step, state, memory, choose, beam_width, start_token, end_token, max
             lengths=beams.lengths + ops.cast(beams.living, "int32"),
             totals=totals,
             scores=scores,
-            living=beams.living & (last != end_token) & (scores != _IMPOSSIBLE),
+            living=(last != end_token) & (scores != _IMPOSSIBLE),
         )
         return beams, leaves, weights
 

@@ -451,6 +451,17 @@ def test_search_stops_when_all_have_ended():
     beam_search(end_at_once, None, certainty, beam_width=V, length_penalty=0.0, **TOKENS)
     assert len(calls) == 2  # all but the best of the first step's beams end in the second
 
+    def end_or_nothing(tokens, state, memory):
+        logits, state, weights = end_at_once(tokens, state, memory)
+        return ops.where(logits > 0, logits, -math.inf), state, weights
+
+    calls.clear()
+    beam_search(end_or_nothing, None, certainty, beam_width=3, **TOKENS)
+    assert len(calls) == 1
+    calls.clear()
+    greedy_search(end_or_nothing, None, -certainty, **TOKENS)
+    assert len(calls) == 1
+
 
 # -- where it runs
 

@@ -1,0 +1,383 @@
+"""Every public layer, in its important configurations, times every duty of a Keras layer.
+
+A new layer joins with an entry in CASES; a test fails until it, and each of its arguments, is there.
+"""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import assert_close, compiled, gradients, normal, numpy, randomize
+from keras import layers, tree
+
+import keras_attention
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+
+VOCABULARY = 9
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A call argument: `steps` of `features`, embedded words with a mask; no steps, no mask."""
+
+    name: str
+    steps: tuple
+    features: int
+
+
+@dataclass(frozen=True)
+class Case:
+    layer: type
+    options: dict
+    arguments: tuple
+    # Of each tensor of weights, without the batch.
+    scores: tuple
+    # Arguments that are layers, made anew in the dtype of the case.
+    parts: dict[str, Callable] = field(default_factory=dict)
+    # The argument whose mask may forbid to read anything.
+    memory: str = "value"
+    # Whether the output is then zero.
+    reads_zeros: bool = True
+    # The argument whose mask the output has.
+    masked_like: str | None = None
+    # Whether the number of steps must be known, as in an unrolled loop.
+    fixed: bool = False
+
+    def make(self, dtype="float32"):
+        parts = {name: make(dtype) for name, make in self.parts.items()}
+        return self.layer(**self.options, **parts, dtype=dtype)
+
+    def shapes(self, batch, known=True):
+        return [
+            (batch, *(step if known or self.fixed else None for step in a.steps), a.features)
+            for a in self.arguments
+        ]
+
+    def built(self, dtype="float32"):
+        layer = self.make(dtype)
+        layer.build(*self.shapes(None, known=False))
+        return randomize(layer)
+
+    def model(self, batch=None, dtype="float32", scores=True, then=None):
+        """From words to all that the layer returns, in a flat list, or to `then` of the first."""
+        keras.utils.set_random_seed(7)
+        inputs, tensors = [], []
+        for argument, shape in zip(self.arguments, self.shapes(batch, batch is not None), strict=True):
+            words = shape[:-1] if argument.steps else shape
+            dtype_in = "int32" if argument.steps else "float32"
+            inputs.append(keras.Input(batch_shape=words, dtype=dtype_in, name=f"{argument.name}_in"))
+            embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
+            tensors.append(embed(inputs[-1]) if argument.steps else inputs[-1])
+        layer = self.make(dtype)
+        outputs = tree.flatten(layer(*tensors, return_attention_scores=scores))
+        randomize(layer)
+        return keras.Model(inputs, outputs if then is None else then(outputs[0]))
+
+    def inputs(self, batch, more=0):
+        """Words, 0 as padding behind, each sequence with at least one; `more` steps than usual."""
+        rng, made = np.random.default_rng(batch), []
+        for argument in self.arguments:
+            if not argument.steps:
+                made.append(normal(batch, batch, argument.features).astype("float32"))
+                continue
+            steps = tuple(step + (0 if self.fixed else more) for step in argument.steps)
+            words = rng.integers(1, VOCABULARY, (batch, *steps)).astype("int32")
+            lengths = rng.integers(1, steps[-1] + 1, (batch, *steps[:-1], 1))
+            made.append(np.where(np.arange(steps[-1]) < lengths, words, 0).astype("int32"))
+        return made
+
+
+def cell(kind, units):
+    return lambda dtype: kind(units, dtype=dtype, recurrent_initializer="glorot_uniform")
+
+
+def cells(*makers):
+    return lambda dtype: [make(dtype) for make in makers]
+
+
+def attention(kind, *args, **kwargs):
+    return lambda dtype: kind(*args, **kwargs, dtype=dtype)
+
+
+TQ, TK, DQ, DV = 3, 7, 5, 11
+QUERY, STEP, VALUE = Argument("query", (TQ,), DQ), Argument("query", (), DQ), Argument("value", (TK,), DV)
+SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
+
+CASES = {
+    "bahdanau with keys": Case(
+        BahdanauAttention,
+        {"units": 13},
+        (QUERY, VALUE, Argument("key", (TK,), 2)),
+        ((TQ, TK),),
+        masked_like="query",
+    ),
+    "bahdanau, all options": Case(
+        BahdanauAttention,
+        {
+            "units": 13,
+            "use_bias": True,
+            "normalize": True,
+            "normalizer": "sparsemax",
+            "dropout": 0.2,
+            "seed": 3,
+        },
+        (QUERY, VALUE),
+        ((TQ, TK),),
+        masked_like="query",
+    ),
+    "bahdanau, one step": Case(BahdanauAttention, {"units": 13}, (STEP, VALUE), ((TK,),)),
+    "luong general": Case(
+        LuongAttention, {"score": "general"}, (QUERY, VALUE), ((TQ, TK),), masked_like="query"
+    ),
+    "luong concat local-m": Case(
+        LuongAttention,
+        {"score": "concat", "alignment": "local-m", "window": 2},
+        (QUERY, VALUE),
+        ((TQ, TK),),
+        masked_like="query",
+    ),
+    "luong location, one step": Case(
+        LuongAttention, {"score": "location", "max_length": 17}, (STEP, VALUE), ((TK,),)
+    ),
+    "luong dot local-p, all options": Case(
+        LuongAttention,
+        {
+            "score": "dot",
+            "alignment": "local-p",
+            "window": 2,
+            "units": 13,
+            "normalizer": "sparsemax",
+            "dropout": 0.2,
+            "seed": 3,
+        },
+        (QUERY, Argument("value", (TK,), DQ)),
+        ((TQ, TK),),
+        masked_like="query",
+        reads_zeros=False,
+    ),
+    "decoder": Case(
+        AttentionRNN,
+        {"query": "previous", "output": "attention"},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {"cell": cell(layers.GRUCell, 13), "attention": attention(BahdanauAttention, 2)},
+        memory="memory",
+        masked_like="sequences",
+    ),
+    "decoder, stacked, input feeding": Case(
+        AttentionRNN,
+        {"query": "current", "input_feeding": True, "output": "concat", "return_state": True},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {
+            "cell": cells(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 2)),
+            "attention": attention(LuongAttention, "general", "local-p", window=2, units=13),
+        },
+        memory="memory",
+        reads_zeros=False,
+        masked_like="sequences",
+    ),
+    "decoder, unrolled": Case(
+        AttentionRNN,
+        {"query": "current", "unroll": True, "return_state": True},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {
+            "cell": cell(layers.LSTMCell, 13),
+            "attention": attention(LuongAttention, "concat", "local-m", window=2),
+        },
+        memory="memory",
+        masked_like="sequences",
+        fixed=True,
+    ),
+}
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def public_layers():
+    exported = (getattr(keras_attention, name) for name in keras_attention.__all__)
+    return {x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
+
+
+def arguments_of(layer):
+    own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
+    names = {name for c in own for name in inspect.signature(c.__init__).parameters}
+    return names - {"self", "args", "kwargs"}
+
+
+def test_every_public_layer_is_in_the_table():
+    assert public_layers() == {case.layer for case in CASES.values()}
+
+
+@pytest.mark.parametrize("layer", public_layers())
+def test_every_argument_is_in_the_table(layer):
+    cases = [case for case in CASES.values() if case.layer is layer]
+    assert arguments_of(layer) == {name for case in cases for name in (*case.options, *case.parts)}
+
+
+@every_case
+def test_config(case):
+    layer = case.make()
+    config = layer.get_config()
+    assert arguments_of(case.layer) <= set(config)
+    assert {name: config[name] for name in case.options} == case.options
+    twin = case.layer.from_config(config)
+    assert type(twin) is case.layer
+    text = json.dumps(keras.saving.serialize_keras_object(layer))
+    again = keras.saving.deserialize_keras_object(json.loads(text))
+    for copy in (twin, again):
+        assert json.dumps(keras.saving.serialize_keras_object(copy)) == text
+    for name in case.parts:
+        assert type(getattr(again, name)) is type(getattr(layer, name))
+
+
+def flat_shapes(shapes):
+    """A shape, or a list of them."""
+    shapes = [shapes] if shapes and not isinstance(shapes[0], (tuple, list)) else shapes
+    return [tuple(shape) for shape in shapes]
+
+
+@every_case
+def test_compute_output_shape(case):
+    layer = case.built()
+    tensors = [normal(n, *shape, dtype="float32") for n, shape in enumerate(case.shapes(2))]
+    result = layer(*tensors)
+    assert layer.compute_output_shape(*case.shapes(2)) == tree.map_structure(
+        lambda x: tuple(x.shape), result
+    )
+    symbols = [keras.Input(batch_shape=shape) for shape in case.shapes(None, known=False)]
+    outputs = tree.flatten(layer(*symbols, return_attention_scores=True))
+    unknown = flat_shapes(layer.compute_output_shape(*case.shapes(None, known=False)))
+    assert [tuple(x.shape) for x in outputs[: -len(case.scores)]] == unknown
+    for output, shape in zip(outputs[-len(case.scores) :], case.scores, strict=True):
+        assert len(output.shape) == 1 + len(shape)
+    actual = tree.flatten(layer(*tensors, return_attention_scores=True))[-len(case.scores) :]
+    assert [tuple(x.shape) for x in actual] == [(2, *shape) for shape in case.scores]
+
+
+@every_case
+def test_symbolic_calls_and_masks_from_embeddings(case):
+    """A functional model of unknown sizes is the layer called on arrays and explicit masks."""
+    model = case.model()
+    layer = next(x for x in model.layers if type(x) is case.layer)
+    embeddings = {x.name: x for x in model.layers if isinstance(x, layers.Embedding)}
+    for batch, more in ((2, 0), (3, 5)):
+        inputs = case.inputs(batch, more)
+        tensors, masks, left = [], {}, list(embeddings.values())
+        for argument, x in zip(case.arguments, inputs, strict=True):
+            tensors.append(numpy(left.pop(0)(x)) if argument.steps else x)
+            if argument.steps and f"{argument.name}_mask" in inspect.signature(layer.call).parameters:
+                masks[f"{argument.name}_mask"] = x != 0
+        padding = ~masks[f"{case.memory}_mask"]
+        expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
+        result = model.predict_on_batch(inputs)
+        for x, y in zip(result, expected, strict=True):
+            assert_close(x, numpy(y), "float32")
+        for weights in result[-len(case.scores) :]:
+            hidden = padding[:, None] if weights.ndim > padding.ndim else padding
+            assert not weights[np.broadcast_to(hidden, weights.shape)].any()
+
+
+class Probe(layers.Layer):
+    """Puts out the mask it is given."""
+
+    supports_masking = True
+
+    def call(self, inputs, mask=None):
+        self.masked = mask is not None
+        return keras.ops.cast(mask, "int32") if self.masked else keras.ops.zeros((1,))
+
+
+@every_case
+def test_the_output_is_masked_like(case):
+    probe = Probe()
+    model = case.model(then=probe)
+    assert probe.masked == (case.masked_like is not None)
+    if probe.masked:
+        inputs = case.inputs(5)
+        [like] = [x for a, x in zip(case.arguments, inputs, strict=True) if a.name == case.masked_like]
+        assert np.array_equal(model.predict_on_batch(inputs), like != 0)
+        assert (like == 0).any()
+
+
+@every_case
+def test_cloning(case):
+    model, inputs = case.model(), case.inputs(5)
+    clone = keras.models.clone_model(model)
+    assert [w.shape for w in clone.weights] == [w.shape for w in model.weights]
+    clone.set_weights(model.get_weights())
+    for x, y in zip(clone.predict_on_batch(inputs), model.predict_on_batch(inputs), strict=True):
+        assert np.array_equal(x, y)
+
+
+@every_case
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+def test_training(case, static):
+    """With and without jit; of 7 samples in batches of 4 the last batch is ragged."""
+    samples = 4 if static else 7
+    inputs, target = case.inputs(samples), None
+    for jit in (False, True):
+        model = case.model(batch=4 if static else None)
+        training = keras.Model(model.inputs, model.outputs[0])
+        training.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=jit)
+        target = np.ones(training(inputs).shape)
+        before = [numpy(w) for w in training.trainable_weights]
+        history = training.fit(inputs, target, batch_size=4, shuffle=False, verbose=0).history
+        assert np.isfinite(history["loss"]).all()
+        for old, new in zip(before, training.trainable_weights, strict=True):
+            assert np.isfinite(numpy(new)).all(), new.path
+            assert not np.array_equal(old, numpy(new)), new.path
+
+
+@every_case
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision(case, policy):
+    mixed, plain = case.built(policy), case.built()
+    tolerance = 5e-2 if policy == "mixed_bfloat16" else 5e-3
+    assert all(weight.dtype == "float32" for weight in mixed.weights)
+    tensors = [normal(n, *shape, dtype="float32") for n, shape in enumerate(case.shapes(2))]
+    outputs, expected = (
+        tree.flatten(layer(*tensors, return_attention_scores=True)) for layer in (mixed, plain)
+    )
+    for x, y in zip(outputs, expected, strict=True):
+        assert x.dtype.name == policy.removeprefix("mixed_")
+        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=tolerance)
+    symbols = [keras.Input(batch_shape=shape) for shape in case.shapes(None, known=False)]
+    outputs = tree.flatten(mixed(*symbols, return_attention_scores=True))
+    assert all(x.dtype == mixed.compute_dtype for x in outputs)
+
+
+@every_case
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16"]
+)
+def test_nothing_valid_reads_zero_with_finite_gradients(case, dtype, jit):
+    layer = case.built(dtype)
+    tensors = [tf.cast(normal(n, *shape), layer.compute_dtype) for n, shape in enumerate(case.shapes(3))]
+    steps = next(a.steps for a in case.arguments if a.name == case.memory)
+    mask = np.ones((3, *steps), bool)
+    # Nothing in the first sample, one memory step in the second.
+    mask[0], mask[1, 1:] = False, False
+
+    def call(*tensors):
+        masks = {f"{case.memory}_mask": mask}
+        return tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
+
+    outputs, found = gradients(layer, call, tensors, jit)
+    for weights in outputs[-len(case.scores) :]:
+        assert not numpy(weights)[0].any()
+        assert numpy(weights)[2].any()
+    if case.reads_zeros:
+        assert not numpy(outputs[0])[0].any()
+    assert numpy(outputs[0])[2].any()
+    assert all(np.isfinite(numpy(x)).all() for x in (*outputs, *found))

@@ -1,0 +1,169 @@
+"""The translation example: its data, its errors, its resumption."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+import dates  # noqa: E402
+
+translate = pytest.importorskip("translate", reason="examples need tensorflow-text installed")
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return str(path)
+
+
+def run_with_files(tmp_path, source, target):
+    pair = [write(tmp_path / "a", source), write(tmp_path / "b", target)]
+    output = tmp_path / "output"
+    arguments = ["--train", *pair, "--valid", *pair, "--test", *pair, "--output", str(output)]
+    with pytest.raises(SystemExit) as error:
+        translate.main(arguments)
+    assert not output.exists()
+    return str(error.value)
+
+
+def test_misaligned_files_are_refused_with_both_line_counts(tmp_path):
+    message = run_with_files(tmp_path, "eins\nzwei\ndrei\n", "one\ntwo\n")
+    assert "has 3 lines" in message
+    assert "has 2" in message
+
+
+def test_files_without_a_pair_missing_and_undecodable_files_are_refused(tmp_path):
+    assert "no pair" in run_with_files(tmp_path, "\n\n", "\none\n")
+    good = write(tmp_path / "good", "one\n")
+    bad = write(tmp_path / "bad", "fine\nschön\n", "latin-1")
+    with pytest.raises(SystemExit, match="bad, line 2: not UTF-8"):
+        translate.load_pairs([bad, good])
+    with pytest.raises(SystemExit, match="No such file"):
+        translate.load_pairs([good, str(tmp_path / "absent")])
+
+
+def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
+    source = write(tmp_path / "a", "eins\n\ndrei\u2028vier\r\n")
+    target = write(tmp_path / "b", "one\ntwo\nthree four\n")
+    assert translate.load_pairs([source, target]) == (
+        ["eins", "drei\u2028vier"],
+        ["one", "three four"],
+    )
+    assert "1 pairs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train", "a", "b"], "give all three or none"),
+        (["--input-feeding"], "goes with the luong attentions"),
+        (["--units", "7"], "must be even"),
+        (["--beam", "0"], "--beam must be at least 1"),
+        (["--batch-size", "-1"], "--batch-size must be at least 1"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        translate.parse(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_dates_are_right_reproducible_and_disjoint():
+    date = dates.datetime.date(1998, 5, 3)
+    written = {dates.write(date, pattern) for pattern in dates.FORMATS}
+    assert len(written) == len(dates.FORMATS)
+    assert {"3rd of May 1998", "the third of May, 1998", "Sunday, 3 May 1998"} <= written
+    endings = [dates.write(date.replace(day=day), "{nth}") for day in (1, 2, 11, 12, 13, 21, 22)]
+    assert endings == ["1st", "2nd", "11th", "12th", "13th", "21st", "22nd"]
+    assert dates.write(date.replace(day=31), "{ordinal}") == "thirty-first"
+    first, second = dates.make_pairs([300, 200], seed=5)
+    assert (first, second) == tuple(dates.make_pairs([300, 200], seed=5))
+    assert not set(first[1]) & set(second[1])
+    assert first != dates.make_pairs([300, 200], seed=6)[0]
+
+
+def test_batches_hold_every_pair_once_shifted_by_one():
+    sources = [[5 + i] * (1 + i % 7) + [translate.END] for i in range(23)]
+    targets = [[6 + i] * (1 + i % 5) + [translate.END] for i in range(23)]
+    seen = []
+    for (source, shifted), target, weight in translate.make_batches(
+        sources, targets, 4, np.random.default_rng(0)
+    ):
+        np.testing.assert_array_equal(shifted[:, 0], translate.START)
+        np.testing.assert_array_equal(weight, target != translate.PAD)
+        for row, before, after in zip(source, shifted, target, strict=True):
+            words = after[after != translate.PAD].tolist()
+            assert before[1 : len(words)].tolist() == words[:-1]
+            assert not before[len(words) :].any()
+            seen.append((row[row != translate.PAD].tolist(), words))
+    assert sorted(seen) == sorted(zip(sources, targets, strict=True))
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    pairs = [rng.integers(4, 12, rng.integers(2, 7)).tolist() + [translate.END] for _ in range(41)]
+    data = {"train": (pairs, pairs[::-1]), "valid": (pairs[:9], pairs[9:18])}
+    arguments = {"batch_size": 8, "epochs": 3, "learning_rate": 0.01, "smoothing": 0.1, "seed": 2}
+
+    def train(directory):
+        translate.keras.utils.set_random_seed(7)
+        model = translate.build_model("luong-dot", 12, 12, 6, 5, 0.3, 10, False)
+        state = translate.train(model, data, arguments, directory)
+        return state["history"], model.get_weights()
+
+    whole, weights = train(tmp_path / "whole")
+    save = translate.Checkpoint.save
+
+    def save_and_die(self, model, entry):
+        save(self, model, entry)
+        if entry["epoch"] == 2:
+            raise Killed
+
+    monkeypatch.setattr(translate.Checkpoint, "save", save_and_die)
+    with pytest.raises(Killed):
+        train(tmp_path / "killed")
+    monkeypatch.setattr(translate.Checkpoint, "save", save)
+    resumed, resumed_weights = train(tmp_path / "killed")
+    assert "Resuming after epoch 2" in capsys.readouterr().out
+    for entry, other in zip(whole, resumed, strict=True):
+        assert {**entry, "seconds": 0} == {**other, "seconds": 0}
+    for a, b in zip(weights, resumed_weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    files = sorted(path.name for path in (tmp_path / "killed").iterdir())
+    assert len([name for name in files if name.startswith("epoch")]) == 1
+
+    arguments["learning_rate"] = 0.02
+    train(tmp_path / "killed")
+    assert "learning_rate changed since" in capsys.readouterr().out
+
+
+def test_bleu_is_reported_by_source_length_with_its_signature():
+    sources = ["ein Wort", "eins zwei drei vier fünf sechs sieben acht neun"]
+    perfect = ["one single lonely word here", "one two three four five six seven eight nine"]
+    report = translate.bleu_report(sources, perfect, perfect)
+    assert report["all"] == pytest.approx(100)
+    assert "tok:13a" in report["signature"]
+    assert report["1-7 words"]["sentences"] == report["8-11 words"]["sentences"] == 1
+    wrong = translate.bleu_report(sources, ["a b c d e", perfect[1]], perfect)
+    assert wrong["1-7 words"]["BLEU"] < 20 < wrong["all"] < 100
+
+
+def test_the_smoke_run_learns_and_serves(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "translate.py"), "--smoke", "--output"]
+    run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "The reloaded SavedModel agrees" in run.stdout
+    assert "difference after reloading 0\n" in run.stdout
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["exact"] >= 0.5
+    assert (tmp_path / "alignment.png").read_bytes().startswith(b"\x89PNG")
+    assert len((tmp_path / "translations.txt").read_text().splitlines()) == 200
