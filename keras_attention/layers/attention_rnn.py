@@ -3,6 +3,13 @@
 import keras
 from keras import ops, tree
 
+from keras_attention.layers.cells import (
+    BoundCell,
+    DropoutMasks,
+    output_size,
+    state_sizes,
+    top,
+)
 from keras_attention.layers.checks import check_choice, check_mask, check_query_value
 from keras_attention.layers.scoring import ScoringMixin
 
@@ -158,24 +165,25 @@ class AttentionRNN(keras.layers.Layer):
         Args:
             batch_size: B. initial_state: as in a call; zeros if not given.
         """
-        sizes = self._state_sizes
-        count = len(tree.flatten(sizes))
+        sizes = tree.flatten(state_sizes(self.cell))
+        count = len(sizes)
         given = [] if initial_state is None else tree.flatten(initial_state)
         if len(given) not in {0, count, count + self.input_feeding}:
             raise ValueError(
                 f"{self.name}: `initial_state` must hold the {count} states of the cell, of sizes "
-                f"{tree.flatten(sizes)}; received {len(given)} of shapes "
+                f"{sizes}; received {len(given)} of shapes "
                 f"{[tuple(state.shape) for state in given]}."
             )
-        zeros = self._zero_states(batch_size)
-        flat = [*given, *zeros[len(given) :]]
-        for state, zero in zip(flat, zeros, strict=True):
-            if len(state.shape) != 2 or state.shape[-1] != zero.shape[-1]:
+        sizes += [self._attention_size] * self.input_feeding
+        for state, size in zip(given, sizes, strict=False):
+            if len(state.shape) != 2 or state.shape[-1] != size:
                 raise ValueError(
-                    f"{self.name}: a state in `initial_state` must have shape "
-                    f"(batch, {zero.shape[-1]}); received {tuple(state.shape)}."
+                    f"{self.name}: a state in `initial_state` must have shape (batch, {size}); "
+                    f"received {tuple(state.shape)}."
                 )
-        return [*tree.pack_sequence_as(sizes, flat[:count]), *flat[count:]]
+        zeros = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes[len(given) :]]
+        states = [*given, *zeros]
+        return [*tree.pack_sequence_as(state_sizes(self.cell), states[:count]), *states[count:]]
 
     def step(self, inputs, states, memory, position=None, training=False):
         """One step of decoding; step by step equals a whole call.
@@ -193,7 +201,7 @@ class AttentionRNN(keras.layers.Layer):
         if self._uses_position:
             options["position"] = position
         if self.query == "previous":
-            attended, weights = self.attention.attend(self._top(states), memory, **options)
+            attended, weights = self.attention.attend(top(self.cell, states), memory, **options)
             hidden, states = self.cell(ops.concatenate([inputs, attended], axis=-1), states)
         elif self.input_feeding:
             *states, fed = states
@@ -231,11 +239,13 @@ class AttentionRNN(keras.layers.Layer):
             return output, states
 
         width = sequences.shape[-1] + self._attention_size - 2 * self._uses_position
-        with _DropoutMasks(self.cell, ops.shape(sequences)[0], width):
-            outputs, states = self._loop(_Cell(self, step), sequences, states, mask)
+        fed = [self._attention_size] * self.input_feeding
+        cell = BoundCell(step, [*state_sizes(self.cell), *fed], self.compute_dtype)
+        with DropoutMasks(self.cell, ops.shape(sequences)[0], width):
+            outputs, states = self._loop(cell, sequences, states, mask)
         if not return_scores:
             return outputs, None, states
-        size = self._output_size
+        size = self._output_size(self._attention_size)
         return outputs[:, :, :size], outputs[:, :, size:], states
 
     def _attend_after(self, sequences, memory, states, mask, return_scores, training):
@@ -268,32 +278,14 @@ class AttentionRNN(keras.layers.Layer):
         return getattr(self.attention, "uses_position", False)
 
     @property
-    def _state_sizes(self):
-        sizes = self.cell.state_size
-        return list(sizes) if tree.is_nested(sizes) else [sizes]
-
-    @property
     def _query_size(self):
         if self.query == "current":
-            return getattr(self.cell, "output_size", None) or self._top(self._state_sizes)
-        return self._top(self._state_sizes)
+            return output_size(self.cell)
+        return top(self.cell, state_sizes(self.cell))
 
-    def _top(self, states):
-        """The first state of the last of stacked cells."""
-        state = states[-1 if isinstance(self.cell, keras.layers.StackedRNNCells) else 0]
-        return state[0] if tree.is_nested(state) else state
-
-    def _zero_states(self, batch_size):
-        sizes = tree.flatten(self._state_sizes)
-        if self.input_feeding:
-            sizes.append(self._attention_size)
-        return [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes]
-
-    @property
-    def _output_size(self):
-        hidden = getattr(self.cell, "output_size", None) or self._top(self._state_sizes)
-        sizes = {"cell": hidden, "attention": self._attention_size}
-        return sizes.get(self.output_type, hidden + self._attention_size)
+    def _output_size(self, attended):
+        hidden = output_size(self.cell)
+        return {"cell": hidden, "attention": attended}.get(self.output_type, hidden + attended)
 
     def _check_shapes(self, sequences_shape, memory_shape):
         if memory_shape is None:
@@ -312,11 +304,12 @@ class AttentionRNN(keras.layers.Layer):
     def compute_output_shape(self, sequences_shape, memory_shape=None, initial_state_shape=None):
         self._check_shapes(sequences_shape, memory_shape)
         batch, steps, _ = sequences_shape
-        self._attention_size = self.attention.output_size(self._query_size, memory_shape[-1])
-        outputs = (batch, steps, self._output_size)
+        attended = self.attention.output_size(self._query_size, memory_shape[-1])
+        outputs = (batch, steps, self._output_size(attended))
         if not self.return_state:
             return outputs
-        return [outputs, *((batch, zero.shape[-1]) for zero in self._zero_states(1))]
+        states = tree.map_structure(lambda size: (batch, size), state_sizes(self.cell))
+        return [outputs, *states, *[(batch, attended)] * self.input_feeding]
 
     def compute_output_spec(self, *args, **kwargs):
         # By tracing: what is returned depends on return_attention_scores.
@@ -340,42 +333,3 @@ class AttentionRNN(keras.layers.Layer):
         for name in ("cell", "attention"):
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
-
-
-class _Cell:
-    """What `keras.layers.RNN` needs of a cell, with the memory in the closure of `step`."""
-
-    def __init__(self, layer, step):
-        self.state_size = [*layer._state_sizes, *[layer._attention_size] * layer.input_feeding]
-        self.compute_dtype = layer.compute_dtype
-        self.call = step
-
-    def __call__(self, inputs, states):
-        return self.call(inputs, states)
-
-
-class _DropoutMasks:
-    """Draws the cells' own dropout masks outside the loop, as `keras.layers.RNN` does."""
-
-    def __init__(self, cell, batch_size, width):
-        stacked = isinstance(cell, keras.layers.StackedRNNCells)
-        self.cells = cell.cells if stacked else [cell]
-        self.batch_size, self.width = batch_size, width
-
-    def __enter__(self):
-        width = self.width
-        for cell in self.cells:
-            size = cell.state_size
-            size = size[0] if tree.is_nested(size) else size
-            if hasattr(cell, "get_dropout_mask"):
-                cell.get_dropout_mask(ops.ones((self.batch_size, width), cell.compute_dtype))
-                cell.get_recurrent_dropout_mask(
-                    ops.ones((self.batch_size, size), cell.compute_dtype)
-                )
-            width = getattr(cell, "output_size", size)
-
-    def __exit__(self, *_):
-        for cell in self.cells:
-            if hasattr(cell, "reset_dropout_mask"):
-                cell.reset_dropout_mask()
-                cell.reset_recurrent_dropout_mask()

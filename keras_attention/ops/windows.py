@@ -1,7 +1,7 @@
 """Windows of local attention (Luong, Pham and Manning, 2015, section 3.2).
 
-A window of half-width D around the centre p holds the 2D + 1 positions floor(p) - D .. floor(p) + D,
-as in the authors' code; those outside the sentence are masked by the caller.
+A window of half-width D around the centre p holds the 2D + 1 positions from floor(p) - D to
+floor(p) + D, as in the authors' code; those outside the sentence are masked by the caller.
 """
 
 import keras

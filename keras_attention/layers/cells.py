@@ -1,0 +1,64 @@
+"""What a decoder must know of a Keras RNN cell, or of several stacked ones."""
+
+import keras
+from keras import ops, tree
+
+
+def state_sizes(cell):
+    """The sizes of the states: a list, nested for stacked cells of several states each."""
+    sizes = cell.state_size
+    return list(sizes) if tree.is_nested(sizes) else [sizes]
+
+
+def top(cell, states):
+    """The first state, or its size, of the last of stacked cells: in Keras's cells, its output."""
+    state = states[-1 if isinstance(cell, keras.layers.StackedRNNCells) else 0]
+    return state[0] if tree.is_nested(state) else state
+
+
+def output_size(cell):
+    return getattr(cell, "output_size", None) or top(cell, state_sizes(cell))
+
+
+class BoundCell:
+    """What `keras.layers.RNN` needs of a cell, for a step function with its memory in a closure.
+
+    Nothing outlives the call, so nothing must be cleared after it.
+    """
+
+    def __init__(self, step, state_size, compute_dtype):
+        self.call = step
+        self.state_size = state_size
+        self.compute_dtype = compute_dtype
+
+    def __call__(self, inputs, states):
+        return self.call(inputs, states)
+
+
+class DropoutMasks:
+    """Within this context a cell's own dropout masks exist, drawn outside the loop.
+
+    `keras.layers.RNN` does this for cells that it sees; those in a `BoundCell` it does not see.
+    """
+
+    def __init__(self, cell, batch_size, input_size):
+        stacked = isinstance(cell, keras.layers.StackedRNNCells)
+        self.cells = cell.cells if stacked else [cell]
+        self.batch_size, self.input_size = batch_size, input_size
+
+    def __enter__(self):
+        width = self.input_size
+        for cell in self.cells:
+            if hasattr(cell, "get_dropout_mask"):
+                cell.get_dropout_mask(self._like(cell, width))
+                cell.get_recurrent_dropout_mask(self._like(cell, top(cell, state_sizes(cell))))
+            width = output_size(cell)
+
+    def __exit__(self, *_):
+        for cell in self.cells:
+            if hasattr(cell, "reset_dropout_mask"):
+                cell.reset_dropout_mask()
+                cell.reset_recurrent_dropout_mask()
+
+    def _like(self, cell, width):
+        return ops.ones((self.batch_size, width), dtype=cell.compute_dtype)
