@@ -12,14 +12,19 @@ import pathlib
 import sys
 
 
-class _Absent:
-    """An import hook under which some packages are not installed."""
+ABSENT = ("keras", "keras_attention", "tf_keras")
 
-    names = frozenset({"keras", "keras_attention", "tf_keras"})
+
+class _Without:
+    """An import finder that does not find some packages, as if they were not installed."""
+
+    def __init__(self, finder):
+        self.finder = finder
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in self.names:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name.partition(".")[0] in ABSENT:
+            return None
+        return self.finder.find_spec(name, path, target)
 
 
 def load_text_operations():
@@ -34,19 +39,23 @@ def load_text_operations():
 
 
 def main(directory, texts):
+    sys.meta_path[:] = map(_Without, sys.meta_path)
     import tensorflow as tf
 
-    # Only now: TensorFlow looks whether keras is there when it is imported, and leaves it at that.
-    sys.meta_path.insert(0, _Absent())
     load_text_operations()
     loaded = tf.saved_model.load(directory)
     outputs = loaded.signatures["serving_default"](texts=tf.constant(texts))
-    present = sorted(_Absent.names & set(sys.modules))
-    result = {name: value.numpy().tolist() for name, value in outputs.items()}
-    decode = lambda x: x.decode() if isinstance(x, bytes) else x  # noqa: E731
-    for name, value in result.items():
-        result[name] = [[decode(y) for y in x] if isinstance(x, list) else decode(x) for x in value]
-    print(json.dumps({"absent": sorted(_Absent.names - set(present)), **result}))
+    found = sorted(set(ABSENT) & set(sys.modules))
+    if found:
+        raise SystemExit(f"this process was to run without {', '.join(found)}, but has it")
+    result = {name: _decoded(value.numpy().tolist()) for name, value in outputs.items()}
+    print(json.dumps({"absent": ABSENT, **result}))
+
+
+def _decoded(value):
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 if __name__ == "__main__":

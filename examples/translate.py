@@ -102,10 +102,11 @@ def learn_subwords(lines, size, kind):
     return model.getvalue()
 
 
-def make_tokenizer(model):
+def make_tokenizer(model, name):
     import tensorflow_text
 
-    return tensorflow_text.SentencepieceTokenizer(model, add_eos=True)
+    # In a SavedModel two tokenizers without names of their own would share one vocabulary.
+    return tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
 
 
 def encode(tokenizer, lines):
@@ -516,8 +517,8 @@ def parse(argv):
     parser.add_argument("--embedding", type=int, help="width of words (default: 64; files: 256)")
     parser.add_argument("--vocabulary", type=int, default=4000, help="subwords a language")
     parser.add_argument("--epochs", type=int, help="default: 8")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--batch-size", type=int, help="default: 64")
+    parser.add_argument("--learning-rate", type=float, help="the highest (default: 0.002)")
     parser.add_argument("--dropout", type=float, help="default: 0.1; files: 0.3")
     parser.add_argument("--smoothing", type=float, help="of labels (default: 0; files: 0.1)")
     parser.add_argument("--seed", type=int, default=1)
@@ -537,9 +538,13 @@ def parse(argv):
             parser.error(f"--{name.replace('_', '-')} must be at least 1; received {value}")
     if arguments.units is not None and arguments.units % 2:
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
-    defaults = {"units": 256, "embedding": 256, "epochs": 8, "dropout": 0.3, "smoothing": 0.1}
-    if not any(given):
-        defaults = {"units": 128, "embedding": 64, "epochs": 8, "dropout": 0.1, "smoothing": 0.0}
+    defaults = {"epochs": 8, "batch_size": 64, "learning_rate": 2e-3}
+    if any(given):
+        defaults |= {"units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
+    else:
+        defaults |= {"units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
+    if arguments.smoke:
+        defaults |= {"epochs": 5, "batch_size": 32, "learning_rate": 4e-3}
     for name, value in defaults.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
@@ -603,8 +608,10 @@ def main(argv=None):
     # Before the tokenizers: it takes away the resources of those that exist.
     keras.utils.set_random_seed(arguments.seed)
     kind = "bpe" if arguments.train else "char"
-    models = [learn_subwords(side, arguments.vocabulary, kind) for side in texts["train"]]
-    tokenizers = [make_tokenizer(model) for model in models]
+    tokenizers = [
+        make_tokenizer(learn_subwords(side, arguments.vocabulary, kind), name)
+        for side, name in zip(texts["train"], ("source", "target"), strict=True)
+    ]
 
     translator, translations, summary = run(arguments.attention, texts, tokenizers, arguments)
     if arguments.train:

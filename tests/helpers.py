@@ -18,8 +18,8 @@ B, TQ, TK, DQ, DK, DV = 2, 3, 7, 5, 11, 13
 
 def numpy(x):
     """An array NumPy can calculate with: float64 or boolean."""
-    x = keras.ops.convert_to_numpy(x)
-    return x if x.dtype == bool else x.astype("float64")
+    x = keras.ops.convert_to_tensor(x)
+    return keras.ops.convert_to_numpy(x if x.dtype == "bool" else keras.ops.cast(x, "float64"))
 
 
 def rounded(x, dtype):

@@ -41,7 +41,8 @@ class AttentionRNN(keras.layers.Layer):
         cell: a Keras RNN cell (`GRUCell`, `LSTMCell`, ...) or a list of them, stacked. The first
             state of a cell must be its output, as it is in those of Keras.
         attention: a layer built on `ScoringMixin`.
-        query: "previous" or "current", as above.
+        query: "previous" or "current", as above. By default what the paper of the attention has:
+            "current" for a `LuongAttention`, and with input feeding; "previous" otherwise.
         input_feeding: whether h_i is also an input of the next step; with query="current".
         output: "cell" (H), "attention" (A) or "concat" (A + H, attention first). By default
             "cell" for query="previous", "attention" for query="current".
@@ -85,7 +86,7 @@ class AttentionRNN(keras.layers.Layer):
         self,
         cell,
         attention,
-        query="previous",
+        query=None,
         input_feeding=False,
         output=None,
         return_state=False,
@@ -107,6 +108,8 @@ class AttentionRNN(keras.layers.Layer):
             )
         self.cell = cell
         self.attention = attention
+        if query is None:
+            query = "current" if input_feeding else attention.decoder_query
         self.query = check_choice(self.name, "query", query, ("previous", "current"))
         if input_feeding and query == "previous":
             raise ValueError(

@@ -82,6 +82,8 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
     memory step.
     """
 
+    decoder_query = "current"
+
     def __init__(
         self,
         score="general",

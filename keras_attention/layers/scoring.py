@@ -84,6 +84,9 @@ class ScoringMixin:
             another shape; no value is given; an argument is out of its range.
     """
 
+    # Whose state is the query in an `AttentionRNN`: "previous" or "current".
+    decoder_query = "previous"
+
     def __init__(self, normalizer="softmax", dropout=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
         self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))

@@ -47,7 +47,7 @@ def masked_sparsemax(scores, mask=None):
 
 
 def _sparsemax_support(scores):
-    """Which entries stay positive: the k largest, k the last rank with 1 + k e_k > e_1 + .. + e_k."""
+    """Which entries stay positive: the k largest, k the last with 1 + k e_k > e_1 + .. + e_k."""
     # Entries below max - 1 are never in the support; the clip keeps masked ones from overflowing.
     ordered = ops.flip(ops.sort(ops.maximum(scores, -2.0), axis=-1), axis=-1)
     rank = ops.cumsum(ops.ones_like(ordered), axis=-1)
