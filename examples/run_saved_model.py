@@ -11,7 +11,6 @@ import json
 import pathlib
 import sys
 
-
 ABSENT = ("keras", "keras_attention", "tf_keras")
 
 

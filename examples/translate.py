@@ -93,6 +93,7 @@ def learn_subwords(lines, size, kind):
         hard_vocab_limit=False,
         character_coverage=1.0,
         normalization_rule_name="identity",
+        add_dummy_prefix=kind != "char",
         pad_id=PAD,
         unk_id=UNKNOWN,
         bos_id=START,
@@ -456,20 +457,26 @@ def draw_alignment(answer, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    source = [token for token in answer["source_tokens"][0] if token != "<pad>"]
-    target = answer["target_tokens"][0]
-    target = target[: target.index("</s>") + 1] if "</s>" in target else target
+    source, target = (_labels(answer[side][0]) for side in ("source_tokens", "target_tokens"))
     weights = np.array(answer["alignments"][0])[: len(target), : len(source)]
     size = (2.0 + 0.32 * len(source), 1.6 + 0.32 * len(target))
     figure, axes = plt.subplots(figsize=size, layout="constrained")
     image = axes.imshow(weights, cmap="viridis", vmin=0, vmax=1, aspect="equal")
-    axes.set_xticks(range(len(source)), source, rotation=90 if max(map(len, source)) > 1 else 0)
+    axes.set_xticks(range(len(source)), source, rotation=90 * (max(map(len, source)) > 1))
     axes.set_yticks(range(len(target)), target)
     axes.xaxis.tick_top()
     axes.set_title(f"{answer['text']}  →  {answer['translation'][0]}", pad=12)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
     figure.savefig(path, dpi=120)
     plt.close(figure)
+
+
+def _labels(tokens):
+    """Tokens up to the end, with signs for spaces and the end that a reader can see."""
+    tokens = [token for token in tokens if token != "<pad>"]
+    if "</s>" in tokens:
+        tokens = [*tokens[: tokens.index("</s>")], "⏎"]
+    return [token.replace("▁", "␣") for token in tokens]
 
 
 # --- judging -------------------------------------------------------------------------------------

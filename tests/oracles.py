@@ -32,7 +32,8 @@ def masked_sparsemax(scores, allowed):
     chosen = [j for j in range(len(scores)) if allowed[j]]
     if chosen:
         ordered = sorted((scores[j] for j in chosen), reverse=True)
-        support = max(k for k in range(1, len(ordered) + 1) if 1 + k * ordered[k - 1] > sum(ordered[:k]))
+        sizes = range(1, len(ordered) + 1)
+        support = max(k for k in sizes if 1 + k * ordered[k - 1] > sum(ordered[:k]))
         threshold = (sum(ordered[:support]) - 1) / support
         for j in chosen:
             weights[j] = max(scores[j] - threshold, 0.0)
@@ -220,7 +221,8 @@ def attention_rnn(
                     x, states[n] = cell(x, states[n])
                 if query == "current":
                     vector, align = row(x, memory[b], memory[b], valid, valid, t)
-                result = {"cell": x, "attention": vector, "concat": np.concatenate([vector, x])}[output]
+                parts = {"cell": [x], "attention": [vector], "concat": [vector, x]}[output]
+                result = np.concatenate(parts)
             outputs[-1].append(result)
             weights[-1].append(align)
         last.append((states, vector))

@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import dataclass, field, replace
 
 import keras
@@ -53,10 +54,8 @@ class Decoder:
         layer.build((None, None, d), (None, None, dv))
         return randomize(layer)
 
-    def run_oracle(
-        self, layer, sequences, memory, weights=None, initial=None, fed=None, **masks
-    ):
-        """Outputs, weights and the list of last states; `initial` is a list, as `return_state`'s."""
+    def run_oracle(self, layer, sequences, memory, weights=None, initial=None, fed=None, **masks):
+        """Outputs, weights and the flat list of last states; `initial` is such a list."""
         arrays = weights or weight_arrays(layer)
         arrays = {id(w): a for w, a in zip(layer.trainable_weights, arrays, strict=True)}
         cells = layer.cell.cells if len(self.cells) > 1 else [layer.cell]
@@ -67,36 +66,35 @@ class Decoder:
         attention = layer.attention
         row = self.mechanism.row(attention, [arrays[id(w)] for w in attention.trainable_weights])
         counts = [1 if kind == "gru" else 2 for kind, _ in self.cells]
+        ends = [0, *itertools.accumulate(counts)]
+        batch = len(memory)
         if initial is None:
-            sizes = [size for (_, size), n in zip(self.cells, counts, strict=True) for _ in range(n)]
-            initial = [np.zeros((len(memory), size)) for size in sizes]
+            sizes = np.repeat([size for _, size in self.cells], counts)
+            initial = [np.zeros((batch, size)) for size in sizes]
         if fed is None:
-            width = self.mechanism.options.get("units", memory.shape[-1])
-            width = memory.shape[-1] if isinstance(attention, BahdanauAttention) else width
-            fed = np.zeros((len(memory), width))
+            fed = np.zeros((batch, attention.output_size(None, memory.shape[-1])))
         options = {"query": "previous", **self.options}
         options.setdefault("output", "cell" if options["query"] == "previous" else "attention")
-        ends = np.cumsum([0, *counts])
         states = [
-            [[x[b] for x in initial[i:j]] for i, j in zip(ends[:-1], ends[1:], strict=True)]
-            for b in range(len(memory))
+            [[x[b] for x in initial[i:j]] for i, j in itertools.pairwise(ends)]
+            for b in range(batch)
         ]
         outputs, weights, last = oracles.attention_rnn(
             row, steps, sequences, memory, states, fed, **options, **masks
         )
-        flat = [keras.tree.flatten(s) for s, _ in last]
-        flat = [[*s, v] for s, (_, v) in zip(flat, last, strict=True)] if layer.input_feeding else flat
+        flat = [[*keras.tree.flatten(s), *[fed] * layer.input_feeding] for s, fed in last]
         return outputs, weights, [np.array(x) for x in zip(*flat, strict=True)]
 
 
-CURRENT, FEEDING = {"query": "current"}, {"query": "current", "input_feeding": True}
+PREVIOUS, CURRENT = {"query": "previous"}, {"query": "current"}
+FEEDING = {**CURRENT, "input_feeding": True}
 STACK = (("lstm", DQ), ("gru", H))
 VECTOR = MECHANISMS["vector"]
 CASES = {
     "bahdanau": Decoder(BAHDANAU["plain"]),
     "bahdanau-lstm-concat": Decoder(BAHDANAU["sparse"], (("lstm", H),), {"output": "concat"}),
     "bahdanau-stack": Decoder(BAHDANAU["normalized"], STACK, {"output": "attention"}),
-    "previous-local-m": Decoder(LUONG["general-local-m"], (("lstm", H),)),
+    "previous-local-m": Decoder(LUONG["general-local-m"], (("lstm", H),), PREVIOUS),
     "current": Decoder(LUONG["general-global"], (("gru", H),), CURRENT),
     "current-stack-concat": Decoder(VECTOR, STACK, {**CURRENT, "output": "concat"}),
     "current-dot-local-m": Decoder(LUONG["dot-local-m"], (("lstm", DV),), CURRENT),
@@ -139,7 +137,7 @@ def test_equals_the_loop_of_the_paper(name, dtype):
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
-@pytest.mark.parametrize("options", [{}, FEEDING], ids=["previous", "feeding"])
+@pytest.mark.parametrize("options", [PREVIOUS, FEEDING], ids=["previous", "feeding"])
 def test_every_attention_in_the_loop_and_step_by_step(name, options):
     decoder = Decoder(ATTENTIONS[name], (("gru", DV),), options)
     check_steps(decoder)
@@ -173,9 +171,7 @@ def test_masked_steps_keep_the_state_and_repeat_the_output(name):
     inputs = tensors()
     outputs, *states, weights = layer(*inputs, **MASKS, return_attention_scores=True)
     expected = CASES[name].run_oracle(layer, *inputs, **MASKS)
-    assert_all_close(
-        [outputs, weights, *keras.tree.flatten(states)], [*expected[:2], *expected[2]]
-    )
+    assert_all_close([outputs, weights, *keras.tree.flatten(states)], [*expected[:2], *expected[2]])
 
 
 @pytest.mark.parametrize("name", ["bahdanau-lstm-concat", "current-stack-concat", "feeding-stack"])
@@ -198,8 +194,8 @@ def test_gradients_are_those_of_the_loop(name):
 
 def forms_of_initial_state():
     h, c, g, fed = (normal([7, n], B, size) for n, size in enumerate((DQ, DQ, H, 23)))
-    gru, stack, feeding = CASES["bahdanau"], CASES["bahdanau-stack"], Decoder(VECTOR, STACK, FEEDING)
-    lstm = replace(gru, cells=(("lstm", DQ),))
+    gru, stack = CASES["bahdanau"], CASES["bahdanau-stack"]
+    feeding, lstm = Decoder(VECTOR, STACK, FEEDING), replace(gru, cells=(("lstm", DQ),))
     return {
         "gru: a tensor": (gru, g, [g], None),
         "gru: a list": (gru, [g], [g], None),
@@ -231,6 +227,22 @@ def test_initial_state(form):
     model = keras.Model([*inputs, *keras.tree.flatten(symbols)], outputs)
     for output in model([sequences, memory, *keras.tree.flatten(given)]):
         assert_close(output, expected)
+
+
+@pytest.mark.parametrize(
+    ("attention", "options", "query", "output"),
+    [
+        (BahdanauAttention(17), {}, "previous", "cell"),
+        (BahdanauAttention(17), CURRENT, "current", "attention"),
+        (BahdanauAttention(17), {"input_feeding": True}, "current", "attention"),
+        (LuongAttention(), {}, "current", "attention"),
+        (LuongAttention(), PREVIOUS, "previous", "cell"),
+        (LuongAttention(), {"output": "concat"}, "current", "concat"),
+    ],
+)
+def test_defaults_are_those_of_the_paper_of_the_attention(attention, options, query, output):
+    config = AttentionRNN(layers.GRUCell(H), attention, **options).get_config()
+    assert (config["query"], config["output"]) == (query, output)
 
 
 @pytest.mark.parametrize("name", ["bahdanau-stack", "feeding"])
@@ -295,7 +307,9 @@ def test_keys_are_projected_once(name):
     assert calls == [(B, TK, DV)]
 
 
-@pytest.mark.parametrize("options", [{}, FEEDING, CURRENT], ids=["previous", "feeding", "current"])
+@pytest.mark.parametrize(
+    "options", [PREVIOUS, FEEDING, CURRENT], ids=["previous", "feeding", "current"]
+)
 def test_positions_beyond_256_are_exact_in_bfloat16(options):
     steps = 300
     attention = LuongAttention("general", "local-m", window=1, dtype="bfloat16")
@@ -386,7 +400,8 @@ def test_a_translator_trains_alike_with_and_without_jit():
         keras.utils.set_random_seed(3)
         inputs = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
         words = layers.Embedding(9, D, mask_zero=True)(inputs[0])
-        encoded, state = layers.GRU(H, return_sequences=True, return_state=True, use_cudnn=False)(words)
+        encoder = layers.GRU(H, return_sequences=True, return_state=True, use_cudnn=False)
+        encoded, state = encoder(words)
         decoder = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17), output="concat")
         hidden = decoder(
             layers.Embedding(9, D, mask_zero=True)(inputs[1]), encoded, initial_state=state
@@ -431,7 +446,7 @@ CELL, ATTENTION = layers.GRUCell(H), BahdanauAttention(17)
             ("`output`", "'cell', 'attention', 'concat'", "received 'context'"),
         ),
         (
-            lambda: AttentionRNN(CELL, ATTENTION, input_feeding=True),
+            lambda: AttentionRNN(CELL, ATTENTION, query="previous", input_feeding=True),
             ("`input_feeding=True`", 'query="current"', '"previous"'),
         ),
     ],
@@ -516,9 +531,7 @@ def test_a_list_of_tensors(symbolic):
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_dot_needs_a_cell_as_wide_as_the_memory(symbolic):
     layer = AttentionRNN(layers.GRUCell(H), LuongAttention("dot"), query="current")
-    assert_refused(
-        lambda: layer(**arguments(GOOD, symbolic)), "same width", "query 11 and key 13"
-    )
+    assert_refused(lambda: layer(**arguments(GOOD, symbolic)), "same width", "query 11 and key 13")
 
 
 def test_a_monotonic_step_without_position():

@@ -28,9 +28,7 @@ def test_equals_the_paper(name, dtype):
     mechanism = BAHDANAU[name]
     layer = mechanism.built(dtype=dtype)
     query, value, key = mechanism.tensors(dtype)
-    output, weights = layer(
-        query, value, key, value_mask=VALUE_MASK, return_attention_scores=True
-    )
+    output, weights = layer(query, value, key, value_mask=VALUE_MASK, return_attention_scores=True)
     expected = attend(mechanism.row(layer), query, value, key, value_mask=VALUE_MASK)
     assert str(output.dtype.name) == str(weights.dtype.name) == dtype
     assert_close(output, expected[0], dtype)

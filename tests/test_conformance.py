@@ -1,6 +1,6 @@
 """Every public layer, in its important configurations, times every duty of a Keras layer.
 
-A new layer joins with an entry in CASES; a test fails until it, and each of its arguments, is there.
+A new layer joins by entries in CASES; a test fails until it and each of its arguments are there.
 """
 
 import inspect
@@ -71,12 +71,16 @@ class Case:
         """From words to all that the layer returns, in a flat list, or to `then` of the first."""
         keras.utils.set_random_seed(7)
         inputs, tensors = [], []
-        for argument, shape in zip(self.arguments, self.shapes(batch, batch is not None), strict=True):
-            words = shape[:-1] if argument.steps else shape
-            dtype_in = "int32" if argument.steps else "float32"
-            inputs.append(keras.Input(batch_shape=words, dtype=dtype_in, name=f"{argument.name}_in"))
-            embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
-            tensors.append(embed(inputs[-1]) if argument.steps else inputs[-1])
+        shapes = self.shapes(batch, known=batch is not None)
+        for argument, shape in zip(self.arguments, shapes, strict=True):
+            name = f"{argument.name}_in"
+            if argument.steps:
+                inputs.append(keras.Input(batch_shape=shape[:-1], dtype="int32", name=name))
+                embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
+                tensors.append(embed(inputs[-1]))
+            else:
+                inputs.append(keras.Input(batch_shape=shape, name=name))
+                tensors.append(inputs[-1])
         layer = self.make(dtype)
         outputs = tree.flatten(layer(*tensors, return_attention_scores=scores))
         return randomize(keras.Model(inputs, outputs if then is None else then(outputs[0])))
@@ -108,7 +112,8 @@ def attention(kind, *args, **kwargs):
 
 
 TQ, TK, DQ, DV = 3, 7, 5, 11
-QUERY, STEP, VALUE = Argument("query", (TQ,), DQ), Argument("query", (), DQ), Argument("value", (TK,), DV)
+QUERY, STEP = Argument("query", (TQ,), DQ), Argument("query", (), DQ)
+VALUE = Argument("value", (TK,), DV)
 SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
 
 CASES = {
@@ -268,13 +273,14 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
     """A functional model of unknown sizes is the layer called on arrays and explicit masks."""
     model = case.model()
     layer = next(x for x in model.layers if type(x) is case.layer)
-    embeddings = {x.name: x for x in model.layers if isinstance(x, layers.Embedding)}
+    known = inspect.signature(layer.call).parameters
     for batch, more in ((2, 0), (3, 5)):
         inputs = case.inputs(batch, more)
-        tensors, masks, left = [], {}, list(embeddings.values())
+        embeddings = (x for x in model.layers if isinstance(x, layers.Embedding))
+        tensors, masks = [], {}
         for argument, x in zip(case.arguments, inputs, strict=True):
-            tensors.append(numpy(left.pop(0)(x)) if argument.steps else x)
-            if argument.steps and f"{argument.name}_mask" in inspect.signature(layer.call).parameters:
+            tensors.append(numpy(next(embeddings)(x)) if argument.steps else x)
+            if argument.steps and f"{argument.name}_mask" in known:
                 masks[f"{argument.name}_mask"] = x != 0
         padding = ~masks[f"{case.memory}_mask"]
         expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
@@ -303,7 +309,7 @@ def test_the_output_is_masked_like(case):
     assert probe.masked == (case.masked_like is not None)
     if probe.masked:
         inputs = case.inputs(5)
-        [like] = [x for a, x in zip(case.arguments, inputs, strict=True) if a.name == case.masked_like]
+        like = inputs[[argument.name for argument in case.arguments].index(case.masked_like)]
         assert np.array_equal(model.predict_on_batch(inputs), like != 0)
         assert (like == 0).any()
 
@@ -488,7 +494,9 @@ def test_mixed_precision(case, policy):
 )
 def test_nothing_valid_reads_zero_with_finite_gradients(case, dtype, jit):
     layer = case.built(dtype)
-    tensors = [tf.cast(normal(n, *shape), layer.compute_dtype) for n, shape in enumerate(case.shapes(3))]
+    tensors = [
+        tf.cast(normal(n, *shape), layer.compute_dtype) for n, shape in enumerate(case.shapes(3))
+    ]
     steps = next(a.steps for a in case.arguments if a.name == case.memory)
     mask = np.ones((3, *steps), bool)
     # Nothing in the first sample, one memory step in the second.

@@ -190,9 +190,8 @@ def test_bad_arguments(options, fragments):
 class TestBadCalls:
     def test_dot_with_two_widths(self, symbolic):
         inputs = arguments({"query": (B, TQ, DQ), "value": (B, TK, DV)}, symbolic)
-        assert_refused(
-            lambda: LuongAttention("dot")(**inputs), 'score="dot"', "same width", "query 5", "key 13"
-        )
+        layer = LuongAttention("dot")
+        assert_refused(lambda: layer(**inputs), 'score="dot"', "same width", "query 5", "key 13")
 
     def test_dot_with_a_key_of_another_width(self, symbolic):
         shapes = {"query": (B, TQ, DQ), "value": (B, TK, DQ), "key": (B, TK, DK)}

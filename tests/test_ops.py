@@ -122,8 +122,8 @@ def test_gradients_of_normalizers(name):
 
 def additive_oracle(inputs, _=None):
     query, key, vector = inputs
-    rows = [[oracles.additive_scores(q, k, vector) for q in qs] for qs, k in zip(query, key, strict=True)]
-    return [np.array(rows)]
+    pairs = zip(query, key, strict=True)
+    return [np.array([[oracles.additive_scores(q, k, vector) for q in qs] for qs, k in pairs])]
 
 
 @pytest.mark.parametrize("units", [1, 13, 37])

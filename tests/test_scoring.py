@@ -91,15 +91,14 @@ def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):
         return output, weights
 
     def long(query, value, key):
-        output, weights = layer(
-            query, value, key, value_mask=mask, return_attention_scores=True
-        )
+        output, weights = layer(query, value, key, value_mask=mask, return_attention_scores=True)
         hidden.append(numpy(weights)[..., padding])
         return output, tf.boolean_mask(weights, words, axis=2)
 
     hidden = []
     outputs, expected = gradients(layer, short, (query, value, key))
-    masked, found = gradients(layer, long, (query, padded(value, front, fill), padded(key, front, fill)))
+    inputs = query, padded(value, front, fill), padded(key, front, fill)
+    masked, found = gradients(layer, long, inputs)
     assert not hidden[0].any()
     for x, y in zip(masked, outputs, strict=True):
         assert_close(x, numpy(y))
@@ -155,9 +154,12 @@ def test_one_step_is_a_row_of_the_full_run(name):
             assert_close(step[1], numpy(weights)[:, i])
 
 
+WORDS = np.array([[1, 2, 2, 3, 4, 0, 0], [5, 4, 1, 0, 0, 0, 0]])
+
+
 @few_mechanisms
 def test_masks_come_from_an_embedding(name):
-    ids, words = np.array([[3, 1, 0], [2, 0, 0]]), np.array([[1, 2, 2, 3, 4, 0, 0], [5, 4, 1] + [0] * 4])
+    ids = np.array([[3, 1, 0], [2, 0, 0]])
     layer = MECHANISMS[name].make()
     query, memory = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
     embed, embed_memory = (keras.layers.Embedding(7, d, mask_zero=True) for d in (DQ, DV))
@@ -165,15 +167,15 @@ def test_masks_come_from_an_embedding(name):
     model = keras.Model([query, memory], [*result, layer(embed(query), embed_memory(memory))])
     expected = layer(
         numpy(embed(ids)),
-        numpy(embed_memory(words)),
+        numpy(embed_memory(WORDS)),
         query_mask=ids > 0,
-        value_mask=words > 0,
+        value_mask=WORDS > 0,
         return_attention_scores=True,
     )
     assert not numpy(expected[1])[0, :, 5:].any()
     for jit in (False, True):
         model.compile(jit_compile=jit)
-        output, weights, alone = model.predict([ids, words], verbose=0)
+        output, weights, alone = model.predict([ids, WORDS], verbose=0)
         assert_close(output, numpy(expected[0]), "float32")
         assert_close(weights, numpy(expected[1]), "float32")
         assert_close(alone, numpy(expected[0]), "float32")
@@ -258,16 +260,14 @@ def test_a_layer_of_ones_own_needs_a_score_only(tmp_path):
     assert_close(output, expected[0])
     assert_close(weights, expected[1])
 
-    ids, words = np.array([[3, 1, 2], [2, 5, 4]]), np.array([[1, 2, 2, 3, 4, 0, 0], [5, 4, 1] + [0] * 4])
+    ids, words = np.array([[3, 1, 2], [2, 5, 4]]), WORDS
     inputs = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
     embed = keras.layers.Embedding(7, DQ, mask_zero=True)
     attention = CosineAttention(dropout=0.1, seed=2, normalizer="softmax", name="cosine")
     outputs = attention(embed(inputs[0]), embed(inputs[1]), return_attention_scores=True)
     model = keras.Model(inputs, outputs)
     before = model.predict([ids, words], verbose=0)
-    expected = attend(
-        cosine_row, numpy(embed(ids)), numpy(embed(words)), value_mask=words > 0
-    )
+    expected = attend(cosine_row, numpy(embed(ids)), numpy(embed(words)), value_mask=words > 0)
     assert_close(before[0], expected[0], "float32")
     assert_close(before[1], expected[1], "float32")
     model.save(tmp_path / "model.keras")
@@ -278,7 +278,9 @@ def test_a_layer_of_ones_own_needs_a_score_only(tmp_path):
     training = keras.Model(inputs, outputs[0])
     training.compile("sgd", "mse", jit_compile=True)
     kept = numpy(embed.embeddings)
-    training.fit([ids, words], np.zeros((B, TQ, DQ)), verbose=0)
+    # Of three samples the last is a batch of its own.
+    samples = [0, 1, 0]
+    training.fit([ids[samples], words[samples]], np.zeros((3, TQ, DQ)), batch_size=2, verbose=0)
     assert np.isfinite(numpy(embed.embeddings)).all()
     assert not np.array_equal(numpy(embed.embeddings), kept)
 
