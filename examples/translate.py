@@ -170,7 +170,14 @@ def build_model(attention, source_size, target_size, units, embedding, dropout, 
     source = keras.Input((None,), dtype="int32", name="source")
     shifted = keras.Input((None,), dtype="int32", name="shifted_target")
 
-    x = layers.Embedding(source_size, embedding, mask_zero=True, name="source_embedding")(source)
+    # The default of Keras, within +-0.05, is so small that the first thousand steps learn little.
+    x = layers.Embedding(
+        source_size,
+        embedding,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=0.5),
+        mask_zero=True,
+        name="source_embedding",
+    )(source)
     x = layers.Dropout(dropout)(x)
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
     encoded, forward, backward = layers.Bidirectional(rnn, name="encoder")(x)
@@ -179,7 +186,11 @@ def build_model(attention, source_size, target_size, units, embedding, dropout, 
     state = layers.Dense(units, activation="tanh", name="initial_state")(state)
 
     table = layers.ReversibleEmbedding(
-        target_size, embedding, mask_zero=True, name="target_embedding"
+        target_size,
+        embedding,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding**-0.5),
+        mask_zero=True,
+        name="target_embedding",
     )
     words = layers.Dropout(dropout)(table(shifted))
     cell = layers.GRUCell(units)

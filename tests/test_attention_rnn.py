@@ -422,37 +422,45 @@ def test_a_translator_trains_alike_with_and_without_jit():
 
 
 CELL, ATTENTION = layers.GRUCell(H), BahdanauAttention(17)
+BAD_ARGUMENTS = {
+    "a number as cell": ((3, ATTENTION), {}, ("`cell`", "a Keras RNN cell", "received 3")),
+    "no cell": ((None, ATTENTION), {}, ("`cell`", "a Keras RNN cell", "received None")),
+    "no cells": (([], ATTENTION), {}, ("`cell`", "received []")),
+    "a layer among cells": (([layers.Dense(3)], ATTENTION), {}, ("cell", "`state_size`", "Dense")),
+    "a layer as cell": (
+        (layers.GRU(3), ATTENTION),
+        {},
+        ("`cell`", "a Keras RNN cell", "received <GRU"),
+    ),
+    "attention of Keras": (
+        (CELL, layers.Attention()),
+        {},
+        ("`attention`", "built on ScoringMixin", "received <Attention"),
+    ),
+    "no attention": ((CELL, None), {}, ("`attention`", "ScoringMixin", "received None")),
+    "query": (
+        (CELL, ATTENTION),
+        {"query": "next"},
+        ("`query`", "'previous', 'current'", "received 'next'"),
+    ),
+    "output": (
+        (CELL, ATTENTION),
+        {"output": "context"},
+        ("`output`", "'cell', 'attention', 'concat'", "received 'context'"),
+    ),
+    "input feeding": (
+        (CELL, ATTENTION),
+        {"query": "previous", "input_feeding": True},
+        ("`input_feeding=True`", 'query="current"', '"previous"'),
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("call", "fragments"),
-    [
-        (lambda: AttentionRNN(3, ATTENTION), ("`cell`", "a Keras RNN cell", "received 3")),
-        (lambda: AttentionRNN(None, ATTENTION), ("`cell`", "a Keras RNN cell", "received None")),
-        (lambda: AttentionRNN([], ATTENTION), ("`cell`", "received []")),
-        (lambda: AttentionRNN([layers.Dense(3)], ATTENTION), ("cell", "`state_size`", "Dense")),
-        (lambda: AttentionRNN(layers.GRU(3), ATTENTION), ("`cell`", "a Keras RNN cell", "GRU")),
-        (
-            lambda: AttentionRNN(CELL, layers.Attention()),
-            ("`attention`", "built on ScoringMixin", "<Attention"),
-        ),
-        (lambda: AttentionRNN(CELL, None), ("`attention`", "ScoringMixin", "received None")),
-        (
-            lambda: AttentionRNN(CELL, ATTENTION, query="next"),
-            ("`query`", "'previous', 'current'", "received 'next'"),
-        ),
-        (
-            lambda: AttentionRNN(CELL, ATTENTION, output="context"),
-            ("`output`", "'cell', 'attention', 'concat'", "received 'context'"),
-        ),
-        (
-            lambda: AttentionRNN(CELL, ATTENTION, query="previous", input_feeding=True),
-            ("`input_feeding=True`", 'query="current"', '"previous"'),
-        ),
-    ],
+    ("parts", "options", "fragments"), BAD_ARGUMENTS.values(), ids=BAD_ARGUMENTS
 )
-def test_bad_arguments(call, fragments):
-    assert_refused(call, *fragments)
+def test_bad_arguments(parts, options, fragments):
+    assert_refused(lambda: AttentionRNN(*parts, **options), *fragments)
 
 
 GOOD = {"sequences": (B, T, D), "memory": (B, TK, DV)}
