@@ -25,6 +25,9 @@ class _Without:
             return None
         return self.finder.find_spec(name, path, target)
 
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
 
 def load_text_operations():
     """Registers tensorflow-text's operations without importing it, since it imports keras."""

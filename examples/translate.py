@@ -17,10 +17,13 @@ https://github.com/multi30k/dataset.
 """
 
 import argparse
+import hashlib
+import importlib.util
 import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -31,6 +34,7 @@ import dates
 import keras
 import numpy as np
 import tensorflow as tf
+from checkpoint import Checkpoint, reseed, write_text
 from keras import layers, ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, beam_search
@@ -52,15 +56,18 @@ DECODE_BATCH = 64
 # --- data ----------------------------------------------------------------------------------------
 
 
-def load_pairs(paths):
-    """Two line-aligned text files as two lists of strings, without pairs with an empty line."""
+def load_pairs(paths, keep_empty=False):
+    """Two line-aligned text files as two lists of strings, without pairs with an empty line.
+
+    Nothing may be left out of a test set: `keep_empty`.
+    """
     sides = [read_lines(path) for path in paths]
     if len(sides[0]) != len(sides[1]):
         raise SystemExit(
             f"{paths[0]} has {len(sides[0])} lines and {paths[1]} has {len(sides[1])}: line n of "
             "one must be the translation of line n of the other. Nothing was written."
         )
-    pairs = [(a, b) for a, b in zip(*sides, strict=True) if a and b]
+    pairs = [(a, b) for a, b in zip(*sides, strict=True) if keep_empty or (a and b)]
     if not pairs:
         raise SystemExit(f"{paths[0]} and {paths[1]} hold no pair of lines. Nothing was written.")
     if len(pairs) < len(sides[0]):
@@ -112,6 +119,21 @@ def make_tokenizer(model, name):
 
 def encode(tokenizer, lines):
     return tokenizer.tokenize(tf.constant(lines)).to_list()
+
+
+def drop_long(sources, targets, limit):
+    """Without the pairs of more tokens than memory and time allow for."""
+    kept = [(s, t) for s, t in zip(sources, targets, strict=True) if max(len(s), len(t)) <= limit]
+    if len(kept) < len(sources):
+        print(f"{len(sources) - len(kept)} training pairs of more than {limit} tokens left out")
+    if not kept:
+        raise SystemExit(f"no training pair has at most {limit} tokens: raise --max-tokens")
+    return [s for s, _ in kept], [t for _, t in kept]
+
+
+def fingerprint(data):
+    """Tells whether a checkpoint was trained on these very ids."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def make_batches(sources, targets, size, order=None):
@@ -277,65 +299,16 @@ class Translator:
 # --- training ------------------------------------------------------------------------------------
 
 
-class Checkpoint:
-    """What a killed run needs to go on: the weights after an epoch, the optimizer's among them."""
-
-    def __init__(self, directory, arguments):
-        self.directory, self.arguments = pathlib.Path(directory), arguments
-        self.state = {"arguments": arguments, "epoch": 0, "history": [], "best": None}
-
-    def restore(self, model):
-        """Loads the last finished epoch, if there is one with the same arguments."""
-        try:
-            state = json.loads((self.directory / "state.json").read_text())
-        except FileNotFoundError:
-            return
-        if state["arguments"] != self.arguments:
-            changed = [k for k, v in self.arguments.items() if state["arguments"].get(k) != v]
-            print(f"Not resuming {self.directory}: {', '.join(changed)} changed since.")
-            return
-        self.state = state
-        model.optimizer.build(model.trainable_variables)
-        model.load_weights(self._path("epoch", state["epoch"]))
-        print(f"Resuming after epoch {state['epoch']} of {self.directory}")
-
-    def save(self, model, entry):
-        """Writes new files first and refers to them in one step, so that a kill harms nothing."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        epoch = entry["epoch"]
-        losses = [past["valid_loss"] for past in self.state["history"]]
-        self.state["epoch"] = epoch
-        self.state["history"].append(entry)
-        model.save_weights(self._path("epoch", epoch))
-        if entry["valid_loss"] < min(losses, default=float("inf")):
-            self.state["best"] = epoch
-            model.save_weights(self._path("best", epoch))
-        write_text(self.directory / "state.json", json.dumps(self.state, indent=1))
-        keep = {self._path("epoch", epoch), self._path("best", self.state["best"])}
-        for old in set(self.directory.glob("*.weights.h5")) - keep:
-            old.unlink()
-
-    def load_best(self, model):
-        model.load_weights(self._path("best", self.state["best"]))
-
-    def _path(self, kind, epoch):
-        return self.directory / f"{kind}-{epoch:03d}.weights.h5"
-
-
-def write_text(path, text):
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    temporary.replace(path)
-
-
-def train(model, data, arguments, directory):
+def train(model, data, arguments, checkpoint):
     """Trains to the end or goes on with an earlier run; leaves the best weights in the model."""
-    steps = -(-len(data["train"][0]) // arguments["batch_size"]) * arguments["epochs"]
+    pairs, batch_size = len(data["train"][0]), arguments["batch_size"]
+    steps = -(-pairs // batch_size) * arguments["epochs"]
+    warmup = min(200, steps // 10)
     rate = keras.optimizers.schedules.CosineDecay(
         0.0,
-        steps,
+        steps - warmup,
         warmup_target=arguments["learning_rate"],
-        warmup_steps=min(200, steps // 10),
+        warmup_steps=warmup,
         alpha=0.01,
     )
     model.compile(
@@ -345,12 +318,10 @@ def train(model, data, arguments, directory):
     judge = keras.Model(model.inputs, model.outputs)
     metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
     judge.compile(loss=SmoothedCrossEntropy(0.0), weighted_metrics=[metric])
-    pairs, batch_size = len(data["train"][0]), arguments["batch_size"]
     valid = as_dataset(
         lambda: make_batches(*data["valid"], batch_size), len(data["valid"][0]), batch_size
     )
 
-    checkpoint = Checkpoint(directory, arguments)
     checkpoint.restore(model)
     for epoch in range(checkpoint.state["epoch"], arguments["epochs"]):
         # An order of its own for every epoch, whether or not the run was interrupted.
@@ -358,6 +329,7 @@ def train(model, data, arguments, directory):
             order = np.random.default_rng([arguments["seed"], epoch])
             return make_batches(*data["train"], batch_size, order)
 
+        reseed(model, arguments["seed"], epoch)
         start = time.perf_counter()
         verbose = 1 if sys.stdout.isatty() else 0
         history = model.fit(
@@ -390,7 +362,8 @@ def train(model, data, arguments, directory):
 
 def translate(translator, tokenizers, texts):
     """Texts to translations, in batches of similar length; progress on a terminal."""
-    search = tf.function(translator, input_signature=[tf.TensorSpec((None, None), "int32")])
+    signature = [tf.TensorSpec((None, None), "int32")]
+    search = tf.function(translator, input_signature=signature, autograph=False)
     ids = encode(tokenizers[0], texts)
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     translations = [""] * len(texts)
@@ -430,8 +403,13 @@ def export(translator, tokenizers, path):
     for tokenizer in tokenizers:
         archive.track(tokenizer)
     signature = [tf.TensorSpec((None,), tf.string, name="texts")]
-    archive.add_endpoint("serving_default", serve, input_signature=signature)
-    archive.write_out(str(path), verbose=False)
+    archive.add_endpoint(
+        "serving_default", tf.function(serve, input_signature=signature, autograph=False)
+    )
+    temporary = path.with_name(path.name + ".tmp")
+    archive.write_out(str(temporary), verbose=False)
+    shutil.rmtree(path, ignore_errors=True)
+    temporary.rename(path)
     return serve
 
 
@@ -439,7 +417,7 @@ def check_saved_model(path, serve, texts):
     """Runs the SavedModel in a new process without keras and compares; returns its answer."""
     script = pathlib.Path(__file__).with_name("run_saved_model.py")
     command = [sys.executable, str(script), str(path), *texts]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     if run.returncode:
         raise SystemExit(f"the SavedModel failed in a new process:\n{run.stderr}")
     answer = json.loads(run.stdout.splitlines()[-1])
@@ -534,6 +512,7 @@ def parse(argv):
     parser.add_argument("--units", type=int, help="of the decoder (default: 128; files: 256)")
     parser.add_argument("--embedding", type=int, help="width of words (default: 64; files: 256)")
     parser.add_argument("--vocabulary", type=int, default=4000, help="subwords a language")
+    parser.add_argument("--max-tokens", type=int, default=100, help="of a training sentence")
     parser.add_argument("--epochs", type=int, help="default: 8")
     parser.add_argument("--batch-size", type=int, help="default: 64")
     parser.add_argument("--learning-rate", type=float, help="the highest (default: 0.002)")
@@ -550,10 +529,15 @@ def parse(argv):
         parser.error("--smoke runs on the generated dates, without --train, --valid and --test")
     if arguments.input_feeding and arguments.attention in ("bahdanau", "none"):
         parser.error("--input-feeding goes with the luong attentions")
-    for name in ("window", "beam", "units", "embedding", "vocabulary", "epochs", "batch_size"):
+    positive = ["window", "beam", "units", "embedding", "vocabulary", "max_tokens", "epochs"]
+    for name in [*positive, "batch_size"]:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1; received {value}")
+    for name, high in (("dropout", 1), ("smoothing", 1), ("learning_rate", float("inf"))):
+        value = getattr(arguments, name)
+        if value is not None and not 0 <= value < high:
+            parser.error(f"--{name.replace('_', '-')} must be in [0, {high}); received {value}")
     if arguments.units is not None and arguments.units % 2:
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
     defaults = {"epochs": 8, "batch_size": 64, "learning_rate": 2e-3}
@@ -573,12 +557,21 @@ def load_data(arguments):
     """The texts: {"train": (sources, targets), "valid": ..., "test": ...}."""
     if arguments.train:
         names = ("train", "valid", "test")
-        return {name: load_pairs(getattr(arguments, name)) for name in names}
+        return {name: load_pairs(getattr(arguments, name), name == "test") for name in names}
     sizes, formats = (12_000, 500, 1_000), dates.FORMATS
     if arguments.smoke:
         sizes, formats = (3_000, 200, 200), dates.FORMATS[:2]
     sets = dates.make_pairs(sizes, seed=arguments.seed, formats=formats)
     return dict(zip(("train", "valid", "test"), sets, strict=True))
+
+
+def check_extras(*packages):
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SystemExit(
+            f"{', '.join(missing)}: not installed. Run "
+            'python -m pip install "keras-attention-layers[examples]"'
+        )
 
 
 def run(name, texts, tokenizers, arguments):
@@ -588,6 +581,11 @@ def run(name, texts, tokenizers, arguments):
         part: [encode(tokenizer, side) for tokenizer, side in zip(tokenizers, sides, strict=True)]
         for part, sides in texts.items()
     }
+    data["train"] = drop_long(*data["train"], arguments.max_tokens)
+    settings = {**vars(arguments), "attention": name, "data": fingerprint(data)}
+    for free in ("output", "beam", "train", "valid", "test"):
+        settings.pop(free)
+    checkpoint = Checkpoint(output / f"checkpoint-{name}", settings)
     model = build_model(
         name,
         *(int(tokenizer.vocab_size()) for tokenizer in tokenizers),
@@ -598,16 +596,16 @@ def run(name, texts, tokenizers, arguments):
         arguments.input_feeding,
     )
     print(f"\nattention: {name}, {model.count_params():,} parameters", flush=True)
-    settings = {**vars(arguments), "attention": name}
-    for not_of_training in ("output", "beam"):
-        settings.pop(not_of_training)
-    state = train(model, data, settings, output / f"checkpoint-{name}")
+    state = train(model, data, settings, checkpoint)
     longest = max(map(len, data["train"][1]))
     translator = Translator(model, arguments.beam, max_length=longest)
     start = time.perf_counter()
     translations = translate(translator, tokenizers, texts["test"][0])
     summary = {
         "attention": name + (" with input feeding" if arguments.input_feeding else ""),
+        "command": " ".join(["python", *sys.argv]),
+        "keras": keras.__version__,
+        "tensorflow": tf.__version__,
         "parameters": model.count_params(),
         "seconds_an_epoch": float(np.median([past["seconds"] for past in state["history"]])),
         "best_epoch": state["best"],
@@ -620,6 +618,7 @@ def run(name, texts, tokenizers, arguments):
 
 def main(argv=None):
     arguments = parse(argv)
+    check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib")
     texts = load_data(arguments)
     output = pathlib.Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
@@ -674,12 +673,15 @@ def save(translator, tokenizers, texts, output):
     sample = [np.arange(12).reshape(2, 6) % 9 + END, np.arange(10).reshape(2, 5) % 7 + END]
     again = keras.saving.load_model(path).predict(sample, verbose=0)
     difference = np.abs(model.predict(sample, verbose=0) - again).max()
+    if difference != 0:
+        raise SystemExit(f"{path} differs by {difference:g} from the model that was saved")
     print(f"\n{path}: difference after reloading {difference:g}")
 
     serve = export(translator, tokenizers, output / "saved_model")
     print(f"{output / 'saved_model'}: takes strings, returns strings and alignments")
     texts = texts[:4]
     answer = check_saved_model(output / "saved_model", serve, texts)
+    (output / "alignment.png").unlink(missing_ok=True)
     if "alignments" in answer:
         draw_alignment({**answer, "text": texts[0]}, output / "alignment.png")
         print(f"{output / 'alignment.png'}: which source the words of a translation looked at")

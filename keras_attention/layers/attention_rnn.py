@@ -6,11 +6,12 @@ from keras import ops, tree
 from keras_attention.layers.cells import (
     BoundCell,
     DropoutMasks,
+    as_states,
     output_size,
     state_sizes,
     top,
 )
-from keras_attention.layers.checks import check_choice, check_mask, check_query_value
+from keras_attention.layers.checks import check_batch, check_choice, check_mask
 from keras_attention.layers.scoring import ScoringMixin
 
 # Positions travel through the loop as two digits: bfloat16 counts to 256 only.
@@ -54,7 +55,7 @@ class AttentionRNN(keras.layers.Layer):
         memory: `(B, Tk, Dv)`, keys and values in one.
         initial_state: the states of the cell, one tensor or a list; zeros if not given. The fed
             vector of input feeding may follow as the last one.
-        sequences_mask: `(B, T)` boolean; where False the state stays and the output is repeated.
+        sequences_mask: `(B, T)` boolean; where False the state stays, output and weights are zero.
         memory_mask: `(B, Tk)` boolean; steps where it is False are not attended to. Both masks
             come by themselves from masking layers.
         return_attention_scores: also return the weights, as they are before dropout.
@@ -93,10 +94,11 @@ class AttentionRNN(keras.layers.Layer):
         unroll=False,
         **kwargs,
     ):
+        cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
+        if kwargs.get("dtype") is None and cells:
+            kwargs["dtype"] = getattr(cells[0], "dtype_policy", None)
         super().__init__(**kwargs)
-        if isinstance(cell, (list, tuple)):
-            cell = keras.layers.StackedRNNCells(list(cell), dtype=self.dtype_policy)
-        if not hasattr(cell, "state_size") or not callable(cell):
+        if not all(_is_cell(one) for one in cells) or not cells:
             raise ValueError(
                 f"{self.name}: `cell` must be a Keras RNN cell with a `state_size`, such as "
                 f"keras.layers.GRUCell(256), or a list of cells; received {cell!r}."
@@ -106,6 +108,15 @@ class AttentionRNN(keras.layers.Layer):
                 f"{self.name}: `attention` must be a layer built on ScoringMixin, such as "
                 f"BahdanauAttention(256); received {attention!r}."
             )
+        if isinstance(cell, (list, tuple)):
+            cell = keras.layers.StackedRNNCells(cells, dtype=self.dtype_policy)
+        for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
+            if getattr(part, "compute_dtype", self.compute_dtype) != self.compute_dtype:
+                raise ValueError(
+                    f"{self.name}: cell, attention and decoder must compute in one dtype; the "
+                    f"decoder computes in {self.compute_dtype}, `{name}` in {part.compute_dtype}. "
+                    "Give all of them the same `dtype`."
+                )
         self.cell = cell
         self.attention = attention
         if query is None:
@@ -184,12 +195,14 @@ class AttentionRNN(keras.layers.Layer):
                     f"{self.name}: a state in `initial_state` must have shape (batch, {size}); "
                     f"received {tuple(state.shape)}."
                 )
+            if isinstance(batch_size, int):
+                check_batch(self.name, sequences=(batch_size,), initial_state=state.shape)
         zeros = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes[len(given) :]]
         states = [*given, *zeros]
-        return [*tree.pack_sequence_as(state_sizes(self.cell), states[:count]), *states[count:]]
+        return [*as_states(self.cell, states[:count]), *states[count:]]
 
-    def step(self, inputs, states, memory, position=None, training=False):
-        """One step of decoding; step by step equals a whole call.
+    def step(self, inputs, states, memory, position=None):
+        """One step of decoding; step by step equals a whole call, dropout inactive.
 
         Args:
             inputs: x_i, `(B, D)`.
@@ -200,32 +213,29 @@ class AttentionRNN(keras.layers.Layer):
         Returns:
             `(output, states, weights)`: `(B, ...)`, a list, `(B, Tk)`.
         """
-        options = {"training": training}
-        if self._uses_position:
-            options["position"] = position
+        count = len(state_sizes(self.cell)) + self.input_feeding
+        if len(states) != count:
+            raise ValueError(
+                f"{self.name}: `states` must be the list of {count} that get_initial_state() or "
+                f"the step before returned; received {len(states)}."
+            )
+        options = {"position": position} if self.attention.uses_position else {}
         if self.query == "previous":
             attended, weights = self.attention.attend(top(self.cell, states), memory, **options)
             hidden, states = self.cell(ops.concatenate([inputs, attended], axis=-1), states)
-        elif self.input_feeding:
-            *states, fed = states
-            hidden, states = self.cell(ops.concatenate([inputs, fed], axis=-1), states)
-            attended, weights = self.attention.attend(hidden, memory, **options)
-            states = [*states, attended]
+            fed = []
         else:
-            hidden, states = self.cell(inputs, states)
+            states, fed = states[: count - self.input_feeding], states[count - self.input_feeding :]
+            hidden, states = self.cell(ops.concatenate([inputs, *fed], axis=-1), states)
             attended, weights = self.attention.attend(hidden, memory, **options)
-        return self._output(hidden, attended), list(states), weights
+            fed = [attended] if self.input_feeding else []
+        return self._output(hidden, attended), [*as_states(self.cell, states), *fed], weights
 
     def _attend_inside(self, sequences, memory, states, mask, return_scores, training):
-        if training and self.attention.dropout > 0:
-            # A weight dropped at every step is a value dropped; drawn once, outside the loop.
-            keep = keras.random.dropout(
-                ops.ones_like(memory.value[:, :, :1]),
-                self.attention.dropout,
-                seed=self.attention.seed_generator,
-            )
-            memory = memory._replace(value=memory.value * keep)
-        if self._uses_position:
+        if training:
+            memory = self.attention.drop_memory(memory)
+        width = sequences.shape[-1] + self._attention_size
+        if self.attention.uses_position:
             position = ops.arange(ops.shape(sequences)[1])
             digits = ops.stack([position // DIGIT, position % DIGIT], axis=-1)
             digits = ops.broadcast_to(digits, (*ops.shape(sequences)[:2], 2))
@@ -233,7 +243,7 @@ class AttentionRNN(keras.layers.Layer):
 
         def step(inputs, states):
             position = None
-            if self._uses_position:
+            if self.attention.uses_position:
                 digits = ops.cast(inputs[:, -2:], "int32")
                 inputs, position = inputs[:, :-2], digits[:, 0] * DIGIT + digits[:, 1]
             output, states, weights = self.step(inputs, states, memory, position)
@@ -241,7 +251,6 @@ class AttentionRNN(keras.layers.Layer):
                 output = ops.concatenate([output, ops.cast(weights, output.dtype)], axis=-1)
             return output, states
 
-        width = sequences.shape[-1] + self._attention_size - 2 * self._uses_position
         fed = [self._attention_size] * self.input_feeding
         cell = BoundCell(step, [*state_sizes(self.cell), *fed], self.compute_dtype)
         with DropoutMasks(self.cell, ops.shape(sequences)[0], width):
@@ -249,11 +258,16 @@ class AttentionRNN(keras.layers.Layer):
         if not return_scores:
             return outputs, None, states
         size = self._output_size(self._attention_size)
-        return outputs[:, :, :size], outputs[:, :, size:], states
+        weights = outputs[:, :, size:]
+        # A slice of a last axis that is not known forgets its size.
+        outputs = ops.reshape(outputs[:, :, :size], (-1, ops.shape(outputs)[1], size))
+        return outputs, weights, states
 
     def _attend_after(self, sequences, memory, states, mask, return_scores, training):
         hidden, states = self._loop(self.cell, sequences, states, mask)
-        attended, weights = self.attention.attend(hidden, memory, training=training)
+        attended, weights = self.attention.attend(
+            hidden, memory, query_mask=mask, training=training
+        )
         return self._output(hidden, attended), weights, states
 
     def _loop(self, cell, sequences, states, mask):
@@ -262,7 +276,9 @@ class AttentionRNN(keras.layers.Layer):
             return_sequences=True,
             return_state=True,
             unroll=self.unroll,
+            zero_output_for_mask=True,
             dtype=self.dtype_policy,
+            name=f"{self.name}_loop",
         )
         outputs, *states = loop(sequences, initial_state=states, mask=mask)
         return outputs, states
@@ -275,10 +291,6 @@ class AttentionRNN(keras.layers.Layer):
     @property
     def _recurs(self):
         return self.query == "previous" or self.input_feeding
-
-    @property
-    def _uses_position(self):
-        return getattr(self.attention, "uses_position", False)
 
     @property
     def _query_size(self):
@@ -302,7 +314,7 @@ class AttentionRNN(keras.layers.Layer):
                     f"{self.name}: `{name}` must have shape (batch, steps, features), the features "
                     f"known; received {tuple(shape)}."
                 )
-        check_query_value(self.name, tuple(sequences_shape), tuple(memory_shape))
+        check_batch(self.name, sequences=sequences_shape, memory=memory_shape)
 
     def compute_output_shape(self, sequences_shape, memory_shape=None, initial_state_shape=None):
         self._check_shapes(sequences_shape, memory_shape)
@@ -336,3 +348,8 @@ class AttentionRNN(keras.layers.Layer):
         for name in ("cell", "attention"):
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
+
+
+def _is_cell(cell):
+    is_layer = isinstance(cell, keras.layers.RNN)  # which has the state size of its cell
+    return hasattr(cell, "state_size") and callable(cell) and not is_layer

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_positive_int, check_query_value
+from keras_attention.layers.checks import check_positive_int
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
 
@@ -62,7 +62,7 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
         self.normalize = normalize
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        check_query_value(self.name, query_shape, value_shape, key_shape)
+        super().build(query_shape, value_shape, key_shape)
         key_size = (key_shape or value_shape)[-1]
         self.query_kernel = self.add_weight((query_shape[-1], self.units), name="query_kernel")
         self.key_kernel = self.add_weight((key_size, self.units), name="key_kernel")
@@ -74,18 +74,18 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
             self.gain = self.add_weight((), initializer=length, name="gain")
 
     def project_key(self, key):
-        return self.project(key, self.key_kernel)
+        return ops.cast(self.project(key, self.key_kernel), self.score_dtype)
 
     def score(self, query, key):
         query = self.project(query, self.query_kernel)
         if self.use_bias:
             query = query + ops.cast(self.bias, query.dtype)
-        query, key = ops.cast(query, self.score_dtype), ops.cast(key, self.score_dtype)
         vector = ops.cast(self.score_vector, self.score_dtype)
         if self.normalize:
-            norm = ops.sqrt(ops.sum(ops.square(vector)))
-            vector = ops.cast(self.gain, self.score_dtype) * vector / norm
-        return additive_score(query, key, vector)
+            # The floor leaves a vector of zeros, where some start from, at zero.
+            square = ops.maximum(ops.sum(ops.square(vector)), 1e-30)
+            vector = ops.cast(self.gain, self.score_dtype) * vector * ops.rsqrt(square)
+        return additive_score(ops.cast(query, self.score_dtype), key, vector)
 
     def get_config(self):
         return {

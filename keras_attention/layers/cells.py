@@ -7,7 +7,17 @@ from keras import ops, tree
 def state_sizes(cell):
     """The sizes of the states: a list, nested for stacked cells of several states each."""
     sizes = cell.state_size
-    return list(sizes) if tree.is_nested(sizes) else [sizes]
+    return _plain(sizes) if tree.is_nested(sizes) else [sizes]
+
+
+def as_states(cell, states):
+    """States, nested or flat, in plain lists: what a layer holds are lists of Keras's own."""
+    flat = tree.flatten(states)
+    return tree.pack_sequence_as(state_sizes(cell), flat)
+
+
+def _plain(sizes):
+    return [_plain(size) for size in sizes] if tree.is_nested(sizes) else sizes
 
 
 def top(cell, states):

@@ -1,5 +1,7 @@
 """What a layer was given, checked before any work: each error names argument, need and remedy."""
 
+import numbers
+
 import keras
 
 
@@ -11,29 +13,30 @@ def check_choice(layer, name, value, choices):
 
 
 def check_positive_int(layer, name, value):
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(
             f"{layer}: `{name}` must be a positive integer; "
             f"received {value!r} of type {type(value).__name__}."
         )
-    return value
+    return int(value)
 
 
 def check_rate(layer, name, value):
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value < 1:
         raise ValueError(f"{layer}: `{name}` must be a number in [0, 1); received {value!r}.")
     return float(value)
 
 
 def check_query_value(layer, query_shape, value_shape, key_shape=None):
     """The shapes of a call `layer(query, value, key)`; a dimension is None where unknown."""
-    if isinstance(query_shape, list) and query_shape and isinstance(query_shape[0], (list, tuple)):
+    if len(query_shape) > 0 and isinstance(query_shape[0], (list, tuple)):
         raise ValueError(
             f"{layer}: `query` must be one tensor; received a list of {len(query_shape)}. "
             "Call layer(query, value), not layer([query, value])."
         )
     check_memory(layer, value_shape, key_shape)
-    check_query_memory(layer, query_shape, value_shape)
+    check_query(layer, query_shape)
+    check_batch(layer, query=query_shape, value=value_shape)
     for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
         if shape is not None and shape[-1] is None:
             raise ValueError(
@@ -55,43 +58,58 @@ def check_memory(layer, value_shape, key_shape=None):
                 f"{layer}: `{name}` must have shape (batch, memory steps, features); "
                 f"received {tuple(shape)}."
             )
-    _check_equal(layer, "batch size", 0, value=value_shape, key=key_shape)
+    check_batch(layer, value=value_shape, key=key_shape)
     _check_equal(layer, "number of memory steps", 1, value=value_shape, key=key_shape)
 
 
-def check_query_memory(layer, query_shape, value_shape):
+def check_query(layer, query_shape):
     if len(query_shape) not in (2, 3):
         raise ValueError(
             f"{layer}: `query` must have shape (batch, steps, features), or (batch, features) for "
             f"one step; received {tuple(query_shape)}."
         )
-    _check_equal(layer, "batch size", 0, query=query_shape, value=value_shape)
+
+
+def check_batch(layer, **shapes):
+    _check_equal(layer, "batch size", 0, **shapes)
+
+
+def check_width(layer, name, shape, size):
+    """Whether an input is as wide as the weights that were built for it."""
+    if shape[-1] != size:
+        raise ValueError(
+            f"{layer}: the layer was built for a `{name}` of {size} features; received "
+            f"{tuple(shape)}. Use another layer for another width."
+        )
 
 
 def check_mask(layer, name, mask, shapes):
     """A mask is boolean and has one of the `shapes`; a dimension None there is not compared."""
     if mask is None:
         return
-    dtype = keras.backend.standardize_dtype(mask.dtype)
+    dtype = getattr(mask, "dtype", type(mask).__name__)
+    dtype = dtype if isinstance(dtype, str) else keras.backend.standardize_dtype(dtype)
     if dtype != "bool":
         raise ValueError(
             f"{layer}: `{name}` must be boolean, True where attention is allowed; received dtype "
             f'{dtype}. Convert it: keras.ops.cast({name}, "bool").'
         )
     given = tuple(mask.shape)
-    if not any(_fits(given, shape) for shape in shapes):
+    if not any(fits(given, shape) for shape in shapes):
         wanted = " or ".join(str(tuple(shape)) for shape in shapes)
         raise ValueError(f"{layer}: `{name}` must have shape {wanted}; received {given}.")
 
 
-def _fits(given, wanted):
-    return len(given) == len(wanted) and all(
-        g is None or w is None or g == w for g, w in zip(given, wanted, strict=True)
+def fits(given, wanted):
+    """Whether shapes may be equal: what is not known, None or symbolic, is not compared."""
+    return len(given) == len(wanted) and not any(
+        isinstance(g, int) and isinstance(w, int) and g != w
+        for g, w in zip(given, wanted, strict=True)
     )
 
 
 def _check_equal(layer, what, axis, **shapes):
-    known = {n: s[axis] for n, s in shapes.items() if s is not None and s[axis] is not None}
+    known = {n: s[axis] for n, s in shapes.items() if s is not None and isinstance(s[axis], int)}
     if len(set(known.values())) > 1:
         found = ", ".join(f"`{name}` {size}" for name, size in known.items())
         raise ValueError(

@@ -1,13 +1,9 @@
-"""Multiplicative attention, global and local."""
+"""The attention of Luong, Pham and Manning, global and local."""
 
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import (
-    check_choice,
-    check_positive_int,
-    check_query_value,
-)
+from keras_attention.layers.checks import check_choice, check_positive_int
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.windows import gaussian, sentence_span, window_mask
@@ -18,7 +14,7 @@ ALIGNMENTS = ("global", "local-m", "local-p")
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class LuongAttention(ScoringMixin, keras.layers.Layer):
-    """Multiplicative attention, global and local (Luong, Pham and Manning, 2015).
+    """Attention by several scores, global and local (Luong, Pham and Manning, 2015).
 
         e[b,i,j] = q[b,i] . k[b,j]                         score="dot"
                    q[b,i] . W k[b,j]                       score="general"
@@ -43,7 +39,8 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         alignment: "global", "local-m" (monotonic) or "local-p" (predictive).
         window: D, half the width of the local window.
         units: of the attentional vector; None returns the context.
-        max_length: the largest Tk, for score="location".
+        max_length: the largest Tk, for score="location". Where Tk is not known before a graph
+            runs, memory steps beyond max_length are not attended to.
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
@@ -56,9 +53,9 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
         value: `(B, Tk, Dv)`.
         key: `(B, Tk, Dk)`; the value if not given.
-        position: the number of the step, an integer or `(B,)`, for local-m on one step.
         query_mask, value_mask, attention_mask, use_causal_mask, return_attention_scores,
             training: see `ScoringMixin`.
+        position: the number of the step, an integer or `(B,)`, for local-m on one step.
 
     Returns:
         Context `(B, Tq, Dv)`, or attentional vector `(B, Tq, units)`; with
@@ -98,22 +95,21 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
         self.window = check_positive_int(self.name, "window", window)
         self.units = None if units is None else check_positive_int(self.name, "units", units)
-        if (max_length is None) == (score == "location"):
+        if (max_length is None) == (self.score_type == "location"):
             raise ValueError(
                 f'{self.name}: `max_length`, the longest memory, is needed for score="location" '
                 f"and for no other; received max_length={max_length!r} with score={score!r}."
             )
         if max_length is not None:
-            check_positive_int(self.name, "max_length", max_length)
+            max_length = check_positive_int(self.name, "max_length", max_length)
         self.max_length = max_length
 
     @property
     def uses_position(self):
-        """Whether a single step must be told its number."""
         return self.alignment == "local-m"
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        check_query_value(self.name, query_shape, value_shape, key_shape)
+        super().build(query_shape, value_shape, key_shape)
         query_size, key_size = query_shape[-1], (key_shape or value_shape)[-1]
         if self.score_type == "dot" and query_size != key_size:
             raise ValueError(
@@ -137,55 +133,34 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
             shape = (value_shape[-1] + query_size, self.units)
             self.output_kernel = self.add_weight(shape, name="output_kernel")
 
-    def call(
-        self,
-        query,
-        value=None,
-        key=None,
-        position=None,
-        query_mask=None,
-        value_mask=None,
-        attention_mask=None,
-        use_causal_mask=False,
-        return_attention_scores=False,
-        training=None,
-    ):
-        output, weights = self.attend(
-            query,
-            self.prepare(value, key, value_mask),
-            query_mask=query_mask,
-            attention_mask=attention_mask,
-            use_causal_mask=use_causal_mask,
-            position=position,
-            training=training,
-        )
-        return (output, weights) if return_attention_scores else output
+    def prepare(self, value, key=None, value_mask=None):
+        memory = super().prepare(value, key, value_mask)
+        if self.score_type != "location":
+            return memory
+        # The score of a position is a dot product, with the column of W for that position as key.
+        self._check_length(value.shape)
+        batch, length = ops.shape(value)[0], ops.shape(value)[1]
+        start, _ = sentence_span(memory.mask, batch, length, "int32")
+        column = ops.arange(length, dtype="int32") - ops.expand_dims(start, -1)  # (B, Tk)
+        inside = column < self.max_length
+        mask = inside if memory.mask is None else ops.logical_and(inside, memory.mask)
+        column = ops.clip(column, 0, self.max_length - 1)
+        kernel = ops.cast(ops.transpose(self.score_kernel), self.score_dtype)
+        return memory._replace(key=ops.take(kernel, column, axis=0), mask=mask)
 
     def project_key(self, key):
         if self.score_type == "general":
-            return self.project(key, ops.transpose(self.score_kernel))
+            key = self.project(key, ops.transpose(self.score_kernel))
         if self.score_type == "concat":
-            return self.project(key, self.score_kernel[self.score_vector.shape[0] :])
-        return key
+            key = self.project(key, self.score_kernel[self.score_vector.shape[0] :])
+        return ops.cast(key, self.score_dtype)
 
     def score(self, query, key):
-        if self.score_type == "location":
-            self._check_length(key.shape)
-            return self.project(query, self.score_kernel)[:, :, : ops.shape(key)[1]]
         if self.score_type == "concat":
             query = self.project(query, self.score_kernel[: self.score_vector.shape[0]])
-        query, key = ops.cast(query, self.score_dtype), ops.cast(key, self.score_dtype)
-        if self.score_type == "concat":
-            return additive_score(query, key, ops.cast(self.score_vector, self.score_dtype))
-        return ops.einsum("bqd,bkd->bqk", query, key)
-
-    def attend(self, query, memory, position=None, **kwargs):
-        if self.uses_position and position is None and len(query.shape) == 2:
-            raise ValueError(
-                f'{self.name}: alignment="local-m" on a query of rank 2, one step, needs '
-                "`position`, the number of that step; received None."
-            )
-        return super().attend(query, memory, position=position, **kwargs)
+            vector = ops.cast(self.score_vector, self.score_dtype)
+            return additive_score(ops.cast(query, self.score_dtype), key, vector)
+        return ops.einsum("bqd,bkd->bqk", ops.cast(query, self.score_dtype), key)
 
     def align(self, query, scores, mask, memory, position=None):
         if self.alignment == "global":
@@ -217,10 +192,11 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         return ops.maximum(ops.minimum(position, size - 1), 0)
 
     def _check_length(self, shape):
-        if self.score_type == "location" and (shape[1] or 0) > self.max_length:
+        steps = shape[1] if isinstance(shape[1], int) else 0
+        if self.score_type == "location" and steps > self.max_length:
             raise ValueError(
                 f'{self.name}: score="location" has weights for max_length={self.max_length} '
-                f"memory steps; received a memory of {shape[1]}. Give a larger max_length."
+                f"memory steps; received a memory of {steps}. Give a larger max_length."
             )
 
     def combine(self, query, context):

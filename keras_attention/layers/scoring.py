@@ -6,12 +6,15 @@ import keras
 from keras import ops
 
 from keras_attention.layers.checks import (
+    check_batch,
     check_choice,
     check_mask,
     check_memory,
-    check_query_memory,
+    check_query,
     check_query_value,
     check_rate,
+    check_width,
+    fits,
 )
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
 
@@ -40,7 +43,8 @@ class ScoringMixin:
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
     Put it before `keras.layers.Layer` among the bases and write `score`; give `build` if the
-    score has weights, and begin it with `super().build(...)`, which checks the shapes:
+    score has weights, and begin it with `super().build(...)`, which checks the shapes. Keras
+    wants the arguments of `build` named as below, after those of the call.
 
         >>> import keras, numpy
         >>> from keras_attention import ScoringMixin
@@ -73,6 +77,7 @@ class ScoringMixin:
         attention_mask: `(Tq, Tk)` or `(B, Tq, Tk)` boolean, `(B, Tk)` for one step.
         use_causal_mask: query step i attends to memory steps 0 .. i only.
         return_attention_scores: also return the weights, as they are before dropout.
+        position: number of the step, an integer or `(B,)`, for one step of a layer that needs it.
         training: whether dropout is active.
 
     Returns:
@@ -84,8 +89,10 @@ class ScoringMixin:
             another shape; no value is given; an argument is out of its range.
     """
 
-    # Whose state is the query in an `AttentionRNN`: "previous" or "current".
+    # Which state is the query in an `AttentionRNN`: "previous" or "current".
     decoder_query = "previous"
+    # Whether a query of one step must come with its `position`.
+    uses_position = False
 
     def __init__(self, normalizer="softmax", dropout=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
@@ -98,6 +105,8 @@ class ScoringMixin:
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         check_query_value(self.name, query_shape, value_shape, key_shape)
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape or value_shape}
+        self._sizes = {name: shape[-1] for name, shape in shapes.items()}
 
     def call(
         self,
@@ -109,14 +118,17 @@ class ScoringMixin:
         attention_mask=None,
         use_causal_mask=False,
         return_attention_scores=False,
+        position=None,
         training=None,
     ):
+        check_query_value(self.name, query.shape, _shape(value), _shape(key))
         output, weights = self.attend(
             query,
             self.prepare(value, key, value_mask),
             query_mask=query_mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
+            position=position,
             training=training,
         )
         return (output, weights) if return_attention_scores else output
@@ -135,6 +147,8 @@ class ScoringMixin:
         """
         check_memory(self.name, _shape(value), _shape(key))
         check_mask(self.name, "value_mask", value_mask, [_shape(value)[:2]])
+        self._check_built("value", value)
+        self._check_built("key", value if key is None else key)
         if value_mask is None:
             return Memory(self.project_key(value if key is None else key), value)
         # Padding may hold anything, NaN included, and 0 * NaN is NaN.
@@ -158,15 +172,23 @@ class ScoringMixin:
         Args:
             query, query_mask, attention_mask, use_causal_mask, training: as in a call.
             memory: a `Memory`, from `prepare`.
-            position: number of the step of a query of rank 2, for a layer that needs it.
+            position: as in a call.
 
         Returns:
             `(output, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`, without Tq for one step.
         """
+        check_query(self.name, query.shape)
+        check_batch(self.name, query=query.shape, value=memory.value.shape)
+        self._check_built("query", query)
         batch, steps = query.shape[0], query.shape[1]
-        check_query_memory(self.name, query.shape, _shape(memory.value))
         length = memory.value.shape[1]
         one_step = len(query.shape) == 2
+        if (self.uses_position and one_step) != (position is not None):
+            raise ValueError(
+                f"{self.name}: `position`, the number of the step, is for a query of rank 2, one "
+                f"step, of a layer that counts steps (local-m), and needed there; received "
+                f"{position!r} with a query of shape {tuple(query.shape)}."
+            )
         if one_step:
             if use_causal_mask:
                 raise ValueError(
@@ -184,7 +206,10 @@ class ScoringMixin:
             shapes = [(steps, length), (batch, steps, length)]
             check_mask(self.name, "attention_mask", attention_mask, shapes)
 
+        if query_mask is not None:
+            query = ops.where(ops.expand_dims(query_mask, 2), query, ops.zeros_like(query))
         scores = self.score(query, memory.key)
+        self._check_scores(scores, query, memory)
         mask = _all_of(
             None if memory.mask is None else ops.expand_dims(memory.mask, 1),
             None if query_mask is None else ops.expand_dims(query_mask, 2),
@@ -220,6 +245,18 @@ class ScoringMixin:
         """From scores to weights, in float32 or wider; `mask` broadcasts to the scores, or None."""
         return NORMALIZERS[self.normalizer](scores, mask)
 
+    def drop_memory(self, memory):
+        """The memory with dropout for all steps alike, where `attend` is to be called in a loop.
+
+        A weight that is dropped at every step is a value that is dropped, and so one draw before
+        the loop will do, as in the cells of Keras.
+        """
+        if self.dropout == 0:
+            return memory
+        keep = ops.ones_like(memory.value[:, :, :1])
+        keep = keras.random.dropout(keep, self.dropout, seed=self.seed_generator)
+        return memory._replace(value=memory.value * keep)
+
     def read(self, weights, value, training=None):
         """The context: the values summed by their weights, some of them dropped in training."""
         if training and self.dropout > 0:
@@ -234,6 +271,24 @@ class ScoringMixin:
     def output_size(self, query_size, value_size):
         """The features of the output."""
         return value_size
+
+    def _check_built(self, name, tensor):
+        if not self.built:
+            raise ValueError(
+                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
+                "prepare() and attend()."
+            )
+        if hasattr(self, "_sizes"):
+            check_width(self.name, name, tensor.shape, self._sizes[name])
+
+    def _check_scores(self, scores, query, memory):
+        wanted = (query.shape[0], query.shape[1], memory.value.shape[1])
+        given = tuple(scores.shape)
+        if not fits(given, wanted):
+            raise ValueError(
+                f"{self.name}: `score` must return (batch, query steps, memory steps), here "
+                f"{wanted}; it returned {given}."
+            )
 
     @property
     def score_dtype(self):

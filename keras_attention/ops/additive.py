@@ -14,7 +14,8 @@ def additive_score(query, key, vector):
         vector: v, `(U,)`.
 
     Returns:
-        Scores `(B, Tq, Tk)` in the dtype of the inputs.
+        Scores `(B, Tq, Tk)` in the dtype of the inputs. Memory of B Tq Tk U numbers is needed for
+        the tanh, and kept for the gradient.
     """
     hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tk, U)
     return ops.einsum("bqku,u->bqk", hidden, vector)

@@ -11,7 +11,7 @@ def masked_softmax(scores, mask=None):
         a[..., j] = 0                                                      otherwise
 
     Args:
-        scores: `(..., Tk)`, floating point.
+        scores: `(..., Tk)`, floating point, finite and less than 1e37 in size.
         mask: boolean, broadcastable to `scores`; True marks a valid entry. None: all are valid.
 
     Returns:
@@ -20,8 +20,8 @@ def masked_softmax(scores, mask=None):
     """
     scores = _widen(scores)
     if mask is None:
-        return ops.softmax(scores, axis=-1)
-    return _only(mask, ops.softmax(_floored(scores, mask), axis=-1))
+        return _softmax(scores)
+    return _only(mask, _softmax(_floored(scores, mask)))
 
 
 def masked_sparsemax(scores, mask=None):
@@ -55,6 +55,11 @@ def _sparsemax_support(scores):
     size = ops.sum(ops.cast(inside, scores.dtype), axis=-1, keepdims=True)
     tau = (ops.sum(_only(inside, ordered), axis=-1, keepdims=True) - 1.0) / size
     return scores > tau
+
+
+def _softmax(scores):
+    # Keras warns of a softmax over one entry; here a memory of one step is nothing unusual.
+    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
 
 
 def _widen(scores):
