@@ -13,6 +13,7 @@ sys.path.insert(0, str(EXAMPLES))
 
 import dates  # noqa: E402
 
+checkpoint = pytest.importorskip("checkpoint")
 translate = pytest.importorskip("translate", reason="examples need tensorflow-text installed")
 
 
@@ -55,6 +56,7 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
         ["one", "three four"],
     )
     assert "1 pairs" in capsys.readouterr().out
+    assert len(translate.load_pairs([source, target], keep_empty=True)[0]) == 3
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,7 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
         (["--units", "7"], "must be even"),
         (["--beam", "0"], "--beam must be at least 1"),
         (["--batch-size", "-1"], "--batch-size must be at least 1"),
+        (["--dropout", "1.5"], "--dropout must be in [0, 1)"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message, capsys):
@@ -74,13 +77,13 @@ def test_bad_arguments_are_refused(arguments, message, capsys):
 
 
 def test_dates_are_right_reproducible_and_disjoint():
-    date = dates.datetime.date(1998, 5, 3)
+    date = dates.datetime.date(1998, 9, 3)
     written = {dates.write(date, pattern) for pattern in dates.FORMATS}
     assert len(written) == len(dates.FORMATS)
-    assert {"3rd of May 1998", "the third of May, 1998", "Sunday, 3 May 1998"} <= written
+    assert {"3rd of September 1998", "3 Sep 1998", "Thursday, 3 September 1998"} <= written
     endings = [dates.write(date.replace(day=day), "{nth}") for day in (1, 2, 11, 12, 13, 21, 22)]
     assert endings == ["1st", "2nd", "11th", "12th", "13th", "21st", "22nd"]
-    assert dates.write(date.replace(day=31), "{ordinal}") == "thirty-first"
+    assert dates.write(date.replace(month=8, day=31), "{ordinal}") == "thirty-first"
     first, second = dates.make_pairs([300, 200], seed=5)
     assert (first, second) == tuple(dates.make_pairs([300, 200], seed=5))
     assert not set(first[1]) & set(second[1])
@@ -110,14 +113,15 @@ class Killed(Exception):
 
 def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
-    pairs = [rng.integers(4, 12, rng.integers(2, 7)).tolist() + [translate.END] for _ in range(41)]
+    pairs = [[*rng.integers(4, 12, rng.integers(2, 7)).tolist(), translate.END] for _ in range(41)]
     data = {"train": (pairs, pairs[::-1]), "valid": (pairs[:9], pairs[9:18])}
     arguments = {"batch_size": 8, "epochs": 3, "learning_rate": 0.01, "smoothing": 0.1, "seed": 2}
 
     def train(directory):
         translate.keras.utils.set_random_seed(7)
         model = translate.build_model("luong-dot", 12, 12, 6, 5, 0.3, 10, False)
-        state = translate.train(model, data, arguments, directory)
+        saved = translate.Checkpoint(directory, arguments)
+        state = translate.train(model, data, arguments, saved)
         return state["history"], model.get_weights()
 
     whole, weights = train(tmp_path / "whole")
@@ -142,8 +146,24 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys
     assert len([name for name in files if name.startswith("epoch")]) == 1
 
     arguments["learning_rate"] = 0.02
-    train(tmp_path / "killed")
-    assert "learning_rate changed since" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"learning_rate: 0\.01 then, 0\.02 now"):
+        train(tmp_path / "killed")
+    assert files == sorted(path.name for path in (tmp_path / "killed").iterdir())
+
+
+def test_a_diverged_run_says_so_and_keeps_what_it_had(tmp_path):
+    saved = checkpoint.Checkpoint(tmp_path / "run", {})
+    with pytest.raises(SystemExit, match="diverged: validation loss nan after epoch 1"):
+        saved.save(None, {"epoch": 1, "valid_loss": float("nan")})
+    assert not (tmp_path / "run").exists()
+
+
+def test_long_training_pairs_are_left_out_and_counted(capsys):
+    pairs = [[1] * n for n in (3, 9, 2)], [[1] * n for n in (4, 1, 2)]
+    assert translate.drop_long(*pairs, 4) == ([[1] * 3, [1] * 2], [[1] * 4, [1] * 2])
+    assert "1 training pairs of more than 4 tokens" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="raise --max-tokens"):
+        translate.drop_long(*pairs, 1)
 
 
 def test_bleu_is_reported_by_source_length_with_its_signature():
