@@ -100,7 +100,7 @@ def luong(weights, score="general", alignment="global", window=10, normalizer="s
             allowed[j] and (center is None or abs(j - math.floor(center)) <= window)
             for j in range(len(keys))
         ]
-        scores = [score_of(query, keys[j], j) if inside[j] else 0.0 for j in range(len(keys))]
+        scores = [score_of(query, keys[j], j - first) if inside[j] else 0.0 for j in range(len(keys))]
         align = NORMALIZERS[normalizer](scores, inside)
         if alignment == "local-p":
             sigma = window / 2

@@ -74,10 +74,9 @@ def padded(x, front, fill):
     return np.concatenate([extra, x] if front else [x, extra], axis=1)
 
 
-# A location score belongs to the position, which padding in front shifts.
 @pytest.mark.parametrize(
     ("name", "front"),
-    [(name, front) for name in MECHANISMS for front in (False, True)[: 2 - ("location" in name)]],
+    [(name, front) for name in MECHANISMS for front in (False, True)],
 )
 @pytest.mark.parametrize("fill", [0.0, np.inf, np.nan])
 def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):

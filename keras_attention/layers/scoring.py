@@ -121,7 +121,7 @@ class ScoringMixin:
         position=None,
         training=None,
     ):
-        check_query_value(self.name, query.shape, _shape(value), _shape(key))
+        check_query_value(self.name, _shape(query), _shape(value), _shape(key))
         output, weights = self.attend(
             query,
             self.prepare(value, key, value_mask),
@@ -313,6 +313,8 @@ class ScoringMixin:
 
 
 def _shape(tensor):
+    if isinstance(tensor, (list, tuple)):
+        return [tuple(one.shape) for one in tensor]
     return None if tensor is None else tuple(tensor.shape)
 
 
