@@ -75,9 +75,9 @@ def greedy_search(step, state, memory=None, *, start_token, end_token, max_lengt
     """
 
     def choose(logits, beams, t):
-        tokens = ops.where(beams.living, ops.argmax(logits, axis=-1), end_token)
-        log_probs = _log_probs(ops.max(logits, axis=-1, keepdims=True), logits)
-        totals = _possible(beams.totals + ops.squeeze(log_probs, -1))
+        values, tokens = ops.top_k(logits, 1)  # (N, 1)
+        tokens = ops.where(beams.living, ops.squeeze(tokens, -1), end_token)
+        totals = _possible(beams.totals + ops.squeeze(_log_probs(values, logits), -1))
         totals = ops.where(beams.living, totals, beams.totals)
         return None, tokens, totals, totals
 
@@ -107,7 +107,8 @@ def beam_search(
     score -inf, length 0, nothing but end tokens, and alignments of zeros.
 
     Args:
-        step: `step(tokens, state, memory) -> (logits, state, weights)`, N = B K; see the module.
+        step: `step(tokens, state, memory) -> (logits, state, weights)`, N = B K; what each of them
+            is, `keras_attention.search` says.
         state: the initial state, leaves `(B, ...)`, or None. The search repeats it for the beams.
         memory: constant over the steps, leaves `(B, ...)`, or None. Repeated likewise.
         start_token: the token fed to the first step.
@@ -272,8 +273,8 @@ def _search(step, state, memory, choose, beam_width, start_token, end_token, max
 
 
 def _log_probs(values, logits):
-    """Log-softmax of some of the logits, `(N, width)`, the largest among them."""
-    peak = ops.max(values, axis=-1, keepdims=True)
+    """Log-softmax of the largest logits, `(N, width)`, in descending order."""
+    peak = values[:, :1]
     return values - peak - ops.log(ops.sum(ops.exp(logits - peak), axis=-1, keepdims=True))
 
 

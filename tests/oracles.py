@@ -100,7 +100,9 @@ def luong(weights, score="general", alignment="global", window=10, normalizer="s
             allowed[j] and (center is None or abs(j - math.floor(center)) <= window)
             for j in range(len(keys))
         ]
-        scores = [score_of(query, keys[j], j - first) if inside[j] else 0.0 for j in range(len(keys))]
+        scores = [
+            score_of(query, keys[j], j - first) if inside[j] else 0.0 for j in range(len(keys))
+        ]
         align = NORMALIZERS[normalizer](scores, inside)
         if alignment == "local-p":
             sigma = window / 2
@@ -198,13 +200,12 @@ def attention_rnn(
     `cells` are functions `(x, states) -> (h, states)`, the first fed by the input, each next by the
     one before. `initial_states[b][n]` is the list of states of cell n for sample b; `fed[b]` the
     attentional vector before the first step. Returns outputs, weights and for each sample the last
-    `(states, fed)`. Where the sequence is masked the states stay and the output is repeated.
+    `(states, fed)`. Where the sequence is masked the states stay and output and weights are zero.
     """
     outputs, weights, last = [], [], []
     for b in range(len(sequences)):
         states = [list(s) for s in initial_states[b]]
         vector = None if fed is None else fed[b]
-        result, align = None, np.zeros(memory.shape[1])
         valid = [memory_mask is None or memory_mask[b, j] for j in range(memory.shape[1])]
         outputs.append([])
         weights.append([])
@@ -222,8 +223,12 @@ def attention_rnn(
                 if query == "current":
                     vector, align = row(x, memory[b], memory[b], valid, valid, t)
                 parts = {"cell": [x], "attention": [vector], "concat": [vector, x]}[output]
-                result = np.concatenate(parts)
-            outputs[-1].append(result)
-            weights[-1].append(align)
+                outputs[-1].append(np.concatenate(parts))
+                weights[-1].append(align)
+            else:
+                outputs[-1].append(None)
+                weights[-1].append(np.zeros(memory.shape[1]))
+        size = next(len(x) for x in outputs[-1] if x is not None)
+        outputs[-1] = [np.zeros(size) if x is None else x for x in outputs[-1]]
         last.append((states, vector))
     return np.array(outputs), np.array(weights), last

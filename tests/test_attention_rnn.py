@@ -166,7 +166,7 @@ def check_steps(decoder):
 
 
 @every_case
-def test_masked_steps_keep_the_state_and_repeat_the_output(name):
+def test_masked_steps_keep_the_state_and_give_zeros(name):
     layer = CASES[name].built(return_state=True)
     inputs = tensors()
     outputs, *states, weights = layer(*inputs, **MASKS, return_attention_scores=True)

@@ -11,8 +11,8 @@ from keras_attention.layers.cells import (
     state_sizes,
     top,
 )
-from keras_attention.layers.checks import check_batch, check_choice, check_mask
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.checks import check_batch, check_choice, check_mask, fits
+from keras_attention.layers.scoring import Memory, ScoringMixin
 
 # Positions travel through the loop as two digits: bfloat16 counts to 256 only.
 DIGIT = 128
@@ -63,8 +63,9 @@ class AttentionRNN(keras.layers.Layer):
             drops the same memory steps for the whole sequence, as Keras cells do.
 
     Returns:
-        Outputs `(B, T, ...)`; with `return_state` a list of outputs and every state; with
-        `return_attention_scores` the weights `(B, T, Tk)` as the last item.
+        Outputs `(B, T, ...)`; with `return_state` a list of outputs and the state of every cell
+        (itself a list for a stacked cell of several states), and of input feeding the fed vector;
+        with `return_attention_scores` the weights `(B, T, Tk)` as the last item.
 
     Raises:
         ValueError: `cell` or `attention` is of another kind; input feeding with
@@ -138,7 +139,13 @@ class AttentionRNN(keras.layers.Layer):
 
     def build(self, sequences_shape, memory_shape=None):
         self._check_shapes(sequences_shape, memory_shape)
-        batch, _, features = sequences_shape
+        batch, steps, features = sequences_shape
+        if self.unroll and steps is None:
+            raise ValueError(
+                f"{self.name}: `unroll=True` needs sequences of a known number of steps; received "
+                f"{tuple(sequences_shape)}. Give it in keras.Input, or leave `unroll` out."
+            )
+        self._input_size = features
         if not self.attention.built:
             self.attention.build((batch, self._query_size), tuple(memory_shape))
         self._attention_size = self.attention.output_size(self._query_size, memory_shape[-1])
@@ -170,7 +177,11 @@ class AttentionRNN(keras.layers.Layer):
         return results if len(results) > 1 else outputs
 
     def prepare(self, memory, memory_mask=None):
-        """The memory made ready for `step`, its keys projected: a `Memory`."""
+        """The memory made ready for `step`, its keys projected: a `Memory`.
+
+        Here the mask does not come by itself: give the one that the encoder's input has, such as
+        `embedding.compute_mask(ids)`.
+        """
         return self.attention.prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, batch_size, initial_state=None):
@@ -179,6 +190,8 @@ class AttentionRNN(keras.layers.Layer):
         Args:
             batch_size: B. initial_state: as in a call; zeros if not given.
         """
+        if not self.built:
+            raise ValueError(f"{self.name}: call the layer once, or its build(), before decoding.")
         sizes = tree.flatten(state_sizes(self.cell))
         count = len(sizes)
         given = [] if initial_state is None else tree.flatten(initial_state)
@@ -214,11 +227,7 @@ class AttentionRNN(keras.layers.Layer):
             `(output, states, weights)`: `(B, ...)`, a list, `(B, Tk)`.
         """
         count = len(state_sizes(self.cell)) + self.input_feeding
-        if len(states) != count:
-            raise ValueError(
-                f"{self.name}: `states` must be the list of {count} that get_initial_state() or "
-                f"the step before returned; received {len(states)}."
-            )
+        self._check_step(inputs, states, memory, count)
         options = {"position": position} if self.attention.uses_position else {}
         if self.query == "previous":
             attended, weights = self.attention.attend(top(self.cell, states), memory, **options)
@@ -303,6 +312,11 @@ class AttentionRNN(keras.layers.Layer):
         return {"cell": hidden, "attention": attended}.get(self.output_type, hidden + attended)
 
     def _check_shapes(self, sequences_shape, memory_shape):
+        if len(sequences_shape) > 0 and isinstance(sequences_shape[0], (list, tuple)):
+            raise ValueError(
+                f"{self.name}: `sequences` must be one tensor; received "
+                f"{len(sequences_shape)}. Call layer(sequences, memory), not a list of them."
+            )
         if memory_shape is None:
             raise ValueError(
                 f"{self.name}: `memory` is missing: there is nothing to attend to. Call "
@@ -315,6 +329,25 @@ class AttentionRNN(keras.layers.Layer):
                     f"known; received {tuple(shape)}."
                 )
         check_batch(self.name, sequences=sequences_shape, memory=memory_shape)
+
+    def _check_step(self, inputs, states, memory, count):
+        if not isinstance(memory, Memory):
+            raise ValueError(
+                f"{self.name}: `memory` must be what prepare(memory, memory_mask) returns, made "
+                f"once before the first step; received {type(memory).__name__}."
+            )
+        shape = tuple(getattr(inputs, "shape", ()))
+        if not fits(shape, (memory.value.shape[0], self._input_size)):
+            raise ValueError(
+                f"{self.name}: `inputs` of a step must have shape (batch, {self._input_size}), "
+                f"without an axis of steps, the batch as in the memory; received {shape}."
+            )
+        if not isinstance(states, (list, tuple)) or len(states) != count:
+            found = len(states) if isinstance(states, (list, tuple)) else type(states).__name__
+            raise ValueError(
+                f"{self.name}: `states` must be the list of {count} that get_initial_state() or "
+                f"the step before returned; received {found}."
+            )
 
     def compute_output_shape(self, sequences_shape, memory_shape=None, initial_state_shape=None):
         self._check_shapes(sequences_shape, memory_shape)

@@ -1,5 +1,6 @@
 """The one place that knows masks, normalisation, dropout and reading."""
 
+import inspect
 from typing import Any, NamedTuple
 
 import keras
@@ -140,7 +141,7 @@ class ScoringMixin:
         `layer.attend(query, memory)` in it. The layer must have been built.
 
         Args:
-            value, key, value_mask: as in a call.
+            value, key, value_mask: as in a call, except that no mask comes by itself.
 
         Returns:
             A `Memory`.
@@ -304,12 +305,18 @@ class ScoringMixin:
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
-        return {
+        config = {
             **super().get_config(),
             "normalizer": self.normalizer,
             "dropout": self.dropout,
             "seed": self.seed,
         }
+        # Arguments of a subclass that are kept, as Keras does it, in attributes of the same name.
+        for name in inspect.signature(type(self).__init__).parameters:
+            value = getattr(self, name, None)
+            if name not in config and isinstance(value, (bool, int, float, str)):
+                config[name] = value
+        return config
 
 
 def _shape(tensor):

@@ -35,6 +35,8 @@ def masked_sparsemax(scores, mask=None):
     Reference: https://arxiv.org/abs/1602.02068, algorithm 1.
     """
     scores = _widen(scores)
+    if scores.shape[-1] == 0:
+        return scores
     if mask is not None:
         scores = _floored(scores, mask)
     scores = scores - ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))

@@ -1,0 +1,42 @@
+"""The code and the links of the documents."""
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+DOCUMENTS = ["README.md", "docs/guide.md"]
+
+
+def run(document):
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL):
+        exec(compile(code, document, "exec"), names)
+    return names
+
+
+def test_the_code_of_the_readme_runs():
+    names = run("README.md")
+    assert names["model"].output_shape == (None, None, 8000)
+    layer = names["LowRankAttention"](rank=3)
+    assert layer(np.ones((2, 3, 5)), np.ones((2, 7, 11))).shape == (2, 3, 11)
+    assert names["LowRankAttention"].from_config(layer.get_config()).rank == 3
+
+
+def test_the_translator_of_the_guide_learns():
+    names = run("docs/guide.md")
+    found = names["found"]
+    tokens, ids = np.array(found.tokens), names["ids"]
+    np.testing.assert_array_equal(tokens[0, 0, :6], [*ids[0, ::-1], names["END"]])
+    assert not np.array(found.alignments)[1, 0, :, 4].any()  # padding
+    assert names["looking"].output_shape == (None, None, None)
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md", "docs/results.md"])
+def test_local_links_lead_somewhere(document):
+    path = ROOT / document
+    links = re.findall(r"\]\(([^)#]+)", path.read_text("utf-8"))
+    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    assert not missing
