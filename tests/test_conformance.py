@@ -245,9 +245,10 @@ def test_config(case):
 
 
 def flat_shapes(shapes):
-    """A shape, or a list of them."""
-    shapes = [shapes] if shapes and not isinstance(shapes[0], (tuple, list)) else shapes
-    return [tuple(shape) for shape in shapes]
+    """A shape, or a list of them, nested for stacked cells."""
+    if isinstance(shapes, tuple) and not (shapes and isinstance(shapes[0], (tuple, list))):
+        return [shapes]
+    return [flat for shape in shapes for flat in flat_shapes(shape)]
 
 
 @every_case
