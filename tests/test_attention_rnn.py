@@ -547,3 +547,60 @@ def test_a_monotonic_step_without_position():
     sequences, memory = tensors()
     prepared, states = layer.prepare(memory), layer.get_initial_state(B)
     assert_refused(lambda: layer.step(sequences[:, 0], states, prepared), "`position`", "None")
+
+
+@pytest.mark.parametrize(
+    ("change", "fragments"),
+    [
+        ({"memory": None}, ("`memory` must be what prepare(memory, memory_mask) returns", "None")),
+        ({"inputs": (B, 1, D)}, ("`inputs` of a step", "(batch, 3)", "received (2, 1, 3)")),
+        ({"inputs": (B, D + 1)}, ("`inputs` of a step", "(batch, 3)", "received (2, 4)")),
+        ({"states": []}, ("`states` must be the list of 1", "received 0")),
+        ({"states": None}, ("`states` must be the list of 1", "received NoneType")),
+    ],
+)
+def test_bad_steps(change, fragments):
+    layer = CASES["bahdanau"].built()
+    memory = layer.prepare(normal(0, B, TK, DV))
+    given = {"memory": memory, "states": layer.get_initial_state(B), "inputs": (B, D), **change}
+    inputs = normal(1, *given["inputs"])
+    assert_refused(lambda: layer.step(inputs, given["states"], given["memory"]), *fragments)
+
+
+def test_decoding_before_the_weights_exist():
+    layer = CASES["bahdanau"].make()
+    assert_refused(lambda: layer.get_initial_state(B), "call the layer once, or its build()")
+    assert_refused(lambda: layer.prepare(normal(0, B, TK, DV)), "no weights yet")
+
+
+def test_a_state_of_another_batch():
+    inputs = normal(0, B, T, D), normal(1, B, TK, DV)
+    layer = CASES["bahdanau"].built()
+    assert_refused(
+        lambda: layer(*inputs, initial_state=normal(2, B + 1, H)),
+        "the batch size must be the same in `sequences` and `initial_state`",
+        "`sequences` 2, `initial_state` 3",
+    )
+
+
+def test_parts_of_different_dtypes():
+    with pytest.raises(ValueError, match="`attention` in float64"):
+        AttentionRNN(layers.GRUCell(5), BahdanauAttention(3, dtype="float64"))
+    cell, attention = layers.GRUCell(5, dtype="float64"), BahdanauAttention(3, dtype="float64")
+    assert AttentionRNN(cell, attention).compute_dtype == "float64"
+
+
+def test_unrolling_an_unknown_number_of_steps():
+    layer = CASES["bahdanau"].make(unroll=True)
+    shapes = (None, None, D), (None, None, DV)
+    assert_refused(lambda: layer.build(*shapes), "`unroll=True` needs sequences of a known number")
+
+
+def test_the_query_is_by_default_that_of_the_paper():
+    def query(*args, **kwargs):
+        return AttentionRNN(layers.GRUCell(5), *args, **kwargs).query
+
+    assert query(BahdanauAttention(3)) == "previous"
+    assert query(LuongAttention()) == "current"
+    assert query(BahdanauAttention(3), input_feeding=True) == "current"
+    assert query(LuongAttention(), query="previous") == "previous"

@@ -12,6 +12,7 @@ from helpers import (
     assert_close,
     assert_gradients,
     assert_refused,
+    gradients,
     lengths_mask,
     numpy,
 )
@@ -94,3 +95,12 @@ def test_units_must_be_a_positive_integer(units):
     assert_refused(
         lambda: BahdanauAttention(units), "`units`", "a positive integer", f"received {units!r}"
     )
+
+
+def test_a_normalized_vector_of_zeros_is_a_place_to_start_from():
+    layer = BAHDANAU["normalized"].built(dtype="float64")
+    layer.score_vector.assign(np.zeros(17))
+    query, value, key = BAHDANAU["normalized"].tensors()
+    outputs, found = gradients(layer, lambda *x: [layer(*x)], (query, value, key))
+    assert_close(outputs[0], np.broadcast_to(value.mean(axis=1, keepdims=True), outputs[0].shape))
+    assert all(np.isfinite(numpy(gradient)).all() for gradient in found)

@@ -183,3 +183,10 @@ def test_gaussian():
             np.exp(-((np.arange(7) - inputs[0][..., None]) ** 2) / (2 * (5 / 2) ** 2))
         ],
     )
+
+
+@pytest.mark.parametrize("normalize", [masked_softmax, masked_sparsemax])
+def test_memories_of_no_step_and_of_one(normalize):
+    assert normalize(tf.zeros((2, 3, 0))).shape == (2, 3, 0)
+    mask = tf.constant([[[True]], [[False]]])
+    assert numpy(normalize(tf.constant([[[7.0]], [[-7.0]]]), mask)).tolist() == [[[1]], [[0]]]

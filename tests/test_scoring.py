@@ -463,3 +463,49 @@ def test_features_must_be_known(name):
     assert_refused(
         lambda: BahdanauAttention(17)(**inputs), f"last dimension of `{name}`", "must be known"
     )
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_nan_in_masked_queries_stays_there(name):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, *_ = given(layer, MECHANISMS[name])
+    mask = np.ones((B, TQ), bool)
+    mask[:, -1] = False
+    query[:, -1] = np.nan
+    outputs, found = gradients(layer, lambda *x: [layer(*x, query_mask=mask)], (query, value, key))
+    assert not numpy(outputs[0])[:, -1].any()
+    assert all(np.isfinite(numpy(gradient)).all() for gradient in found)
+
+
+def test_arguments_of_a_subclass_are_saved_if_kept_under_their_names():
+    class Scaled(ScoringMixin, keras.layers.Layer):
+        def __init__(self, factor, **kwargs):
+            super().__init__(**kwargs)
+            self.factor = factor
+
+        def score(self, query, key):
+            return self.factor * keras.ops.einsum("bqd,bkd->bqk", query, key)
+
+    again = Scaled.from_config(Scaled(0.25, dropout=0.5).get_config())
+    assert (again.factor, again.dropout) == (0.25, 0.5)
+
+
+def test_a_score_of_another_shape():
+    class Wrong(ScoringMixin, keras.layers.Layer):
+        def score(self, query, key):
+            return keras.ops.sum(query, axis=-1)
+
+    inputs = np.ones((B, TQ, DQ)), np.ones((B, TK, DV))
+    assert_refused(lambda: Wrong()(*inputs), "`score` must return", "(2, 3, 7)", "(2, 3)")
+
+
+def test_another_width_than_that_of_the_weights():
+    layer = BahdanauAttention(17)
+    layer.build((None, None, DQ), (None, None, DV))
+    wider = np.ones((B, TQ, DQ + 1)), np.ones((B, TK, DV))
+    assert_refused(lambda: layer(*wider), "`query` of 5 features", "received (2, 3, 6)")
+
+
+def test_a_position_where_none_is_counted():
+    inputs = np.ones((B, DQ)), np.ones((B, TK, DV))
+    assert_refused(lambda: BahdanauAttention(17)(*inputs, position=3), "`position`", "received 3")

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -663,3 +664,13 @@ STATE = {"a": np.zeros((2, D), "float32"), "b": None}
 def test_steps_that_return_something_else(outputs, message):
     with pytest.raises(ValueError, match=message):
         greedy_search(lambda tokens, state, memory: outputs, STATE, **TOKENS)
+
+
+@pytest.mark.parametrize("search", [greedy_search, partial(beam_search, beam_width=3)])
+def test_no_sample_at_all(search):
+    def step(tokens, state, memory):
+        return ops.one_hot(tokens, 5), state, memory
+
+    found = search(step, None, np.zeros((0, 7)), start_token=1, end_token=2, max_length=4)
+    assert found.tokens.shape[0] == found.scores.shape[0] == found.alignments.shape[0] == 0
+    assert found.tokens.shape[-1] == 4
