@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -187,3 +188,30 @@ def test_the_smoke_run_learns_and_serves(tmp_path):
     assert summary["exact"] >= 0.5
     assert (tmp_path / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert len((tmp_path / "translations.txt").read_text().splitlines()) == 200
+
+
+@pytest.mark.slow
+def test_a_process_killed_by_force_continues_to_the_same_result(tmp_path):
+    def start(name):
+        command = [sys.executable, str(EXAMPLES / "translate.py"), "--smoke", "--epochs", "4"]
+        log = (tmp_path / f"{name}.log").open("a")
+        return subprocess.Popen([*command, "--output", str(tmp_path / name)], stdout=log)
+
+    def history(name):
+        state = tmp_path / name / "checkpoint-bahdanau" / "state.json"
+        return json.loads(state.read_text())["history"] if state.exists() else []
+
+    # Four epochs need not be enough for what a smoke run demands of the translations.
+    start("whole").wait()
+    process = start("killed")
+    while len(history("killed")) < 2:
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    assert len(history("killed")) < 4
+    start("killed").wait()
+    assert "Resuming after epoch" in (tmp_path / "killed.log").read_text()
+    losses = [[(e["train_loss"], e["valid_loss"]) for e in history(n)] for n in ("whole", "killed")]
+    assert losses[0] == losses[1]
+    assert len(losses[0]) == 4
