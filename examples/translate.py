@@ -283,7 +283,7 @@ class Translator:
 
     def step(self, tokens, state, memory):
         state, position = state
-        words = self.embedding(tokens)
+        words = ops.take(self.embedding.embeddings, tokens, axis=0)  # without a mask
         if self.attends:
             hidden, state, weights = self.decoder.step(words, state, memory, position)
         else:

@@ -51,7 +51,7 @@ class Decoder:
 
     def built(self, d=D, dv=DV, dtype="float64", **kwargs):
         layer = self.make(dtype, **kwargs)
-        layer.build((None, None, d), (None, None, dv))
+        layer.build((None, T if layer.unroll else None, d), (None, None, dv))
         return randomize(layer)
 
     def run_oracle(self, layer, sequences, memory, weights=None, initial=None, fed=None, **masks):
@@ -108,7 +108,7 @@ ATTENTIONS = {
     "vector": VECTOR,
 }
 every_case = pytest.mark.parametrize("name", CASES)
-SEQUENCES_MASK = np.array([[True, False, True, True, False], [True, True, True, False, False]])
+SEQUENCES_MASK = np.array([[False, True, False, True, True], [True, True, True, False, False]])
 MEMORY_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 MASKS = {"sequences_mask": SEQUENCES_MASK, "memory_mask": MEMORY_MASK}
 
@@ -453,6 +453,16 @@ BAD_ARGUMENTS = {
         {"query": "previous", "input_feeding": True},
         ("`input_feeding=True`", 'query="current"', '"previous"'),
     ),
+    "attention of another dtype": (
+        (CELL, BahdanauAttention(17, dtype="float64")),
+        {},
+        ("in one dtype", "the decoder computes in float32", "`attention` in float64"),
+    ),
+    "cells of several dtypes": (
+        ([CELL, layers.GRUCell(3, dtype="mixed_float16")], ATTENTION),
+        {},
+        ("in one dtype", "the decoder computes in float32", "`cell` in float16"),
+    ),
 }
 
 
@@ -498,6 +508,10 @@ BAD_CALLS = {
         {**GOOD, "initial_state": (B, H + 1)},
         ("`initial_state`", "must have shape (batch, 11)", "received (2, 12)"),
     ),
+    "initial_state of another batch": (
+        {**GOOD, "initial_state": (3, H)},
+        ("batch size", "`sequences` and `initial_state`", "`sequences` 2, `initial_state` 3"),
+    ),
     "initial_state of rank 3": (
         {**GOOD, "initial_state": (B, 1, H)},
         ("`initial_state`", "must have shape (batch, 11)", "received (2, 1, 11)"),
@@ -542,11 +556,61 @@ def test_dot_needs_a_cell_as_wide_as_the_memory(symbolic):
     assert_refused(lambda: layer(**arguments(GOOD, symbolic)), "same width", "query 11 and key 13")
 
 
-def test_a_monotonic_step_without_position():
-    layer = Decoder(LUONG["general-local-m"]).built()
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_unrolling_an_unknown_number_of_steps(symbolic):
+    layer = CASES["bahdanau"].make("float32", unroll=True)
+    if symbolic:
+        inputs = arguments({**GOOD, "sequences": (B, None, D)}, symbolic)
+        call = lambda: layer(**inputs)  # noqa: E731
+    else:
+        call = lambda: layer.build((B, None, D), (B, TK, DV))  # noqa: E731
+    assert_refused(call, "`unroll=True`", "a known number of steps", "received (2, None, 3)")
+
+
+def test_bad_steps():
+    layer = Decoder(LUONG["general-local-m"], options=PREVIOUS).make()
     sequences, memory = tensors()
-    prepared, states = layer.prepare(memory), layer.get_initial_state(B)
-    assert_refused(lambda: layer.step(sequences[:, 0], states, prepared), "`position`", "None")
+    assert_refused(lambda: layer.get_initial_state(B), layer.name, "before decoding")
+    layer(sequences, memory)
+    prepared, states, x = layer.prepare(memory), layer.get_initial_state(B), sequences[:, 0]
+    for call, *fragments in (
+        (lambda: layer.step(x, states, prepared), "`position`", "received None"),
+        (
+            lambda: layer.step(x, states, memory, 0),
+            "`memory` must be what prepare(memory, memory_mask) returns",
+            "received ndarray",
+        ),
+        (
+            lambda: layer.step(sequences, states, prepared, 0),
+            "`inputs` of a step must have shape (batch, 3)",
+            "received (2, 5, 3)",
+        ),
+        (
+            lambda: layer.step(x[:1], states, prepared, 0),
+            "`inputs` of a step must have shape (batch, 3)",
+            "received (1, 3)",
+        ),
+        (
+            lambda: layer.step(x, [*states, *states], prepared, 0),
+            "`states` must be the list of 1",
+            "received 2",
+        ),
+        (
+            lambda: layer.step(x, states[0], prepared, 0),
+            "`states` must be the list of 1",
+            "received EagerTensor",
+        ),
+    ):
+        assert_refused(call, layer.name, *fragments)
+
+
+def test_the_dtype_is_that_of_the_cell():
+    cells = [layers.GRUCell(n, dtype="mixed_float16") for n in (3, 2)]
+    attention = BahdanauAttention(17, dtype="mixed_float16")
+    for cell in (cells[0], cells):
+        layer = AttentionRNN(cell, attention)
+        assert layer.dtype_policy == keras.DTypePolicy("mixed_float16")
+        assert layer.cell.dtype_policy == layer.dtype_policy
 
 
 @pytest.mark.parametrize(

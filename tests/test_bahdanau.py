@@ -13,6 +13,7 @@ from helpers import (
     assert_gradients,
     assert_refused,
     gradients,
+    gradients,
     lengths_mask,
     numpy,
 )
@@ -88,6 +89,18 @@ def test_saturated_scores_stay_finite():
     expected = attend(BAHDANAU["plain"].row(layer), 1e4 * query, value, 1e4 * key)
     assert_close(output, expected[0], "float32")
     assert_close(weights, expected[1], "float32")
+
+
+def test_a_normalized_vector_of_zeros_stays_finite():
+    """Where some start from: all scores are equal, and the vector can learn."""
+    mechanism = BAHDANAU["normalized"]
+    layer = mechanism.built()
+    layer.score_vector.assign(np.zeros(17))
+    outputs, found = gradients(
+        layer, lambda *x: layer(*x, return_attention_scores=True), mechanism.tensors("float32")
+    )
+    assert_close(outputs[1], np.full((B, TQ, TK), 1 / TK), "float32")
+    assert all(np.isfinite(numpy(x)).all() for x in found)
 
 
 @pytest.mark.parametrize("units", [0, -3, 2.0, True, "8", None])

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     DK,
     DQ,
@@ -186,6 +187,27 @@ def test_bad_arguments(options, fragments):
     assert_refused(lambda: LuongAttention(**options), *fragments)
 
 
+def test_location_reads_no_further_than_max_length():
+    """In a graph of unknown sizes; positions count from the first valid memory step."""
+    layer = LuongAttention("location", max_length=4, dtype="float64")
+    layer.build((None, None, DQ), (None, None, DV))
+    row = Mechanism(LuongAttention, {"score": "location"}).row(randomize(layer))
+    query, value, _ = CASES["location-global"].tensors()
+    first = 1
+    mask = np.tile(np.arange(TK) >= first, (B, 1))
+    sizes = [tf.TensorSpec((None, None, n), "float64") for n in (DQ, DV)]
+    signature = [*sizes, tf.TensorSpec((None, None), "bool")]
+    run = tf.function(
+        lambda q, v, m: layer(q, v, value_mask=m, return_attention_scores=True), signature
+    )
+    output, weights = run(query, value, mask)
+    reach = slice(first, first + 4)
+    expected = attend(row, query, value[:, reach])
+    assert_close(output, expected[0])
+    assert_close(weights[:, :, reach], expected[1])
+    assert_close(tf.reduce_sum(weights, -1), np.ones((B, TQ)))
+
+
 @pytest.mark.parametrize("symbolic", [False, True])
 class TestBadCalls:
     def test_dot_with_two_widths(self, symbolic):
@@ -213,3 +235,17 @@ class TestBadCalls:
             layer.build((None, DQ), (None, None, DV))
         inputs = arguments({"query": (B, DQ), "value": (B, TK, DV)}, symbolic)
         assert_refused(lambda: layer(**inputs), "`position`", "rank 2", "received None")
+
+    @pytest.mark.parametrize(
+        ("alignment", "query"),
+        [("local-m", (B, TQ, DQ)), ("local-p", (B, DQ)), ("global", (B, DQ))],
+    )
+    def test_a_position_that_is_not_needed(self, symbolic, alignment, query):
+        layer = LuongAttention(alignment=alignment)
+        inputs = arguments({"query": query, "value": (B, TK, DV)}, symbolic)
+        assert_refused(
+            lambda: layer(**inputs, position=3),
+            "`position`",
+            "rank 2",
+            f"received 3 with a {query}",
+        )

@@ -74,10 +74,8 @@ def padded(x, front, fill):
     return np.concatenate([extra, x] if front else [x, extra], axis=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "front"),
-    [(name, front) for name in MECHANISMS for front in (False, True)],
-)
+@every_mechanism
+@pytest.mark.parametrize("front", [False, True])
 @pytest.mark.parametrize("fill", [0.0, np.inf, np.nan])
 def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):
     layer = MECHANISMS[name].built(dtype="float64")
@@ -106,6 +104,37 @@ def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):
             assert not numpy(x)[:, padding].any()
             x = tf.boolean_mask(x, words, axis=1)
         assert_close(x, numpy(y))
+
+
+@few_mechanisms
+def test_masked_queries_may_hold_anything(name):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, row = given(layer, MECHANISMS[name])
+    spoiled = np.where(QUERY_MASK[..., None], query, np.nan)
+    outputs, found = gradients(
+        layer,
+        lambda *x: layer(*x, query_mask=QUERY_MASK, return_attention_scores=True),
+        (spoiled, value, key),
+    )
+    expected = attend(row, query, value, key, query_mask=QUERY_MASK)
+    assert_close(outputs[0], expected[0])
+    assert_close(outputs[1], expected[1])
+    assert all(np.isfinite(numpy(x)).all() for x in found)
+    assert not numpy(found[0])[~QUERY_MASK].any()
+
+
+@few_mechanisms
+def test_no_memory_steps_and_no_samples(name):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, row = given(layer, MECHANISMS[name])
+    for samples, steps in ((B, 1), (B, 0), (0, TK)):
+        inputs = query[:samples], value[:samples, :steps], key[:samples, :steps]
+        output, weights = layer(*inputs, return_attention_scores=True)
+        whole = numpy(layer(query, value, key)).shape[-1]
+        assert output.shape == (samples, TQ, whole)
+        assert weights.shape == (samples, TQ, steps)
+        if samples:
+            assert_close(output, attend(row, *inputs)[0])
 
 
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if n == "bahdanau" or "global" in n])
@@ -284,6 +313,23 @@ def test_a_layer_of_ones_own_needs_a_score_only(tmp_path):
     assert not np.array_equal(numpy(embed.embeddings), kept)
 
 
+class Tempered(CosineAttention):
+    def __init__(self, temperature=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.temperature = temperature
+
+    def score(self, query, key):
+        return super().score(query, key) / self.temperature
+
+
+def test_arguments_of_ones_own_are_saved():
+    layer = Tempered(temperature=0.25, dropout=0.5)
+    twin = Tempered.from_config(layer.get_config())
+    assert (twin.temperature, twin.dropout) == (0.25, 0.5)
+    inputs = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
+    assert_close(twin(*inputs), numpy(layer(*inputs)), "float32")
+
+
 class Hooked(ScoringMixin, keras.layers.Layer):
     """Uses every hook: the keys doubled once, the weights reversed, the query appended."""
 
@@ -347,6 +393,36 @@ def test_a_layer_without_score_says_so():
 @pytest.mark.parametrize("layer", [lambda **k: BahdanauAttention(3, **k), LuongAttention])
 def test_bad_arguments(layer, options, fragments):
     assert_refused(lambda: layer(**options), *fragments)
+
+
+def test_a_score_of_another_shape():
+    class Transposed(CosineAttention):
+        def score(self, query, key):
+            return ops.transpose(super().score(query, key), (0, 2, 1))
+
+    assert_refused(
+        lambda: Transposed()(normal(1, B, TQ, DQ), normal(2, B, TK, DQ)),
+        "`score` must return (batch, query steps, memory steps), here (2, 3, 7)",
+        "returned (2, 7, 3)",
+    )
+
+
+def test_a_layer_must_be_built_before_it_prepares():
+    layer, value = BahdanauAttention(17), normal(2, B, TK, DV)
+    assert_refused(lambda: layer.prepare(value), layer.name, "no weights yet", "prepare()")
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("name", ["query", "value", "key"])
+def test_another_width_than_the_layer_was_built_for(name, symbolic):
+    layer = BahdanauAttention(17)
+    layer(**arguments(GOOD, symbolic=False))
+    shape = (*GOOD[name][:-1], 2)
+    inputs = arguments({**GOOD, name: shape}, symbolic)
+    size = GOOD[name][-1]
+    assert_refused(
+        lambda: layer(**inputs), f"built for a `{name}` of {size} features", f"received {shape}"
+    )
 
 
 GOOD = {"query": (B, TQ, DQ), "value": (B, TK, DV), "key": (B, TK, DK)}
