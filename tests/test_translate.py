@@ -194,8 +194,8 @@ def test_the_smoke_run_learns_and_serves(tmp_path):
 def test_a_process_killed_by_force_continues_to_the_same_result(tmp_path):
     def start(name):
         command = [sys.executable, str(EXAMPLES / "translate.py"), "--smoke", "--epochs", "4"]
-        log = (tmp_path / f"{name}.log").open("a")
-        return subprocess.Popen([*command, "--output", str(tmp_path / name)], stdout=log)
+        with (tmp_path / f"{name}.log").open("a") as log:
+            return subprocess.Popen([*command, "--output", str(tmp_path / name)], stdout=log)
 
     def history(name):
         state = tmp_path / name / "checkpoint-bahdanau" / "state.json"
