@@ -13,7 +13,6 @@ from helpers import (
     assert_gradients,
     assert_refused,
     gradients,
-    gradients,
     lengths_mask,
     numpy,
 )
