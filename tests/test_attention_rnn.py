@@ -556,52 +556,11 @@ def test_dot_needs_a_cell_as_wide_as_the_memory(symbolic):
     assert_refused(lambda: layer(**arguments(GOOD, symbolic)), "same width", "query 11 and key 13")
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
-def test_unrolling_an_unknown_number_of_steps(symbolic):
-    layer = CASES["bahdanau"].make("float32", unroll=True)
-    if symbolic:
-        inputs = arguments({**GOOD, "sequences": (B, None, D)}, symbolic)
-        call = lambda: layer(**inputs)  # noqa: E731
-    else:
-        call = lambda: layer.build((B, None, D), (B, TK, DV))  # noqa: E731
-    assert_refused(call, "`unroll=True`", "a known number of steps", "received (2, None, 3)")
-
-
-def test_bad_steps():
-    layer = Decoder(LUONG["general-local-m"], options=PREVIOUS).make()
+def test_a_monotonic_step_without_position():
+    layer = Decoder(LUONG["general-local-m"]).built()
     sequences, memory = tensors()
-    assert_refused(lambda: layer.get_initial_state(B), layer.name, "before decoding")
-    layer(sequences, memory)
-    prepared, states, x = layer.prepare(memory), layer.get_initial_state(B), sequences[:, 0]
-    for call, *fragments in (
-        (lambda: layer.step(x, states, prepared), "`position`", "received None"),
-        (
-            lambda: layer.step(x, states, memory, 0),
-            "`memory` must be what prepare(memory, memory_mask) returns",
-            "received ndarray",
-        ),
-        (
-            lambda: layer.step(sequences, states, prepared, 0),
-            "`inputs` of a step must have shape (batch, 3)",
-            "received (2, 5, 3)",
-        ),
-        (
-            lambda: layer.step(x[:1], states, prepared, 0),
-            "`inputs` of a step must have shape (batch, 3)",
-            "received (1, 3)",
-        ),
-        (
-            lambda: layer.step(x, [*states, *states], prepared, 0),
-            "`states` must be the list of 1",
-            "received 2",
-        ),
-        (
-            lambda: layer.step(x, states[0], prepared, 0),
-            "`states` must be the list of 1",
-            "received EagerTensor",
-        ),
-    ):
-        assert_refused(call, layer.name, *fragments)
+    prepared, states = layer.prepare(memory), layer.get_initial_state(B)
+    assert_refused(lambda: layer.step(sequences[:, 0], states, prepared), "`position`", "None")
 
 
 def test_the_dtype_is_that_of_the_cell():
@@ -623,7 +582,7 @@ def test_the_dtype_is_that_of_the_cell():
         ({"states": None}, ("`states` must be the list of 1", "received NoneType")),
     ],
 )
-def test_bad_steps(change, fragments):
+def test_bad_arguments_of_a_step(change, fragments):
     layer = CASES["bahdanau"].built()
     memory = layer.prepare(normal(0, B, TK, DV))
     given = {"memory": memory, "states": layer.get_initial_state(B), "inputs": (B, D), **change}
@@ -635,36 +594,3 @@ def test_decoding_before_the_weights_exist():
     layer = CASES["bahdanau"].make()
     assert_refused(lambda: layer.get_initial_state(B), "call the layer once, or its build()")
     assert_refused(lambda: layer.prepare(normal(0, B, TK, DV)), "no weights yet")
-
-
-def test_a_state_of_another_batch():
-    inputs = normal(0, B, T, D), normal(1, B, TK, DV)
-    layer = CASES["bahdanau"].built()
-    assert_refused(
-        lambda: layer(*inputs, initial_state=normal(2, B + 1, H)),
-        "the batch size must be the same in `sequences` and `initial_state`",
-        "`sequences` 2, `initial_state` 3",
-    )
-
-
-def test_parts_of_different_dtypes():
-    with pytest.raises(ValueError, match="`attention` in float64"):
-        AttentionRNN(layers.GRUCell(5), BahdanauAttention(3, dtype="float64"))
-    cell, attention = layers.GRUCell(5, dtype="float64"), BahdanauAttention(3, dtype="float64")
-    assert AttentionRNN(cell, attention).compute_dtype == "float64"
-
-
-def test_unrolling_an_unknown_number_of_steps():
-    layer = CASES["bahdanau"].make(unroll=True)
-    shapes = (None, None, D), (None, None, DV)
-    assert_refused(lambda: layer.build(*shapes), "`unroll=True` needs sequences of a known number")
-
-
-def test_the_query_is_by_default_that_of_the_paper():
-    def query(*args, **kwargs):
-        return AttentionRNN(layers.GRUCell(5), *args, **kwargs).query
-
-    assert query(BahdanauAttention(3)) == "previous"
-    assert query(LuongAttention()) == "current"
-    assert query(BahdanauAttention(3), input_feeding=True) == "current"
-    assert query(LuongAttention(), query="previous") == "previous"

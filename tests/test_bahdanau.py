@@ -90,18 +90,6 @@ def test_saturated_scores_stay_finite():
     assert_close(weights, expected[1], "float32")
 
 
-def test_a_normalized_vector_of_zeros_stays_finite():
-    """Where some start from: all scores are equal, and the vector can learn."""
-    mechanism = BAHDANAU["normalized"]
-    layer = mechanism.built()
-    layer.score_vector.assign(np.zeros(17))
-    outputs, found = gradients(
-        layer, lambda *x: layer(*x, return_attention_scores=True), mechanism.tensors("float32")
-    )
-    assert_close(outputs[1], np.full((B, TQ, TK), 1 / TK), "float32")
-    assert all(np.isfinite(numpy(x)).all() for x in found)
-
-
 @pytest.mark.parametrize("units", [0, -3, 2.0, True, "8", None])
 def test_units_must_be_a_positive_integer(units):
     assert_refused(

@@ -247,5 +247,5 @@ class TestBadCalls:
             lambda: layer(**inputs, position=3),
             "`position`",
             "rank 2",
-            f"received 3 with a {query}",
+            "received 3",
         )

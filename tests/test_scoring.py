@@ -313,23 +313,6 @@ def test_a_layer_of_ones_own_needs_a_score_only(tmp_path):
     assert not np.array_equal(numpy(embed.embeddings), kept)
 
 
-class Tempered(CosineAttention):
-    def __init__(self, temperature=1.0, **kwargs):
-        super().__init__(**kwargs)
-        self.temperature = temperature
-
-    def score(self, query, key):
-        return super().score(query, key) / self.temperature
-
-
-def test_arguments_of_ones_own_are_saved():
-    layer = Tempered(temperature=0.25, dropout=0.5)
-    twin = Tempered.from_config(layer.get_config())
-    assert (twin.temperature, twin.dropout) == (0.25, 0.5)
-    inputs = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
-    assert_close(twin(*inputs), numpy(layer(*inputs)), "float32")
-
-
 class Hooked(ScoringMixin, keras.layers.Layer):
     """Uses every hook: the keys doubled once, the weights reversed, the query appended."""
 
@@ -393,18 +376,6 @@ def test_a_layer_without_score_says_so():
 @pytest.mark.parametrize("layer", [lambda **k: BahdanauAttention(3, **k), LuongAttention])
 def test_bad_arguments(layer, options, fragments):
     assert_refused(lambda: layer(**options), *fragments)
-
-
-def test_a_score_of_another_shape():
-    class Transposed(CosineAttention):
-        def score(self, query, key):
-            return ops.transpose(super().score(query, key), (0, 2, 1))
-
-    assert_refused(
-        lambda: Transposed()(normal(1, B, TQ, DQ), normal(2, B, TK, DQ)),
-        "`score` must return (batch, query steps, memory steps), here (2, 3, 7)",
-        "returned (2, 7, 3)",
-    )
 
 
 def test_a_layer_must_be_built_before_it_prepares():
@@ -541,18 +512,6 @@ def test_features_must_be_known(name):
     )
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_nan_in_masked_queries_stays_there(name):
-    layer = MECHANISMS[name].built(dtype="float64")
-    query, value, key, *_ = given(layer, MECHANISMS[name])
-    mask = np.ones((B, TQ), bool)
-    mask[:, -1] = False
-    query[:, -1] = np.nan
-    outputs, found = gradients(layer, lambda *x: [layer(*x, query_mask=mask)], (query, value, key))
-    assert not numpy(outputs[0])[:, -1].any()
-    assert all(np.isfinite(numpy(gradient)).all() for gradient in found)
-
-
 def test_arguments_of_a_subclass_are_saved_if_kept_under_their_names():
     class Scaled(ScoringMixin, keras.layers.Layer):
         def __init__(self, factor, **kwargs):
@@ -573,15 +532,3 @@ def test_a_score_of_another_shape():
 
     inputs = np.ones((B, TQ, DQ)), np.ones((B, TK, DV))
     assert_refused(lambda: Wrong()(*inputs), "`score` must return", "(2, 3, 7)", "(2, 3)")
-
-
-def test_another_width_than_that_of_the_weights():
-    layer = BahdanauAttention(17)
-    layer.build((None, None, DQ), (None, None, DV))
-    wider = np.ones((B, TQ, DQ + 1)), np.ones((B, TK, DV))
-    assert_refused(lambda: layer(*wider), "`query` of 5 features", "received (2, 3, 6)")
-
-
-def test_a_position_where_none_is_counted():
-    inputs = np.ones((B, DQ)), np.ones((B, TK, DV))
-    assert_refused(lambda: BahdanauAttention(17)(*inputs, position=3), "`position`", "received 3")
