@@ -513,7 +513,7 @@ def parse(argv):
     parser.add_argument("--embedding", type=int, help="width of words (default: 64; files: 256)")
     parser.add_argument("--vocabulary", type=int, default=4000, help="subwords a language")
     parser.add_argument("--max-tokens", type=int, default=100, help="of a training sentence")
-    parser.add_argument("--epochs", type=int, help="default: 8")
+    parser.add_argument("--epochs", type=int, help="default: 5; files: 8")
     parser.add_argument("--batch-size", type=int, help="default: 64")
     parser.add_argument("--learning-rate", type=float, help="the highest (default: 0.002)")
     parser.add_argument("--dropout", type=float, help="default: 0.1; files: 0.3")
@@ -540,11 +540,11 @@ def parse(argv):
             parser.error(f"--{name.replace('_', '-')} must be in [0, {high}); received {value}")
     if arguments.units is not None and arguments.units % 2:
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
-    defaults = {"epochs": 8, "batch_size": 64, "learning_rate": 2e-3}
+    defaults = {"batch_size": 64, "learning_rate": 2e-3}
     if any(given):
-        defaults |= {"units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
+        defaults |= {"epochs": 8, "units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
     else:
-        defaults |= {"units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
+        defaults |= {"epochs": 5, "units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
     if arguments.smoke:
         defaults |= {"epochs": 5, "batch_size": 32, "learning_rate": 4e-3}
     for name, value in defaults.items():
