@@ -39,8 +39,10 @@ def masked_sparsemax(scores, mask=None):
         return scores
     if mask is not None:
         scores = _floored(scores, mask)
-    scores = scores - ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
-    support = _sparsemax_support(ops.stop_gradient(scores))
+    ordered = ops.flip(ops.sort(ops.stop_gradient(scores), axis=-1), axis=-1)
+    largest = ordered[..., :1]
+    scores = scores - largest
+    support = _sparsemax_support(ops.stop_gradient(scores), ordered - largest)
     if mask is not None:
         support = ops.logical_and(support, mask)
     size = ops.maximum(ops.sum(ops.cast(support, scores.dtype), axis=-1, keepdims=True), 1.0)
@@ -48,10 +50,10 @@ def masked_sparsemax(scores, mask=None):
     return _only(support, scores - tau)
 
 
-def _sparsemax_support(scores):
+def _sparsemax_support(scores, ordered):
     """Which entries stay positive: the k largest, k the last with 1 + k e_k > e_1 + .. + e_k."""
     # Entries below max - 1 are never in the support; the clip keeps masked ones from overflowing.
-    ordered = ops.flip(ops.sort(ops.maximum(scores, -2.0), axis=-1), axis=-1)
+    ordered = ops.maximum(ordered, -2.0)
     rank = ops.cumsum(ops.ones_like(ordered), axis=-1)
     inside = 1.0 + rank * ordered > ops.cumsum(ordered, axis=-1)
     size = ops.sum(ops.cast(inside, scores.dtype), axis=-1, keepdims=True)
