@@ -70,6 +70,18 @@ def check_query(layer, query_shape):
         )
 
 
+def check_context_query(layer, context_shape, query_shape):
+    """The shapes of a call `layer(context, query)`: two sequences of one width."""
+    for name, shape in (("context", context_shape), ("query", query_shape)):
+        if shape is None or len(shape) != 3 or shape[-1] is None:
+            raise ValueError(
+                f"{layer}: `{name}` must be one tensor of shape (batch, steps, features), its "
+                f"features known; received {shape and tuple(shape)}. Call layer(context, query)."
+            )
+    check_batch(layer, context=context_shape, query=query_shape)
+    _check_equal(layer, "number of features", 2, context=context_shape, query=query_shape)
+
+
 def check_batch(layer, **shapes):
     _check_equal(layer, "batch size", 0, **shapes)
 

@@ -122,7 +122,7 @@ class ScoringMixin:
         position=None,
         training=None,
     ):
-        check_query_value(self.name, _shape(query), _shape(value), _shape(key))
+        check_query_value(self.name, shape_of(query), shape_of(value), shape_of(key))
         output, weights = self.attend(
             query,
             self.prepare(value, key, value_mask),
@@ -146,16 +146,14 @@ class ScoringMixin:
         Returns:
             A `Memory`.
         """
-        check_memory(self.name, _shape(value), _shape(key))
-        check_mask(self.name, "value_mask", value_mask, [_shape(value)[:2]])
+        check_memory(self.name, shape_of(value), shape_of(key))
+        check_mask(self.name, "value_mask", value_mask, [shape_of(value)[:2]])
         self._check_built("value", value)
         self._check_built("key", value if key is None else key)
         if value_mask is None:
             return Memory(self.project_key(value if key is None else key), value)
-        # Padding may hold anything, NaN included, and 0 * NaN is NaN.
-        valid = ops.expand_dims(value_mask, -1)
-        value = ops.where(valid, value, ops.zeros_like(value))
-        key = value if key is None else ops.where(valid, key, ops.zeros_like(key))
+        value = blanked(value, value_mask)
+        key = value if key is None else blanked(key, value_mask)
         return Memory(self.project_key(key), value, value_mask)
 
     def attend(
@@ -207,11 +205,10 @@ class ScoringMixin:
             shapes = [(steps, length), (batch, steps, length)]
             check_mask(self.name, "attention_mask", attention_mask, shapes)
 
-        if query_mask is not None:
-            query = ops.where(ops.expand_dims(query_mask, 2), query, ops.zeros_like(query))
+        query = blanked(query, query_mask)
         scores = self.score(query, memory.key)
         self._check_scores(scores, query, memory)
-        mask = _all_of(
+        mask = all_of(
             None if memory.mask is None else ops.expand_dims(memory.mask, 1),
             None if query_mask is None else ops.expand_dims(query_mask, 2),
             attention_mask,
@@ -219,8 +216,7 @@ class ScoringMixin:
         )
         weights = self.align(query, scores, mask, memory, position)
         output = self.combine(query, self.read(weights, memory.value, training))
-        if query_mask is not None:
-            output = ops.where(ops.expand_dims(query_mask, 2), output, ops.zeros_like(output))
+        output = blanked(output, query_mask)
         weights = ops.cast(weights, self.compute_dtype)
         if one_step:
             return ops.squeeze(output, 1), ops.squeeze(weights, 1)
@@ -319,13 +315,22 @@ class ScoringMixin:
         return config
 
 
-def _shape(tensor):
+def shape_of(tensor):
     if isinstance(tensor, (list, tuple)):
         return [tuple(one.shape) for one in tensor]
     return None if tensor is None else tuple(tensor.shape)
 
 
-def _all_of(*masks):
+def blanked(sequence, mask):
+    """`(B, T, D)` with zeros where the mask `(B, T)`, or None, is False."""
+    # Padding may hold anything, NaN included, and 0 * NaN is NaN.
+    if mask is None:
+        return sequence
+    return ops.where(ops.expand_dims(mask, 2), sequence, ops.zeros_like(sequence))
+
+
+def all_of(*masks):
+    """Masks that broadcast to each other, joined; None stands for a mask that is True."""
     masks = [mask for mask in masks if mask is not None]
     if not masks:
         return None

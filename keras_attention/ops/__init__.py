@@ -2,6 +2,7 @@
 
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
+from keras_attention.ops.trilinear import trilinear_score
 from keras_attention.ops.windows import gaussian, sentence_span, window_mask
 
 __all__ = [
@@ -10,5 +11,6 @@ __all__ = [
     "masked_softmax",
     "masked_sparsemax",
     "sentence_span",
+    "trilinear_score",
     "window_mask",
 ]

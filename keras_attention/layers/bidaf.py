@@ -1,0 +1,138 @@
+"""Attention flow between a context and a query, in both directions."""
+
+import keras
+from keras import ops
+
+from keras_attention.layers.checks import check_context_query, check_mask, check_width
+from keras_attention.layers.scoring import ScoringMixin, all_of, blanked, shape_of
+from keras_attention.ops.trilinear import trilinear_score
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
+    """Bi-directional attention flow (Seo, Kembhavi, Farhadi and Hajishirzi, 2017).
+
+        S[b,t,j] = w . [h[b,t]; u[b,j]; h[b,t] * u[b,j]]
+        a[b,t,:] = softmax of S[b,t,:] over the valid j           context to query
+        u~[b,t]  = sum_j a[b,t,j] u[b,j]
+        b[b,:]   = softmax over the valid t of max_j S[b,t,j]     query to context
+        h~[b]    = sum_t b[b,t] h[b,t]
+        G[b,t]   = [h[b,t]; u~[b,t]; h[b,t] * u~[b,t]; h[b,t] * h~[b]]
+
+    Sizes: B samples, T context and J query steps, D features of both (2d in the paper).
+
+    Both masks are applied before the maximum over j, so that padding never wins it.
+
+    Args:
+        query_to_context: whether that direction is there; without it G ends after its third part.
+        context_to_query: without it u~ is the average of the valid u, as in the paper's ablation.
+        normalizer, dropout, seed: see `ScoringMixin`; they hold for both directions.
+
+    Weights:
+        context_vector, query_vector, product_vector: the thirds of w, each `(D,)`. The first is
+            there with `query_to_context` only: the other direction does not depend on it.
+
+    Call arguments:
+        context: h, `(B, T, D)`.
+        query: u, `(B, J, D)`.
+        context_mask: `(B, T)` boolean; G is zero where it is False.
+        query_mask: `(B, J)` boolean; steps where it is False are not read. Both come by themselves
+            from a masking layer such as `Embedding(mask_zero=True)`.
+        return_attention_scores: also return the weights, as they are before dropout.
+        training: whether dropout is active.
+
+    Returns:
+        G `(B, T, 4D)`, or `(B, T, 3D)` without `query_to_context`. With `return_attention_scores`
+        `(G, (a, b))`, a `(B, T, J)` and b `(B, T)`, or `(G, (a,))` without `query_to_context`. A
+        row of a or b where nothing is valid is zero, and so is what it reads.
+
+    Raises:
+        ValueError: both directions are left out; context and query are not of rank 3, or differ in
+            batch size or width; a mask is not boolean or has another shape; otherwise as
+            `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import BiDAFAttentionFlow
+        >>> context, query = numpy.ones((2, 7, 5)), numpy.ones((2, 3, 5))
+        >>> merged, (a, b) = BiDAFAttentionFlow()(context, query, return_attention_scores=True)
+        >>> merged.shape, a.shape, b.shape
+        (TensorShape([2, 7, 20]), TensorShape([2, 7, 3]), TensorShape([2, 7]))
+
+    Reference: https://arxiv.org/abs/1611.01603, section 2, the attention flow layer. `prepare` and
+    `attend`, inherited from `ScoringMixin`, are the context-to-query direction alone, without G.
+    """
+
+    def __init__(self, query_to_context=True, context_to_query=True, **kwargs):
+        super().__init__(**kwargs)
+        if not (query_to_context or context_to_query):
+            raise ValueError(
+                f"{self.name}: `query_to_context` and `context_to_query` are both False, and "
+                "nothing would flow. Leave out one of them at most."
+            )
+        self.query_to_context = query_to_context
+        self.context_to_query = context_to_query
+
+    def build(self, context_shape, query_shape=None):
+        check_context_query(self.name, context_shape, query_shape)
+        super().build(context_shape, query_shape)
+        size = context_shape[-1]
+        # Alone, context to query does not see w_h: it adds the same to all scores of a row.
+        self.context_vector = None
+        if self.query_to_context:
+            self.context_vector = self.add_weight((size,), name="context_vector")
+        self.query_vector = self.add_weight((size,), name="query_vector")
+        self.product_vector = self.add_weight((size,), name="product_vector")
+
+    def call(
+        self,
+        context,
+        query=None,
+        context_mask=None,
+        query_mask=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        check_context_query(self.name, shape_of(context), shape_of(query))
+        check_width(self.name, "context", context.shape, self.product_vector.shape[0])
+        check_mask(self.name, "context_mask", context_mask, [context.shape[:2]])
+        check_mask(self.name, "query_mask", query_mask, [query.shape[:2]])
+        context, query = blanked(context, context_mask), blanked(query, query_mask)
+        scores = self.score(context, query)
+        valid = all_of(
+            None if context_mask is None else ops.expand_dims(context_mask, 2),
+            None if query_mask is None else ops.expand_dims(query_mask, 1),
+        )
+
+        weights = self.align(
+            context, scores if self.context_to_query else ops.zeros_like(scores), valid, None
+        )
+        attended = self.read(weights, query, training)
+        merged, returned = [context, attended, context * attended], [weights]
+        if self.query_to_context:
+            weights = self._summary_weights(context, scores, valid)
+            merged.append(context * self.read(weights, context, training))
+            returned.append(ops.squeeze(weights, 1))
+        merged = ops.concatenate(merged, axis=-1)
+        if not return_attention_scores:
+            return merged
+        return merged, tuple(ops.cast(weights, self.compute_dtype) for weights in returned)
+
+    def score(self, query, key):
+        tensors = (query, key, self.query_vector, self.product_vector, self.context_vector)
+        return trilinear_score(
+            *(x if x is None else ops.cast(x, self.score_dtype) for x in tensors)
+        )
+
+    def _summary_weights(self, context, scores, valid):
+        """b, `(B, 1, T)`."""
+        if valid is not None:
+            scores = ops.where(valid, scores, ops.cast(-1e38, scores.dtype))
+            valid = ops.expand_dims(ops.any(valid, axis=2), 1)
+        best = ops.max(scores, axis=2, initial=-1e38)
+        return self.align(context, ops.expand_dims(best, 1), valid, None)
+
+    def compute_output_shape(self, context_shape, query_shape=None):
+        check_context_query(self.name, context_shape, query_shape)
+        parts = 4 if self.query_to_context else 3
+        return (*context_shape[:-1], parts * context_shape[-1])
