@@ -1,5 +1,6 @@
 """Checkpoints with which a killed training run goes on to the result it would have had."""
 
+import hashlib
 import json
 import pathlib
 
@@ -13,15 +14,23 @@ def write_text(path, text):
     temporary.replace(path)
 
 
-def reseed(model, seed, epoch):
-    """Sets the state of every random generator in a model, dropout above all, for one epoch.
+def fingerprint(*data):
+    """Of bytes or arrays: tells whether a checkpoint was trained on these very data."""
+    digest = hashlib.sha256()
+    for part in data:
+        digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).data)
+    return digest.hexdigest()
+
+
+def reseed(model, seed, step):
+    """Sets the state of every random generator in a model, dropout above all, for a step.
 
     Keras leaves them out of a weights file, and a run that continues needs those it would have had.
     """
     weights = {id(variable) for variable in model.weights}
     generators = [variable for variable in model.variables if id(variable) not in weights]
     for index, state in enumerate(generators):
-        state.assign(np.random.default_rng([seed, epoch, index]).integers(2**31, size=state.shape))
+        state.assign(np.random.default_rng([seed, step, index]).integers(2**31, size=state.shape))
 
 
 class Checkpoint:
@@ -30,11 +39,13 @@ class Checkpoint:
     Args:
         directory: a folder of its own.
         arguments: all that the result depends on, as JSON can hold it.
+        unit: what is counted, "epoch" or "step".
     """
 
-    def __init__(self, directory, arguments):
+    def __init__(self, directory, arguments, unit="epoch"):
         self.directory = pathlib.Path(directory)
-        self.state = {"arguments": arguments, "epoch": 0, "history": [], "best": None}
+        self.unit = unit
+        self.state = {"arguments": arguments, unit: 0, "history": [], "best": None}
         try:
             found = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -53,39 +64,44 @@ class Checkpoint:
         self.state = found
 
     def restore(self, model):
-        """Puts the last finished epoch, if there is one, into a compiled model."""
-        if self.state["epoch"]:
+        """Puts the last saved state, if there is one, into a compiled model; returns its number."""
+        count = self.state[self.unit]
+        if count:
             model.optimizer.build(model.trainable_variables)
-            model.load_weights(self._path("epoch", self.state["epoch"]))
-            print(f"Resuming after epoch {self.state['epoch']} of {self.directory}")
+            model.load_weights(self._path(self.unit, count))
+            print(f"Resuming after {self.unit} {count:,} of {self.directory}")
+        return count
 
     def save(self, model, entry):
         """Writes new files first and refers to them in one step, so that a kill harms nothing.
 
         Args:
-            entry: a dictionary with "epoch", counted from one, and "valid_loss".
+            entry: a dictionary with the number of the unit, counted from one, and if the best
+                weights are to be kept "valid_loss".
         """
-        if not np.isfinite(entry["valid_loss"]):
+        count, loss = entry[self.unit], entry.get("valid_loss", 0.0)
+        if not np.isfinite(loss):
             raise SystemExit(
-                f"the training diverged: validation loss {entry['valid_loss']} after epoch "
-                f"{entry['epoch']}. Choose a lower --learning-rate and another --output."
+                f"the training diverged: validation loss {loss} after {self.unit} {count}. "
+                "Choose a lower --learning-rate and another --output."
             )
         self.directory.mkdir(parents=True, exist_ok=True)
-        epoch = entry["epoch"]
-        losses = [past["valid_loss"] for past in self.state["history"]]
-        self.state["epoch"] = epoch
+        losses = [past["valid_loss"] for past in self.state["history"] if "valid_loss" in past]
+        self.state[self.unit] = count
         self.state["history"].append(entry)
-        model.save_weights(self._path("epoch", epoch))
-        if entry["valid_loss"] < min(losses, default=float("inf")):
-            self.state["best"] = epoch
-            model.save_weights(self._path("best", epoch))
+        model.save_weights(self._path(self.unit, count))
+        if "valid_loss" in entry and loss < min(losses, default=float("inf")):
+            self.state["best"] = count
+            model.save_weights(self._path("best", count))
         write_text(self.directory / "state.json", json.dumps(self.state, indent=1))
-        keep = {self._path("epoch", epoch), self._path("best", self.state["best"])}
+        keep = {self._path(self.unit, count)}
+        if self.state["best"] is not None:
+            keep.add(self._path("best", self.state["best"]))
         for old in set(self.directory.glob("*.weights.h5")) - keep:
             old.unlink()
 
     def load_best(self, model):
         model.load_weights(self._path("best", self.state["best"]))
 
-    def _path(self, kind, epoch):
-        return self.directory / f"{kind}-{epoch:03d}.weights.h5"
+    def _path(self, kind, count):
+        return self.directory / f"{kind}-{count:03d}.weights.h5"

@@ -1,9 +1,10 @@
-"""Asks a SavedModel of translate.py from a process that has neither keras nor keras_attention.
+"""Asks a SavedModel of an example from a process that has neither keras nor keras_attention.
 
-    python examples/run_saved_model.py output/translate/saved_model "3rd of May 1998"
+    python examples/run_saved_model.py output/translate/saved_model '{"texts": ["3rd of May 1998"]}'
 
-Prints one JSON object: what `serving_default` returned, and the modules that were missing. It
-needs tensorflow, and of tensorflow-text the compiled operations alone.
+takes the inputs by name as JSON, each a list of strings. It prints one JSON object: what
+`serving_default` returned, and the modules that were missing. It needs tensorflow, and of
+tensorflow-text the compiled operations alone.
 """
 
 import importlib.util
@@ -40,13 +41,14 @@ def load_text_operations():
         tf.load_op_library(str(library))
 
 
-def main(directory, texts):
+def main(directory, inputs):
     sys.meta_path[:] = map(_Without, sys.meta_path)
     import tensorflow as tf
 
     load_text_operations()
     loaded = tf.saved_model.load(directory)
-    outputs = loaded.signatures["serving_default"](texts=tf.constant(texts))
+    inputs = {name: tf.constant(texts, tf.string) for name, texts in json.loads(inputs).items()}
+    outputs = loaded.signatures["serving_default"](**inputs)
     found = sorted(set(ABSENT) & set(sys.modules))
     if found:
         raise SystemExit(f"this process was to run without {', '.join(found)}, but has it")
@@ -61,6 +63,6 @@ def _decoded(value):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) != 3:
         raise SystemExit(__doc__)
-    main(sys.argv[1], sys.argv[2:])
+    main(*sys.argv[1:])

@@ -17,14 +17,10 @@ https://github.com/multi30k/dataset.
 """
 
 import argparse
-import hashlib
-import importlib.util
 import io
 import json
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import time
 
@@ -34,8 +30,11 @@ import dates
 import keras
 import numpy as np
 import tensorflow as tf
-from checkpoint import Checkpoint, reseed, write_text
+from batching import bucketed
+from checkpoint import Checkpoint, fingerprint, reseed, write_text
+from extras import check_extras
 from keras import layers, ops
+from serving import ask_saved_model, write_saved_model
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, beam_search
 
@@ -131,11 +130,6 @@ def drop_long(sources, targets, limit):
     return [s for s, _ in kept], [t for _, t in kept]
 
 
-def fingerprint(data):
-    """Tells whether a checkpoint was trained on these very ids."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
 def make_batches(sources, targets, size, order=None):
     """Padded batches `((source, target in), target out, weight)` of pairs of similar length.
 
@@ -143,17 +137,8 @@ def make_batches(sources, targets, size, order=None):
         sources, targets: lists of lists of ids, the end token included.
         order: a NumPy generator to shuffle with, or None to keep the pairs sorted by length.
     """
-    lengths = np.array([(len(t), len(s)) for s, t in zip(sources, targets, strict=True)])
-    index = np.arange(len(sources)) if order is None else order.permutation(len(sources))
-    pool = len(index) if order is None else 32 * size
-    batches = []
-    for start in range(0, len(index), pool):
-        part = index[start : start + pool]
-        part = part[np.lexsort(lengths[part].T)]
-        batches += [part[i : i + size] for i in range(0, len(part), size)]
-    if order is not None:
-        order.shuffle(batches)
-    for batch in batches:
+    lengths = [(len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
+    for batch in bucketed(lengths, size, order):
         source = pad([sources[i] for i in batch])
         target = pad([targets[i] for i in batch])
         shifted = np.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=START)
@@ -398,29 +383,13 @@ def export(translator, tokenizers, path):
             result["alignments"] = found.alignments[:, 0]
         return result
 
-    archive = keras.export.ExportArchive()
-    archive.track(translator.model)
-    for tokenizer in tokenizers:
-        archive.track(tokenizer)
-    signature = [tf.TensorSpec((None,), tf.string, name="texts")]
-    archive.add_endpoint(
-        "serving_default", tf.function(serve, input_signature=signature, autograph=False)
-    )
-    temporary = path.with_name(path.name + ".tmp")
-    archive.write_out(str(temporary), verbose=False)
-    shutil.rmtree(path, ignore_errors=True)
-    temporary.rename(path)
+    write_saved_model(path, serve, ["texts"], [translator.model, *tokenizers])
     return serve
 
 
 def check_saved_model(path, serve, texts):
     """Runs the SavedModel in a new process without keras and compares; returns its answer."""
-    script = pathlib.Path(__file__).with_name("run_saved_model.py")
-    command = [sys.executable, str(script), str(path), *texts]
-    run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
-    if run.returncode:
-        raise SystemExit(f"the SavedModel failed in a new process:\n{run.stderr}")
-    answer = json.loads(run.stdout.splitlines()[-1])
+    answer = ask_saved_model(path, {"texts": texts})
     expected = serve(tf.constant(texts))
     same = [text.decode() for text in expected["translation"].numpy()] == answer["translation"]
     difference = np.abs(np.array(answer["score"]) - expected["score"].numpy()).max()
@@ -565,15 +534,6 @@ def load_data(arguments):
     return dict(zip(("train", "valid", "test"), sets, strict=True))
 
 
-def check_extras(*packages):
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise SystemExit(
-            f"{', '.join(missing)}: not installed. Run "
-            'python -m pip install "keras-attention-layers[examples]"'
-        )
-
-
 def run(name, texts, tokenizers, arguments):
     """Trains one model and translates the test set: the translator, its translations, a summary."""
     output = pathlib.Path(arguments.output)
@@ -582,7 +542,11 @@ def run(name, texts, tokenizers, arguments):
         for part, sides in texts.items()
     }
     data["train"] = drop_long(*data["train"], arguments.max_tokens)
-    settings = {**vars(arguments), "attention": name, "data": fingerprint(data)}
+    settings = {
+        **vars(arguments),
+        "attention": name,
+        "data": fingerprint(json.dumps(data, sort_keys=True).encode()),
+    }
     for free in ("output", "beam", "train", "valid", "test"):
         settings.pop(free)
     checkpoint = Checkpoint(output / f"checkpoint-{name}", settings)

@@ -155,6 +155,61 @@ def attend(
     return np.reshape(outputs, (batch, steps, -1)), weights
 
 
+def trilinear_scores(context, query, vector):
+    """S_tj = w . [h_t; u_j; h_t * u_j]"""
+    scores = np.zeros((len(context), len(query)))
+    for t, h in enumerate(context):
+        for j, u in enumerate(query):
+            scores[t, j] = vector @ np.concatenate([h, u, h * u])
+    return scores
+
+
+def attention_flow(
+    weights,
+    context,
+    query,
+    query_to_context=True,
+    context_to_query=True,
+    normalizer="softmax",
+    context_mask=None,
+    query_mask=None,
+):
+    """Seo et al. (2017), section 2, the attention flow layer, of batches `(B, T, D)`, `(B, J, D)`.
+
+    Returns G and the weights, `(a, b)` or `(a,)`. Without `context_to_query` a is an average.
+    """
+    batch, steps, size = context.shape
+    length = query.shape[1]
+    # Without query to context w_h is not there: a softmax over j does not see it.
+    first = weights.get("context_vector", np.zeros(size))
+    vector = np.concatenate([first, weights["query_vector"], weights["product_vector"]])
+    normalize = NORMALIZERS[normalizer]
+    merged = np.zeros((batch, steps, (4 if query_to_context else 3) * size))
+    a, b = np.zeros((batch, steps, length)), np.zeros((batch, steps))
+    for n in range(batch):
+        asked = [query_mask is None or query_mask[n, j] for j in range(length)]
+        words = [t for t in range(steps) if context_mask is None or context_mask[n, t]]
+        scores = trilinear_scores(context[n], query[n], vector)
+        best, known = np.zeros(steps), [False] * steps
+        for t in words:
+            if any(asked):
+                best[t] = max(scores[t, j] for j in range(length) if asked[j])
+                known[t] = True
+            if context_to_query:
+                a[n, t] = normalize(scores[t], asked)
+            else:
+                a[n, t] = [1 / sum(asked) if valid else 0.0 for valid in asked]
+        b[n] = normalize(best, known)
+        summary = _read(b[n], context[n])
+        for t in words:
+            h, attended = context[n, t], _read(a[n, t], query[n])
+            parts = [h, attended, h * attended]
+            if query_to_context:
+                parts.append(h * summary)
+            merged[n, t] = np.concatenate(parts)
+    return merged, ((a, b) if query_to_context else (a,))
+
+
 def gru(kernel, recurrent_kernel, bias):
     """Keras's `reset_after=True`; gates in the order update, reset, candidate."""
 

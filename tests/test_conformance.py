@@ -20,7 +20,7 @@ from helpers import assert_close, gradients, normal, numpy, randomize
 from keras import layers, tree
 
 import keras_attention
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention import AttentionRNN, BahdanauAttention, BiDAFAttentionFlow, LuongAttention
 
 VOCABULARY = 9
 
@@ -114,6 +114,7 @@ def attention(kind, *args, **kwargs):
 TQ, TK, DQ, DV = 3, 7, 5, 11
 QUERY, STEP = Argument("query", (TQ,), DQ), Argument("query", (), DQ)
 VALUE = Argument("value", (TK,), DV)
+CONTEXT, QUESTION = Argument("context", (TK,), DQ), Argument("query", (TQ,), DQ)
 SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
 
 CASES = {
@@ -166,6 +167,34 @@ CASES = {
         (QUERY, Argument("value", (TK,), DQ)),
         ((TQ, TK),),
         masked_like="query",
+        reads_zeros=False,
+    ),
+    "flow": Case(
+        BiDAFAttentionFlow,
+        {},
+        (CONTEXT, QUESTION),
+        ((TK, TQ), (TK,)),
+        memory="query",
+        masked_like="context",
+        reads_zeros=False,
+    ),
+    "flow, context to query, all options": Case(
+        BiDAFAttentionFlow,
+        {"query_to_context": False, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
+        (CONTEXT, QUESTION),
+        ((TK, TQ),),
+        memory="query",
+        masked_like="context",
+        reads_zeros=False,
+    ),
+    "flow, query to context": Case(
+        BiDAFAttentionFlow,
+        {"context_to_query": False},
+        # Where one step of the query wins every maximum, query_vector has no gradient: more steps.
+        (Argument("context", (13,), DQ), Argument("query", (11,), DQ)),
+        ((13, 11), (13,)),
+        memory="query",
+        masked_like="context",
         reads_zeros=False,
     ),
     "decoder": Case(
@@ -283,12 +312,15 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
             tensors.append(numpy(next(embeddings)(x)) if argument.steps else x)
             if argument.steps and f"{argument.name}_mask" in known:
                 masks[f"{argument.name}_mask"] = x != 0
-        padding = ~masks[f"{case.memory}_mask"]
         expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
         result = model.predict_on_batch(inputs)
         for x, y in zip(result, expected, strict=True):
             assert_close(x, numpy(y), "float32")
         for weights in result[-len(case.scores) :]:
+            # No two arguments are of one length, so that it tells which one the weights go over.
+            over = [mask for mask in masks.values() if mask.shape[1] == weights.shape[-1]]
+            assert len(over) == 1
+            padding = ~over[0]
             hidden = padding[:, None] if weights.ndim > padding.ndim else padding
             assert not weights[np.broadcast_to(hidden, weights.shape)].any()
 
