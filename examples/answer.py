@@ -412,7 +412,8 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
     words = layers.Embedding(
         sizes[0],
         units if vectors is None else vectors.shape[1],
-        embeddings_initializer=keras.initializers.RandomNormal(stddev=0.5),
+        # As wide as word vectors are; from the default of Keras, within +-0.05, little is learned.
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0),
         mask_zero=True,
         name="words",
     )
@@ -808,14 +809,8 @@ def load_data(arguments):
     return sets
 
 
-def run(flow, texts, vocabulary, vectors, arguments):
+def run(flow, data, test, sizes, vectors, arguments):
     """Trains one model and answers the test set: the model, its answers, a summary."""
-    train_examples, test_examples = texts
-    limits = arguments.max_passage, arguments.max_question
-    data, left_out = prepare(train_examples, vocabulary, limits)
-    test, _ = prepare(test_examples, vocabulary)
-    if left_out:
-        print(f"left out of training: {describe(left_out)}")
     steps = arguments.steps or 12 * -(-len(data.examples) // arguments.batch_size)
     settings = {**vars(arguments), "flow": flow, "steps": steps}
     for free in ("output", "data", "save_every", "vectors", "smoke", "max_answer"):
@@ -826,7 +821,7 @@ def run(flow, texts, vocabulary, vectors, arguments):
         pathlib.Path(arguments.output) / f"checkpoint-{flow}", settings, unit="step"
     )
     model, answerer = build_model(
-        vocabulary.sizes, arguments.units, flow, arguments.dropout, arguments.max_answer, vectors
+        sizes, arguments.units, flow, arguments.dropout, arguments.max_answer, vectors
     )
     print(
         f"\nattention: {flow}, {model.count_params():,} parameters, {len(data.examples):,} "
@@ -871,23 +866,29 @@ def main(argv=None):
     texts = load_data(arguments)
     output = pathlib.Path(arguments.output)
     keras.utils.set_random_seed(arguments.seed)
-    given = [text for example in texts[0] for text in (example.passage, example.question)]
-    given = list(dict.fromkeys(given))
+    lines = [text for example in texts[0] for text in (example.passage, example.question)]
+    lines = list(dict.fromkeys(lines))
     found = None
     if arguments.vectors:
-        found = read_vectors(arguments.vectors, count_tokens(given)[0])
-    vocabulary, words = learn_vocabulary(given, arguments.vocabulary, found)
+        found = read_vectors(arguments.vectors, count_tokens(lines)[0])
+    vocabulary, words = learn_vocabulary(lines, arguments.vocabulary, found)
     vectors = None
     if found:
         vectors = first_vectors(words, found, vocabulary.sizes[0], arguments.seed)
         print(f"{arguments.vectors}: vectors of {len(found):,} words, fixed")
+    limits = arguments.max_passage, arguments.max_question
+    data, left_out = prepare(texts[0], vocabulary, limits)
+    if left_out:
+        print(f"left out of training: {describe(left_out)}")
+    test, _ = prepare(texts[1], vocabulary)
+    given = data, test, vocabulary.sizes, vectors, arguments
     output.mkdir(parents=True, exist_ok=True)
 
-    answerer, answers, summary = run(arguments.flow, texts, vocabulary, vectors, arguments)
+    answerer, answers, summary = run(arguments.flow, *given)
     write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")
     baseline = None
     if not arguments.data and arguments.flow != "none" and not arguments.smoke:
-        *_, baseline = run("none", texts, vocabulary, vectors, arguments)
+        *_, baseline = run("none", *given)
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
     report(summary, texts[1], answers)
     save(answerer, vocabulary, texts[1][:4], output)

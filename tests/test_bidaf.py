@@ -431,3 +431,22 @@ def test_half_precision_scores_are_summed_in_float32():
     _, a, _ = run(layer, context, query)
     weights = np.array([1, np.exp(0.0625)]) / (1 + np.exp(0.0625))
     assert_close(a, np.tile(weights, (1, T, 1)), "float16")
+
+
+def test_an_empty_query_without_a_mask_is_read_as_nothing():
+    layer = BiDAFAttentionFlow()
+    merged, (a, b) = layer(np.ones((2, 7, 5)), np.ones((2, 0, 5)), return_attention_scores=True)
+    assert a.shape == (2, 7, 0)
+    assert not numpy(b).any()
+    assert numpy(merged)[..., :5].all()
+    assert not numpy(merged)[..., 5:].any()
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_lists_are_refused(built):
+    context, query = np.ones((3, 7, 5)), np.ones((3, 2, 5))
+    for wrong in ((context, [query] * 3), ([context] * 3, query), ([context, query],)):
+        layer = BiDAFAttentionFlow()
+        if built:
+            layer(context, query)
+        assert_refused(lambda wrong=wrong, layer=layer: layer(*wrong), "must be one tensor")

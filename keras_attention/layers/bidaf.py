@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attention.layers.checks import check_context_query, check_mask, check_width
 from keras_attention.layers.scoring import ScoringMixin, all_of, blanked, shape_of
+from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score
 
 
@@ -30,7 +31,8 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
 
     Weights:
         context_vector, query_vector, product_vector: the thirds of w, each `(D,)`. The first is
-            there with `query_to_context` only: the other direction does not depend on it.
+            there with `query_to_context` only: the other direction does not depend on it. The last
+            starts at ones, so that S starts near the dot product and finds equal words.
 
     Call arguments:
         context: h, `(B, T, D)`.
@@ -60,7 +62,7 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         (TensorShape([2, 7, 20]), TensorShape([2, 7, 3]), TensorShape([2, 7]))
 
     Reference: https://arxiv.org/abs/1611.01603, section 2, the attention flow layer. `prepare` and
-    `attend`, inherited from `ScoringMixin`, are the context-to-query direction alone, without G.
+    `attend`, inherited from `ScoringMixin`, give a and u~ alone, by the scores.
     """
 
     def __init__(self, query_to_context=True, context_to_query=True, **kwargs):
@@ -70,8 +72,8 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
                 f"{self.name}: `query_to_context` and `context_to_query` are both False, and "
                 "nothing would flow. Leave out one of them at most."
             )
-        self.query_to_context = query_to_context
-        self.context_to_query = context_to_query
+        self.query_to_context = bool(query_to_context)
+        self.context_to_query = bool(context_to_query)
 
     def build(self, context_shape, query_shape=None):
         check_context_query(self.name, context_shape, query_shape)
@@ -82,7 +84,7 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         if self.query_to_context:
             self.context_vector = self.add_weight((size,), name="context_vector")
         self.query_vector = self.add_weight((size,), name="query_vector")
-        self.product_vector = self.add_weight((size,), name="product_vector")
+        self.product_vector = self.add_weight((size,), initializer="ones", name="product_vector")
 
     def call(
         self,
@@ -126,11 +128,12 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
 
     def _summary_weights(self, context, scores, valid):
         """b, `(B, 1, T)`."""
+        floor = ops.cast(FLOOR, scores.dtype)
         if valid is not None:
-            scores = ops.where(valid, scores, ops.cast(-1e38, scores.dtype))
-            valid = ops.expand_dims(ops.any(valid, axis=2), 1)
-        best = ops.max(scores, axis=2, initial=-1e38)
-        return self.align(context, ops.expand_dims(best, 1), valid, None)
+            scores = ops.where(valid, scores, floor)
+        # Also of no query steps at all.
+        best = ops.expand_dims(ops.max(scores, axis=2, initial=FLOOR), 1)
+        return self.align(context, best, best > floor, None)
 
     def compute_output_shape(self, context_shape, query_shape=None):
         check_context_query(self.name, context_shape, query_shape)

@@ -73,7 +73,8 @@ def check_query(layer, query_shape):
 def check_context_query(layer, context_shape, query_shape):
     """The shapes of a call `layer(context, query)`: two sequences of one width."""
     for name, shape in (("context", context_shape), ("query", query_shape)):
-        if shape is None or len(shape) != 3 or shape[-1] is None:
+        one = shape is not None and not any(isinstance(size, (list, tuple)) for size in shape)
+        if not one or len(shape) != 3 or shape[-1] is None:
             raise ValueError(
                 f"{layer}: `{name}` must be one tensor of shape (batch, steps, features), its "
                 f"features known; received {shape and tuple(shape)}. Call layer(context, query)."

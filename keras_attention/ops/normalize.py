@@ -3,6 +3,10 @@
 import keras
 from keras import ops
 
+# Stands for the score of an invalid entry. Finite, unlike -inf, whose gradient is NaN where nothing
+# is valid; and far below any score, yet with room left to subtract a maximum.
+FLOOR = -1e38
+
 
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis, restricted to the valid entries.
@@ -76,9 +80,7 @@ def _widen(scores):
 
 
 def _floored(scores, mask):
-    # Finite, unlike -inf, whose gradient is NaN where nothing is valid; and far below any score,
-    # yet with room left to subtract a maximum.
-    return ops.where(mask, scores, ops.cast(-1e38, scores.dtype))
+    return ops.where(mask, scores, ops.cast(FLOOR, scores.dtype))
 
 
 def _only(mask, values):

@@ -1,0 +1,104 @@
+"""What the benchmarks share: the memory and the time of a function, and a table of them.
+
+Memory is the rise of the peak of resident memory (VmHWM, set back through /proc/self/clear_refs)
+over what was resident before, while the function runs once in a process of its own that did
+nothing else but run it before. Such a run includes what the function returns, and leaves out what
+TensorFlow and XLA keep from the first one: programs, thread pools, tensors that hold the inputs.
+
+For that what is freed must go back at once (`ALLOCATOR`), or the first run would hide the second:
+the C library is told to keep no block over 64 KiB, and TensorFlow does without oneDNN, which comes
+with a pool that keeps all. Times are taken without these settings. Linux only.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ALLOCATOR = {
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "MALLOC_ARENA_MAX": "1",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+}
+
+
+def peak_memory(target, runs=3, **arguments):
+    """Extra memory, in MiB, of one run of a function: the median of `runs` of them.
+
+    Args:
+        target: "module:maker", the module beside this one; `maker(**arguments)` returns the
+            function, which takes no arguments and has returned when its work is done.
+        arguments: for the maker, as JSON holds them.
+    """
+    command = [sys.executable, __file__, target, json.dumps(arguments), str(runs)]
+    environment = {**os.environ, **ALLOCATOR, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{target} with {arguments} failed:\n{done.stderr}")
+    return statistics.median(json.loads(done.stdout.splitlines()[-1]))
+
+
+def interleaved_times(functions, repeats=15, warm_ups=3):
+    """Median time in seconds of each function of a dict, all of them in turn, `repeats` times.
+
+    In turn, so that what else the machine does falls on all of them alike.
+    """
+    for _ in range(warm_ups):
+        for function in functions.values():
+            function()
+    found = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            found[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def print_table(header, rows):
+    """Columns as wide as they need to be; floats with three significant digits."""
+    lines = [
+        header,
+        *([cell if isinstance(cell, str) else f"{cell:.3g}" for cell in r] for r in rows),
+    ]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
+    for line in lines:
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
+
+
+def _resident(field):
+    """VmRSS or VmHWM of this process, in MiB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"/proc/self/status does not say {field}.")
+
+
+def _extra_memory(function):
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _resident("VmRSS")
+    function()
+    return _resident("VmHWM") - before
+
+
+def _child(target, arguments, runs):
+    module, maker = target.split(":")
+    function = getattr(importlib.import_module(module), maker)(**json.loads(arguments))
+    for _ in range(2):
+        function()
+    print(json.dumps([_extra_memory(function) for _ in range(int(runs))]))
+
+
+if __name__ == "__main__":
+    _child(*sys.argv[1:])
