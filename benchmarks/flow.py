@@ -13,6 +13,7 @@ minute on two cores.
 import argparse
 import json
 import os
+import pathlib
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -123,8 +124,10 @@ def main():
     if options.json:
         versions = {"keras": keras.__version__, "tensorflow": tf.__version__}
         result = {"sizes": sizes, "found": found, "ratios": shares, "targets": TARGETS, **versions}
-        with open(options.json, "w") as file:
-            json.dump(result, file, indent=2)
+        path = pathlib.Path(options.json)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
     missed = [
         f"{what} in mode {mode}: {share:.3g}"
         for mode, of_mode in shares.items()

@@ -27,7 +27,7 @@ import sys
 import time
 from typing import NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
@@ -38,6 +38,7 @@ from batching import bucketed
 from checkpoint import Checkpoint, fingerprint, reseed, write_text
 from extras import check_extras
 from keras import layers, ops
+from schedules import warmup_cosine
 from serving import ask_saved_model, write_saved_model
 
 from keras_attention import BiDAFAttentionFlow
@@ -498,15 +499,7 @@ def make_optimizer(settings):
     options = {"use_ema": True, "ema_momentum": settings["average"]}
     if settings["optimizer"] == "adadelta":
         return keras.optimizers.Adadelta(settings["learning_rate"], **options)
-    steps = settings["steps"]
-    warmup = min(200, steps // 10)
-    rate = keras.optimizers.schedules.CosineDecay(
-        0.0,
-        steps - warmup,
-        warmup_target=settings["learning_rate"],
-        warmup_steps=warmup,
-        alpha=0.05,
-    )
+    rate = warmup_cosine(settings["learning_rate"], settings["steps"], last=0.05)
     return keras.optimizers.Adam(rate, global_clipnorm=5.0, **options)
 
 
@@ -542,17 +535,16 @@ def train(model, data, settings, checkpoint, every, watch=None):
                     "--learning-rate and another --output."
                 )
             done = step + 1
+            seconds = (time.perf_counter() - started) / (done - first)
+            place = f"step {done:,}/{steps:,}, epoch {done / epoch_steps:.2f}"
+            rest = f"{seconds:.2f} s a step, {(steps - done) * seconds / 60:.0f} min left"
             if done % every == 0 or done == steps or interrupt.asked:
-                seconds = (time.perf_counter() - started) / (done - first)
                 entry = {"step": done, "loss": float(np.mean(losses)), "seconds_a_step": seconds}
                 checkpoint.save(model, entry)
-                print(
-                    f"step {done:,}/{steps:,}, epoch {done / epoch_steps:.2f}: loss "
-                    f"{entry['loss']:.4f}, {seconds:.2f} s a step, "
-                    f"{(steps - done) * seconds / 60:.0f} min left",
-                    flush=True,
-                )
+                print(f"{place}: loss {entry['loss']:.4f}, {rest}", flush=True)
                 losses = []
+            elif sys.stdout.isatty():
+                print(f"{place}: {rest}", end="   \r", flush=True)
             if interrupt.asked:
                 raise SystemExit(
                     f"stopped and saved after step {done:,} of {steps:,}; the same command goes on."

@@ -24,7 +24,7 @@ import pathlib
 import sys
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import dates
 import keras
@@ -34,6 +34,7 @@ from batching import bucketed
 from checkpoint import Checkpoint, fingerprint, reseed, write_text
 from extras import check_extras
 from keras import layers, ops
+from schedules import warmup_cosine
 from serving import ask_saved_model, write_saved_model
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, beam_search
@@ -288,14 +289,7 @@ def train(model, data, arguments, checkpoint):
     """Trains to the end or goes on with an earlier run; leaves the best weights in the model."""
     pairs, batch_size = len(data["train"][0]), arguments["batch_size"]
     steps = -(-pairs // batch_size) * arguments["epochs"]
-    warmup = min(200, steps // 10)
-    rate = keras.optimizers.schedules.CosineDecay(
-        0.0,
-        steps - warmup,
-        warmup_target=arguments["learning_rate"],
-        warmup_steps=warmup,
-        alpha=0.01,
-    )
+    rate = warmup_cosine(arguments["learning_rate"], steps, last=0.01)
     model.compile(
         keras.optimizers.Adam(rate, global_clipnorm=1.0),
         SmoothedCrossEntropy(arguments["smoothing"]),

@@ -1,0 +1,15 @@
+"""Learning rates that change during training."""
+
+import keras
+
+
+def warmup_cosine(highest, steps, last):
+    """Rises to `highest` in the first tenth of the steps, or 200, then falls as a cosine.
+
+    Args:
+        last: the rate at the end, as a fraction of the highest.
+    """
+    warmup = min(200, steps // 10)
+    return keras.optimizers.schedules.CosineDecay(
+        0.0, steps - warmup, warmup_target=highest, warmup_steps=warmup, alpha=last
+    )
