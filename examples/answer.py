@@ -22,7 +22,7 @@ import contextlib
 import json
 import os
 import pathlib
-import signal
+import shlex
 import sys
 import time
 from typing import NamedTuple
@@ -35,145 +35,29 @@ import passages
 import squad
 import tensorflow as tf
 from batching import bucketed
-from checkpoint import Checkpoint, fingerprint, reseed, write_text
+from bidaf import FLOWS, build_model
+from checkpoint import Checkpoint, Interrupt, fingerprint, reseed, write_text
 from extras import check_extras
-from keras import layers, ops
 from schedules import warmup_cosine
 from serving import ask_saved_model, write_saved_model
+from tokens import (
+    Encoded,
+    count_tokens,
+    encode,
+    first_vectors,
+    learn_vocabulary,
+    read_vectors,
+    tokenize,
+)
 
-from keras_attention import BiDAFAttentionFlow
-
-FLOWS = ("both", "context-to-query", "query-to-context", "none")
 FILES = ("train-v1.1.json", "dev-v1.1.json")
 SOURCE = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
-# Characters of a word that are looked at.
-WORD_LENGTH = 16
-# Words that are not in the vocabulary share this many vectors, by their hash.
-UNKNOWN_WORDS = 1000
-# A start or end where there is no word, in float32.
-NOWHERE = -1e30
-# A program compiled by XLA has fixed shapes: few of them there.
-STEP = 8 if keras.backend.backend() == "tensorflow" else 64
-
-
-# --- text ----------------------------------------------------------------------------------------
-
-
-def tokenize(texts):
-    """Words, numbers and single signs of each text: ragged tokens, first byte and end byte."""
-    import tensorflow_text
-
-    return tensorflow_text.regex_split_with_offsets(
-        texts,
-        delim_regex_pattern=r"[\s\p{Z}]+|[^\s\p{Z}\p{L}\p{M}\p{N}]",
-        keep_delim_regex_pattern=r"[^\s\p{Z}\p{L}\p{M}\p{N}]",
-    )
-
-
-class Vocabulary(tf.Module):
-    """Tokens to ids, inside TensorFlow, so that a SavedModel can do it.
-
-    Words are taken in lower case, characters as they are; 0 is padding. Words that are not in the
-    vocabulary share `UNKNOWN_WORDS` ids by their hash, so that most of them keep an identity.
-
-    Args:
-        words, characters: lists of strings; the first has the id 1.
-    """
-
-    def __init__(self, words, characters):
-        super().__init__()
-        self.words = _table(words, default=-1)
-        self.characters = _table(characters, default=1 + len(characters))
-        self.known = len(words)
-        self.sizes = 1 + len(words) + UNKNOWN_WORDS, 2 + len(characters)
-
-    def __call__(self, tokens):
-        """Flat tokens `(N,)` to ids of words `(N,)` and of characters `(N, WORD_LENGTH)`."""
-        words = tf.strings.lower(tokens, encoding="utf-8")
-        ids = self.words.lookup(words)
-        unknown = 1 + self.known + tf.strings.to_hash_bucket_fast(words, UNKNOWN_WORDS)
-        characters = tf.strings.unicode_split(tokens, "UTF-8")
-        characters = tf.ragged.map_flat_values(self.characters.lookup, characters)
-        characters = characters.to_tensor(0, shape=(None, WORD_LENGTH))
-        return tf.cast(tf.where(ids < 0, unknown, ids), "int32"), tf.cast(characters, "int32")
-
-
-def _table(keys, default):
-    # TensorFlow takes no empty table; no token is the empty string.
-    keys = [*keys, ""]
-    numbers = tf.range(1, len(keys) + 1, dtype="int64")
-    pairs = tf.lookup.KeyValueTensorInitializer(tf.constant(keys, "string"), numbers)
-    return tf.lookup.StaticHashTable(pairs, default)
-
-
-def count_tokens(texts):
-    """How often each word, in lower case, and each character occurs: two Counters of strings."""
-    words, characters = collections.Counter(), collections.Counter()
-    for part in _parts(texts):
-        tokens = tokenize(part)[0].flat_values
-        words.update(tf.strings.lower(tokens, encoding="utf-8").numpy().tolist())
-        characters.update(tf.strings.unicode_split(tokens, "UTF-8").flat_values.numpy().tolist())
-    return [collections.Counter({k.decode(): n for k, n in c.items()}) for c in (words, characters)]
-
-
-def learn_vocabulary(texts, size, vectors=None):
-    """The `size` most frequent words that occur twice or have a vector, and all characters.
-
-    Returns a `Vocabulary` and the list of its words.
-    """
-    words, characters = count_tokens(texts)
-    known = vectors or {}
-    words = [word for word, count in words.most_common() if count > 1 or word in known]
-    characters = [character for character, _ in characters.most_common()]
-    return Vocabulary(words[:size], characters), words[:size]
-
-
-class Encoded(NamedTuple):
-    """Tokens of many texts in one row; those of text n are from splits[n] to splits[n + 1].
-
-    words, starts, ends: `(N,)`, ids and byte offsets. characters: `(N, WORD_LENGTH)`.
-    """
-
-    words: np.ndarray
-    characters: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    splits: np.ndarray
-
-    @property
-    def lengths(self):
-        return np.diff(self.splits)
-
-    def tokens(self, n):
-        return slice(self.splits[n], self.splits[n + 1])
-
-    def padded(self, index):
-        """Ids of words `(B, T)` and of characters `(B, T, WORD_LENGTH)` of some of the texts."""
-        longest = max(1, self.lengths[index].max(initial=1))
-        shape = len(index), -(-longest // STEP) * STEP
-        words = np.zeros(shape, "int32")
-        characters = np.zeros((*shape, WORD_LENGTH), "int32")
-        for row, n in enumerate(index):
-            tokens = self.tokens(n)
-            words[row, : self.lengths[n]] = self.words[tokens]
-            characters[row, : self.lengths[n]] = self.characters[tokens]
-        return words, characters
-
-
-def encode(texts, vocabulary):
-    parts = []
-    for part in _parts(texts):
-        tokens, starts, ends = tokenize(part)
-        words, characters = vocabulary(tokens.flat_values)
-        flat = (words, characters, starts.flat_values, ends.flat_values, tokens.row_lengths())
-        parts.append([x.numpy() for x in flat])
-    *columns, lengths = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Encoded(*columns, np.concatenate([[0], np.cumsum(lengths)]))
-
-
-def _parts(texts, size=1000):
-    for start in range(0, len(texts), size):
-        yield tf.constant(texts[start : start + size])
+if keras.backend.backend() != "tensorflow":
+    # Only text is left to TensorFlow; it would take the memory of the GPU.
+    tf.config.set_visible_devices([], "GPU")
+# Lengths are padded to multiples of this. A program of XLA has fixed shapes: few of them there.
+COMPILED = keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU")
+MULTIPLE = 64 if COMPILED else 8
 
 
 # --- data ----------------------------------------------------------------------------------------
@@ -193,11 +77,15 @@ class Questions(NamedTuple):
     spans: np.ndarray
 
     def inputs(self, index):
-        return [*self.passages.padded(self.passage_of[index]), *self.questions.padded(index)]
+        texts = (self.passages, self.passage_of[index]), (self.questions, index)
+        return [ids for text, rows in texts for ids in text.padded(rows, MULTIPLE)]
 
-    def batches(self, size, order=None):
+    def batches(self, size, order=None, chosen=None):
+        """Index arrays of questions of similar length: all of them, or those `chosen`."""
+        chosen = np.arange(len(self.examples)) if chosen is None else chosen
         lengths = [self.questions.lengths, self.passages.lengths[self.passage_of]]
-        return bucketed(np.transpose(lengths), size, order)
+        batches = bucketed(np.transpose(lengths)[chosen], size, order)
+        return [chosen[batch] for batch in batches]
 
 
 def prepare(examples, vocabulary, limits=None):
@@ -217,7 +105,8 @@ def prepare(examples, vocabulary, limits=None):
         return data, collections.Counter()
     left_out, kept = collections.Counter(), []
     for n, example in enumerate(examples):
-        data.spans[n] = first, last = find_span(example, data.passages, passage_of[n])
+        first, last = find_span(example, data.passages, passage_of[n])
+        data.spans[n] = first, last
         if data.passages.lengths[passage_of[n]] > limits[0]:
             left_out[f"passage of more than {limits[0]} tokens"] += 1
         elif data.questions.lengths[n] > limits[1]:
@@ -251,248 +140,7 @@ def describe(counter):
     return ", ".join(f"{count:,} with {reason}" for reason, count in counter.items())
 
 
-def read_vectors(path, wanted):
-    """A GloVe text file: a dictionary of the words in `wanted` to `(d,)`."""
-    found, width = {}, None
-    try:
-        with open(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                word, *numbers = line.rstrip("\n").split(" ")
-                width = width or len(numbers)
-                if len(numbers) != width or width < 2:
-                    raise SystemExit(
-                        f"{path}, line {number}: expected a word and {max(width, 2)} numbers with "
-                        f"single spaces between, found {len(numbers)}. Nothing was written."
-                    )
-                if word in wanted:
-                    try:
-                        found[word] = np.array(numbers, "float32")
-                    except ValueError as error:
-                        raise SystemExit(
-                            f"{path}, line {number}: {error}. Nothing was written."
-                        ) from error
-    except OSError as error:
-        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error
-    except UnicodeDecodeError as error:
-        raise SystemExit(f"{path}: not UTF-8 ({error}). Nothing was written.") from error
-    if not found:
-        raise SystemExit(f"{path}: holds none of the words of the training data.")
-    return found
-
-
-# --- model ---------------------------------------------------------------------------------------
-
-
-@keras.saving.register_keras_serializable("answer")
-class CharacterCNN(layers.Layer):
-    """A vector of each word from its characters: filters of five, and the maximum of each.
-
-    Takes ids `(B, T, WORD_LENGTH)`, 0 behind the end of a word; returns `(B, T, filters)` with a
-    mask: a `Concatenate` takes an input without one for a word everywhere.
-    """
-
-    def __init__(self, size, filters, dropout, **kwargs):
-        super().__init__(**kwargs)
-        self.size, self.filters, self.rate = size, filters, dropout
-        normal = keras.initializers.RandomNormal(stddev=0.5)
-        self.embedding = layers.Embedding(
-            size, 8, embeddings_initializer=normal, dtype=self.dtype_policy
-        )
-        self.convolution = layers.Conv2D(
-            filters, (1, 5), activation="relu", dtype=self.dtype_policy
-        )
-        self.dropout = layers.Dropout(dropout, dtype=self.dtype_policy)
-
-    def build(self, input_shape):
-        for layer, shape in ((self.embedding, input_shape), (self.convolution, (*input_shape, 8))):
-            if not layer.built:
-                layer.build(shape)
-
-    def call(self, inputs, training=None):
-        letters = self.dropout(self.embedding(inputs), training=training)
-        return ops.max(self.convolution(letters), axis=2)
-
-    def compute_mask(self, inputs, mask=None):
-        return ops.not_equal(inputs[:, :, 0], 0)
-
-    def get_config(self):
-        own = {"size": self.size, "filters": self.filters, "dropout": self.rate}
-        return {**super().get_config(), **own}
-
-
-@keras.saving.register_keras_serializable("answer")
-class Highway(layers.Layer):
-    """y = t * relu(W x + b) + (1 - t) * x, t = sigmoid(W_t x + b_t) (Srivastava et al., 2015)."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
-    def build(self, input_shape):
-        size = input_shape[-1]
-        self.transform = layers.Dense(size, activation="relu", dtype=self.dtype_policy)
-        # Begins by letting most of the word through.
-        bias = keras.initializers.Constant(-2.0)
-        self.gate = layers.Dense(
-            size, activation="sigmoid", bias_initializer=bias, dtype=self.dtype_policy
-        )
-        for layer in (self.transform, self.gate):
-            layer.build(input_shape)
-
-    def call(self, inputs):
-        gate = self.gate(inputs)
-        return gate * self.transform(inputs) + (1 - gate) * inputs
-
-
-@keras.saving.register_keras_serializable("answer")
-class AverageQuestion(layers.Layer):
-    """Without attention: every word h of the passage sees the average u of the question.
-
-    G = [h; u; h * u]
-    """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
-    def call(self, context, query, query_mask=None):
-        valid = ops.cast(ops.expand_dims(query_mask, 2), query.dtype)
-        average = ops.sum(query * valid, axis=1, keepdims=True)
-        average = average / ops.maximum(ops.sum(valid, axis=1, keepdims=True), 1)
-        average = average + ops.zeros_like(context)
-        return ops.concatenate([context, average, context * average], axis=-1)
-
-
-@keras.saving.register_keras_serializable("answer")
-class SpanSearch(layers.Layer):
-    """The span k .. l of at most `limit` tokens with the largest p1[k] p2[l].
-
-    Takes the logits of start and end, `(B, T)` each; returns k, l and the product, `(B,)` each.
-    """
-
-    def __init__(self, limit, **kwargs):
-        super().__init__(**kwargs)
-        self.limit = limit
-
-    def call(self, start, end):
-        scores = ops.expand_dims(ops.log_softmax(start), 2) + ops.expand_dims(
-            ops.log_softmax(end), 1
-        )
-        steps = ops.arange(ops.shape(start)[1])
-        length = ops.expand_dims(steps, 0) - ops.expand_dims(steps, 1) + 1
-        allowed = ops.logical_and(length >= 1, length <= self.limit)
-        scores = ops.where(allowed, scores, ops.cast(-float("inf"), scores.dtype))
-        scores = ops.reshape(scores, (ops.shape(start)[0], -1))
-        best = ops.argmax(scores, axis=1)
-        steps = ops.cast(ops.shape(start)[1], best.dtype)
-        return best // steps, best % steps, ops.exp(ops.max(scores, axis=1))
-
-    def get_config(self):
-        return {**super().get_config(), "limit": self.limit}
-
-
-def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
-    """The model of the paper.
-
-    Args:
-        sizes: how many ids of words and of characters there are.
-        units: d; also the width of words without `vectors`, and the number of character filters.
-        flow: one of `FLOWS`.
-        vectors: `(words, width)`, fixed; or None, and vectors of width d are learned.
-
-    Returns:
-        Two models on the same four inputs, ids of the passage's words and characters and of the
-        question's: the one to train, to the logits of start and end; and the one that answers, to
-        a dictionary of start, end, probability and the weights of the attention.
-    """
-    inputs = [
-        keras.Input(shape, dtype="int32", name=f"{text}_{kind}")
-        for text in ("passage", "question")
-        for kind, shape in (("words", (None,)), ("characters", (None, WORD_LENGTH)))
-    ]
-    words = layers.Embedding(
-        sizes[0],
-        units if vectors is None else vectors.shape[1],
-        # As wide as word vectors are; from the default of Keras, within +-0.05, little is learned.
-        embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0),
-        mask_zero=True,
-        name="words",
-    )
-    characters = CharacterCNN(sizes[1], units, dropout, name="characters")
-    highways = [Highway(name=f"highway_{n}") for n in (1, 2)]
-    contextual = bilstm(units, "contextual")
-
-    def embed(word, character):
-        x = layers.Concatenate()([words(word), characters(character)])
-        for highway in highways:
-            x = highway(x)
-        return contextual(layers.Dropout(dropout)(x))
-
-    context, query = embed(*inputs[:2]), embed(*inputs[2:])
-    found = {}
-    if flow == "none":
-        merged = AverageQuestion(name="average")(context, query)
-    else:
-        merged, weights = BiDAFAttentionFlow(
-            query_to_context=flow != "context-to-query",
-            context_to_query=flow != "query-to-context",
-            name="flow",
-        )(context, query, return_attention_scores=True)
-        found = dict(zip(("context_to_query", "query_to_context"), weights, strict=False))
-
-    model = bilstm(units, "modeling_1")(layers.Dropout(dropout)(merged))
-    model = bilstm(units, "modeling_2")(layers.Dropout(dropout)(model))
-    after = bilstm(units, "modeling_end")(layers.Dropout(dropout)(model))
-    valid = ops.not_equal(inputs[0], 0)
-    logits = []
-    for name, hidden in (("start", model), ("end", after)):
-        both = layers.Dropout(dropout)(layers.Concatenate()([merged, hidden]))
-        logit = ops.squeeze(layers.Dense(1, name=f"{name}_score")(both), -1)
-        logits.append(ops.where(valid, logit, NOWHERE))
-    names = ("start", "end", "probability")
-    found |= dict(zip(names, SpanSearch(max_answer, name="span")(*logits), strict=True))
-    if vectors is not None:
-        words.embeddings.assign(vectors)
-        words.trainable = False
-    return keras.Model(inputs, logits), keras.Model(inputs, found)
-
-
-def bilstm(units, name):
-    # Without cuDNN, so that XLA can compile it.
-    lstm = layers.LSTM(units, return_sequences=True, use_cudnn=False)
-    return layers.Bidirectional(lstm, name=name)
-
-
-def first_vectors(vocabulary_words, found, sizes, seed):
-    """Given vectors, and random ones of the same spread for words without."""
-    given = np.stack(list(found.values()))
-    vectors = np.random.default_rng(seed).normal(given.mean(), given.std(), (sizes, given.shape[1]))
-    for n, word in enumerate(vocabulary_words, 1):
-        if word in found:
-            vectors[n] = found[word]
-    return vectors.astype("float32")
-
-
 # --- training ------------------------------------------------------------------------------------
-
-
-class Interrupt:
-    """Notes Ctrl-C and SIGTERM, so that a step is finished and saved first; twice stops at once."""
-
-    def __enter__(self):
-        self.asked = False
-        self.old = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def _note(self, number, frame):
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        print("\nstopping after this step ...", flush=True)
-
-    def __exit__(self, *_):
-        for number, old in self.old.items():
-            signal.signal(number, old)
 
 
 def make_optimizer(settings):
@@ -516,7 +164,7 @@ def train(model, data, settings, checkpoint, every, watch=None):
     done, steps = checkpoint.restore(model), settings["steps"]
     size, seed = settings["batch_size"], settings["seed"]
     epoch_steps = -(-len(data.examples) // size)
-    losses, started, first = [], time.perf_counter(), done
+    losses, clock, before = [], time.perf_counter(), done
     epoch, batches = None, []
     with Interrupt() as interrupt:
         for step in range(done, steps):
@@ -534,24 +182,26 @@ def train(model, data, settings, checkpoint, every, watch=None):
                     f"the training diverged: loss {losses[-1]} in step {step + 1}. Choose a lower "
                     "--learning-rate and another --output."
                 )
-            done = step + 1
-            seconds = (time.perf_counter() - started) / (done - first)
+            done, stop = step + 1, interrupt.asked
+            seconds = (time.perf_counter() - clock) / (done - before)
             place = f"step {done:,}/{steps:,}, epoch {done / epoch_steps:.2f}"
             rest = f"{seconds:.2f} s a step, {(steps - done) * seconds / 60:.0f} min left"
-            if done % every == 0 or done == steps or interrupt.asked:
+            save = done % every == 0 or done == steps or stop
+            if save:
                 entry = {"step": done, "loss": float(np.mean(losses)), "seconds_a_step": seconds}
                 checkpoint.save(model, entry)
                 print(f"{place}: loss {entry['loss']:.4f}, {rest}", flush=True)
-                losses = []
             elif sys.stdout.isatty():
-                print(f"{place}: {rest}", end="   \r", flush=True)
-            if interrupt.asked:
+                print(f"{place}: {rest}", end="          \r", flush=True)
+            if stop and done < steps:
                 raise SystemExit(
                     f"stopped and saved after step {done:,} of {steps:,}; the same command goes on."
                 )
             if watch and done % epoch_steps == 0 and done < steps:
                 with averaged(model):
                     watch(done // epoch_steps)
+            if save:
+                losses, clock, before = [], time.perf_counter(), done
     model.optimizer.finalize_variable_values(model.trainable_variables)
     return checkpoint.state
 
@@ -574,11 +224,7 @@ def averaged(model):
 def answer(answerer, data, size=60, chosen=None):
     """Answers of all questions, or of those `chosen` by number: a dictionary id -> text."""
     answers = {}
-    for batch in data.batches(size):
-        if chosen is not None:
-            batch = batch[np.isin(batch, chosen)]
-        if len(batch) == 0:
-            continue
+    for batch in data.batches(size, chosen=chosen):
         found = answerer.predict_on_batch(data.inputs(batch))
         for n, first, last in zip(batch, found["start"], found["end"], strict=True):
             answers[data.examples[n].id] = cut(data, n, first, last)
@@ -610,24 +256,28 @@ def make_serve(answerer, vocabulary):
         return [words, characters], [x.to_tensor() for x in (tokens, starts, ends)]
 
     def serve(passage, question):
+        size = tf.shape(passage)[0]
+        # Of an empty batch too: it gets a text that is cut off again.
+        filler = tf.fill([tf.maximum(1 - size, 0)], "")
+        passage, question = (tf.concat([text, filler], 0) for text in (passage, question))
         passage_ids, (passage_tokens, starts, ends) = encode_batch(passage)
         question_ids, (question_tokens, *_) = encode_batch(question)
-        found = answerer([*passage_ids, *question_ids], training=False)
-        found = dict(found)
+        found = dict(answerer([*passage_ids, *question_ids], training=False))
         more = tf.maximum(1 - tf.shape(starts)[1], 0)
         start, end = (
             tf.gather(tf.pad(offsets, [[0, 0], [0, more]]), found.pop(name), batch_dims=1)
             for name, offsets in (("start", starts), ("end", ends))
         )
-        size = tf.cast(end - start, "int32")
-        return {
-            "answer": tf.strings.substr(passage, tf.cast(start, "int32"), size),
+        length = tf.cast(end - start, "int32")
+        result = {
+            "answer": tf.strings.substr(passage, tf.cast(start, "int32"), length),
             "start_byte": start,
             "end_byte": end,
             "passage_tokens": passage_tokens,
             "question_tokens": question_tokens,
             **found,
         }
+        return {name: value[:size] for name, value in result.items()}
 
     return serve
 
@@ -671,7 +321,7 @@ def save(answerer, vocabulary, examples, output):
         f"The reloaded SavedModel agrees: {len(texts)} answers equal, probabilities within "
         f"{gap:.1g}; the process had no {' and no '.join(reply['absent'])}."
     )
-    if "context_to_query" in reply:
+    if "context_to_query" in reply and reply["answer"][0]:
         draw_flow(
             {name: value[0] for name, value in reply.items() if name != "absent"},
             examples[0].passage,
@@ -693,9 +343,9 @@ def draw_flow(reply, passage, path, columns=28):
     rows = [*asked]
     if "query_to_context" in reply:
         summary = np.array(reply["query_to_context"])[: len(words)]
-        # In its own scale: there are ten times as many words in a passage as in a question.
+        # To the largest: there are many more words in a passage than in a question.
         weights = np.concatenate([weights, summary[None] / max(summary.max(), 1e-30)])
-        rows.append("passage word, to the largest")
+        rows.append("query to context")
     begin, ends = 0, []
     for word in words:
         begin = passage.encode().index(word.encode(), begin)
@@ -745,7 +395,7 @@ def parse(argv):
     parser.add_argument("--max-passage", type=int, default=400, help="tokens, in training")
     parser.add_argument("--max-question", type=int, default=50, help="tokens, in training")
     parser.add_argument("--max-answer", type=int, default=20, help="tokens")
-    parser.add_argument("--steps", type=int, help="default: 1200; SQuAD: 12 epochs")
+    parser.add_argument("--steps", type=int, help="default: 800; SQuAD: 12 epochs")
     parser.add_argument("--batch-size", type=int, help="default: 32; SQuAD: 60")
     parser.add_argument("--optimizer", choices=("adam", "adadelta"), default="adam")
     parser.add_argument("--learning-rate", type=float, help="default: 0.002; adadelta: 0.5")
@@ -771,7 +421,9 @@ def parse(argv):
     if arguments.data:
         defaults = {"units": 100, "batch_size": 60, "average": 0.999, "dropout": 0.2}
     else:
-        defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 1200}
+        defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 800}
+    if arguments.smoke:
+        defaults |= {"units": 32, "steps": 300, "average": 0.9, "dropout": 0.0}
     for name, value in {**defaults, "learning_rate": rate}.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
@@ -781,7 +433,7 @@ def parse(argv):
 def load_data(arguments):
     """Examples to train on and to test on; what cannot be used is counted and printed."""
     if not arguments.data:
-        sizes = (2_000, 200) if arguments.smoke else (8_000, 1_000)
+        sizes = (4_000, 200) if arguments.smoke else (8_000, 1_000)
         return passages.split(sizes, seed=arguments.seed)
     if arguments.data == "download":
         paths = [keras.utils.get_file(name, SOURCE + name) for name in FILES]
@@ -805,13 +457,15 @@ def run(flow, data, test, sizes, vectors, arguments):
     """Trains one model and answers the test set: the model, its answers, a summary."""
     steps = arguments.steps or 12 * -(-len(data.examples) // arguments.batch_size)
     settings = {**vars(arguments), "flow": flow, "steps": steps}
-    for free in ("output", "data", "save_every", "vectors", "smoke", "max_answer"):
+    for free in ("output", "save_every", "vectors", "smoke", "max_answer"):
         settings.pop(free)
-    arrays = (data.passages.words, data.questions.words, data.passage_of, data.spans)
-    settings["fingerprint"] = fingerprint(*arrays, *([] if vectors is None else [vectors]))
+    arrays = [*data.passages, *data.questions, data.passage_of, data.spans]
+    settings["data"] = fingerprint(*arrays, *([] if vectors is None else [vectors]))
     checkpoint = Checkpoint(
-        pathlib.Path(arguments.output) / f"checkpoint-{flow}", settings, unit="step"
+        pathlib.Path(arguments.output) / flow / "checkpoint", settings, unit="step"
     )
+    # Here, so that it does not matter which model came before.
+    keras.utils.set_random_seed(arguments.seed)
     model, answerer = build_model(
         sizes, arguments.units, flow, arguments.dropout, arguments.max_answer, vectors
     )
@@ -839,7 +493,7 @@ def run(flow, data, test, sizes, vectors, arguments):
     answers = answer(answerer, test)
     summary = {
         "attention": flow,
-        "command": " ".join(["python", *sys.argv]),
+        "command": shlex.join(["python", *sys.argv]),
         "keras": keras.__version__,
         "backend": keras.backend.backend(),
         "parameters": model.count_params(),
@@ -856,14 +510,15 @@ def main(argv=None):
     arguments = parse(argv)
     check_extras("tensorflow_text", "matplotlib")
     texts = load_data(arguments)
-    output = pathlib.Path(arguments.output)
-    keras.utils.set_random_seed(arguments.seed)
-    lines = [text for example in texts[0] for text in (example.passage, example.question)]
-    lines = list(dict.fromkeys(lines))
-    found = None
+    output = pathlib.Path(arguments.output) / arguments.flow
+    train_lines, test_lines = (
+        list(dict.fromkeys(t for e in examples for t in (e.passage, e.question)))
+        for examples in texts
+    )
+    found = {}
     if arguments.vectors:
-        found = read_vectors(arguments.vectors, count_tokens(lines)[0])
-    vocabulary, words = learn_vocabulary(lines, arguments.vocabulary, found)
+        found = read_vectors(arguments.vectors, count_tokens([*train_lines, *test_lines])[0])
+    vocabulary, words = learn_vocabulary(train_lines, arguments.vocabulary, found)
     vectors = None
     if found:
         vectors = first_vectors(words, found, vocabulary.sizes[0], arguments.seed)
@@ -878,16 +533,18 @@ def main(argv=None):
 
     answerer, answers, summary = run(arguments.flow, *given)
     write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")
-    baseline = None
     if not arguments.data and arguments.flow != "none" and not arguments.smoke:
         *_, baseline = run("none", *given)
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
     report(summary, texts[1], answers)
-    save(answerer, vocabulary, texts[1][:4], output)
     write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
-    if arguments.smoke and summary["exact_match"] < 50:
+    # To look at, and to compare with what was saved: some with an answer.
+    shown = [example for example in texts[1] if answers[example.id]][:4]
+    save(answerer, vocabulary, shown or texts[1][:4], output)
+    wanted = 0 if arguments.flow == "none" else 50
+    if arguments.smoke and summary["exact_match"] < wanted:
         raise SystemExit(
-            f"smoke run: only {summary['exact_match']:.1f}% right, expected at least 50%"
+            f"smoke run: only {summary['exact_match']:.1f}% right, expected at least {wanted}%"
         )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pathlib
+import signal
 
 import numpy as np
 
@@ -18,7 +19,10 @@ def fingerprint(*data):
     """Of bytes or arrays: tells whether a checkpoint was trained on these very data."""
     digest = hashlib.sha256()
     for part in data:
-        digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).data)
+        if not isinstance(part, bytes):
+            digest.update(f"{part.dtype} {part.shape}".encode())
+            part = np.ascontiguousarray(part).data
+        digest.update(part)
     return digest.hexdigest()
 
 
@@ -33,8 +37,29 @@ def reseed(model, seed, step):
         state.assign(np.random.default_rng([seed, step, index]).integers(2**31, size=state.shape))
 
 
+class Interrupt:
+    """Notes Ctrl-C and SIGTERM in `asked`, so that a step can be finished and saved first.
+
+    The second time stops at once.
+    """
+
+    def __enter__(self):
+        self.asked = False
+        self.old = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _note(self, number, frame):
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *_):
+        for number, old in self.old.items():
+            signal.signal(number, old)
+
+
 class Checkpoint:
-    """The weights after the last finished epoch, the optimizer's among them, and the best ones.
+    """The weights after the last epoch or step, the optimizer's among them, and the best ones.
 
     Args:
         directory: a folder of its own.

@@ -2,9 +2,9 @@
 
     python examples/run_saved_model.py output/translate/saved_model '{"texts": ["3rd of May 1998"]}'
 
-takes the inputs by name as JSON, each a list of strings. It prints one JSON object: what
-`serving_default` returned, and the modules that were missing. It needs tensorflow, and of
-tensorflow-text the compiled operations alone.
+takes the inputs by name as JSON, each a list of strings; without them, from standard input. It
+prints one JSON object: what `serving_default` returned, and the modules that were missing. It needs
+tensorflow, and of tensorflow-text the compiled operations alone.
 """
 
 import importlib.util
@@ -63,6 +63,6 @@ def _decoded(value):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
-    main(*sys.argv[1:])
+    main(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else sys.stdin.read())

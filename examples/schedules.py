@@ -4,7 +4,7 @@ import keras
 
 
 def warmup_cosine(highest, steps, last):
-    """Rises to `highest` in the first tenth of the steps, or 200, then falls as a cosine.
+    """Rises to `highest` in a tenth of the steps, at most 200, then falls as a cosine.
 
     Args:
         last: the rate at the end, as a fraction of the highest.

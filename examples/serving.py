@@ -27,6 +27,7 @@ def write_saved_model(path, serve, names, tracked):
         "serving_default", tf.function(serve, input_signature=signature, autograph=False)
     )
     temporary = path.with_name(path.name + ".tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
     archive.write_out(str(temporary), verbose=False)
     shutil.rmtree(path, ignore_errors=True)
     temporary.rename(path)
@@ -42,8 +43,10 @@ def ask_saved_model(path, inputs):
         A dictionary of lists, and under "absent" the packages that the process was without.
     """
     script = pathlib.Path(__file__).with_name("run_saved_model.py")
-    command = [sys.executable, str(script), str(path), json.dumps(inputs)]
-    run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    command = [sys.executable, str(script), str(path)]
+    run = subprocess.run(
+        command, input=json.dumps(inputs), capture_output=True, encoding="utf-8", check=False
+    )
     if run.returncode:
         raise SystemExit(f"the SavedModel failed in a new process:\n{run.stderr}")
     return json.loads(run.stdout.splitlines()[-1])

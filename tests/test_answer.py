@@ -20,6 +20,8 @@ from squad import Example  # noqa: E402
 
 checkpoint = pytest.importorskip("checkpoint")
 answer = pytest.importorskip("answer", reason="examples need tensorflow-text installed")
+bidaf = pytest.importorskip("bidaf")
+tokens = pytest.importorskip("tokens")
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
 
 TEXTS = ("“Don't” – 北京, naïve  U.S.\u00a010th.", "", " \n")
@@ -27,7 +29,7 @@ TEXTS = ("“Don't” – 北京, naïve  U.S.\u00a010th.", "", " \n")
 
 def make_vocabulary(examples, size=1000):
     texts = [text for e in examples for text in (e.passage, e.question)]
-    return answer.learn_vocabulary(texts, size)[0]
+    return tokens.learn_vocabulary(texts, size)[0]
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +41,18 @@ def examples():
 
 
 def test_tokens_and_their_bytes():
-    tokens, starts, ends = answer.tokenize(list(TEXTS))
-    words = [token.decode() for token in tokens[0].numpy()]
+    found, starts, ends = tokens.tokenize(list(TEXTS))
+    words = [token.decode() for token in found[0].numpy()]
     assert words == [
         *("“", "Don", "'", "t", "”", "–", "北京", ",", "naïve", "U", ".", "S", ".", "10th", "."),
     ]
     for word, start, end in zip(words, starts[0].numpy(), ends[0].numpy(), strict=True):
         assert TEXTS[0].encode()[start:end].decode() == word
-    assert tokens.row_lengths().numpy().tolist() == [15, 0, 0]
+    assert found.row_lengths().numpy().tolist() == [15, 0, 0]
 
 
 def test_vocabulary():
-    vocabulary, words = answer.learn_vocabulary(["The cat, the É cat ran é .", "The ."], 4)
+    vocabulary, words = tokens.learn_vocabulary(["The cat, the É cat ran é .", "The ."], 4)
     assert words[0] == "the"
     assert set(words) == {"the", "cat", ".", "é"}
     ids, characters = vocabulary(tf.constant(["THE", "É", "ran", "dog", "the", "zz"]))
@@ -60,9 +62,9 @@ def test_vocabulary():
     # Unknown words keep an identity, and all ids are within the size that is reported.
     assert ids[2] > 4
     assert len({*ids[[2, 3, 5]]}) > 1
-    assert ids.max() < vocabulary.sizes[0] == 5 + answer.UNKNOWN_WORDS
+    assert ids.max() < vocabulary.sizes[0] == 5 + tokens.UNKNOWN_WORDS
     characters = characters.numpy()
-    assert characters.shape == (6, answer.WORD_LENGTH)
+    assert characters.shape == (6, tokens.WORD_LENGTH)
     assert characters[0, 1] != characters[4, 1]  # H and h
     assert characters[5, 0] == characters[5, 1] == vocabulary.sizes[1] - 1  # never seen
     assert not characters[5, 2:].any()
@@ -71,7 +73,7 @@ def test_vocabulary():
 def test_long_words_are_looked_at_in_part():
     vocabulary = make_vocabulary(passages.make_examples(4))
     _, characters = vocabulary(tf.constant(["a" * 100]))
-    assert characters.shape == (1, answer.WORD_LENGTH)
+    assert characters.shape == (1, tokens.WORD_LENGTH)
 
 
 def test_a_span_is_cut_out_of_the_original_text(examples):
@@ -121,7 +123,7 @@ def test_nothing_is_left_out_of_a_test_set():
     assert len(data.examples) == 3
     words, characters, asked, _ = data.inputs(np.arange(3))
     assert words.shape[1] >= 900
-    assert characters.shape == (*words.shape, answer.WORD_LENGTH)
+    assert characters.shape == (*words.shape, tokens.WORD_LENGTH)
     assert not words[0].any()
     assert not asked[1].any()
     assert answer.cut(data, 0, 0, 0) == ""
@@ -143,14 +145,15 @@ def test_batches_hold_every_question_once_and_differ_by_epoch(examples):
 
 def test_vectors(tmp_path):
     path = tmp_path / "vectors.txt"
-    path.write_text("the 1 2 3\n. 4 5 6\nother 7 8 9\n", encoding="utf-8")
-    found = answer.read_vectors(path, {"the", ".", "cat"})
+    path.write_text("the 1 2 3\n. 4 5 6\nat a place 7 8 9\n", encoding="utf-8")
+    assert list(tokens.read_vectors(path, {"at a place"})) == ["at a place"]
+    found = tokens.read_vectors(path, {"the", ".", "cat"})
     assert sorted(found) == [".", "the"]
-    vectors = answer.first_vectors([".", "cat", "the"], found, 6, seed=1)
+    vectors = tokens.first_vectors([".", "cat", "the"], found, 6, seed=1)
     assert vectors.shape == (6, 3)
     assert vectors[1].tolist() == [4, 5, 6]
     assert vectors[3].tolist() == [1, 2, 3]
-    model, _ = answer.build_model((6, 5), 2, "both", 0.0, 4, vectors)
+    model, _ = bidaf.build_model((6, 5), 2, "both", 0.0, 4, vectors)
     embedding = model.get_layer("words")
     assert np.array_equal(embedding.embeddings, vectors)
     assert not embedding.trainable_weights
@@ -160,8 +163,9 @@ def test_vectors(tmp_path):
 @pytest.mark.parametrize(
     ("text", "fragments"),
     [
-        ("the 1 2 3\ncat 1 2\n", ["line 2", "3 numbers", "found 2"]),
-        ("the 1 x 3\n", ["line 1", "'x'"]),
+        ("the 1 2 3\ncat 1 2\n", ["line 2", "3 finite numbers", "found 'cat 1 2"]),
+        ("the 1 x 3\n", ["line 1", "the 1 x 3"]),
+        ("the 1 2 3\ncat 1 nan 3\n", ["line 2", "nan"]),
         ("dog 1 2 3\n", ["none of the words"]),
         ("", ["none of the words"]),
     ],
@@ -170,18 +174,18 @@ def test_vectors_that_cannot_be_used(tmp_path, text, fragments):
     path = tmp_path / "vectors.txt"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SystemExit) as error:
-        answer.read_vectors(path, {"the", "cat"})
+        tokens.read_vectors(path, {"the", "cat"})
     for fragment in [str(path), *fragments]:
         assert fragment in str(error.value)
     with pytest.raises(SystemExit, match="No such file"):
-        answer.read_vectors(tmp_path / "missing.txt", {"the"})
+        tokens.read_vectors(tmp_path / "missing.txt", {"the"})
 
 
 # --- model ---------------------------------------------------------------------------------------
 
 
 def test_highway():
-    layer = answer.Highway()
+    layer = bidaf.Highway()
     x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
     layer.build(x.shape)
     for weight in layer.weights:
@@ -192,11 +196,71 @@ def test_highway():
     np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
+def test_character_filters():
+    layer = bidaf.CharacterCNN(7, 3, 0.5)
+    ids = np.random.default_rng(0).integers(1, 7, (2, 5, tokens.WORD_LENGTH))
+    ids[1, 2:] = 0
+    layer.build(ids.shape)
+    table, kernel, bias = (np.array(weight) for weight in layer.weights)
+    found = np.array(layer(ids))
+    assert found.shape == (2, 5, 3)
+    for place in np.ndindex(2, 5):
+        letters = table[ids[place]]
+        windows = [letters[k : k + 5] for k in range(tokens.WORD_LENGTH - 4)]
+        values = [np.einsum("kc,kcf->f", window, kernel[0]) + bias for window in windows]
+        expected = np.maximum(np.max(values, axis=0), 0)
+        np.testing.assert_allclose(found[place], expected, atol=1e-5)
+    assert np.array(layer.compute_mask(ids)).tolist() == [[True] * 5, [True] * 2 + [False] * 3]
+
+
+def test_the_model_is_that_of_the_paper(examples):
+    """Its layers called one by one; and their sizes."""
+    data, _ = answer.prepare(examples[:3], make_vocabulary(examples))
+    model, _ = bidaf.build_model((2000, 200), 4, "both", 0.2, 20)
+    for n, weight in enumerate(model.trainable_weights):
+        weight.assign(0.3 * np.random.default_rng(n).normal(size=weight.shape))
+    inputs = data.inputs(np.arange(3))
+    get = model.get_layer
+    encoded, masks = [], []
+    for words, letters in (inputs[:2], inputs[2:]):
+        x = np.concatenate([get("words")(words), get("characters")(letters)], axis=-1)
+        x = get("highway_2")(get("highway_1")(x))
+        masks.append(words != 0)
+        encoded.append(get("contextual")(x, mask=masks[-1]))
+    g, _ = get("flow")(
+        *encoded, context_mask=masks[0], query_mask=masks[1], return_attention_scores=True
+    )
+    m = get("modeling_2")(get("modeling_1")(g, mask=masks[0]), mask=masks[0])
+    m2 = get("modeling_end")(m, mask=masks[0])
+    for logits, name, hidden in zip(
+        model.predict_on_batch(inputs), ("start", "end"), (m, m2), strict=True
+    ):
+        kernel, bias = (np.array(weight) for weight in get(f"{name}_score").weights)
+        expected = (np.concatenate([g, hidden], axis=-1) @ kernel)[..., 0] + bias
+        np.testing.assert_allclose(logits[masks[0]], expected[masks[0]], atol=1e-4)
+    d = 4
+    lstm = lambda width: 2 * 4 * d * (width + d + 1)  # noqa: E731
+    wanted = {
+        "words": 2000 * d,
+        "characters": 200 * 8 + 5 * 8 * d + d,
+        "highway_1": 2 * (2 * d * 2 * d + 2 * d),
+        "highway_2": 2 * (2 * d * 2 * d + 2 * d),
+        "contextual": lstm(2 * d),
+        "flow": 3 * 2 * d,
+        "modeling_1": lstm(8 * d),
+        "modeling_2": lstm(2 * d),
+        "modeling_end": lstm(2 * d),
+        "start_score": 10 * d + 1,
+        "end_score": 10 * d + 1,
+    }
+    assert {layer.name: layer.count_params() for layer in model.layers if layer.weights} == wanted
+
+
 def test_the_average_question_is_that_of_its_words():
     rng = np.random.default_rng(0)
     context, query = rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 4, 3))
     mask = np.array([[True, True, False, False], [False] * 4])
-    found = np.array(answer.AverageQuestion()(context, query, query_mask=mask))
+    found = np.array(bidaf.AverageQuestion()(context, query, query_mask=mask))
     average = query[0, :2].mean(axis=0)
     for t in range(5):
         expected = np.concatenate([context[0, t], average, context[0, t] * average])
@@ -208,8 +272,8 @@ def test_the_average_question_is_that_of_its_words():
 def test_span_search_finds_the_most_probable_span(limit):
     rng = np.random.default_rng(limit)
     start, end = rng.normal(size=(2, 7, 11))
-    start[:, 8:] = end[:, 8:] = answer.NOWHERE
-    first, last, probability = (np.array(x) for x in answer.SpanSearch(limit)(start, end))
+    start[:, 8:] = end[:, 8:] = bidaf.NOWHERE
+    first, last, probability = (np.array(x) for x in bidaf.SpanSearch(limit)(start, end))
     for n in range(len(start)):
         p1, p2 = (np.exp(x[n]) / np.exp(x[n]).sum() for x in (start, end))
         spans = [(k, m) for k in range(11) for m in range(k, min(k + limit, 11))]
@@ -218,16 +282,16 @@ def test_span_search_finds_the_most_probable_span(limit):
         np.testing.assert_allclose(probability[n], p1[best[0]] * p2[best[1]], rtol=1e-5)
 
 
-@pytest.mark.parametrize("flow", answer.FLOWS)
+@pytest.mark.parametrize("flow", bidaf.FLOWS)
 def test_padding_changes_no_answer(flow, examples):
     data, _ = answer.prepare(examples[:5], make_vocabulary(examples))
-    model, answerer = answer.build_model((2000, 200), 4, flow, 0.2, 20)
+    model, answerer = bidaf.build_model((2000, 200), 4, flow, 0.2, 20)
     inputs = data.inputs(np.arange(5))
     longer = [np.pad(x, [(0, 0), (0, 16), *([(0, 0)] * (x.ndim - 2))]) for x in inputs]
     steps = inputs[0].shape[1]
     for x, y in zip(model.predict_on_batch(inputs), model.predict_on_batch(longer), strict=True):
         np.testing.assert_allclose(y[:, :steps], x, atol=1e-5)
-        assert (y[:, steps:] == answer.NOWHERE).all()
+        assert (y[:, steps:] == bidaf.NOWHERE).all()
     found = answerer.predict_on_batch(inputs)
     directions = {"context_to_query", "query_to_context"}
     expected = {"both": directions, "none": set(), "context-to-query": {"context_to_query"}}
@@ -241,7 +305,7 @@ def test_padding_changes_no_answer(flow, examples):
 
 def test_strings_in_answers_out(examples):
     vocabulary = make_vocabulary(examples)
-    _, answerer = answer.build_model(vocabulary.sizes, 4, "both", 0.0, 3)
+    _, answerer = bidaf.build_model(vocabulary.sizes, 4, "both", 0.0, 3)
     serve = tf.function(answer.make_serve(answerer, vocabulary), autograph=False)
     texts = [examples[0].passage, "", "北京 – naïve Zoë", " "]
     asked = [examples[0].question, "Who?", "", ""]
@@ -253,6 +317,8 @@ def test_strings_in_answers_out(examples):
     assert found["answer"][1] == found["answer"][3] == b""
     assert found["answer"][0]
     assert found["answer"][2]
+    empty = serve(tf.constant([], "string"), tf.constant([], "string"))
+    assert empty["answer"].shape == (0,)
     alone = serve(tf.constant(texts[1:2]), tf.constant(asked[1:2]))
     assert alone["answer"].numpy().tolist() == [b""]
     data, _ = answer.prepare(examples[:1], vocabulary)
@@ -282,7 +348,7 @@ def trained(data, directory, steps=SETTINGS["steps"]):
     settings = {**SETTINGS, "steps": steps}
     saved = checkpoint.Checkpoint(directory, {}, unit="step")
     keras.utils.set_random_seed(1)
-    model, _ = answer.build_model((2000, 200), 3, "both", 0.3, 20)
+    model, _ = bidaf.build_model((2000, 200), 3, "both", 0.3, 20)
     state = answer.train(model, data, settings, saved, every=2)
     losses = [entry["loss"] for entry in state["history"]]
     return losses, [np.array(weight) for weight in model.weights]
@@ -326,7 +392,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(tmp_path, examples, monkeypatc
 
 def test_averaged_weights_are_lent(examples):
     data, _ = answer.prepare(examples, make_vocabulary(examples), (400, 50))
-    model, _ = answer.build_model((2000, 200), 2, "none", 0.0, 20)
+    model, _ = bidaf.build_model((2000, 200), 2, "none", 0.0, 20)
     model.compile(answer.make_optimizer(SETTINGS), ["sparse_categorical_crossentropy"] * 2)
     batch = np.arange(8)
     seen = []
@@ -388,28 +454,84 @@ def test_bad_arguments(arguments, fragment, capsys):
     assert fragment in capsys.readouterr().err
 
 
-def command(output, *more):
-    arguments = ["--output", str(output), "--units", "16", "--steps", "12", "--flow", "both"]
-    return [sys.executable, str(EXAMPLES / "answer.py"), "--save-every", "2", *arguments, *more]
+def run_example(output, *more, **options):
+    command = [sys.executable, str(EXAMPLES / "answer.py"), "--output", str(output), *more]
+    return subprocess.Popen(command, text=True, encoding="utf-8", **options)
+
+
+def test_the_smoke_run_learns_and_serves(tmp_path):
+    with run_example(tmp_path, "--smoke", stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+        printed, _ = run.communicate()
+    assert run.returncode == 0, printed
+    assert "difference after reloading 0" in printed
+    assert "The reloaded SavedModel agrees: 4 answers equal" in printed
+    folder = tmp_path / "both"
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    assert summary["exact_match"] >= 50
+    assert summary["questions"] == 200
+    predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
+    assert {e.id for e in passages.split((4000, 200), seed=1)[1]} == set(predictions)
+    assert (folder / "attention.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_files_with_vectors_and_without_attention(tmp_path, capsys):
+    """A set with an empty passage and question; the whole command, but for the learning."""
+    text, names = "Zoë was born in Tarnow. Imre was born in Oakmere.", ("Zoë", "Imre")
+    towns = {"Zoë": "Tarnow", "Imre": "Oakmere"}
+    entries = [
+        {
+            "id": f"{n}",
+            "question": f"Where was {names[n % 2]} born?",
+            "answers": [
+                {"text": towns[names[n % 2]], "answer_start": text.index(towns[names[n % 2]])}
+            ],
+        }
+        for n in range(6)
+    ]
+    void = {"id": "x", "question": "", "answers": [{"text": "y", "answer_start": 0}]}
+    paragraphs = [{"context": "", "qas": [void]}, {"context": text, "qas": entries}]
+    for name in answer.FILES:
+        document = {"data": [{"paragraphs": paragraphs}]}
+        (tmp_path / name).write_text(json.dumps(document), encoding="utf-8")
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("born 1 2 3\ntarnow 2 3 4\n", encoding="utf-8")
+    output = tmp_path / "output"
+    arguments = ["--data", str(tmp_path), "--output", str(output), "--flow", "none"]
+    arguments += ["--units", "3", "--steps", "3", "--batch-size", "4", "--vectors", str(vectors)]
+    answer.main(arguments)
+    printed = capsys.readouterr().out
+    assert "left out: 1 with passage empty" in printed
+    assert "vectors of 2 words, fixed" in printed
+    assert "epoch 1: exact match" in printed
+    folder = output / "none"
+    predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
+    assert sorted(predictions) == sorted([*map(str, range(6)), "x"])
+    assert predictions["x"] == ""
+    assert all(predictions[str(n)] in text for n in range(6))
+    assert json.loads((folder / "summary.json").read_text())["questions"] == 7
+    assert not (folder / "attention.png").exists()
+    with pytest.raises(SystemExit, match="other settings \\(learning_rate"):
+        answer.main([*arguments, "--learning-rate", "0.1"])
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
-    losses = []
+    found = []
+    more = ["--smoke", "--units", "16", "--steps", "12", "--save-every", "2", "--flow", "none"]
     for name in ("whole", "parts"):
         output = tmp_path / name
+        state = output / "none" / "checkpoint" / "state.json"
         if name == "parts":
-            with subprocess.Popen(command(output, "--smoke")) as process:
-                state = output / "checkpoint-both" / "state.json"
+            with run_example(output, *more) as process:
                 while not state.exists():
                     assert process.poll() is None
                     time.sleep(0.05)
                 process.kill()
             assert 2 <= json.loads(state.read_text())["step"] < 12
-        subprocess.run(command(output, "--smoke"), check=False)
-        state = json.loads((output / "checkpoint-both" / "state.json").read_text())
-        losses.append([entry["loss"] for entry in state["history"]])
-        predictions = json.loads((output / "predictions.json").read_text(encoding="utf-8"))
-        losses.append(predictions)
-    assert losses[0] == losses[2]
-    assert losses[1] == losses[3]
+        with run_example(output, *more) as process:
+            process.wait()
+        assert process.returncode == 0
+        entries = json.loads(state.read_text())["history"]
+        predictions = (output / "none" / "predictions.json").read_text(encoding="utf-8")
+        found.append(([entry["loss"] for entry in entries], predictions))
+    assert found[0] == found[1]

@@ -450,3 +450,11 @@ def test_lists_are_refused(built):
         if built:
             layer(context, query)
         assert_refused(lambda wrong=wrong, layer=layer: layer(*wrong), "must be one tensor")
+
+
+def test_a_fresh_layer_compares_by_the_dot_product():
+    layer = BiDAFAttentionFlow()
+    layer.build((None, None, 300), (None, None, 300))
+    assert (numpy(layer.product_vector) == 1).all()
+    for vector in (layer.context_vector, layer.query_vector):
+        assert 0 < np.abs(numpy(vector)).max() <= 0.1 + 1e-6

@@ -121,10 +121,16 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         return merged, tuple(ops.cast(weights, self.compute_dtype) for weights in returned)
 
     def score(self, query, key):
-        tensors = (query, key, self.query_vector, self.product_vector, self.context_vector)
-        return trilinear_score(
-            *(x if x is None else ops.cast(x, self.score_dtype) for x in tensors)
-        )
+        vectors = {
+            "context_vector": self.context_vector,
+            "query_vector": self.query_vector,
+            "product_vector": self.product_vector,
+        }
+        vectors = {
+            name: ops.cast(x, self.score_dtype) for name, x in vectors.items() if x is not None
+        }
+        query, key = (ops.cast(x, self.score_dtype) for x in (query, key))
+        return trilinear_score(query, key, **vectors)
 
     def _summary_weights(self, context, scores, valid):
         """b, `(B, 1, T)`."""

@@ -3,7 +3,7 @@
 from keras import ops
 
 
-def trilinear_score(context, query, query_vector, product_vector, context_vector=None):
+def trilinear_score(context, query, *, query_vector, product_vector, context_vector=None):
     """Compares every context step with every query step.
 
         S[b,t,j] = w . [h[b,t]; u[b,j]; h[b,t] * u[b,j]]
