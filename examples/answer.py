@@ -423,7 +423,8 @@ def parse(argv):
     else:
         defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 800}
     if arguments.smoke:
-        defaults |= {"units": 32, "steps": 300, "average": 0.9, "dropout": 0.0}
+        defaults |= {"steps": 350, "average": 0.9, "dropout": 0.0}
+        rate = 0.003
     for name, value in {**defaults, "learning_rate": rate}.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
@@ -433,7 +434,7 @@ def parse(argv):
 def load_data(arguments):
     """Examples to train on and to test on; what cannot be used is counted and printed."""
     if not arguments.data:
-        sizes = (4_000, 200) if arguments.smoke else (8_000, 1_000)
+        sizes = (8_000, 200) if arguments.smoke else (8_000, 1_000)
         return passages.split(sizes, seed=arguments.seed)
     if arguments.data == "download":
         paths = [keras.utils.get_file(name, SOURCE + name) for name in FILES]

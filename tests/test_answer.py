@@ -470,7 +470,7 @@ def test_the_smoke_run_learns_and_serves(tmp_path):
     assert summary["exact_match"] >= 50
     assert summary["questions"] == 200
     predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
-    assert {e.id for e in passages.split((4000, 200), seed=1)[1]} == set(predictions)
+    assert {e.id for e in passages.split((8000, 200), seed=1)[1]} == set(predictions)
     assert (folder / "attention.png").read_bytes().startswith(b"\x89PNG")
 
 
