@@ -202,15 +202,23 @@ def train(model, data, settings, checkpoint, every, watch=None):
                     watch(done // epoch_steps)
             if save:
                 losses, clock, before = [], time.perf_counter(), done
-    model.optimizer.finalize_variable_values(model.trainable_variables)
+    take_averages(model)
     return checkpoint.state
+
+
+def take_averages(model):
+    """Gives the weights the values of their moving averages."""
+    model.optimizer.finalize_variable_values(model.trainable_variables)
+    for variable in model.trainable_variables:
+        # A copy: JAX would let weight and average share one buffer, and delete it in the next step.
+        variable.assign(np.array(variable))
 
 
 @contextlib.contextmanager
 def averaged(model):
     """For a while the weights are their moving averages."""
     kept = [np.array(variable) for variable in model.trainable_variables]
-    model.optimizer.finalize_variable_values(model.trainable_variables)
+    take_averages(model)
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
 """The question-answering example: its text, its model, its errors, its resumption."""
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -512,6 +513,40 @@ def test_files_with_vectors_and_without_attention(tmp_path, capsys):
     assert not (folder / "attention.png").exists()
     with pytest.raises(SystemExit, match="other settings \\(learning_rate"):
         answer.main([*arguments, "--learning-rate", "0.1"])
+
+
+@pytest.mark.slow
+def test_a_run_of_another_backend_is_finished(tmp_path):
+    """JAX trains through two epochs and a look at the progress; TensorFlow exports."""
+    pytest.importorskip("jax", reason="JAX is not installed")
+    for name, size in zip(answer.FILES, (60, 20), strict=True):
+        paragraphs = [
+            {
+                "context": e.passage,
+                "qas": [
+                    {
+                        "id": e.id,
+                        "question": e.question,
+                        "answers": [{"text": e.answers[0], "answer_start": e.start}],
+                    }
+                ],
+            }
+            for e in passages.make_examples(size, seed=size)
+        ]
+        document = {"data": [{"paragraphs": paragraphs}]}
+        (tmp_path / name).write_text(json.dumps(document), encoding="utf-8")
+    more = ["--data", str(tmp_path), "--units", "4", "--steps", "5", "--batch-size", "20"]
+    printed = []
+    for backend in ("jax", "tensorflow"):
+        environment = {**os.environ, "KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": environment}
+        with run_example(tmp_path / "output", *more, **pipes) as run:
+            printed.append(run.communicate()[0])
+        assert run.returncode == 0, printed[-1]
+    assert "step 5/5" in printed[0]
+    assert "The SavedModel is written with the TensorFlow backend" in printed[0]
+    assert "Resuming after step 5" in printed[1]
+    assert "The reloaded SavedModel agrees" in printed[1]
 
 
 @pytest.mark.slow

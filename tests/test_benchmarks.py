@@ -1,0 +1,55 @@
+"""The benchmarks compare what calculates the same. Nothing is timed here."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
+
+import flow  # noqa: E402
+import measure  # noqa: E402
+
+SIZES = {"batch": 2, "context": 7, "query": 3, "units": 5}
+
+
+def test_both_forms_of_the_flow_agree():
+    flow.assert_agree(SIZES)
+
+
+def test_forms_that_differ_are_noticed(monkeypatch):
+    def wrong(self, query, key):
+        return 1.01 * flow.BiDAFAttentionFlow.score(self, query, key)
+
+    monkeypatch.setattr(flow.ConcatenatingFlow, "score", wrong)
+    with pytest.raises(AssertionError, match="graph"):
+        flow.assert_agree(SIZES)
+
+
+def test_functions_take_turns():
+    calls = []
+    functions = {name: lambda name=name: calls.append(name) for name in "ab"}
+    times = measure.interleaved_times(functions, repeats=3, warm_ups=1)
+    assert calls == list("ab" * 4)
+    assert set(times) == {"a", "b"}
+
+
+def test_ratios():
+    found = {"graph": {"ours": {"memory": 1, "time": 2}, "theirs": {"memory": 4, "time": 4}}}
+    assert flow.ratios(found) == {"graph": {"memory": 0.25, "time": 0.5}}
+
+
+def make_array(mebibytes):
+    """A function that holds so much memory for a moment."""
+    return lambda: np.ones(int(mebibytes * 2**20 / 8)).sum()
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux only")
+def test_memory_is_what_a_function_holds(monkeypatch):
+    # The process that measures looks for modules beside measure.py.
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parent))
+    found = measure.peak_memory("test_benchmarks:make_array", mebibytes=64)
+    assert 60 <= found <= 80
+    assert json.dumps(found)
