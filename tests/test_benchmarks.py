@@ -9,8 +9,8 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
 
-import flow  # noqa: E402
-import measure  # noqa: E402
+import flow
+import measure
 
 SIZES = {"batch": 2, "context": 7, "query": 3, "units": 5}
 
