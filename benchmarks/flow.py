@@ -51,8 +51,9 @@ def make_step(variant, jit, batch, context, query, units):
     rng, width = np.random.default_rng(11), 2 * units
     layer = VARIANTS[variant]()
     layer.build((batch, context, width), (batch, query, width))
+    # As large as states of an LSTM; the scores of larger ones are so large that rounding shows.
     inputs = [
-        tf.constant(rng.normal(size=shape), "float32")
+        tf.constant(rng.normal(size=shape, scale=0.3), "float32")
         for shape in ((batch, context, width), (batch, query, width), (batch, context, 4 * width))
     ]
     masks = {

@@ -41,14 +41,35 @@ def load_text_operations():
         tf.load_op_library(str(library))
 
 
+def read_inputs(text):
+    try:
+        inputs = json.loads(text)
+    except ValueError as error:
+        raise SystemExit(f"the inputs are not JSON: {error}") from None
+    lists = isinstance(inputs, dict) and all(isinstance(x, list) for x in inputs.values())
+    if not lists or not all(isinstance(x, str) for values in inputs.values() for x in values):
+        raise SystemExit(
+            'expected the inputs as JSON, lists of strings by name, like {"texts": ["a", "b"]}; '
+            f"received {text[:80]}"
+        )
+    return inputs
+
+
 def main(directory, inputs):
+    inputs = read_inputs(inputs)
     sys.meta_path[:] = map(_Without, sys.meta_path)
     import tensorflow as tf
 
     load_text_operations()
     loaded = tf.saved_model.load(directory)
-    inputs = {name: tf.constant(texts, tf.string) for name, texts in json.loads(inputs).items()}
-    outputs = loaded.signatures["serving_default"](**inputs)
+    signature = loaded.signatures["serving_default"]
+    names = sorted(signature.structured_input_signature[1])
+    if sorted(inputs) != names or len(set(map(len, inputs.values()))) != 1:
+        sizes = {name: len(texts) for name, texts in inputs.items()}
+        raise SystemExit(
+            f"{directory} takes {', '.join(names)}, lists of one length; received {sizes}"
+        )
+    outputs = signature(**{name: tf.constant(x, tf.string) for name, x in inputs.items()})
     found = sorted(set(ABSENT) & set(sys.modules))
     if found:
         raise SystemExit(f"this process was to run without {', '.join(found)}, but has it")
