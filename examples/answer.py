@@ -36,8 +36,9 @@ import squad
 import tensorflow as tf
 from batching import bucketed
 from bidaf import FLOWS, build_model
-from checkpoint import Checkpoint, Interrupt, fingerprint, reseed, write_text
+from checkpoint import Checkpoint, Interrupt, fingerprint, make_folder, reseed, write_text
 from extras import check_extras
+from keras import ops
 from schedules import warmup_cosine
 from serving import ask_saved_model, write_saved_model
 from tokens import (
@@ -211,13 +212,13 @@ def take_averages(model):
     model.optimizer.finalize_variable_values(model.trainable_variables)
     for variable in model.trainable_variables:
         # A copy: JAX would let weight and average share one buffer, and delete it in the next step.
-        variable.assign(np.array(variable))
+        variable.assign(np.array(ops.convert_to_numpy(variable)))
 
 
 @contextlib.contextmanager
 def averaged(model):
     """For a while the weights are their moving averages."""
-    kept = [np.array(variable) for variable in model.trainable_variables]
+    kept = [np.array(ops.convert_to_numpy(v)) for v in model.trainable_variables]
     take_averages(model)
     try:
         yield
@@ -414,6 +415,10 @@ def parse(argv):
     parser.add_argument("--output", default="output/answer", help="where results are written")
     parser.add_argument("--smoke", action="store_true", help="generated data, about a minute")
     arguments = parser.parse_args(argv)
+    if arguments.data == "":
+        parser.error("--data is empty: give a folder, or leave it out for generated passages")
+    if not 0 <= arguments.seed < 2**32:
+        parser.error(f"--seed must be in [0, 2**32); received {arguments.seed}")
     if arguments.smoke and arguments.data:
         parser.error("--smoke runs on the generated passages, without --data")
     positive = ["units", "vocabulary", "max_passage", "max_question", "max_answer", "steps"]
@@ -466,10 +471,10 @@ def run(flow, data, test, sizes, vectors, arguments):
     """Trains one model and answers the test set: the model, its answers, a summary."""
     steps = arguments.steps or 12 * -(-len(data.examples) // arguments.batch_size)
     settings = {**vars(arguments), "flow": flow, "steps": steps}
-    for free in ("output", "save_every", "vectors", "smoke", "max_answer"):
+    for free in ("output", "save_every", "vectors", "smoke", "max_answer", "data"):
         settings.pop(free)
     arrays = [*data.passages, *data.questions, data.passage_of, data.spans]
-    settings["data"] = fingerprint(*arrays, *([] if vectors is None else [vectors]))
+    settings["training data"] = fingerprint(*arrays, *([] if vectors is None else [vectors]))
     checkpoint = Checkpoint(
         pathlib.Path(arguments.output) / flow / "checkpoint", settings, unit="step"
     )
@@ -538,7 +543,7 @@ def main(argv=None):
         print(f"left out of training: {describe(left_out)}")
     test, _ = prepare(texts[1], vocabulary)
     given = data, test, vocabulary.sizes, vectors, arguments
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
 
     answerer, answers, summary = run(arguments.flow, *given)
     write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")

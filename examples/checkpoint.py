@@ -2,10 +2,22 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import signal
 
 import numpy as np
+
+
+def make_folder(path):
+    """Makes the folder for the results, before any work is done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SystemExit(
+            f"--output {path}: {error.strerror}. Choose a folder that can be written."
+        ) from error
+    return path
 
 
 def write_text(path, text):
@@ -52,6 +64,8 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        # Not print, which may have been interrupted itself.
+        os.write(1, b"\nstopping after this step ...\n")
 
     def __exit__(self, *_):
         for number, old in self.old.items():
@@ -75,6 +89,10 @@ class Checkpoint:
             found = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return
+        except ValueError as error:
+            raise self._damaged(error) from error
+        if not isinstance(found, dict) or set(found) < set(self.state):
+            raise self._damaged("state.json is not one of this program")
         old = found["arguments"]
         changed = [
             f"{name}: {old.get(name)!r} then, {arguments.get(name)!r} now"
@@ -93,7 +111,10 @@ class Checkpoint:
         count = self.state[self.unit]
         if count:
             model.optimizer.build(model.trainable_variables)
-            model.load_weights(self._path(self.unit, count))
+            try:
+                model.load_weights(self._path(self.unit, count))
+            except (OSError, ValueError) as error:
+                raise self._damaged(error) from error
             print(f"Resuming after {self.unit} {count:,} of {self.directory}")
         return count
 
@@ -124,6 +145,12 @@ class Checkpoint:
             keep.add(self._path("best", self.state["best"]))
         for old in set(self.directory.glob("*.weights.h5")) - keep:
             old.unlink()
+
+    def _damaged(self, error):
+        return SystemExit(
+            f"{self.directory} cannot be read ({error}). Delete it to begin anew, or choose "
+            "another --output. Nothing was written."
+        )
 
     def load_best(self, model):
         model.load_weights(self._path("best", self.state["best"]))

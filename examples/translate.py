@@ -31,7 +31,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from batching import bucketed
-from checkpoint import Checkpoint, fingerprint, reseed, write_text
+from checkpoint import Checkpoint, fingerprint, make_folder, reseed, write_text
 from extras import check_extras
 from keras import layers, ops
 from schedules import warmup_cosine
@@ -579,7 +579,7 @@ def main(argv=None):
     check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib")
     texts = load_data(arguments)
     output = pathlib.Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     # Before the tokenizers: it takes away the resources of those that exist.
     keras.utils.set_random_seed(arguments.seed)
     kind = "bpe" if arguments.train else "char"

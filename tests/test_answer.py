@@ -446,6 +446,8 @@ def test_bad_data_is_refused_before_anything_is_written(tmp_path):
         (["--steps", "0"], "--steps must be at least 1"),
         (["--dropout", "1"], "--dropout must be in [0, 1)"),
         (["--average", "-1"], "--average must be in [0, 1)"),
+        (["--seed", "-1"], "--seed must be in [0, 2**32)"),
+        (["--data", ""], "--data is empty"),
         (["--smoke", "--data", "x"], "--smoke runs on the generated passages"),
     ],
 )
@@ -511,8 +513,20 @@ def test_files_with_vectors_and_without_attention(tmp_path, capsys):
     assert all(predictions[str(n)] in text for n in range(6))
     assert json.loads((folder / "summary.json").read_text())["questions"] == 7
     assert not (folder / "attention.png").exists()
+    state = folder / "checkpoint" / "state.json"
     with pytest.raises(SystemExit, match="other settings \\(learning_rate"):
         answer.main([*arguments, "--learning-rate", "0.1"])
+    weights = next(state.parent.glob("*.h5"))
+    weights.write_bytes(weights.read_bytes()[:3000])
+    with pytest.raises(SystemExit, match=r"cannot be read .* Delete it to begin anew"):
+        answer.main(arguments)
+    for text in ("garbage", "{}", "[]"):
+        state.write_text(text)
+        with pytest.raises(SystemExit, match=r"cannot be read .* Delete it to begin anew"):
+            answer.main(arguments)
+    blocked = [*arguments[:3], str(vectors), *arguments[4:]]
+    with pytest.raises(SystemExit, match=r"--output .* Choose a folder that can be written"):
+        answer.main(blocked)
 
 
 @pytest.mark.slow
