@@ -140,7 +140,7 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
     words = layers.Embedding(
         sizes[0],
         units if vectors is None else vectors.shape[1],
-        # As wide as word vectors are; from the default of Keras, within +-0.05, little is learned.
+        # So that equal words stand out in the first products; the default of Keras is +-0.05.
         embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0),
         mask_zero=True,
         name="words",
