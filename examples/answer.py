@@ -552,8 +552,8 @@ def main(argv=None):
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
     report(summary, texts[1], answers)
     write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
-    # To look at, and to compare with what was saved: some with an answer.
-    shown = [example for example in texts[1] if answers[example.id]][:4]
+    # To look at, and to compare with what was saved: some with a question and an answer.
+    shown = [e for e in texts[1] if answers[e.id] and e.question.strip()][:4]
     save(answerer, vocabulary, shown or texts[1][:4], output)
     wanted = 0 if arguments.flow == "none" else 50
     if arguments.smoke and summary["exact_match"] < wanted:
