@@ -1,0 +1,227 @@
+"""Words to sentences, sentences to a document."""
+
+import inspect
+import re
+import warnings
+
+import keras
+from keras import ops
+
+from keras_attention.layers.checks import check_mask, check_positive_int, check_width, fits
+from keras_attention.layers.pooling import AttentionPooling
+from keras_attention.layers.scoring import blanked, shape_of
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class HierarchicalAttention(keras.layers.Layer):
+    """A vector for a document of sentences of words (Yang et al., 2016).
+
+        h[b,i,:] = word_encoder(x[b,i,:])
+        s[b,i]   = sum_t a[b,i,t] h[b,i,t]        a from `AttentionPooling` over the words
+        g[b,:]   = sentence_encoder(s[b,:])
+        v[b]     = sum_i a'[b,i] g[b,i]           a' from `AttentionPooling` over the sentences
+
+    Sizes: B documents, S sentences, W words, D features of a word, E of an encoded word, F of an
+    encoded sentence.
+
+    A sentence is valid if one of its words is. All sentences of a batch go through the word encoder
+    in one call, as `(B S, W, D)`; an encoder whose call has a `mask` gets it.
+
+    Args:
+        units: the width in which words are compared with the query of the words.
+        sentence_units: the same of the sentences; `units` if not given.
+        word_encoder: a layer or model from `(N, W, D)` to `(N, W, E)`, such as a bidirectional GRU
+            with `return_sequences=True`; if not given, words are read as they are, and E = D.
+        sentence_encoder: likewise from `(B, S, E)` to `(B, S, F)`.
+        normalizer, dropout, seed: of both attentions; see `ScoringMixin`.
+
+    Call arguments:
+        inputs: x, `(B, S, W, D)`.
+        mask: `(B, S, W)` boolean; words where it is False are not read. It comes by itself from
+            `Embedding(mask_zero=True)` on word ids `(B, S, W)`.
+        return_attention_scores: also return the weights, as they are before dropout.
+        training: whether dropout is active.
+
+    Returns:
+        v `(B, F)`; with `return_attention_scores` `(v, (a, a'))`, a `(B, S, W)` and a' `(B, S)`. A
+        sentence without a valid word is never read and its weights are zero; so are the vector and
+        the weights of a document without a valid word.
+
+    Raises:
+        ValueError: a number of units is not a positive integer; an encoder is no layer, or does
+            not return a vector for every step; `inputs` is not of rank 4, or has another width
+            than the layer was built for; the mask is not boolean or has another shape.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import HierarchicalAttention
+        >>> words = keras.layers.Embedding(50, 8, mask_zero=True)
+        >>> gru = keras.layers.Bidirectional(keras.layers.GRU(5, return_sequences=True))
+        >>> documents = numpy.array([[[7, 2, 0], [3, 9, 4]], [[1, 0, 0], [0, 0, 0]]])
+        >>> vectors, (a, b) = HierarchicalAttention(6, word_encoder=gru)(
+        ...     words(documents), return_attention_scores=True
+        ... )
+        >>> vectors.shape, b[1].numpy().tolist()
+        (TensorShape([2, 10]), [1.0, 0.0])
+
+    Reference: https://aclanthology.org/N16-1174, section 2.2.
+    """
+
+    def __init__(
+        self,
+        units,
+        sentence_units=None,
+        word_encoder=None,
+        sentence_encoder=None,
+        normalizer="softmax",
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.units = check_positive_int(self.name, "units", units)
+        self.sentence_units = sentence_units
+        if sentence_units is not None:
+            self.sentence_units = check_positive_int(self.name, "sentence_units", sentence_units)
+        for name, encoder in (("word", word_encoder), ("sentence", sentence_encoder)):
+            if encoder is not None and not isinstance(encoder, keras.layers.Layer):
+                raise ValueError(
+                    f"{self.name}: `{name}_encoder` must be a Keras layer or model that returns a "
+                    "vector for every step, such as keras.layers.GRU(50, return_sequences=True), "
+                    f"or None; received {encoder!r}."
+                )
+        self.word_encoder = word_encoder
+        self.sentence_encoder = sentence_encoder
+        self.normalizer, self.dropout, self.seed = normalizer, dropout, seed
+        self.word_attention = self.pooling(self.units, "word_attention")
+        self.sentence_attention = self.pooling(
+            self.sentence_units or self.units, "sentence_attention"
+        )
+        self.supports_masking = True
+
+    def pooling(self, units, name):
+        """Makes the layer that reads the words, or the sentences: `(N, T, D)` to `(N, D)`.
+
+        For subclasses that pool otherwise; its call takes what that of `AttentionPooling` takes.
+        """
+        return AttentionPooling(
+            units,
+            normalizer=self.normalizer,
+            dropout=self.dropout,
+            seed=self.seed,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, inputs_shape):
+        self._check_shape(inputs_shape)
+        batch, sentences, words, features = inputs_shape
+        self._size = features
+        shapes = {"word": (None, words, features), "sentence": (batch, sentences, None)}
+        for name, shape in shapes.items():
+            attention = getattr(self, f"{name}_attention")
+            encoder = getattr(self, f"{name}_encoder")
+            shape = (*shape[:2], shape[2] or features)
+            if encoder is not None:
+                # By a symbolic call, which builds any layer and tells the shape of its result.
+                tensor = keras.KerasTensor(shape, self.compute_dtype)
+                mask = keras.KerasTensor(shape[:2], "bool")
+                shape = self._encoded(name, tensor, mask).shape
+            features = shape[-1]
+            if not attention.built:
+                attention.build(tuple(shape))
+        self._output_size = features
+
+    def call(self, inputs, mask=None, return_attention_scores=False, training=None):
+        self._check_shape(shape_of(inputs))
+        check_width(self.name, "inputs", inputs.shape, self._size)
+        check_mask(self.name, "mask", mask, [inputs.shape[:3]])
+        batch, sentences, words, features = ops.shape(inputs)
+        inputs = ops.reshape(inputs, (batch * sentences, words, features))
+        word_mask = sentence_mask = None
+        if mask is not None:
+            word_mask = ops.reshape(mask, (batch * sentences, words))
+            sentence_mask = ops.any(mask, axis=-1)
+
+        vectors, word_weights = self._read("word", inputs, word_mask, training)
+        vectors = ops.reshape(vectors, (batch, sentences, vectors.shape[-1]))
+        document, sentence_weights = self._read("sentence", vectors, sentence_mask, training)
+        if not return_attention_scores:
+            return document
+        word_weights = ops.reshape(word_weights, (batch, sentences, words))
+        return document, (word_weights, sentence_weights)
+
+    def _read(self, name, sequence, mask, training):
+        return getattr(self, f"{name}_attention")(
+            self._encoded(name, sequence, mask),
+            mask=mask,
+            return_attention_scores=True,
+            training=training,
+        )
+
+    def _encoded(self, name, sequence, mask):
+        encoder = getattr(self, f"{name}_encoder")
+        if encoder is None:
+            return sequence
+        # Padding must not reach the words beside it in an encoder that knows no mask.
+        sequence = blanked(sequence, mask)
+        takes_mask = "mask" in inspect.signature(encoder.call).parameters
+        with warnings.catch_warnings():
+            # Models say so of any mask; where it goes on from here is known.
+            message = f"Layer '{re.escape(encoder.name)}'.*does not support masking"
+            warnings.filterwarnings("ignore", message)
+            encoded = encoder(sequence, mask=mask) if takes_mask else encoder(sequence)
+        given = getattr(encoded, "shape", None)
+        if given is None or not fits(given, (*sequence.shape[:2], None)) or given[-1] is None:
+            found = given and tuple(given)
+            raise ValueError(
+                f"{self.name}: `{name}_encoder` must return (batch, {name}s, features), one vector "
+                f"for every {name}, the features known; for {tuple(sequence.shape)} it returned "
+                f"{found or type(encoded).__name__}. RNN layers do so with return_sequences=True "
+                "and without return_state."
+            )
+        return encoded
+
+    def _check_shape(self, shape):
+        one = not any(isinstance(size, (list, tuple)) for size in shape)
+        if not one or len(shape) != 4 or shape[-1] is None:
+            raise ValueError(
+                f"{self.name}: `inputs` must be one tensor of shape (batch, sentences, words, "
+                f"features), its features known; received {tuple(shape)}."
+            )
+
+    def compute_mask(self, inputs, mask=None):
+        # Words and sentences are gone.
+        return None
+
+    def compute_output_shape(self, inputs_shape):
+        if not self.built:
+            self.build(inputs_shape)
+        self._check_shape(inputs_shape)
+        return (inputs_shape[0], self._output_size)
+
+    def compute_output_spec(self, *args, **kwargs):
+        # By tracing: what is returned depends on return_attention_scores and on the encoders.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        encoders = {"word_encoder": self.word_encoder, "sentence_encoder": self.sentence_encoder}
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "sentence_units": self.sentence_units,
+            "normalizer": self.normalizer,
+            "dropout": self.dropout,
+            "seed": self.seed,
+            **{
+                name: encoder and keras.saving.serialize_keras_object(encoder)
+                for name, encoder in encoders.items()
+            },
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        for name in ("word_encoder", "sentence_encoder"):
+            config[name] = config[name] and keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)

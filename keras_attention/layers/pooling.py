@@ -1,0 +1,97 @@
+"""A sequence read by one learned query."""
+
+import keras
+from keras import ops
+
+from keras_attention.layers.checks import check_mask, check_positive_int, check_width
+from keras_attention.layers.scoring import ScoringMixin, shape_of
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class AttentionPooling(ScoringMixin, keras.layers.Layer):
+    """One vector for a sequence: the attention of Yang et al. (2016) on words, or on sentences.
+
+        u[b,t] = tanh(W h[b,t] + b)
+        a[b,:] = softmax of u[b,:] . u_q over the valid t
+        s[b]   = sum_t a[b,t] h[b,t]
+
+    Sizes: B samples, T steps, D features, U units.
+
+    Args:
+        units: U, the width in which steps are compared with the query u_q.
+        normalizer, dropout, seed: see `ScoringMixin`.
+
+    Weights:
+        kernel: W, `(D, U)`. bias: b, `(U,)`. query_vector: u_q, `(U,)`.
+
+    Call arguments:
+        inputs: h, `(B, T, D)`.
+        mask: `(B, T)` boolean; steps where it is False are not read. It comes by itself from a
+            masking layer such as `Embedding(mask_zero=True)`.
+        return_attention_scores: also return the weights, as they are before dropout.
+        training: whether dropout is active.
+
+    Returns:
+        s `(B, D)`; with `return_attention_scores` also the weights a `(B, T)`. Where nothing is
+        valid both are exactly zero, with finite gradients.
+
+    Raises:
+        ValueError: `units` is not a positive integer; `inputs` is not of rank 3, or has another
+            width than the layer was built for; the mask is not boolean or has another shape.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import AttentionPooling
+        >>> sentence, weights = AttentionPooling(5)(
+        ...     numpy.ones((2, 4, 3)), return_attention_scores=True
+        ... )
+        >>> sentence.shape, weights[0].numpy().tolist()
+        (TensorShape([2, 3]), [0.25, 0.25, 0.25, 0.25])
+
+    Reference: https://aclanthology.org/N16-1174, equations 5 to 7.
+    """
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = check_positive_int(self.name, "units", units)
+
+    def build(self, inputs_shape):
+        self._check_shape(inputs_shape)
+        # To the mixin it is a query of one step.
+        super().build((inputs_shape[0], self.units), inputs_shape)
+        self.kernel = self.add_weight((inputs_shape[-1], self.units), name="kernel")
+        self.bias = self.add_weight((self.units,), initializer="zeros", name="bias")
+        self.query_vector = self.add_weight((self.units,), name="query_vector")
+
+    def call(self, inputs, mask=None, return_attention_scores=False, training=None):
+        self._check_shape(shape_of(inputs))
+        check_width(self.name, "inputs", inputs.shape, self.kernel.shape[0])
+        check_mask(self.name, "mask", mask, [inputs.shape[:2]])
+        query = ops.broadcast_to(self.query_vector, (ops.shape(inputs)[0], self.units))
+        pooled, weights = self.attend(
+            query, self.prepare(inputs, value_mask=mask), training=training
+        )
+        return (pooled, weights) if return_attention_scores else pooled
+
+    def project_key(self, key):
+        hidden = self.project(key, self.kernel)
+        return ops.tanh(ops.cast(hidden + ops.cast(self.bias, hidden.dtype), self.score_dtype))
+
+    def score(self, query, key):
+        return ops.einsum("bqu,bku->bqk", ops.cast(query, self.score_dtype), key)
+
+    def compute_mask(self, inputs, mask=None):
+        # The steps are gone.
+        return None
+
+    def compute_output_shape(self, inputs_shape):
+        self._check_shape(inputs_shape)
+        return (inputs_shape[0], inputs_shape[-1])
+
+    def _check_shape(self, shape):
+        one = not any(isinstance(size, (list, tuple)) for size in shape)
+        if not one or len(shape) != 3 or shape[-1] is None:
+            raise ValueError(
+                f"{self.name}: `inputs` must be one tensor of shape (batch, steps, features), its "
+                f"features known; received {tuple(shape)}."
+            )
