@@ -14,14 +14,44 @@ def bucketed(lengths, size, order=None):
         A list of index arrays; every index is in one of them. With `order`, samples are shuffled,
         sorted within pools of 32 batches, and the batches shuffled again.
     """
-    lengths = np.reshape(lengths, (len(lengths), -1))
-    index = np.arange(len(lengths)) if order is None else order.permutation(len(lengths))
-    pool = len(index) if order is None else 32 * size
     batches = []
-    for start in range(0, len(index), pool):
-        part = index[start : start + pool]
-        part = part[np.lexsort(lengths[part].T)]
+    for part in _sorted_pools(lengths, size, order):
         batches += [part[i : i + size] for i in range(0, len(part), size)]
     if order is not None:
         order.shuffle(batches)
     return batches
+
+
+def budgeted(sizes, size, cells, order=None):
+    """Like `bucketed`, in batches that are smaller where the samples are large.
+
+    Args:
+        sizes: `(N, axes)`, the size of each sample along the axes that are padded.
+        size: of a batch, at most.
+        cells: of a padded batch at most, unless it is of one sample.
+        order: as in `bucketed`.
+    """
+    sizes = np.asarray(sizes)
+    batches = []
+    for part in _sorted_pools(np.column_stack([sizes, sizes.prod(axis=1)]), size, order):
+        batch, widest = [], np.zeros(sizes.shape[1], sizes.dtype)
+        for n in part:
+            wider = np.maximum(widest, sizes[n])
+            if batch and (len(batch) == size or (len(batch) + 1) * wider.prod() > cells):
+                batches.append(np.array(batch))
+                batch, wider = [], sizes[n]
+            batch.append(n)
+            widest = wider
+        batches.append(np.array(batch))
+    if order is not None:
+        order.shuffle(batches)
+    return batches
+
+
+def _sorted_pools(lengths, size, order):
+    lengths = np.reshape(lengths, (len(lengths), -1))
+    index = np.arange(len(lengths)) if order is None else order.permutation(len(lengths))
+    pool = max(len(index), 1) if order is None else 32 * size
+    for start in range(0, len(index), pool):
+        part = index[start : start + pool]
+        yield part[np.lexsort(lengths[part].T)]

@@ -72,6 +72,62 @@ class Interrupt:
             signal.signal(number, old)
 
 
+class Results:
+    """Finished parts of a long run, in a file that a kill at any moment leaves valid.
+
+    Args:
+        path: of a JSON file.
+        arguments: all that the results depend on, as JSON can hold it.
+    """
+
+    def __init__(self, path, arguments):
+        self.path = pathlib.Path(path)
+        self.state = read_state(self.path, {"arguments": arguments, "results": []})
+
+    def find(self, **names):
+        """The result with these entries, or None."""
+        for result in self.state["results"]:
+            if all(result.get(name) == value for name, value in names.items()):
+                return result
+        return None
+
+    def add(self, result):
+        self.state["results"].append(result)
+        write_text(self.path, json.dumps(self.state, indent=1) + "\n")
+
+
+def read_state(path, new):
+    """The state in a JSON file, or `new` where there is none; refused if it is of another run."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return new
+    except (OSError, ValueError) as error:
+        raise damaged(path, error) from error
+    if not isinstance(found, dict) or set(found) < set(new):
+        raise damaged(path, "it is not of this program")
+    # As they look after they were written and read.
+    old, arguments = found["arguments"], json.loads(json.dumps(new["arguments"]))
+    changed = [
+        f"{name}: {old.get(name)!r} then, {arguments.get(name)!r} now"
+        for name in sorted({*old, *arguments})
+        if old.get(name) != arguments.get(name)
+    ]
+    if changed:
+        raise SystemExit(
+            f"{path} is of a run with other settings ({'; '.join(changed)}). Choose another "
+            f"--output, or delete {path.parent}. Nothing was written."
+        )
+    return found
+
+
+def damaged(path, error):
+    return SystemExit(
+        f"{path} cannot be read ({error}). Delete it to begin anew, or choose another --output. "
+        "Nothing was written."
+    )
+
+
 class Checkpoint:
     """The weights after the last epoch or step, the optimizer's among them, and the best ones.
 
@@ -85,26 +141,7 @@ class Checkpoint:
         self.directory = pathlib.Path(directory)
         self.unit = unit
         self.state = {"arguments": arguments, unit: 0, "history": [], "best": None}
-        try:
-            found = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return
-        except ValueError as error:
-            raise self._damaged(error) from error
-        if not isinstance(found, dict) or set(found) < set(self.state):
-            raise self._damaged("state.json is not one of this program")
-        old = found["arguments"]
-        changed = [
-            f"{name}: {old.get(name)!r} then, {arguments.get(name)!r} now"
-            for name in sorted({*old, *arguments})
-            if old.get(name) != arguments.get(name)
-        ]
-        if changed:
-            raise SystemExit(
-                f"{self.directory} holds a run with other settings ({'; '.join(changed)}). Choose "
-                "another --output, or delete that folder. Nothing was written."
-            )
-        self.state = found
+        self.state = read_state(self.directory / "state.json", self.state)
 
     def restore(self, model):
         """Puts the last saved state, if there is one, into a compiled model; returns its number."""
@@ -114,7 +151,7 @@ class Checkpoint:
             try:
                 model.load_weights(self._path(self.unit, count))
             except (OSError, ValueError) as error:
-                raise self._damaged(error) from error
+                raise damaged(self.directory, error) from error
             print(f"Resuming after {self.unit} {count:,} of {self.directory}")
         return count
 
@@ -145,12 +182,6 @@ class Checkpoint:
             keep.add(self._path("best", self.state["best"]))
         for old in set(self.directory.glob("*.weights.h5")) - keep:
             old.unlink()
-
-    def _damaged(self, error):
-        return SystemExit(
-            f"{self.directory} cannot be read ({error}). Delete it to begin anew, or choose "
-            "another --output. Nothing was written."
-        )
 
     def load_best(self, model):
         model.load_weights(self._path("best", self.state["best"]))

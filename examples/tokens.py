@@ -23,11 +23,36 @@ def tokenize(texts):
     )
 
 
+class Words(tf.Module):
+    """Words, in lower case, to ids inside TensorFlow, so that a SavedModel can do it.
+
+    The empty string, padding, has the id 0. Words that are not in the vocabulary share `unknown`
+    ids by their hash.
+
+    Args:
+        words: list of strings; the first has the id 1.
+    """
+
+    def __init__(self, words, unknown=1):
+        super().__init__()
+        self.table = _table(words, default=-1)
+        self.known, self.unknown = len(words), unknown
+        self.size = 1 + len(words) + unknown
+
+    def __call__(self, tokens):
+        """Tokens of any shape to int32 ids of that shape."""
+        words = tf.strings.lower(tokens, encoding="utf-8")
+        ids = self.table.lookup(words)
+        unknown = 1 + self.known + tf.strings.to_hash_bucket_fast(words, self.unknown)
+        ids = tf.where(ids < 0, unknown, ids)
+        return tf.cast(tf.where(words == "", tf.zeros_like(ids), ids), "int32")
+
+
 class Vocabulary(tf.Module):
-    """Tokens to ids, inside TensorFlow, so that a SavedModel can do it.
+    """Tokens to ids of words and of characters, inside TensorFlow.
 
     Words are taken in lower case, characters as they are; 0 is padding. Words that are not in the
-    vocabulary share `UNKNOWN_WORDS` ids by their hash, so that most of them keep an identity.
+    vocabulary share `UNKNOWN_WORDS` ids, so that most of them keep an identity.
 
     Args:
         words, characters: lists of strings; the first has the id 1.
@@ -35,20 +60,16 @@ class Vocabulary(tf.Module):
 
     def __init__(self, words, characters):
         super().__init__()
-        self.words = _table(words, default=-1)
+        self.words = Words(words, UNKNOWN_WORDS)
         self.characters = _table(characters, default=1 + len(characters))
-        self.known = len(words)
-        self.sizes = 1 + len(words) + UNKNOWN_WORDS, 2 + len(characters)
+        self.sizes = self.words.size, 2 + len(characters)
 
     def __call__(self, tokens):
         """Flat tokens `(N,)` to ids of words `(N,)` and of characters `(N, WORD_LENGTH)`."""
-        words = tf.strings.lower(tokens, encoding="utf-8")
-        ids = self.words.lookup(words)
-        unknown = 1 + self.known + tf.strings.to_hash_bucket_fast(words, UNKNOWN_WORDS)
         characters = tf.strings.unicode_split(tokens, "UTF-8")
         characters = tf.ragged.map_flat_values(self.characters.lookup, characters)
         characters = characters.to_tensor(0, shape=(None, WORD_LENGTH))
-        return tf.cast(tf.where(ids < 0, unknown, ids), "int32"), tf.cast(characters, "int32")
+        return self.words(tokens), tf.cast(characters, "int32")
 
 
 def _table(keys, default):

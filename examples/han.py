@@ -1,0 +1,135 @@
+"""The model of Yang et al. (2016): words to sentences to a document to its class."""
+
+import keras
+from keras import layers, ops
+
+from keras_attention import HierarchicalAttention
+
+POOLINGS = ("attention", "average", "max")
+ENCODERS = ("gru", "none")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention_examples")
+class PlainPooling(layers.Layer):
+    """The average or the maximum of the valid steps, `(N, T, D)` to `(N, D)`; zero without one.
+
+    The weight of a step is its share of the average, or of the features that it has the maximum of.
+    """
+
+    def __init__(self, kind, **kwargs):
+        super().__init__(**kwargs)
+        self.kind = kind
+        self.supports_masking = True
+
+    def call(self, inputs, mask=None, return_attention_scores=False, training=None):
+        valid = ops.ones_like(inputs[:, :, :1], "bool")
+        if mask is not None:
+            valid = ops.expand_dims(mask, 2)
+        if self.kind == "average":
+            given = ops.cast(valid, self.compute_dtype) + ops.zeros_like(inputs)
+        else:
+            floor = ops.where(valid, inputs, -1e4)
+            given = ops.cast(floor == ops.max(floor, axis=1, keepdims=True, initial=-1e4), "bool")
+            given = ops.cast(ops.logical_and(given, valid), self.compute_dtype)
+        # Of equal maxima each has a part, which sums to the maximum.
+        shares = given / ops.maximum(ops.sum(given, axis=1, keepdims=True), 1)
+        shares = ops.stop_gradient(shares)
+        pooled = ops.sum(shares * ops.where(valid, inputs, 0.0), axis=1)
+        return (pooled, ops.mean(shares, axis=2)) if return_attention_scores else pooled
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def compute_output_spec(self, *args, **kwargs):
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        return {**super().get_config(), "kind": self.kind}
+
+
+@keras.saving.register_keras_serializable(package="keras_attention_examples")
+class PlainHierarchy(HierarchicalAttention):
+    """The same hierarchy, read by the average or the maximum instead of by attention."""
+
+    def __init__(self, units, kind, **kwargs):
+        self.kind = kind
+        super().__init__(units, **kwargs)
+
+    def pooling(self, units, name):
+        return PlainPooling(self.kind, name=name, dtype=self.dtype_policy)
+
+    def get_config(self):
+        return {**super().get_config(), "kind": self.kind}
+
+
+@keras.saving.register_keras_serializable(package="keras_attention_examples")
+class WordDropout(layers.Layer):
+    """Turns some words into the unknown one, `unknown`, in training; padding, 0, stays."""
+
+    def __init__(self, rate, unknown, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.rate, self.unknown, self.seed = rate, unknown, seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def call(self, ids, training=None):
+        if not training or not self.rate:
+            return ids
+        drawn = keras.random.uniform(ops.shape(ids), seed=self.seed_generator)
+        return ops.where((drawn < self.rate) & (ids > 0), self.unknown, ids)
+
+    def get_config(self):
+        config = {"rate": self.rate, "unknown": self.unknown, "seed": self.seed}
+        return {**super().get_config(), **config}
+
+
+def build_model(
+    words, classes, pooling, encoder, embedding, units, dropout, word_dropout, vectors=None
+):
+    """The model that is trained, and one on the same layers that also returns the weights.
+
+    Args:
+        words: the number of word ids; the last one is the unknown word.
+        classes: the number of classes.
+        pooling, encoder: of `POOLINGS` and `ENCODERS`.
+        embedding, units: the width of a word, and of each direction of a GRU.
+        dropout: of embedded words and of the document.
+        word_dropout: the fraction of words that are taken for unknown.
+
+    Returns:
+        `(model, reader)`: word ids `(B, S, W)` to logits `(B, classes)`, and to a dictionary of
+        `probabilities`, `word_weights` `(B, S, W)` and `sentence_weights` `(B, S)`.
+    """
+
+    def encode(name):
+        if encoder == "none":
+            return None
+        return layers.Bidirectional(layers.GRU(units, return_sequences=True), name=name)
+
+    ids = keras.Input((None, None), dtype="int32", name="ids")
+    kept = WordDropout(word_dropout, words - 1, name="word_dropout")(ids)
+    embed = layers.Embedding(words, embedding, mask_zero=True, name="embedding")
+    # Whole features of a document: a word keeps its meaning in all of it.
+    shared = layers.Dropout(dropout, noise_shape=(None, 1, 1, None), name="embedding_dropout")
+    embedded = shared(embed(kept))
+    options = {
+        "units": 2 * units,
+        "word_encoder": encode("word_encoder"),
+        "sentence_encoder": encode("sentence_encoder"),
+        "name": "hierarchy",
+    }
+    if pooling == "attention":
+        hierarchy = HierarchicalAttention(**options)
+    else:
+        hierarchy = PlainHierarchy(kind=pooling, **options)
+    document, (word_weights, sentence_weights) = hierarchy(embedded, return_attention_scores=True)
+    document = layers.Dropout(dropout, name="document_dropout")(document)
+    logits = layers.Dense(classes, name="classes")(document)
+    reader = keras.Model(
+        ids,
+        {
+            "probabilities": layers.Softmax(name="probabilities")(logits),
+            "word_weights": word_weights,
+            "sentence_weights": sentence_weights,
+        },
+    )
+    return keras.Model(ids, logits), reader
