@@ -3,8 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_context_query, check_mask, check_width
-from keras_attention.layers.scoring import ScoringMixin, all_of, blanked, shape_of
+from keras_attention.layers.checks import check_context_query, check_mask, check_width, shape_of
+from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.ops.masks import all_of, blanked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score
 

@@ -113,6 +113,13 @@ def check_mask(layer, name, mask, shapes):
         raise ValueError(f"{layer}: `{name}` must have shape {wanted}; received {given}.")
 
 
+def shape_of(tensor):
+    """Of a list of tensors the list of their shapes, which the checks refuse; of None None."""
+    if isinstance(tensor, (list, tuple)):
+        return [tuple(one.shape) for one in tensor]
+    return None if tensor is None else tuple(tensor.shape)
+
+
 def fits(given, wanted):
     """Whether shapes may be equal: what is not known, None or symbolic, is not compared."""
     return len(given) == len(wanted) and not any(

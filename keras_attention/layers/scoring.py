@@ -16,7 +16,9 @@ from keras_attention.layers.checks import (
     check_rate,
     check_width,
     fits,
+    shape_of,
 )
+from keras_attention.ops.masks import all_of, blanked, causal_mask
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
 
 NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
@@ -212,7 +214,7 @@ class ScoringMixin:
             None if memory.mask is None else ops.expand_dims(memory.mask, 1),
             None if query_mask is None else ops.expand_dims(query_mask, 2),
             attention_mask,
-            _causal(ops.shape(scores)) if use_causal_mask else None,
+            causal_mask(*ops.shape(scores)[1:]) if use_causal_mask else None,
         )
         weights = self.align(query, scores, mask, memory, position)
         output = self.combine(query, self.read(weights, memory.value, training))
@@ -313,33 +315,3 @@ class ScoringMixin:
             if name not in config and isinstance(value, (bool, int, float, str)):
                 config[name] = value
         return config
-
-
-def shape_of(tensor):
-    if isinstance(tensor, (list, tuple)):
-        return [tuple(one.shape) for one in tensor]
-    return None if tensor is None else tuple(tensor.shape)
-
-
-def blanked(sequence, mask):
-    """`(B, T, D)` with zeros where the mask `(B, T)`, or None, is False."""
-    # Padding may hold anything, NaN included, and 0 * NaN is NaN.
-    if mask is None:
-        return sequence
-    return ops.where(ops.expand_dims(mask, 2), sequence, ops.zeros_like(sequence))
-
-
-def all_of(*masks):
-    """Masks that broadcast to each other, joined; None stands for a mask that is True."""
-    masks = [mask for mask in masks if mask is not None]
-    if not masks:
-        return None
-    result, *rest = masks
-    for mask in rest:
-        result = ops.logical_and(result, mask)
-    return result
-
-
-def _causal(shape):
-    rows, columns = ops.arange(shape[1]), ops.arange(shape[2])
-    return ops.expand_dims(rows, 1) >= ops.expand_dims(columns, 0)

@@ -1,12 +1,16 @@
 """Pure functions on tensors: no weights, no state, no layers."""
 
 from keras_attention.ops.additive import additive_score
+from keras_attention.ops.masks import all_of, blanked, causal_mask
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
 from keras_attention.ops.trilinear import trilinear_score
 from keras_attention.ops.windows import gaussian, sentence_span, window_mask
 
 __all__ = [
     "additive_score",
+    "all_of",
+    "blanked",
+    "causal_mask",
     "gaussian",
     "masked_softmax",
     "masked_sparsemax",
