@@ -1,23 +1,17 @@
 """Greedy and beam search over any step function, with buffers of fixed size.
 
 Both run eagerly, in `tf.function` with or without `jit_compile`, in `jax.jit`, and exported.
-The decoder is a function `step(tokens, state, memory) -> (logits, state, weights)` of N hypotheses:
-
-    tokens:  `(N,)` int32, the tokens chosen last; at first the start token.
-    state:   what changes from step to step: any nesting of tensors `(N, ...)` and None, of any
-             dtypes. It comes back nested and shaped as it was given.
-    memory:  what stays (encoder outputs, projected keys, masks): any nesting of tensors `(N, ...)`
-             and None. Repeated once for the beams, then neither reordered nor copied.
-    logits:  `(N, V)`, unnormalised; -inf forbids a token, and a row of them, or NaN, the sequence.
-    weights: `(N, Tk)`, the attention weights of this step, or None.
+The decoder is a function `step(tokens, state, memory) -> (logits, state, weights)`; what each of
+them is, the module `keras_attention.step` says.
 """
 
 import math
 import numbers
 from typing import Any, NamedTuple
 
-import keras
 from keras import ops, tree
+
+from keras_attention.step import batch_size, checked, named_leaves, pack
 
 # The score of what cannot exist: finite, so that no NaN comes of it, and exact in float32.
 _IMPOSSIBLE = -(2.0**100)
@@ -108,7 +102,7 @@ def beam_search(
 
     Args:
         step: `step(tokens, state, memory) -> (logits, state, weights)`, N = B K; what each of them
-            is, `keras_attention.search` says.
+            is, `keras_attention.step` says.
         state: the initial state, leaves `(B, ...)`, or None. The search repeats it for the beams.
         memory: constant over the steps, leaves `(B, ...)`, or None. Repeated likewise.
         start_token: the token fed to the first step.
@@ -124,7 +118,7 @@ def beam_search(
     Raises:
         ValueError: a token, `max_length`, `beam_width` or `length_penalty` is out of range; state
             and memory hold no tensor, or batch sizes that differ; `step` returns anything but what
-            the module says.
+            that module says.
 
     Example:
         One sample; its memory is a table of p(next | last). Greedy search takes token 2, after
@@ -194,18 +188,18 @@ def _search(step, state, memory, choose, beam_width, start_token, end_token, max
     for name, token in (("start_token", start_token), ("end_token", end_token)):
         if not _is_integer(token) or token < 0:
             raise ValueError(f"{name}={token!r} must be the index of a token, an integer >= 0.")
-    state_names, leaves = _leaves("state", state)
-    memory_names, constants = _leaves("memory", memory)
-    count = _batch_size(state_names + memory_names, leaves + constants) * beam_width
+    state_names, leaves = named_leaves("state", state)
+    memory_names, constants = named_leaves("memory", memory)
+    count = batch_size(state_names + memory_names, leaves + constants) * beam_width
     if beam_width > 1:
         leaves = [ops.repeat(x, beam_width, axis=0) for x in leaves]
         constants = [ops.repeat(x, beam_width, axis=0) for x in constants]
-    memory = _pack(memory, constants)
+    memory = pack(memory, constants)
     positions = ops.arange(max_length, dtype="int32")
 
     def advance(t, beams, leaves):
-        outputs = step(beams.last, _pack(state, leaves), memory)
-        logits, leaves, weights = _checked(outputs, beams.last, state_names, leaves, end_token)
+        outputs = step(beams.last, pack(state, leaves), memory)
+        logits, leaves, weights = checked(outputs, beams.last, state_names, leaves, end_token)
         parent, last, totals, scores = choose(ops.cast(logits, "float32"), beams, t)
         now = positions == t
         if parent is not None:
@@ -283,34 +277,6 @@ def _possible(scores):
     return ops.where(scores > _IMPOSSIBLE, scores, _IMPOSSIBLE)
 
 
-def _leaves(name, structure):
-    """The names and tensors of a structure, without the None leaves, which no loop can carry."""
-    found = [(path, x) for path, x in tree.flatten_with_path(structure) if x is not None]
-    names = [name + "".join(f"[{key!r}]" for key in path) for path, _ in found]
-    return names, [ops.convert_to_tensor(x) for _, x in found]
-
-
-def _pack(structure, tensors):
-    tensors = iter(tensors)
-    return tree.map_structure(lambda x: None if x is None else next(tensors), structure)
-
-
-def _batch_size(names, tensors):
-    shapes = [tuple(x.shape) for x in tensors]
-    if not shapes:
-        raise ValueError(
-            "state and memory hold no tensor that could tell the batch size. Pass at least one of "
-            "shape (batch, ...), for example the encoder's outputs as memory."
-        )
-    if () in shapes or len({shape[0] for shape in shapes} - {None}) > 1:
-        raise ValueError(
-            "state and memory must hold tensors of shape (batch, ...) with one batch size, but hold"
-            f" {dict(zip(names, shapes, strict=True))}. A beam search repeats them for the beams "
-            "itself; what has no batch axis, `step` can use without being passed it."
-        )
-    return ops.shape(tensors[0])[0]
-
-
 def _is_integer(x):
     return isinstance(x, numbers.Integral) and not isinstance(x, bool)
 
@@ -318,45 +284,3 @@ def _is_integer(x):
 def _check_positive(name, value):
     if not _is_integer(value) or value < 1:
         raise ValueError(f"{name}={value!r} must be a positive integer, and a Python one.")
-
-
-def _agree(shape, other):
-    """Whether two shapes may be equal; None is a size not known yet."""
-    pairs = zip(shape, other, strict=False)
-    return len(shape) == len(other) and all(a == b or None in (a, b) for a, b in pairs)
-
-
-def _checked(outputs, tokens, names, leaves, end_token):
-    """The outputs of a step, the state as a list, if they are what they should be."""
-    if not isinstance(outputs, tuple) or len(outputs) != 3:
-        raise ValueError(
-            f"step must return the tuple (logits, state, weights), but returned {outputs!r:.200}. "
-            "Put None where there is no state or there are no weights."
-        )
-    logits, state, weights = outputs
-    for name, x in (("logits", logits), ("weights", logits if weights is None else weights)):
-        shape = tuple(getattr(x, "shape", ()))
-        if not _agree(shape, (tokens.shape[0], None)):
-            raise ValueError(
-                f"step must return {name} of rank 2, with a row for each of its {tokens.shape[0]} "
-                f"tokens, but returned the shape {shape}. Squeeze the time axis, if it is there."
-            )
-    if logits.shape[-1] is None or logits.shape[-1] <= end_token:
-        raise ValueError(
-            f"step returned logits for {logits.shape[-1]} tokens: their number must be known when "
-            f"the search is traced, and end_token={end_token} be one of them."
-        )
-    new_names, new_leaves = _leaves("state", state)
-    if names != new_names:
-        raise ValueError(
-            f"step must return the state with the structure it was given, {names}, but returned "
-            f"{new_names}. The initial state must hold every tensor that a step returns."
-        )
-    for name, old, new in zip(names, leaves, new_leaves, strict=True):
-        forms = [(tuple(x.shape), keras.backend.standardize_dtype(x.dtype)) for x in (old, new)]
-        if not _agree(forms[0][0], forms[1][0]) or forms[0][1] != forms[1][1]:
-            raise ValueError(
-                f"step was given {name} of shape and dtype {forms[0]}, but returned {forms[1]}. "
-                "Neither may change: cast to one dtype; write what grows into a fixed-size buffer."
-            )
-    return logits, new_leaves, weights
