@@ -544,10 +544,14 @@ def test_too_many_initial_states(symbolic):
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_a_list_of_tensors(symbolic):
-    inputs = list(arguments(GOOD, symbolic).values())
+@pytest.mark.parametrize("built", [False, True])
+def test_a_list_of_tensors(built, symbolic):
+    sequences, memory = inputs = list(arguments(GOOD, symbolic).values())
     layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
-    assert_refused(lambda: layer(inputs), "layer(sequences, memory)")
+    if built:
+        layer.build((None, None, D), (None, None, DV))
+    assert_refused(lambda: layer(inputs), "one tensor", "layer(sequences, memory)")
+    assert_refused(lambda: layer(sequences, [memory]), "`memory` must be one tensor")
 
 
 @pytest.mark.parametrize("symbolic", [False, True])

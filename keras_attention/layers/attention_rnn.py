@@ -11,7 +11,14 @@ from keras_attention.layers.cells import (
     state_sizes,
     top,
 )
-from keras_attention.layers.checks import check_batch, check_choice, check_mask, fits
+from keras_attention.layers.checks import (
+    check_batch,
+    check_choice,
+    check_mask,
+    check_sequences,
+    fits,
+    shape_of,
+)
 from keras_attention.layers.scoring import Memory, ScoringMixin
 
 # Positions travel through the loop as two digits: bfloat16 counts to 256 only.
@@ -162,7 +169,7 @@ class AttentionRNN(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
-        self._check_shapes(sequences.shape, None if memory is None else memory.shape)
+        self._check_shapes(shape_of(sequences), shape_of(memory))
         check_mask(self.name, "sequences_mask", sequences_mask, [tuple(sequences.shape)[:2]])
         check_mask(self.name, "memory_mask", memory_mask, [tuple(memory.shape)[:2]])
         prepared = self.prepare(memory, memory_mask)
@@ -312,23 +319,8 @@ class AttentionRNN(keras.layers.Layer):
         return {"cell": hidden, "attention": attended}.get(self.output_type, hidden + attended)
 
     def _check_shapes(self, sequences_shape, memory_shape):
-        if len(sequences_shape) > 0 and isinstance(sequences_shape[0], (list, tuple)):
-            raise ValueError(
-                f"{self.name}: `sequences` must be one tensor; received "
-                f"{len(sequences_shape)}. Call layer(sequences, memory), not a list of them."
-            )
-        if memory_shape is None:
-            raise ValueError(
-                f"{self.name}: `memory` is missing: there is nothing to attend to. Call "
-                "layer(sequences, memory), memory of shape (batch, memory steps, features)."
-            )
-        for name, shape in (("sequences", sequences_shape), ("memory", memory_shape)):
-            if len(shape) != 3 or shape[-1] is None:
-                raise ValueError(
-                    f"{self.name}: `{name}` must have shape (batch, steps, features), the features "
-                    f"known; received {tuple(shape)}."
-                )
-        check_batch(self.name, sequences=sequences_shape, memory=memory_shape)
+        shapes = {"sequences": sequences_shape, "memory": memory_shape}
+        check_sequences(self.name, "layer(sequences, memory)", **shapes)
 
     def _check_step(self, inputs, states, memory, count):
         if not isinstance(memory, Memory):

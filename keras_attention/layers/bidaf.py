@@ -3,7 +3,13 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_context_query, check_mask, check_width, shape_of
+from keras_attention.layers.checks import (
+    check_features,
+    check_mask,
+    check_sequences,
+    check_width,
+    shape_of,
+)
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.masks import all_of, blanked
 from keras_attention.ops.normalize import FLOOR
@@ -77,7 +83,7 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         self.context_to_query = bool(context_to_query)
 
     def build(self, context_shape, query_shape=None):
-        check_context_query(self.name, context_shape, query_shape)
+        self._check_shapes(context_shape, query_shape)
         super().build(context_shape, query_shape)
         size = context_shape[-1]
         # Alone, context to query does not see w_h: it adds the same to all scores of a row.
@@ -96,7 +102,7 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
-        check_context_query(self.name, shape_of(context), shape_of(query))
+        self._check_shapes(shape_of(context), shape_of(query))
         check_width(self.name, "context", context.shape, self.product_vector.shape[0])
         check_mask(self.name, "context_mask", context_mask, [context.shape[:2]])
         check_mask(self.name, "query_mask", query_mask, [query.shape[:2]])
@@ -142,7 +148,12 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         best = ops.expand_dims(ops.max(scores, axis=2, initial=FLOOR), 1)
         return self.align(context, best, best > floor, None)
 
+    def _check_shapes(self, context_shape, query_shape):
+        shapes = {"context": context_shape, "query": query_shape}
+        check_sequences(self.name, "layer(context, query)", **shapes)
+        check_features(self.name, **shapes)
+
     def compute_output_shape(self, context_shape, query_shape=None):
-        check_context_query(self.name, context_shape, query_shape)
+        self._check_shapes(context_shape, query_shape)
         parts = 4 if self.query_to_context else 3
         return (*context_shape[:-1], parts * context_shape[-1])

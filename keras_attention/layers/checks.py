@@ -70,17 +70,22 @@ def check_query(layer, query_shape):
         )
 
 
-def check_context_query(layer, context_shape, query_shape):
-    """The shapes of a call `layer(context, query)`: two sequences of one width."""
-    for name, shape in (("context", context_shape), ("query", query_shape)):
+def check_sequences(layer, call, **shapes):
+    """The shapes of a call such as "layer(sequences, memory)": sequences of one batch size."""
+    for name, shape in shapes.items():
         one = shape is not None and not any(isinstance(size, (list, tuple)) for size in shape)
         if not one or len(shape) != 3 or shape[-1] is None:
+            missing = f"`{name}` is missing: " if shape is None else ""
             raise ValueError(
-                f"{layer}: `{name}` must be one tensor of shape (batch, steps, features), its "
-                f"features known; received {shape and tuple(shape)}. Call layer(context, query)."
+                f"{layer}: {missing}`{name}` must be one tensor of shape (batch, steps, features), "
+                f"its features known; received {shape and tuple(shape)}. Call {call}."
             )
-    check_batch(layer, context=context_shape, query=query_shape)
-    _check_equal(layer, "number of features", 2, context=context_shape, query=query_shape)
+    check_batch(layer, **shapes)
+
+
+def check_features(layer, **shapes):
+    """Whether sequences, which `check_sequences` has seen, are of one width."""
+    _check_equal(layer, "number of features", 2, **shapes)
 
 
 def check_batch(layer, **shapes):
