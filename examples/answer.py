@@ -34,6 +34,7 @@ import numpy as np
 import passages
 import squad
 import tensorflow as tf
+from arguments import check_at_least_one, check_ranges, check_seed, fill
 from batching import bucketed
 from bidaf import FLOWS, build_model
 from checkpoint import Checkpoint, Interrupt, fingerprint, make_folder, reseed, write_text
@@ -417,19 +418,13 @@ def parse(argv):
     arguments = parser.parse_args(argv)
     if arguments.data == "":
         parser.error("--data is empty: give a folder, or leave it out for generated passages")
-    if not 0 <= arguments.seed < 2**32:
-        parser.error(f"--seed must be in [0, 2**32); received {arguments.seed}")
     if arguments.smoke and arguments.data:
         parser.error("--smoke runs on the generated passages, without --data")
     positive = ["units", "vocabulary", "max_passage", "max_question", "max_answer", "steps"]
-    for name in [*positive, "batch_size", "save_every"]:
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1; received {value}")
-    for name, high in (("dropout", 1), ("average", 1), ("learning_rate", float("inf"))):
-        value = getattr(arguments, name)
-        if value is not None and not 0 <= value < high:
-            parser.error(f"--{name.replace('_', '-')} must be in [0, {high}); received {value}")
+    check_at_least_one(parser, arguments, [*positive, "batch_size", "save_every"])
+    ranges = {"dropout": 1, "average": 1, "learning_rate": float("inf")}
+    check_ranges(parser, arguments, ranges)
+    check_seed(parser, arguments)
     rate = 0.5 if arguments.optimizer == "adadelta" else 0.002
     if arguments.data:
         defaults = {"units": 100, "batch_size": 60, "average": 0.999, "dropout": 0.2}
@@ -438,10 +433,7 @@ def parse(argv):
     if arguments.smoke:
         defaults |= {"steps": 350, "average": 0.9, "dropout": 0.0}
         rate = 0.003
-    for name, value in {**defaults, "learning_rate": rate}.items():
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, value)
-    return arguments
+    return fill(arguments, {**defaults, "learning_rate": rate})
 
 
 def load_data(arguments):

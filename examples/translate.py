@@ -30,6 +30,7 @@ import dates
 import keras
 import numpy as np
 import tensorflow as tf
+from arguments import check_at_least_one, check_ranges, check_seed, fill
 from batching import bucketed
 from checkpoint import Checkpoint, fingerprint, make_folder, reseed, write_text
 from extras import check_extras
@@ -493,14 +494,10 @@ def parse(argv):
     if arguments.input_feeding and arguments.attention in ("bahdanau", "none"):
         parser.error("--input-feeding goes with the luong attentions")
     positive = ["window", "beam", "units", "embedding", "vocabulary", "max_tokens", "epochs"]
-    for name in [*positive, "batch_size"]:
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1; received {value}")
-    for name, high in (("dropout", 1), ("smoothing", 1), ("learning_rate", float("inf"))):
-        value = getattr(arguments, name)
-        if value is not None and not 0 <= value < high:
-            parser.error(f"--{name.replace('_', '-')} must be in [0, {high}); received {value}")
+    check_at_least_one(parser, arguments, [*positive, "batch_size"])
+    ranges = {"dropout": 1, "smoothing": 1, "learning_rate": float("inf")}
+    check_ranges(parser, arguments, ranges)
+    check_seed(parser, arguments)
     if arguments.units is not None and arguments.units % 2:
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
     defaults = {"batch_size": 64, "learning_rate": 2e-3}
@@ -510,10 +507,7 @@ def parse(argv):
         defaults |= {"epochs": 5, "units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
     if arguments.smoke:
         defaults |= {"epochs": 5, "batch_size": 32, "learning_rate": 4e-3}
-    for name, value in defaults.items():
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, value)
-    return arguments
+    return fill(arguments, defaults)
 
 
 def load_data(arguments):

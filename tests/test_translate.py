@@ -69,6 +69,8 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
         (["--beam", "0"], "--beam must be at least 1"),
         (["--batch-size", "-1"], "--batch-size must be at least 1"),
         (["--dropout", "1.5"], "--dropout must be in [0, 1)"),
+        (["--learning-rate", "nan"], "--learning-rate must be in [0, inf)"),
+        (["--seed", str(2**32)], "--seed must be in [0, 2**32)"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message, capsys):
