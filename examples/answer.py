@@ -41,7 +41,7 @@ from checkpoint import Checkpoint, Interrupt, fingerprint, make_folder, reseed, 
 from extras import check_extras
 from keras import ops
 from schedules import warmup_cosine
-from serving import ask_saved_model, write_saved_model
+from serving import ask_saved_model, write_model, write_saved_model
 from tokens import (
     Encoded,
     count_tokens,
@@ -297,17 +297,9 @@ def make_serve(answerer, vocabulary):
 
 def save(answerer, vocabulary, examples, output):
     """The `.keras` file, the SavedModel and the picture; each checked after it was written."""
-    path, temporary = output / "model.keras", output / "model.tmp.keras"
-    answerer.save(temporary)
-    temporary.replace(path)
     data, _ = prepare(examples, vocabulary)
     inputs = data.inputs(np.arange(len(examples)))
-    found = answerer.predict_on_batch(inputs)
-    again = keras.saving.load_model(path).predict_on_batch(inputs)
-    difference = max(np.abs(found[name] - again[name]).max() for name in found)
-    if difference != 0:
-        raise SystemExit(f"{path} differs by {difference:g} from the model that was saved")
-    print(f"\n{path}: difference after reloading {difference:g}")
+    found = write_model(answerer, output / "model.keras", inputs)
     if keras.backend.backend() != "tensorflow":
         print("The SavedModel is written with the TensorFlow backend: start the command with it.")
         return

@@ -1,4 +1,4 @@
-"""SavedModels that take strings: written whole or not at all, and asked from a new process."""
+"""Models and SavedModels: written whole or not at all, and asked again after they were written."""
 
 import json
 import pathlib
@@ -7,7 +7,30 @@ import subprocess
 import sys
 
 import keras
+import numpy as np
 import tensorflow as tf
+
+
+def write_model(model, path, inputs):
+    """Writes a `.keras` file; one that is there already is replaced after the new one is complete.
+
+    Args:
+        inputs: a batch, for which the model that is read again must predict the very same.
+
+    Returns:
+        What the model predicts for them: an array, or a list or dictionary of arrays.
+    """
+    temporary = path.with_suffix(".tmp.keras")
+    model.save(temporary)
+    temporary.replace(path)
+    found = model.predict_on_batch(inputs)
+    again = keras.saving.load_model(path).predict_on_batch(inputs)
+    gaps = keras.tree.map_structure(lambda x, y: np.abs(x - y).max(), found, again)
+    difference = np.max(keras.tree.flatten(gaps))  # NaN, unlike by max, where one of them is
+    if difference != 0:
+        raise SystemExit(f"{path} differs by {difference:g} from the model that was saved")
+    print(f"\n{path}: difference after reloading {difference:g}")
+    return found
 
 
 def write_saved_model(path, serve, names, tracked):
