@@ -105,15 +105,18 @@ def prepare(examples, vocabulary, limits=None):
     )
     if limits is None:
         return data, collections.Counter()
+    # Not in the loop: `lengths` is calculated anew, for all texts, whenever it is asked for.
+    passage_lengths = data.passages.lengths[passage_of]
+    question_lengths = data.questions.lengths
     left_out, kept = collections.Counter(), []
     for n, example in enumerate(examples):
         first, last = find_span(example, data.passages, passage_of[n])
         data.spans[n] = first, last
-        if data.passages.lengths[passage_of[n]] > limits[0]:
+        if passage_lengths[n] > limits[0]:
             left_out[f"passage of more than {limits[0]} tokens"] += 1
-        elif data.questions.lengths[n] > limits[1]:
+        elif question_lengths[n] > limits[1]:
             left_out[f"question of more than {limits[1]} tokens"] += 1
-        elif data.questions.lengths[n] == 0:
+        elif question_lengths[n] == 0:
             left_out["question without a word"] += 1
         elif last < first:
             left_out["answer without a word"] += 1
@@ -122,9 +125,13 @@ def prepare(examples, vocabulary, limits=None):
     if not kept:
         raise SystemExit(f"no question is left to train on: {describe(left_out)}")
     if left_out:
-        examples = [examples[n] for n in kept]
-        questions = encode([example.question for example in examples], vocabulary)
-        data = Questions(examples, data.passages, questions, passage_of[kept], data.spans[kept])
+        data = Questions(
+            [examples[n] for n in kept],
+            data.passages,
+            data.questions.select(kept),
+            passage_of[kept],
+            data.spans[kept],
+        )
     return data, left_out
 
 
@@ -243,11 +250,11 @@ def answer(answerer, data, size=60, chosen=None):
 
 def cut(data, n, first, last):
     """The text from one token to another, out of the original passage."""
-    number = data.passage_of[n]
-    if data.passages.lengths[number] == 0:
+    tokens = data.passages.tokens(data.passage_of[n])
+    if tokens.start == tokens.stop:
         return ""
-    begin = data.passages.starts[data.passages.splits[number] + first]
-    end = data.passages.ends[data.passages.splits[number] + last]
+    begin = data.passages.starts[tokens.start + first]
+    end = data.passages.ends[tokens.start + last]
     return data.examples[n].passage.encode()[begin:end].decode()
 
 
@@ -297,6 +304,8 @@ def make_serve(answerer, vocabulary):
 
 def save(answerer, vocabulary, examples, output):
     """The `.keras` file, the SavedModel and the picture; each checked after it was written."""
+    picture = output / "attention.png"
+    picture.unlink(missing_ok=True)  # of an earlier run: this one may draw none
     data, _ = prepare(examples, vocabulary)
     inputs = data.inputs(np.arange(len(examples)))
     found = write_model(answerer, output / "model.keras", inputs)
@@ -327,9 +336,9 @@ def save(answerer, vocabulary, examples, output):
         draw_flow(
             {name: value[0] for name, value in reply.items() if name != "absent"},
             examples[0].passage,
-            output / "attention.png",
+            picture,
         )
-        print(f"{output / 'attention.png'}: which words of the question each word looked at")
+        print(f"{picture}: which words of the question each word looked at")
 
 
 def draw_flow(reply, passage, path, columns=28):

@@ -121,19 +121,26 @@ class Encoded(NamedTuple):
     def tokens(self, n):
         return slice(self.splits[n], self.splits[n + 1])
 
+    def select(self, index):
+        """The texts of these numbers only, in their order."""
+        lengths = self.lengths[index]
+        splits = np.concatenate([[0], np.cumsum(lengths)])
+        tokens = np.arange(splits[-1]) + np.repeat(self.splits[index] - splits[:-1], lengths)
+        columns = (self.words, self.characters, self.starts, self.ends)
+        return Encoded(*(column[tokens] for column in columns), splits)
+
     def padded(self, index, multiple):
         """Ids of words `(B, T)` and of characters `(B, T, WORD_LENGTH)` of some of the texts.
 
         T is a multiple of `multiple`.
         """
-        longest = self.lengths[index].max(initial=1)
-        shape = len(index), -(-longest // multiple) * multiple
+        lengths = self.splits[index + 1] - self.splits[index]
+        shape = len(index), -(-lengths.max(initial=1) // multiple) * multiple
         words = np.zeros(shape, "int32")
         characters = np.zeros((*shape, WORD_LENGTH), "int32")
-        for row, n in enumerate(index):
-            tokens = self.tokens(n)
-            words[row, : self.lengths[n]] = self.words[tokens]
-            characters[row, : self.lengths[n]] = self.characters[tokens]
+        for row, (n, length) in enumerate(zip(index, lengths, strict=True)):
+            words[row, :length] = self.words[self.tokens(n)]
+            characters[row, :length] = self.characters[self.tokens(n)]
         return words, characters
 
 

@@ -116,6 +116,18 @@ def test_what_cannot_be_learned_from_is_counted():
         answer.prepare(bad[:1], vocabulary, (8, 8))
 
 
+def test_selected_texts_are_those_texts_alone(examples):
+    vocabulary = make_vocabulary(examples)
+    texts = [examples[0].question, "", examples[1].passage, "北京 – naïve", " "]
+    encoded = tokens.encode(texts, vocabulary)
+    for index in ([0, 1, 2, 3, 4], [1, 3], [3, 0, 4], [1], []):
+        found = encoded.select(index)
+        expected = tokens.encode([texts[n] for n in index], vocabulary)
+        for x, y in zip(found, expected, strict=True):
+            assert x.dtype == y.dtype
+            np.testing.assert_array_equal(x, y)
+
+
 def test_nothing_is_left_out_of_a_test_set():
     empty = [Example("a", "", "What?", ("x",), 0), Example("b", "Some text.", "", ("x",), 0)]
     long = Example("c", "word " * 900, "What?", ("x",), 0)
@@ -501,6 +513,8 @@ def test_files_with_vectors_and_without_attention(tmp_path, capsys):
     output = tmp_path / "output"
     arguments = ["--data", str(tmp_path), "--output", str(output), "--flow", "none"]
     arguments += ["--units", "3", "--steps", "3", "--batch-size", "4", "--vectors", str(vectors)]
+    (output / "none").mkdir(parents=True)
+    (output / "none" / "attention.png").write_text("of an earlier run")
     answer.main(arguments)
     printed = capsys.readouterr().out
     assert "left out: 1 with passage empty" in printed
