@@ -11,9 +11,7 @@ minute on two cores.
 """
 
 import argparse
-import json
 import os
-import pathlib
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -22,7 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
-from measure import interleaved_times, peak_memory, print_table
+from measure import interleaved_times, peak_memory, print_table, write_json
 
 from keras_attention import BiDAFAttentionFlow
 
@@ -123,12 +121,8 @@ def main():
     rows.append(("target, at most", "", *TARGETS.values()))
     print_table(("variant", "mode", "memory MiB", "time ms"), rows)
     if options.json:
-        versions = {"keras": keras.__version__, "tensorflow": tf.__version__}
-        result = {"sizes": sizes, "found": found, "ratios": shares, "targets": TARGETS, **versions}
-        path = pathlib.Path(options.json)
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        result = {"sizes": sizes, "found": found, "ratios": shares, "targets": TARGETS}
+        write_json(options.json, result)
     missed = [
         f"{what} in mode {mode}: {share:.3g}"
         for mode, of_mode in shares.items()

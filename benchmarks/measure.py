@@ -1,4 +1,4 @@
-"""What the benchmarks share: the memory and the time of a function, and a table of them.
+"""What the benchmarks share: the memory and the time of a function, a table and a file of them.
 
 Memory is the rise of the peak of resident memory (VmHWM, set back through /proc/self/clear_refs)
 over what was resident before, while the function runs once in a process of its own that did
@@ -73,6 +73,19 @@ def print_table(header, rows):
         print(
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         )
+
+
+def write_json(path, result):
+    """Writes a whole file or none: what was measured, and what with."""
+    # Here, for the processes that measure memory need no more than their target does.
+    import keras
+    import tensorflow as tf
+
+    versions = {"keras": keras.__version__, "tensorflow": tf.__version__}
+    temporary = Path(f"{path}.tmp")
+    text = json.dumps({**result, **versions}, indent=2)
+    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.replace(path)
 
 
 def _resident(field):

@@ -4,6 +4,7 @@ import json
 import pathlib
 import sys
 
+import keras
 import numpy as np
 import pytest
 
@@ -39,6 +40,19 @@ def test_functions_take_turns():
 def test_ratios():
     found = {"graph": {"ours": {"memory": 1, "time": 2}, "theirs": {"memory": 4, "time": 4}}}
     assert flow.ratios(found) == {"graph": {"memory": 0.25, "time": 0.5}}
+
+
+def test_what_was_measured_is_written_whole(tmp_path):
+    path = tmp_path / "flow.json"
+    path.write_text("an old one")
+    with pytest.raises(TypeError):
+        measure.write_json(path, {"ratios": object()})
+    assert path.read_text() == "an old one"
+    measure.write_json(str(path), {"ratios": {"memory": 0.25}})
+    found = json.loads(path.read_text())
+    assert found["ratios"] == {"memory": 0.25}
+    assert found["keras"] == keras.__version__
+    assert [file.name for file in tmp_path.iterdir()] == ["flow.json"]
 
 
 def make_array(mebibytes):
