@@ -32,7 +32,7 @@ import keras
 import letters
 import numpy as np
 import tensorflow as tf
-from arguments import fill
+from arguments import check_at_least_one, check_ranges, check_seed, fill
 from batching import budgeted
 from checkpoint import Checkpoint, Interrupt, Results, fingerprint, make_folder, reseed
 from extras import check_extras
@@ -321,16 +321,16 @@ def parse(argv):
     parser.add_argument("--encoder", choices=ENCODERS, default="gru", help="of words and sentences")
     parser.add_argument("--folds", type=int, help="default: 10; letters: 5")
     parser.add_argument("--runs", type=int, help="folds that are run (default: all; letters: 1)")
-    parser.add_argument("--embedding", type=int, help="width of a word (default: 100; letters: 32)")
-    parser.add_argument("--units", type=int, help="of a GRU (default: 50; letters: 24)")
-    parser.add_argument("--epochs", type=int, help="default: 10; letters: 8")
+    parser.add_argument("--embedding", type=int, help="width of a word (default: 64; letters: 32)")
+    parser.add_argument("--units", type=int, help="of a GRU (default: 32; letters: 24)")
+    parser.add_argument("--epochs", type=int, help="default: 6; letters: 5")
     parser.add_argument("--batch-size", type=int, default=32, help="documents, at most")
     parser.add_argument(
         "--cells", type=int, default=40_000, help="words of a padded batch, at most"
     )
-    parser.add_argument("--longest", type=int, default=50, help="words of a sentence, at most")
+    parser.add_argument("--longest", type=int, default=25, help="words of a sentence, at most")
     parser.add_argument("--min-count", type=int, help="of a known word (default: 5; letters: 1)")
-    parser.add_argument("--learning-rate", type=float, help="default: 0.002; letters: 0.005")
+    parser.add_argument("--learning-rate", type=float, help="default: 0.003; letters: 0.005")
     parser.add_argument("--dropout", type=float, help="default: 0.5; letters: 0.1")
     parser.add_argument("--word-dropout", type=float, help="default: 0.1; letters: 0")
     parser.add_argument("--documents", type=int, default=5_000, help="number of letters")
@@ -342,14 +342,24 @@ def parse(argv):
         parser.error("--data is empty: give a folder or a file, or leave it out for letters")
     if arguments.smoke and arguments.data:
         parser.error("--smoke runs on the generated letters, without --data")
+    check_seed(parser, arguments)
+    names = ["runs", "embedding", "units", "epochs", "batch_size", "cells", "longest", "min_count"]
+    check_at_least_one(parser, arguments, names)
+    ranges = {"dropout": 1, "word_dropout": 1, "learning_rate": float("inf")}
+    check_ranges(parser, arguments, ranges)
     if arguments.data:
-        defaults = {"folds": 10, "embedding": 100, "units": 50, "epochs": 10, "min_count": 5}
-        defaults |= {"learning_rate": 0.002, "dropout": 0.5, "word_dropout": 0.1}
+        defaults = {"folds": 10, "embedding": 64, "units": 32, "epochs": 6, "min_count": 5}
+        defaults |= {"learning_rate": 0.003, "dropout": 0.5, "word_dropout": 0.1}
     else:
-        defaults = {"folds": 5, "embedding": 32, "units": 24, "epochs": 8, "min_count": 1}
+        defaults = {"folds": 5, "embedding": 32, "units": 24, "epochs": 5, "min_count": 1}
         defaults |= {"learning_rate": 0.005, "dropout": 0.1, "word_dropout": 0.0, "runs": 1}
     fill(arguments, defaults)
     fill(arguments, {"runs": arguments.folds})
+    if arguments.folds < 2 or arguments.runs > arguments.folds:
+        parser.error(
+            f"--folds must be at least 2, and --runs no more; received {arguments.folds} and "
+            f"{arguments.runs}"
+        )
     return arguments
 
 

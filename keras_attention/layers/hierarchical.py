@@ -7,9 +7,15 @@ import warnings
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_mask, check_positive_int, check_width, fits
+from keras_attention.layers.checks import (
+    check_mask,
+    check_positive_int,
+    check_width,
+    fits,
+    shape_of,
+)
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.layers.scoring import blanked, shape_of
+from keras_attention.ops.masks import blanked
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -104,11 +110,15 @@ class HierarchicalAttention(keras.layers.Layer):
 
         For subclasses that pool otherwise; its call takes what that of `AttentionPooling` takes.
         """
+        seed = self.seed
+        if seed is not None and name == "sentence_attention":
+            # Of one seed both would draw the same numbers, and drop alike.
+            seed += 1
         return AttentionPooling(
             units,
             normalizer=self.normalizer,
             dropout=self.dropout,
-            seed=self.seed,
+            seed=seed,
             name=name,
             dtype=self.dtype_policy,
         )

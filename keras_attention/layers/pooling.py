@@ -3,8 +3,14 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_mask, check_positive_int, check_width
-from keras_attention.layers.scoring import ScoringMixin, shape_of
+from keras_attention.layers.checks import (
+    check_mask,
+    check_positive_int,
+    check_sequences,
+    check_width,
+    shape_of,
+)
+from keras_attention.layers.scoring import ScoringMixin
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -89,9 +95,4 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
         return (inputs_shape[0], inputs_shape[-1])
 
     def _check_shape(self, shape):
-        one = not any(isinstance(size, (list, tuple)) for size in shape)
-        if not one or len(shape) != 3 or shape[-1] is None:
-            raise ValueError(
-                f"{self.name}: `inputs` must be one tensor of shape (batch, steps, features), its "
-                f"features known; received {tuple(shape)}."
-            )
+        check_sequences(self.name, "layer(inputs)", inputs=shape)
