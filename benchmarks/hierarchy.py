@@ -3,7 +3,7 @@
     python benchmarks/hierarchy.py [--json FILE] [--check]
 
 64 documents of 16 to 24 sentences of 10 to 20 words, and an outlier of 120 sentences, one of them
-of 200 words: a twelfth of all words. Forward and backward through the model of
+of 200 words: a tenth of all words. Forward and backward through the model of
 examples/classify.py:
 
     off        one batch, padded to 65 documents of 120 sentences of 200 words

@@ -49,7 +49,7 @@ def budgeted(sizes, size, cells, order=None):
 
 
 def _sorted_pools(lengths, size, order):
-    lengths = np.reshape(lengths, (len(lengths), -1))
+    lengths = np.column_stack([lengths])  # (N, keys)
     index = np.arange(len(lengths)) if order is None else order.permutation(len(lengths))
     pool = max(len(index), 1) if order is None else 32 * size
     for start in range(0, len(index), pool):

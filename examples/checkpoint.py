@@ -104,7 +104,8 @@ def read_state(path, new):
         return new
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
-    if not isinstance(found, dict) or set(found) < set(new):
+    of_us = isinstance(found, dict) and set(found) >= set(new)
+    if not of_us or not isinstance(found["arguments"], dict):
         raise damaged(path, "it is not of this program")
     # As they look after they were written and read.
     old, arguments = found["arguments"], json.loads(json.dumps(new["arguments"]))

@@ -36,11 +36,11 @@ from arguments import check_at_least_one, check_ranges, check_seed, fill
 from batching import budgeted
 from checkpoint import Checkpoint, Interrupt, Results, fingerprint, make_folder, reseed
 from extras import check_extras
+from folds import Folds
 from han import ENCODERS, POOLINGS, build_model
 from pages import Reading, Sentence, draw_document, write_page
 from schedules import warmup_cosine
 from serving import ask_saved_model, write_model, write_saved_model
-from tokens import Words, count_tokens
 
 if keras.backend.backend() != "tensorflow":
     # Only text is left to TensorFlow; it would take the memory of the GPU.
@@ -55,40 +55,37 @@ MULTIPLE = 16 if COMPILED else 1
 
 def load_data(arguments):
     """Documents, and for generated ones the number of the sentence that decides each."""
-    if not arguments.data:
-        return letters.make(arguments.documents, arguments.seed)
-    found = documents.read(arguments.data)
-    counts = collections.Counter(document.label for document in found)
+    source, counts = arguments.data, collections.Counter()
+    if source:
+        found, deciding = documents.read(source), None
+    else:
+        source = f"--documents {arguments.documents}"
+        found, deciding = letters.make(arguments.documents, arguments.seed)
+        counts.update(dict.fromkeys(letters.WISHES, 0))
+    counts.update(document.label for document in found)
     listed = ", ".join(f"{count:,} {label}" for label, count in sorted(counts.items()))
-    print(f"{arguments.data}: {len(found):,} documents ({listed})")
+    print(f"{source}: {len(found):,} documents ({listed})")
     small = min(counts, key=counts.get)
-    if counts[small] < arguments.folds:
+    fewest = counts[small]
+    if fewest < arguments.folds:
+        fewer = f"--folds {fewest}, or " if fewest > 1 else ""
         raise SystemExit(
-            f"{arguments.data}: the class {small!r} has {counts[small]} documents, fewer than the "
-            f"{arguments.folds} folds. Give --folds {max(counts[small], 2)}, or more documents. "
-            "Nothing was written."
+            f"{source}: the class {small!r} has {fewest} documents, fewer than the "
+            f"{arguments.folds} folds. Give {fewer}more documents. Nothing was written."
         )
-    return found, None
-
-
-def split_folds(labels, folds):
-    """The fold of each document: consecutive blocks of each class in the given order.
-
-    In the order of file names these are, for ten folds, those of the movie reviews' authors.
-    """
-    fold = np.zeros(len(labels), int)
-    for label in np.unique(labels):
-        where = np.flatnonzero(labels == label)
-        fold[where] = np.arange(len(where)) * folds // len(where)
-    return fold
+    return found, deciding
 
 
 # --- training ------------------------------------------------------------------------------------
 
 
+def padded_sizes(data, chosen):
+    return -(-data.sizes[chosen] // MULTIPLE) * MULTIPLE
+
+
 def train(model, data, chosen, settings, checkpoint, interrupt):
     """Trains on the documents `chosen` to the end, or goes on with an earlier run."""
-    sizes = data.sizes[chosen]
+    sizes = padded_sizes(data, chosen)
 
     def batches(epoch):
         # An order of its own for every epoch, whether or not the run was interrupted.
@@ -102,7 +99,7 @@ def train(model, data, chosen, settings, checkpoint, interrupt):
             warmup_cosine(settings["learning_rate"], steps, last=0.05), global_clipnorm=1.0
         ),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        weighted_metrics=["accuracy"],
+        metrics=["accuracy"],
     )
     done = checkpoint.restore(model)
     for epoch in range(done, settings["epochs"]):
@@ -116,7 +113,7 @@ def train(model, data, chosen, settings, checkpoint, interrupt):
             )
             losses += float(logs["loss"]) * len(batch) / len(chosen)
             right += float(logs["accuracy"]) * len(batch) / len(chosen)
-            if interrupt.asked:
+            if interrupt.asked and step < len(epoch_batches):
                 raise SystemExit(
                     f"stopped; {epoch} of {settings['epochs']} epochs of this fold are saved, and "
                     "the same command goes on from there."
@@ -148,7 +145,7 @@ def train(model, data, chosen, settings, checkpoint, interrupt):
 
 def read(reader, data, chosen, settings):
     """What the reader finds in the documents `chosen`: a dictionary of lists, a document each."""
-    sizes = data.sizes[chosen]
+    sizes = padded_sizes(data, chosen)
     found = collections.defaultdict(lambda: [None] * len(chosen))
     for batch in budgeted(sizes, settings["batch_size"], settings["cells"]):
         outputs = reader.predict_on_batch(data.padded(chosen[batch], MULTIPLE))
@@ -161,40 +158,13 @@ def read(reader, data, chosen, settings):
 # --- cross-validation ----------------------------------------------------------------------------
 
 
-class Task:
-    """Encoded documents in folds; every fold has a vocabulary of its own training documents."""
-
-    def __init__(self, texts, deciding, settings):
-        self.texts, self.settings = texts, settings
-        self.deciding = None if deciding is None else np.array(deciding)
-        lines = [document.text for document in texts]
-        labels = np.array([document.label for document in texts])
-        self.classes, numbers = np.unique(labels, return_inverse=True)
-        self.folds = split_folds(numbers, settings["folds"])
-        self.words = np.array([*count_tokens(lines)[0]])
-        self.data = documents.encode(lines, numbers, Words(self.words), settings["longest"])
-        self.empty = int((self.data.sizes[:, 0] == 0).sum())
-
-    def fold(self, number):
-        """Encoded documents, the `Words` of a fold, and the numbers of both kinds of documents."""
-        train, test = np.flatnonzero(self.folds != number), np.flatnonzero(self.folds == number)
-        words = self.data.words
-        owner = np.repeat(self.folds, np.diff(self.data.sentences[self.data.documents]))
-        counts = np.bincount(words[owner != number], minlength=len(self.words) + 2)
-        counts[[0, -1]] = 0
-        kept = np.argsort(-counts, kind="stable")[: (counts >= self.settings["min_count"]).sum()]
-        ids = np.full(len(counts), len(kept) + 1, "int32")
-        ids[kept] = np.arange(1, len(kept) + 1)
-        vocabulary = Words(self.words[kept - 1])
-        return self.data._replace(words=ids[words]), vocabulary, train, test
-
-
-def run_fold(task, pooling, number, output, interrupt):
+def run_fold(task, deciding, settings, pooling, number, output, interrupt):
     """Trains on all folds but one and tests on that: an entry of the results."""
-    settings = {**task.settings, "pooling": pooling, "fold": number + 1}
-    data, vocabulary, inside, outside = task.fold(number)
-    # Here, so that it does not matter what was trained before.
-    keras.utils.set_random_seed(settings["seed"] + number)
+    settings = {**settings, "pooling": pooling, "fold": number + 1}
+    data, vocabulary, inside, outside = task.split(number)
+    # Here, so that it does not matter what was trained before, nor stays in memory.
+    keras.backend.clear_session()
+    keras.utils.set_random_seed((settings["seed"] + number) % 2**32)
     shape = {name: settings[name] for name in ("embedding", "units", "dropout", "word_dropout")}
     model, reader = build_model(
         vocabulary.size, len(task.classes), pooling, settings["encoder"], **shape
@@ -218,9 +188,9 @@ def run_fold(task, pooling, number, output, interrupt):
         "parameters": model.count_params(),
         "epoch_seconds": float(np.mean([e["seconds"] for e in checkpoint.state["history"]])),
     }
-    if task.deciding is not None:
+    if deciding is not None and pooling == "attention":
         largest = [weights.argmax() for weights in found["sentence_weights"]]
-        entry["deciding"] = 100 * float(np.mean(largest == task.deciding[outside]))
+        entry["deciding"] = 100 * float(np.mean(largest == np.array(deciding)[outside]))
     print(f"  accuracy {entry['accuracy']:.2f}%", flush=True)
     if number == 0:
         save(reader, vocabulary, task, data, choose(right, outside, data.labels), output)
@@ -259,12 +229,13 @@ def make_serve(reader, vocabulary, classes, longest):
 
 def save(reader, vocabulary, task, data, shown, output):
     """The `.keras` file, the SavedModel, the page and the picture of the documents `shown`."""
-    ids = data.padded(shown, MULTIPLE)
+    # As wide as in the SavedModel, whatever MULTIPLE is.
+    ids = data.padded(shown)
     write_model(reader, output / "model.keras", ids)
     if keras.backend.backend() != "tensorflow":
         print("The SavedModel is written with the TensorFlow backend: start the command with it.")
         return
-    serve = make_serve(reader, vocabulary, task.classes, task.settings["longest"])
+    serve = make_serve(reader, vocabulary, task.classes, task.longest)
     path = output / "saved_model"
     write_saved_model(path, serve, ["texts"], [reader, vocabulary])
     print(f"{path}: takes texts, returns classes and the weights of words and sentences")
@@ -310,50 +281,75 @@ def reading(document, reply, row):
 # --- command line --------------------------------------------------------------------------------
 
 
+# Of documents that are given, and of letters.
+DEFAULTS = {
+    "folds": (10, 5),
+    # What a letter says before and after does not matter; an encoder would blur which one it is.
+    "encoder": ("gru", "words"),
+    "embedding": (64, 32),
+    "units": (32, 24),
+    "epochs": (6, 5),
+    "min_count": (5, 1),
+    "learning_rate": (0.003, 0.005),
+    "dropout": (0.5, 0.5),
+    "word_dropout": (0.1, 0.0),
+    "pooling": (["attention"], ["attention", "average"]),
+    "documents": (None, 5000),
+    "runs": (None, 1),
+}
+
+
 def parse(argv):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
+    def add(name, kind, text):
+        given, of_letters = DEFAULTS[name]
+        flag, text = f"--{name.replace('_', '-')}", f"{text} (default: {given}; {of_letters})"
+        parser.add_argument(flag, type=kind, help=text)
+
     parser.add_argument("--data", metavar="PATH", help="a folder of folders, or a JSON-lines file")
+    parser.add_argument("--pooling", nargs="+", choices=POOLINGS, help="one or more")
     parser.add_argument(
-        "--pooling", nargs="+", choices=POOLINGS, default=["attention"], help="one or more"
+        "--encoder", choices=ENCODERS, help="of words and sentences (default: gru; letters: words)"
     )
-    parser.add_argument("--encoder", choices=ENCODERS, default="gru", help="of words and sentences")
-    parser.add_argument("--folds", type=int, help="default: 10; letters: 5")
+    add("folds", int, "where two defaults are given, the second is of letters")
     parser.add_argument("--runs", type=int, help="folds that are run (default: all; letters: 1)")
-    parser.add_argument("--embedding", type=int, help="width of a word (default: 64; letters: 32)")
-    parser.add_argument("--units", type=int, help="of a GRU (default: 32; letters: 24)")
-    parser.add_argument("--epochs", type=int, help="default: 6; letters: 5")
+    add("embedding", int, "width of a word")
+    add("units", int, "of a GRU in one direction")
+    add("epochs", int, "over the training documents")
     parser.add_argument("--batch-size", type=int, default=32, help="documents, at most")
     parser.add_argument(
         "--cells", type=int, default=40_000, help="words of a padded batch, at most"
     )
     parser.add_argument("--longest", type=int, default=25, help="words of a sentence, at most")
-    parser.add_argument("--min-count", type=int, help="of a known word (default: 5; letters: 1)")
-    parser.add_argument("--learning-rate", type=float, help="default: 0.003; letters: 0.005")
-    parser.add_argument("--dropout", type=float, help="default: 0.5; letters: 0.1")
-    parser.add_argument("--word-dropout", type=float, help="default: 0.1; letters: 0")
-    parser.add_argument("--documents", type=int, default=5_000, help="number of letters")
+    add("min_count", int, "how often a known word occurs")
+    add("learning_rate", float, "at its highest")
+    add("dropout", float, "of features of words and of the document")
+    add("word_dropout", float, "words that are taken for unknown")
+    parser.add_argument("--documents", type=int, help="number of letters (default: 5000)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", default="output/classify", help="where results are written")
-    parser.add_argument("--smoke", action="store_true", help="letters, within a minute")
+    parser.add_argument("--smoke", action="store_true", help="few letters, within a minute")
     arguments = parser.parse_args(argv)
     if arguments.data == "":
         parser.error("--data is empty: give a folder or a file, or leave it out for letters")
-    if arguments.smoke and arguments.data:
-        parser.error("--smoke runs on the generated letters, without --data")
+    if arguments.data and (arguments.smoke or arguments.documents):
+        parser.error("--smoke and --documents are for the generated letters, without --data")
     check_seed(parser, arguments)
     names = ["runs", "embedding", "units", "epochs", "batch_size", "cells", "longest", "min_count"]
-    check_at_least_one(parser, arguments, names)
+    check_at_least_one(parser, arguments, [*names, "documents"])
     ranges = {"dropout": 1, "word_dropout": 1, "learning_rate": float("inf")}
     check_ranges(parser, arguments, ranges)
-    if arguments.data:
-        defaults = {"folds": 10, "embedding": 64, "units": 32, "epochs": 6, "min_count": 5}
-        defaults |= {"learning_rate": 0.003, "dropout": 0.5, "word_dropout": 0.1}
-    else:
-        defaults = {"folds": 5, "embedding": 32, "units": 24, "epochs": 5, "min_count": 1}
-        defaults |= {"learning_rate": 0.005, "dropout": 0.1, "word_dropout": 0.0, "runs": 1}
-    fill(arguments, defaults)
+    if not arguments.data and arguments.longest < letters.LONGEST:
+        parser.error(
+            f"--longest must be at least {letters.LONGEST} for letters, or the deciding sentence "
+            f"of some would be two; received {arguments.longest}"
+        )
+    if arguments.smoke:
+        fill(arguments, {"documents": 2000, "epochs": 4, "pooling": ["attention"]})
+    fill(arguments, {name: values[not arguments.data] for name, values in DEFAULTS.items()})
     fill(arguments, {"runs": arguments.folds})
     if arguments.folds < 2 or arguments.runs > arguments.folds:
         parser.error(
@@ -373,36 +369,49 @@ def main(argv=None):
         if name not in ("data", "pooling", "runs", "output", "smoke", "documents")
     }
     listed = json.dumps([document[1:] for document in texts], ensure_ascii=False)
-    settings["documents"] = fingerprint(listed.encode())
+    settings["training data"] = fingerprint(listed.encode())
+    settings["backend"] = keras.backend.backend()
     output = make_folder(pathlib.Path(arguments.output))
     results = Results(output / "results.json", settings)
-    task = Task(texts, deciding, settings)
+    task = Folds(texts, arguments.folds, arguments.longest, arguments.min_count)
     if task.empty:
         print(f"{task.empty:,} documents without a word; they are kept, as vectors of zeros")
     with Interrupt() as interrupt:
         # All poolings of a fold before the next fold, so that a part of the table can be compared.
         for number in range(arguments.runs):
             for pooling in arguments.pooling:
+                folder = make_folder(output / pooling)
                 if not results.find(pooling=pooling, fold=number + 1):
-                    folder = make_folder(output / pooling)
-                    results.add(run_fold(task, pooling, number, folder, interrupt))
-                    shutil.rmtree(folder / f"fold-{number + 1}")
+                    given = task, deciding, settings, pooling, number, folder, interrupt
+                    results.add(run_fold(*given))
+                shutil.rmtree(folder / f"fold-{number + 1}", ignore_errors=True)
+                if interrupt.asked:
+                    raise SystemExit("stopped after this fold; the same command goes on.")
     report(results, arguments, task)
 
 
 def report(results, arguments, task):
-    folds, poolings = range(1, arguments.runs + 1), arguments.pooling
-    found = {p: [results.find(pooling=p, fold=fold) for fold in folds] for p in poolings}
-    print(f"\n{len(folds)} of {arguments.folds} folds, {len(task.texts):,} documents")
-    for pooling, entries in found.items():
-        scores = np.array([entry["accuracy"] for entry in entries])
-        spread = f" +- {scores.std(ddof=1):.2f}" if len(scores) > 1 else ""
-        print(f"{pooling}: accuracy {scores.mean():.2f}%{spread}")
+    folds, found = range(1, arguments.runs + 1), {}
+    print(
+        f"\n{len(task.texts):,} documents, {len(folds)} of {arguments.folds} folds; mean and "
+        "standard deviation over them"
+    )
+    for pooling in arguments.pooling:
+        entries = [results.find(pooling=pooling, fold=fold) for fold in folds]
+        found[pooling] = np.array([entry["accuracy"] for entry in entries])
+        print(f"{pooling}: accuracy {spread(found[pooling])}%")
         if "deciding" in entries[0]:
-            print(
-                f"  in {np.mean([e['deciding'] for e in entries]):.1f}% the sentence with the "
-                "largest weight is the one that decides"
-            )
+            deciding = np.mean([entry["deciding"] for entry in entries])
+            print(f"  the sentence with the largest weight decides in {deciding:.1f}%")
+    for pooling in arguments.pooling:
+        if "attention" in found and pooling != "attention":
+            print(f"attention over {pooling}: {spread(found['attention'] - found[pooling])} points")
+    if arguments.smoke and min(scores.mean() for scores in found.values()) < 90:
+        raise SystemExit("smoke run: expected at least 90% right")
+
+
+def spread(values):
+    return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 # After one of these and a space, or after a line break, a new sentence begins.
 ENDS = [".", "!", "?", "…", "。", "！", "？"]
+SPACE, SIGN = r"[\s\v\p{Z}]", r"[^\s\v\p{Z}\p{L}\p{M}\p{N}]"
+LINE_BREAK = rf"{SPACE}*[\n\r\x{{2028}}\x{{2029}}]{SPACE}*"
 CLOSING = ['"', "'", ")", "]", "}", "»", "”", "’"]
 
 
@@ -33,6 +35,19 @@ def read(path):
             f"{path}: not there. Give a folder with one sub-folder a class and a file a document, "
             'or a file with lines like {"text": "...", "label": "..."}. Nothing was written.'
         )
+    for document in documents:
+        try:
+            (document.text + document.label).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise SystemExit(
+                f"{path}, {document.name}: {half!a} is half of a character. Nothing was written."
+            ) from error
+        if "\0" in document.text + document.label:
+            raise SystemExit(
+                f"{path}, {document.name}: holds a NUL character. If it is UTF-16, convert it: "
+                "iconv -f utf-16 -t utf-8. Nothing was written."
+            )
     labels = sorted({document.label for document in documents})
     if len(labels) < 2:
         raise SystemExit(
@@ -64,7 +79,8 @@ def _read_folder(path):
 
 def _text(path):
     try:
-        return path.read_bytes().decode()
+        # Windows begins a file with a mark.
+        return path.read_bytes().decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise SystemExit(
             f"{path}: not UTF-8 at byte {error.start} ({error.object[error.start]:#04x}). Convert "
@@ -88,7 +104,9 @@ def _read_lines(path):
         text, label = (
             entry.get(name) if isinstance(entry, dict) else None for name in ("text", "label")
         )
-        if not isinstance(text, str) or not isinstance(label, (str, int)) or label == "":
+        # An integer; of True and False Python says that they are.
+        known = isinstance(label, (str, int)) and not isinstance(label, bool)
+        if not isinstance(text, str) or not known or not str(label).strip():
             raise SystemExit(
                 f"{path}, line {number}: expected an object with a string `text` and a `label`, a "
                 f"string or an integer; found {line.strip()[:80]}. Nothing was written."
@@ -105,7 +123,8 @@ def _read_lines(path):
 def split_sentences(texts, longest):
     """Sentences of words, numbers and single signs, inside TensorFlow.
 
-    A sentence ends at a line break, and where white space follows . ! ? or the like. One of more
+    A sentence ends at a line break, and where white space follows . ! ? or the like and the quotes
+    and brackets that close behind it. One of more
     than `longest` words goes on as the next one, so that a batch is never as wide as its strangest
     sentence, and nothing is lost.
 
@@ -118,24 +137,24 @@ def split_sentences(texts, longest):
     import tensorflow_text
 
     words, begins, ends = tensorflow_text.regex_split_with_offsets(
-        texts,
-        delim_regex_pattern=r"\s*\n\s*|[\s\p{Z}]+|[^\s\p{Z}\p{L}\p{M}\p{N}]",
-        keep_delim_regex_pattern=r"\s*\n\s*|[^\s\p{Z}\p{L}\p{M}\p{N}]",
+        tf.strings.regex_replace(texts, r"\x00", " "),  # where it would take the text to end
+        delim_regex_pattern=f"{LINE_BREAK}|{SPACE}+|{SIGN}",
+        keep_delim_regex_pattern=f"{LINE_BREAK}|{SIGN}",
     )
     rows, size = words.value_rowids(), words.nrows()
     words, begins, ends = (x.flat_values for x in (words, begins, ends))
 
-    # The token before each one, and whether white space is between them.
-    before = tf.concat([[""], words[:-1]], 0)[: tf.size(words)]
+    # Whether white space is before each token, or another text.
     last = tf.concat([[-1], ends[:-1]], 0)[: tf.size(words)]
     other = tf.concat([[-1], rows[:-1]], 0)[: tf.size(words)] != rows
     gap = begins != last
-    end = _among(words, ENDS)
-    shut = _among(words, CLOSING) & _among(before, ENDS) & ~gap
-    done = tf.concat([[False], (end | shut)[:-1]], 0)[: tf.size(words)]
-    is_break = tf.strings.strip(words) == ""
-    broken = tf.concat([[False], is_break[:-1]], 0)[: tf.size(words)]
-    numbers = tf.cumsum(tf.cast(other | broken | (done & gap), "int64"))
+    done = _among(words, ENDS)
+    closing = _among(words, CLOSING) & ~gap
+    for _ in range(3):  # closing signs in a row
+        done |= closing & _shifted(done)
+    done = _shifted(done)
+    is_break = tf.strings.regex_full_match(words, f"{SPACE}+")
+    numbers = tf.cumsum(tf.cast(other | _shifted(is_break) | (done & gap), "int64"))
 
     numbers, rows, words, begins, ends = (
         tf.boolean_mask(x, ~is_break) for x in (numbers, rows, words, begins, ends)
@@ -150,6 +169,10 @@ def split_sentences(texts, longest):
         tf.RaggedTensor.from_value_rowids(tf.RaggedTensor.from_row_lengths(x, counts), rows, size)
         for x in (words, begins, ends)
     ]
+
+
+def _shifted(flags):
+    return tf.concat([[False], flags[:-1]], 0)[: tf.size(flags)]
 
 
 def _among(tokens, wanted):

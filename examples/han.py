@@ -6,7 +6,8 @@ from keras import layers, ops
 from keras_attention import HierarchicalAttention
 
 POOLINGS = ("attention", "average", "max")
-ENCODERS = ("gru", "none")
+# Of words and of sentences; "words": of words alone.
+ENCODERS = ("gru", "words", "none")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -55,7 +56,7 @@ class PlainHierarchy(HierarchicalAttention):
         self.kind = kind
         super().__init__(units, **kwargs)
 
-    def pooling(self, units, name):
+    def make_pooling(self, name, units, seed):
         return PlainPooling(self.kind, name=name, dtype=self.dtype_policy)
 
     def get_config(self):
@@ -82,9 +83,7 @@ class WordDropout(layers.Layer):
         return {**super().get_config(), **config}
 
 
-def build_model(
-    words, classes, pooling, encoder, embedding, units, dropout, word_dropout, vectors=None
-):
+def build_model(words, classes, pooling, encoder, embedding, units, dropout, word_dropout):
     """The model that is trained, and one on the same layers that also returns the weights.
 
     Args:
@@ -101,7 +100,7 @@ def build_model(
     """
 
     def encode(name):
-        if encoder == "none":
+        if encoder == "none" or (encoder, name) == ("words", "sentence_encoder"):
             return None
         return layers.Bidirectional(layers.GRU(units, return_sequences=True), name=name)
 

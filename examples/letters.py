@@ -48,14 +48,20 @@ DECISIVE = (
     "Now I ask you to let me {wish}",
     "This time I would rather {wish}",
 )
+# In the same words, so that none of them tells.
 OTHERS = (
     "My {person} wanted to {wish}",
+    "I know people who want to {wish}",
     "Last year my {person} asked to {wish}",
     "Your assistant asked whether I want to {wish}",
     "I do not want to {wish}",
     "I would not like to {wish}",
-    "Nobody should have to {wish} twice",
-    "My {person} would rather {wish}",
+    "I hope nobody else has to {wish}",
+    "All my {person} could do is {wish}",
+    "All the others ask you to let them {wish}",
+    "Now my {person} has to {wish}",
+    "This time my {person} would rather {wish}",
+    "You let me {wish} last year",
     "In {month} I was happy to {wish}",
 )
 PLAIN = (
@@ -74,6 +80,10 @@ PLAIN = (
     "Nobody in {town} could tell me why it {fault}",
     "The man at the counter was very kind",
 )
+
+
+# Words of a sentence, with the full stop, at most.
+LONGEST = 20
 
 
 def make(size, seed=0):

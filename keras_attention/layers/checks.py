@@ -27,6 +27,12 @@ def check_rate(layer, name, value):
     return float(value)
 
 
+def check_seed(layer, seed):
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, numbers.Integral)):
+        raise ValueError(f"{layer}: `seed` must be an integer or None; received {seed!r}.")
+    return seed
+
+
 def check_query_value(layer, query_shape, value_shape, key_shape=None):
     """The shapes of a call `layer(query, value, key)`; a dimension is None where unknown."""
     if len(query_shape) > 0 and isinstance(query_shape[0], (list, tuple)):

@@ -1,5 +1,6 @@
 """Words to sentences, sentences to a document."""
 
+import contextlib
 import inspect
 import re
 import warnings
@@ -8,14 +9,21 @@ import keras
 from keras import ops
 
 from keras_attention.layers.checks import (
+    check_choice,
     check_mask,
     check_positive_int,
+    check_rate,
+    check_seed,
     check_width,
     fits,
     shape_of,
 )
 from keras_attention.layers.pooling import AttentionPooling
+from keras_attention.layers.scoring import NORMALIZERS
 from keras_attention.ops.masks import blanked
+
+# A length to try an encoder with where it is not known yet.
+_PROBE = 7
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -98,22 +106,22 @@ class HierarchicalAttention(keras.layers.Layer):
                 )
         self.word_encoder = word_encoder
         self.sentence_encoder = sentence_encoder
-        self.normalizer, self.dropout, self.seed = normalizer, dropout, seed
-        self.word_attention = self.pooling(self.units, "word_attention")
-        self.sentence_attention = self.pooling(
-            self.sentence_units or self.units, "sentence_attention"
+        self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
+        self.dropout = check_rate(self.name, "dropout", dropout)
+        self.seed = check_seed(self.name, seed)
+        # Of one seed both would draw the same numbers, and drop alike.
+        seeds = (seed, None if seed is None else seed + 1)
+        self.word_attention = self.make_pooling("word_attention", self.units, seeds[0])
+        self.sentence_attention = self.make_pooling(
+            "sentence_attention", self.sentence_units or self.units, seeds[1]
         )
         self.supports_masking = True
 
-    def pooling(self, units, name):
-        """Makes the layer that reads the words, or the sentences: `(N, T, D)` to `(N, D)`.
+    def make_pooling(self, name, units, seed):
+        """The layer that reads the words, or the sentences: `(N, T, D)` to `(N, D)`.
 
         For subclasses that pool otherwise; its call takes what that of `AttentionPooling` takes.
         """
-        seed = self.seed
-        if seed is not None and name == "sentence_attention":
-            # Of one seed both would draw the same numbers, and drop alike.
-            seed += 1
         return AttentionPooling(
             units,
             normalizer=self.normalizer,
@@ -127,20 +135,18 @@ class HierarchicalAttention(keras.layers.Layer):
         self._check_shape(inputs_shape)
         batch, sentences, words, features = inputs_shape
         self._size = features
-        shapes = {"word": (None, words, features), "sentence": (batch, sentences, None)}
-        for name, shape in shapes.items():
+        for name, rows, steps in (("word", None, words), ("sentence", batch, sentences)):
             attention = getattr(self, f"{name}_attention")
-            encoder = getattr(self, f"{name}_encoder")
-            shape = (*shape[:2], shape[2] or features)
-            if encoder is not None:
-                # By a symbolic call, which builds any layer and tells the shape of its result.
+            shape = (rows, steps, features)
+            if getattr(self, f"{name}_encoder") is not None:
+                # A symbolic call builds any layer and tells the shape of its result; of a known
+                # length, so that one that drops or shortens the steps is found here.
+                shape = (rows, steps or _PROBE, features)
                 tensor = keras.KerasTensor(shape, self.compute_dtype)
                 mask = keras.KerasTensor(shape[:2], "bool")
-                shape = self._encoded(name, tensor, mask).shape
-            features = shape[-1]
+                features = self._encoded(name, tensor, mask).shape[-1]
             if not attention.built:
-                attention.build(tuple(shape))
-        self._output_size = features
+                attention.build((rows, steps, features))
 
     def call(self, inputs, mask=None, return_attention_scores=False, training=None):
         self._check_shape(shape_of(inputs))
@@ -162,25 +168,25 @@ class HierarchicalAttention(keras.layers.Layer):
         return document, (word_weights, sentence_weights)
 
     def _read(self, name, sequence, mask, training):
+        if getattr(self, f"{name}_encoder") is not None:
+            # Padding must not reach the words beside it in an encoder that knows no mask.
+            sequence = self._encoded(name, blanked(sequence, mask), mask)
+            if mask is None:
+                # A mask that the encoder makes for itself stays its own.
+                mask = ops.ones_like(sequence[:, :, 0], "bool")
         return getattr(self, f"{name}_attention")(
-            self._encoded(name, sequence, mask),
-            mask=mask,
-            return_attention_scores=True,
-            training=training,
+            sequence, mask=mask, return_attention_scores=True, training=training
         )
 
     def _encoded(self, name, sequence, mask):
-        encoder = getattr(self, f"{name}_encoder")
-        if encoder is None:
-            return sequence
-        # Padding must not reach the words beside it in an encoder that knows no mask.
-        sequence = blanked(sequence, mask)
-        takes_mask = "mask" in inspect.signature(encoder.call).parameters
-        with warnings.catch_warnings():
-            # Models say so of any mask; where it goes on from here is known.
-            message = f"Layer '{re.escape(encoder.name)}'.*does not support masking"
-            warnings.filterwarnings("ignore", message)
-            encoded = encoder(sequence, mask=mask) if takes_mask else encoder(sequence)
+        encoder, options = getattr(self, f"{name}_encoder"), {}
+        if mask is not None and "mask" in inspect.signature(encoder.call).parameters:
+            # Of an empty row one step, of zeros: cuDNN takes no row without a step.
+            first = ops.arange(ops.shape(mask)[1]) == 0
+            empty = ops.logical_not(ops.any(mask, axis=1, keepdims=True))
+            options = {"mask": ops.logical_or(mask, ops.logical_and(empty, first))}
+        with _unwarned(encoder):
+            encoded = encoder(sequence, **options)
         given = getattr(encoded, "shape", None)
         if given is None or not fits(given, (*sequence.shape[:2], None)) or given[-1] is None:
             found = given and tuple(given)
@@ -205,10 +211,13 @@ class HierarchicalAttention(keras.layers.Layer):
         return None
 
     def compute_output_shape(self, inputs_shape):
-        if not self.built:
-            self.build(inputs_shape)
         self._check_shape(inputs_shape)
-        return (inputs_shape[0], self._output_size)
+        batch, sentences, words, size = inputs_shape
+        if self.word_encoder is not None:
+            size = self.word_encoder.compute_output_shape((batch, words, size))[-1]
+        if self.sentence_encoder is not None:
+            size = self.sentence_encoder.compute_output_shape((batch, sentences, size))[-1]
+        return (batch, size)
 
     def compute_output_spec(self, *args, **kwargs):
         # By tracing: what is returned depends on return_attention_scores and on the encoders.
@@ -224,7 +233,7 @@ class HierarchicalAttention(keras.layers.Layer):
             "dropout": self.dropout,
             "seed": self.seed,
             **{
-                name: encoder and keras.saving.serialize_keras_object(encoder)
+                name: None if encoder is None else keras.saving.serialize_keras_object(encoder)
                 for name, encoder in encoders.items()
             },
         }
@@ -233,5 +242,18 @@ class HierarchicalAttention(keras.layers.Layer):
     def from_config(cls, config):
         config = dict(config)
         for name in ("word_encoder", "sentence_encoder"):
-            config[name] = config[name] and keras.saving.deserialize_keras_object(config[name])
+            if config.get(name) is not None:
+                config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
+
+
+@contextlib.contextmanager
+def _unwarned(encoder):
+    """Models warn of any mask that they are given; where it goes on from here is known."""
+    if encoder.supports_masking:
+        yield
+        return
+    with warnings.catch_warnings():
+        message = f"Layer '{re.escape(encoder.name)}'.*does not support masking"
+        warnings.filterwarnings("ignore", message)
+        yield

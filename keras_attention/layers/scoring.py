@@ -14,6 +14,7 @@ from keras_attention.layers.checks import (
     check_query,
     check_query_value,
     check_rate,
+    check_seed,
     check_width,
     fits,
     shape_of,
@@ -101,7 +102,7 @@ class ScoringMixin:
         super().__init__(**kwargs)
         self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
         self.dropout = check_rate(self.name, "dropout", dropout)
-        self.seed = seed
+        self.seed = check_seed(self.name, seed)
         if self.dropout > 0:
             self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
