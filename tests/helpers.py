@@ -148,10 +148,10 @@ def gradients(layer, call, inputs, jit=False):
     return compiled(run, jit)(*[tf.convert_to_tensor(x) for x in inputs])
 
 
-def assert_gradients(layer, call, inputs, oracle, step=1e-5):
+def assert_gradients(layer, call, inputs, oracle, step=1e-5, jit=False):
     """The layer's gradients are the central differences of `oracle(inputs, weights)`."""
     arrays = [np.array(x) for x in (*inputs, *weight_arrays(layer))]
-    outputs, found = gradients(layer, call, inputs)
+    outputs, found = gradients(layer, call, inputs, jit)
 
     def loss():
         return loss_of(oracle(arrays[: len(inputs)], arrays[len(inputs) :]))

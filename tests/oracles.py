@@ -237,6 +237,88 @@ def lstm(kernel, recurrent_kernel, bias):
     return cell
 
 
+def pool(weights, steps, valid, normalizer="softmax"):
+    """Yang et al. (2016), equations 5 to 7, of one sequence `(T, D)`: s and a."""
+    scores = np.zeros(len(steps))
+    for t in range(len(steps)):
+        if valid[t]:
+            hidden = np.tanh(steps[t] @ weights["kernel"] + weights["bias"])
+            scores[t] = hidden @ weights["query_vector"]
+    align = NORMALIZERS[normalizer](scores, valid)
+    return _read(align, steps), align
+
+
+def attention_pooling(weights, inputs, normalizer="softmax", mask=None):
+    """`pool` of a batch."""
+    batch, steps, size = inputs.shape
+    pooled, weight = np.zeros((batch, size)), np.zeros((batch, steps))
+    for b in range(batch):
+        valid = [mask is None or mask[b, t] for t in range(steps)]
+        pooled[b], weight[b] = pool(weights, inputs[b], valid, normalizer)
+    return pooled, weight
+
+
+def hierarchical_attention(
+    word_weights,
+    sentence_weights,
+    inputs,
+    word_encoder=None,
+    sentence_encoder=None,
+    normalizer="softmax",
+    mask=None,
+):
+    """Yang et al. (2016), section 2.2, of a batch `(B, S, W, D)`: v, a of words, a of sentences.
+
+    An encoder is a function `(sequence, valid)` from `(T, D)` to `(T, E)`. A sentence without a
+    word is no sentence.
+    """
+    batch, sentences, words, _ = inputs.shape
+    documents, a, b = [], np.zeros((batch, sentences, words)), np.zeros((batch, sentences))
+    for n in range(batch):
+        vectors, spoken = [], []
+        for i in range(sentences):
+            valid = [mask is None or mask[n, i, t] for t in range(words)]
+            encoded = word_encoder(inputs[n, i], valid) if word_encoder else inputs[n, i]
+            vector, a[n, i] = pool(word_weights, encoded, valid, normalizer)
+            vectors.append(vector)
+            spoken.append(any(valid))
+        encoded = np.array(vectors)
+        if sentence_encoder:
+            encoded = sentence_encoder(encoded, spoken)
+        document, b[n] = pool(sentence_weights, encoded, spoken, normalizer)
+        documents.append(document)
+    return np.array(documents), a, b
+
+
+def dense(kernel, bias):
+    """An encoder of every step for itself."""
+    return lambda sequence, valid: np.array([np.tanh(x @ kernel + bias) for x in sequence])
+
+
+def recurrent(cell, units):
+    """An encoder: the state after every step, where steps that are not valid do not count."""
+
+    def run(sequence, valid):
+        h, states = np.zeros(units), np.zeros((len(sequence), units))
+        for t in range(len(sequence)):
+            if valid[t]:
+                h, _ = cell(sequence[t], [h])
+                states[t] = h
+        return states
+
+    return run
+
+
+def both_ways(forward, backward):
+    """[h of the steps up to t; h of the steps from the last back to t]"""
+
+    def run(sequence, valid):
+        back = backward(sequence[::-1], valid[::-1])[::-1]
+        return np.concatenate([forward(sequence, valid), back], axis=1)
+
+    return run
+
+
 def attention_rnn(
     row,
     cells,

@@ -20,14 +20,24 @@ from helpers import assert_close, gradients, normal, numpy, randomize
 from keras import layers, tree
 
 import keras_attention
-from keras_attention import AttentionRNN, BahdanauAttention, BiDAFAttentionFlow, LuongAttention
+from keras_attention import (
+    AttentionPooling,
+    AttentionRNN,
+    BahdanauAttention,
+    BiDAFAttentionFlow,
+    HierarchicalAttention,
+    LuongAttention,
+)
 
 VOCABULARY = 9
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A call argument: `steps` of `features`, embedded words with a mask; no steps, no mask."""
+    """A call argument: `steps` of `features`, embedded words with a mask; no steps, no mask.
+
+    Of several numbers of steps the last is of words, those before it of groups of them.
+    """
 
     name: str
     steps: tuple
@@ -55,6 +65,11 @@ class Case:
     def make(self, dtype="float32"):
         parts = {name: make(dtype) for name, make in self.parts.items()}
         return self.layer(**self.options, **parts, dtype=dtype)
+
+    def mask_of(self, argument):
+        """What the mask of a call argument is called; None where there is none."""
+        known = inspect.signature(self.layer.call).parameters
+        return next((name for name in (f"{argument}_mask", "mask") if name in known), None)
 
     def shapes(self, batch, known=True):
         return [
@@ -94,21 +109,46 @@ class Case:
                 continue
             steps = tuple(step + (0 if self.fixed else more) for step in argument.steps)
             words = rng.integers(1, VOCABULARY, (batch, *steps)).astype("int32")
-            lengths = rng.integers(1, steps[-1] + 1, (batch, *steps[:-1], 1))
-            made.append(np.where(np.arange(steps[-1]) < lengths, words, 0).astype("int32"))
+            for axis, step in enumerate(steps):
+                # Of groups too some are padding, each document with at least one.
+                lengths = rng.integers(1, step + 1, (batch, *steps[:axis], 1))
+                kept = np.arange(step) < lengths
+                words *= np.expand_dims(kept, tuple(range(axis + 2, words.ndim)))
+            made.append(words)
         return made
 
 
-def cell(kind, units):
-    return lambda dtype: kind(units, dtype=dtype, recurrent_initializer="glorot_uniform")
+def cell(kind, units, **kwargs):
+    kwargs["recurrent_initializer"] = "glorot_uniform"
+    return lambda dtype: kind(units, dtype=dtype, **kwargs)
 
 
 def cells(*makers):
     return lambda dtype: [make(dtype) for make in makers]
 
 
-def attention(kind, *args, **kwargs):
+def part(kind, *args, **kwargs):
     return lambda dtype: kind(*args, **kwargs, dtype=dtype)
+
+
+def both_ways(units):
+    def make(dtype):
+        gru = cell(layers.GRU, units, return_sequences=True)(dtype)
+        return layers.Bidirectional(gru, dtype=dtype)
+
+    return make
+
+
+def functional(units, features):
+    def make(dtype):
+        inputs = keras.Input((None, features), dtype=keras.DTypePolicy(dtype).compute_dtype)
+        return keras.Model(inputs, layers.Dense(units, "tanh", dtype=dtype)(inputs))
+
+    return make
+
+
+def sequential(*makers):
+    return lambda dtype: keras.Sequential([make(dtype) for make in makers])
 
 
 TQ, TK, DQ, DV = 3, 7, 5, 11
@@ -116,6 +156,7 @@ QUERY, STEP = Argument("query", (TQ,), DQ), Argument("query", (), DQ)
 VALUE = Argument("value", (TK,), DV)
 CONTEXT, QUESTION = Argument("context", (TK,), DQ), Argument("query", (TQ,), DQ)
 SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
+WORDS, SENTENCES = Argument("inputs", (TK,), DV), Argument("inputs", (TQ, TK), DQ)
 
 CASES = {
     "bahdanau with keys": Case(
@@ -202,7 +243,7 @@ CASES = {
         {"query": "previous", "output": "attention"},
         (SEQUENCES, MEMORY),
         ((TQ, TK),),
-        {"cell": cell(layers.GRUCell, 13), "attention": attention(BahdanauAttention, 2)},
+        {"cell": cell(layers.GRUCell, 13), "attention": part(BahdanauAttention, 2)},
         memory="memory",
         masked_like="sequences",
     ),
@@ -213,7 +254,7 @@ CASES = {
         ((TQ, TK),),
         {
             "cell": cells(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 2)),
-            "attention": attention(LuongAttention, "general", "local-p", window=2, units=13),
+            "attention": part(LuongAttention, "general", "local-p", window=2, units=13),
         },
         memory="memory",
         reads_zeros=False,
@@ -226,11 +267,53 @@ CASES = {
         ((TQ, TK),),
         {
             "cell": cell(layers.LSTMCell, 13),
-            "attention": attention(LuongAttention, "concat", "local-m", window=2),
+            "attention": part(LuongAttention, "concat", "local-m", window=2),
         },
         memory="memory",
         masked_like="sequences",
         fixed=True,
+    ),
+    "pooling": Case(AttentionPooling, {"units": 13}, (WORDS,), ((TK,),), memory="inputs"),
+    "pooling, all options": Case(
+        AttentionPooling,
+        {"units": 13, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
+        (WORDS,),
+        ((TK,),),
+        memory="inputs",
+    ),
+    "hierarchical": Case(
+        HierarchicalAttention,
+        {"units": 13},
+        (SENTENCES,),
+        ((TQ, TK), (TQ,)),
+        memory="inputs",
+    ),
+    "hierarchical, all options": Case(
+        HierarchicalAttention,
+        {
+            "units": 13,
+            "sentence_units": 2,
+            "normalizer": "sparsemax",
+            "dropout": 0.2,
+            "seed": 3,
+        },
+        (SENTENCES,),
+        ((TQ, TK), (TQ,)),
+        {"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)},
+        memory="inputs",
+    ),
+    "hierarchical, models as encoders": Case(
+        HierarchicalAttention,
+        {"units": 13},
+        (SENTENCES,),
+        ((TQ, TK), (TQ,)),
+        {
+            "word_encoder": functional(2, DQ),
+            "sentence_encoder": sequential(
+                part(layers.Dense, 11, "tanh"), cell(layers.GRU, 3, return_sequences=True)
+            ),
+        },
+        memory="inputs",
     ),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -298,27 +381,34 @@ def test_compute_output_shape(case):
     assert [tuple(x.shape) for x in actual] == [(2, *shape) for shape in case.scores]
 
 
+def levels(mask):
+    """The mask of words, that of groups with a word in them, and so on."""
+    while mask.ndim > 1:
+        yield mask
+        mask = mask.any(axis=-1)
+
+
 @every_case
 def test_symbolic_calls_and_masks_from_embeddings(case):
     """A functional model of unknown sizes is the layer called on arrays and explicit masks."""
     model = case.model()
     layer = next(x for x in model.layers if type(x) is case.layer)
-    known = inspect.signature(layer.call).parameters
     for batch, more in ((2, 0), (3, 5)):
         inputs = case.inputs(batch, more)
         embeddings = (x for x in model.layers if isinstance(x, layers.Embedding))
         tensors, masks = [], {}
         for argument, x in zip(case.arguments, inputs, strict=True):
             tensors.append(numpy(next(embeddings)(x)) if argument.steps else x)
-            if argument.steps and f"{argument.name}_mask" in known:
-                masks[f"{argument.name}_mask"] = x != 0
+            if argument.steps and case.mask_of(argument.name):
+                masks[case.mask_of(argument.name)] = x != 0
         expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
         result = model.predict_on_batch(inputs)
         for x, y in zip(result, expected, strict=True):
             assert_close(x, numpy(y), "float32")
         for weights in result[-len(case.scores) :]:
-            # No two arguments are of one length, so that it tells which one the weights go over.
-            over = [mask for mask in masks.values() if mask.shape[1] == weights.shape[-1]]
+            # No two axes are of one length, so that it tells which one the weights go over.
+            every = [level for mask in masks.values() for level in levels(mask)]
+            over = [mask for mask in every if mask.shape[-1] == weights.shape[-1]]
             assert len(over) == 1
             padding = ~over[0]
             hidden = padding[:, None] if weights.ndim > padding.ndim else padding
@@ -519,7 +609,7 @@ def read_nothing(case, dtype, jit):
     mask[0], mask[1, 1:] = False, False
 
     def call(*tensors):
-        masks = {f"{case.memory}_mask": mask}
+        masks = {case.mask_of(case.memory): mask}
         return tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
 
     outputs, found = gradients(layer, call, tensors, jit)
