@@ -583,6 +583,9 @@ def test_compute_output_shape(kind):
     assert layer.compute_output_shape((None, None, None, D)) == (None, size)
     assert layer.compute_output_shape((B, S, W, D)) == (B, size)
     assert layer(documents("float32")).shape == (B, size)
+    # A Sequential encoder has been built by now, and other lengths are as good.
+    assert layer.compute_output_shape((B, S + 1, W + 2, D)) == (B, size)
+    assert layer(np.ones((B, S + 1, W + 2, D), "float32")).shape == (B, size)
     assert layer(keras.Input((None, None, D))).shape == (None, size)
     document, words, sentences = run(layer, keras.Input((S, W, D)))
     assert document.shape == (None, size)

@@ -138,15 +138,17 @@ class HierarchicalAttention(keras.layers.Layer):
         for name, rows, steps in (("word", None, words), ("sentence", batch, sentences)):
             attention = getattr(self, f"{name}_attention")
             shape = (rows, steps, features)
-            if getattr(self, f"{name}_encoder") is not None:
-                # A symbolic call builds any layer and tells the shape of its result; of a known
-                # length, so that one that drops or shortens the steps is found here.
-                shape = (rows, steps or _PROBE, features)
-                tensor = keras.KerasTensor(shape, self.compute_dtype)
-                mask = keras.KerasTensor(shape[:2], "bool")
-                features = self._encoded(name, tensor, mask).shape[-1]
+            encoder = getattr(self, f"{name}_encoder")
+            if encoder is not None:
+                # A symbolic call builds any layer and tells the shape of its result; one more, of
+                # a known length, finds a layer that shortens.
+                for length in (steps, steps or _PROBE):
+                    tensor = keras.KerasTensor((rows, length, shape[2]), self.compute_dtype)
+                    mask = keras.KerasTensor((rows, length), "bool")
+                    features = self._encoded(name, tensor, mask).shape[-1]
             if not attention.built:
                 attention.build((rows, steps, features))
+        self._output_size = features
 
     def call(self, inputs, mask=None, return_attention_scores=False, training=None):
         self._check_shape(shape_of(inputs))
@@ -182,7 +184,7 @@ class HierarchicalAttention(keras.layers.Layer):
         encoder, options = getattr(self, f"{name}_encoder"), {}
         if mask is not None and "mask" in inspect.signature(encoder.call).parameters:
             # Of an empty row one step, of zeros: cuDNN takes no row without a step.
-            first = ops.arange(ops.shape(mask)[1]) == 0
+            first = ops.cumsum(ops.ones_like(mask, "int32"), axis=1) == 1
             empty = ops.logical_not(ops.any(mask, axis=1, keepdims=True))
             options = {"mask": ops.logical_or(mask, ops.logical_and(empty, first))}
         with _unwarned(encoder):
@@ -212,12 +214,12 @@ class HierarchicalAttention(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape):
         self._check_shape(inputs_shape)
-        batch, sentences, words, size = inputs_shape
-        if self.word_encoder is not None:
-            size = self.word_encoder.compute_output_shape((batch, words, size))[-1]
-        if self.sentence_encoder is not None:
-            size = self.sentence_encoder.compute_output_shape((batch, sentences, size))[-1]
-        return (batch, size)
+        size = inputs_shape[-1]
+        for encoder in (self.word_encoder, self.sentence_encoder):
+            if encoder is not None:
+                # Of no length: a Sequential encoder keeps the one that it was built with.
+                size = encoder.compute_output_shape((None, None, size))[-1]
+        return (inputs_shape[0], size)
 
     def compute_output_spec(self, *args, **kwargs):
         # By tracing: what is returned depends on return_attention_scores and on the encoders.
