@@ -20,6 +20,8 @@ def run(document):
 def test_the_code_of_the_readme_runs():
     names = run("README.md")
     assert names["model"].output_shape == (None, None, 8000)
+    assert names["classifier"].output_shape == (None, 5)
+    assert [len(x) for x in names["reasons"].output_shape] == [3, 2]
     layer = names["LowRankAttention"](rank=3)
     assert layer(np.ones((2, 3, 5)), np.ones((2, 7, 11))).shape == (2, 3, 11)
     assert names["LowRankAttention"].from_config(layer.get_config()).rank == 3
