@@ -13,7 +13,9 @@ raw text to classes and weights, which a process without keras then runs.
 does the same on your documents by cross-validation: DIR has one sub-folder a class and in it a file
 a document, or it is a file with lines like {"text": "...", "label": "..."}. Attention is compared
 with the average and the maximum on the same encoders. A run that was stopped, by Ctrl-C or a kill,
-goes on when it is started again with the same arguments. Measured figures are in docs/results.md.
+goes on when it is started again with the same arguments. What is written is of the first fold: its
+model has not seen the documents that the page shows, some of each class and some that were wrong.
+Measured figures are in docs/results.md.
 """
 
 import argparse
@@ -249,7 +251,8 @@ def save(reader, vocabulary, task, data, shown, output):
         f"within {gap:.1g}; the process had no {' and no '.join(reply['absent'])}."
     )
     readings = [reading(task.texts[n], reply, row) for row, n in enumerate(shown)]
-    write_page(output / "documents.html", "Which words and sentences were read", readings)
+    title = f"Which words and sentences were read: {len(readings)} of the test documents"
+    write_page(output / "documents.html", title, readings)
     draw_document(output / "document.png", readings[0])
     print(f"{output / 'documents.html'}: documents with words and sentences coloured by weight")
 
@@ -329,7 +332,7 @@ def parse(argv):
     add("dropout", float, "of features of words and of the document")
     add("word_dropout", float, "words that are taken for unknown")
     parser.add_argument("--documents", type=int, help="number of letters (default: 5000)")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn")
     parser.add_argument("--output", default="output/classify", help="where results are written")
     parser.add_argument("--smoke", action="store_true", help="few letters, within a minute")
     arguments = parser.parse_args(argv)

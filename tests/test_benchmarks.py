@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
 
 import flow
+import hierarchy
 import measure
 
 SIZES = {"batch": 2, "context": 7, "query": 3, "units": 5}
@@ -67,3 +68,13 @@ def test_memory_is_what_a_function_holds(monkeypatch):
     found = measure.peak_memory("test_benchmarks:make_array", mebibytes=64)
     assert 60 <= found <= 80
     assert json.dumps(found)
+
+
+def test_the_outlier_is_wrapped_and_loses_nothing():
+    alone, whole, wrapped = (
+        hierarchy.make_documents(*case) for case in ((False, None), (True, None), (True, 25))
+    )
+    assert len(alone.words) + 1500 < len(whole.words) == len(wrapped.words)
+    assert whole.sizes.max(axis=0).tolist() == [120, 200]
+    assert wrapped.sizes.max(axis=0).tolist() == [127, 25]
+    assert np.array_equal(whole.sizes[:-1], alone.sizes)

@@ -39,7 +39,9 @@ class HierarchicalAttention(keras.layers.Layer):
     encoded sentence.
 
     A sentence is valid if one of its words is. All sentences of a batch go through the word encoder
-    in one call, as `(B S, W, D)`; an encoder whose call has a `mask` gets it.
+    in one call, as `(B S, W, D)`; an encoder whose call has a `mask` gets it, and padding is zeros
+    to it. Padding then changes nothing for recurrent and per-step encoders, and for one
+    convolution; behind a first layer with a bias a convolution sees padding that is zero no more.
 
     Args:
         units: the width in which words are compared with the query of the words.
@@ -47,7 +49,8 @@ class HierarchicalAttention(keras.layers.Layer):
         word_encoder: a layer or model from `(N, W, D)` to `(N, W, E)`, such as a bidirectional GRU
             with `return_sequences=True`; if not given, words are read as they are, and E = D.
         sentence_encoder: likewise from `(B, S, E)` to `(B, S, F)`.
-        normalizer, dropout, seed: of both attentions; see `ScoringMixin`.
+        normalizer, dropout, seed: of both attentions: "softmax" or "sparsemax"; the fraction of
+            weights dropped in training; an integer.
 
     Call arguments:
         inputs: x, `(B, S, W, D)`.
