@@ -6,6 +6,8 @@ from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.bidaf import BiDAFAttentionFlow
 from keras_attention.layers.hierarchical import HierarchicalAttention
 from keras_attention.layers.luong import LuongAttention
+from keras_attention.layers.memory import MemoryHop
+from keras_attention.layers.memory_network import MemoryNetwork
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.scoring import Memory, ScoringMixin
 from keras_attention.search import SearchResult, beam_search, greedy_search
@@ -18,6 +20,8 @@ __all__ = [
     "HierarchicalAttention",
     "LuongAttention",
     "Memory",
+    "MemoryHop",
+    "MemoryNetwork",
     "ScoringMixin",
     "SearchResult",
     "beam_search",

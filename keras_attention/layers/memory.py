@@ -1,0 +1,107 @@
+"""One hop of a memory network."""
+
+import keras
+from keras import ops
+
+from keras_attention.layers.checks import check_choice
+from keras_attention.layers.scoring import ScoringMixin
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class MemoryHop(ScoringMixin, keras.layers.Layer):
+    """One hop of an end-to-end memory network (Sukhbaatar, Szlam, Weston and Fergus, 2015).
+
+        p[b,:]  = softmax of u[b] . m[b,i] over the valid i     p = u . m itself while `linear`
+        o[b]    = sum_i p[b,i] c[b,i]
+        u'[b]   = u[b] + o[b]                                   update="add"
+        u'[b]   = H u[b] + o[b]                                 update="linear"
+
+    Sizes: B samples, N memories, D features of all three.
+
+    Args:
+        update: "add" or "linear", as above.
+        linear_start: whether `linear` is True at first.
+        normalizer, dropout, seed: see `ScoringMixin`.
+
+    Attributes:
+        linear: a boolean variable. While it is True the softmax is left out, and the weights are
+            the scores, zero where nothing is valid. `hop.linear.assign(False)` puts it back, in
+            compiled functions too, without building or compiling anything anew.
+
+    Weights:
+        update_kernel: H, `(D, D)`, with update="linear"; applied as u H.
+
+    Call arguments:
+        query: u, `(B, D)`, or `(B, T, D)` for several.
+        value: c, `(B, N, D)`.
+        key: m, `(B, N, D)`; the value if not given.
+        value_mask: `(B, N)` boolean; memories where it is False are empty, and not read.
+        query_mask, attention_mask, use_causal_mask, return_attention_scores, training: see
+            `ScoringMixin`.
+
+    Returns:
+        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, N)`. Where all memories
+        are empty o is zero.
+
+    Raises:
+        ValueError: `update` is another; widths of query, key and value differ; otherwise as
+            `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import MemoryHop
+        >>> question, memories = numpy.ones((2, 5)), numpy.ones((2, 4, 5))
+        >>> state, weights = MemoryHop()(question, memories, return_attention_scores=True)
+        >>> state[0].numpy().tolist(), weights[0].numpy().tolist()
+        ([2.0, 2.0, 2.0, 2.0, 2.0], [0.25, 0.25, 0.25, 0.25])
+
+    Reference: https://arxiv.org/abs/1503.08895, sections 2.1 and 2.2.
+    """
+
+    def __init__(self, update="add", linear_start=False, **kwargs):
+        super().__init__(**kwargs)
+        self.update = check_choice(self.name, "update", update, ("add", "linear"))
+        self.linear_start = bool(linear_start)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        self._check_widths(query_shape, value_shape, key_shape)
+        size = query_shape[-1]
+        if self.update == "linear":
+            self.update_kernel = self.add_weight((size, size), name="update_kernel")
+        start = "ones" if self.linear_start else "zeros"
+        self.linear = self.add_weight(
+            (), initializer=start, dtype="bool", trainable=False, name="linear"
+        )
+
+    def score(self, query, key):
+        query, key = (ops.cast(x, self.score_dtype) for x in (query, key))
+        return ops.einsum("bqd,bkd->bqk", query, key)
+
+    def align(self, query, scores, mask, memory, position=None):
+        weights = super().align(query, scores, mask, memory, position)
+        if mask is not None:
+            scores = ops.where(mask, scores, ops.zeros_like(scores))
+        return ops.where(self.linear, scores, weights)
+
+    def combine(self, query, context):
+        if self.update == "linear":
+            query = self.project(query, self.update_kernel)
+        return ops.cast(query, context.dtype) + context
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        self._check_widths(query_shape, value_shape, key_shape)
+        return super().compute_output_shape(query_shape, value_shape, key_shape)
+
+    def get_config(self):
+        config = {"update": self.update, "linear_start": self.linear_start}
+        return {**super().get_config(), **config}
+
+    def _check_widths(self, query_shape, value_shape, key_shape):
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape or value_shape}
+        sizes = {name: shape[-1] for name, shape in shapes.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(
+                f"{self.name}: query, value and key of a hop must be of one width, for they are "
+                f"added and compared; received {sizes}. Project them, or embed them in one size."
+            )
