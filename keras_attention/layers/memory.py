@@ -82,7 +82,7 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
         weights = super().align(query, scores, mask, memory, position)
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros_like(scores))
-        return ops.where(self.linear, scores, weights)
+        return ops.where(ops.convert_to_tensor(self.linear), scores, weights)
 
     def combine(self, query, context):
         if self.update == "linear":

@@ -33,8 +33,12 @@ class MemoryNetwork(keras.layers.Layer):
         hops: K.
         tying: "adjacent": A of a hop is C of the one before, likewise T; B is the first A, and W
             the last C. "layerwise": all hops have one A, C and T, and a linear update.
-        position_encoding: whether the order of words counts; bags of words otherwise.
+        position_encoding: whether the order of words counts; bags of words otherwise. "doubled"
+            takes 2 l, which is one on average, as the authors' code nearly does.
         memory_size: the largest number of sentences that are remembered, and of places in time.
+        null_memories: whether the places of the memory that the sentences leave empty are read
+            too, as zeros with the score 0, so that a hop may read nothing; so does the authors'
+            code.
         linear_start: whether `linear` is True at first.
 
     Attributes:
@@ -79,6 +83,7 @@ class MemoryNetwork(keras.layers.Layer):
         tying="adjacent",
         position_encoding=True,
         memory_size=50,
+        null_memories=False,
         linear_start=False,
         **kwargs,
     ):
@@ -87,8 +92,11 @@ class MemoryNetwork(keras.layers.Layer):
         self.units = check_positive_int(self.name, "units", units)
         self.hops = check_positive_int(self.name, "hops", hops)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
-        self.position_encoding = bool(position_encoding)
+        self.position_encoding = check_choice(
+            self.name, "position_encoding", position_encoding, (True, False, "doubled")
+        )
         self.memory_size = check_positive_int(self.name, "memory_size", memory_size)
+        self.null_memories = bool(null_memories)
         self.linear_start = bool(linear_start)
         update = "add" if tying == "adjacent" else "linear"
         # Tied hops of one kernel are one layer.
@@ -108,9 +116,8 @@ class MemoryNetwork(keras.layers.Layer):
             times = ["memory_time", "output_time"]
         shape = (self.vocabulary_size, self.units)
         self.embeddings = [self.add_weight(shape, initializer=_null, name=name) for name in names]
-        normal = keras.initializers.RandomNormal(stddev=0.1)
         shape = (self.memory_size, self.units)
-        self.times = [self.add_weight(shape, initializer=normal, name=name) for name in times]
+        self.times = [self.add_weight(shape, initializer=_normal, name=name) for name in times]
         for hop in self.hop_layers:
             if not hop.built:
                 memory = (None, None, self.units)
@@ -133,13 +140,23 @@ class MemoryNetwork(keras.layers.Layer):
                     f"{self.name}: `{name}` must hold word ids, integers; received dtype "
                     f"{keras.backend.standardize_dtype(ids.dtype)}."
                 )
+        story, question = (ops.cast(ids, "int32") for ids in (story, question))
         times, valid = self._times(story)
+        sentences = ops.shape(story)[1]
         story = self._places(story)
         tables, pasts = self.embeddings, self.times
         asked = tables[0] if self.tying == "adjacent" else tables[2]
         state = self._encode(self._places(ops.expand_dims(question, 1)), asked)[:, 0]
-        sentences = [self._encode(story, table) for table in tables[: len(pasts)]]
-        memories = [x + ops.take(y, times, axis=0) for x, y in zip(sentences, pasts, strict=True)]
+        memories = [
+            self._encode(story, table) + ops.take(past, times, axis=0)
+            for table, past in zip(tables[: len(pasts)], pasts, strict=True)
+        ]
+        if self.null_memories:
+            null = ((0, 0), (0, self.memory_size), (0, 0))
+            memories = [ops.pad(memory, null) for memory in memories]
+            count = ops.sum(ops.cast(valid, "int32"), axis=1, keepdims=True)
+            empty = ops.arange(self.memory_size, dtype="int32") < self.memory_size - count
+            valid = ops.concatenate([valid, empty], axis=1)
 
         weights = []
         for n in range(self.hops):
@@ -153,7 +170,7 @@ class MemoryNetwork(keras.layers.Layer):
                 return_attention_scores=True,
                 training=training,
             )
-            weights.append(read)
+            weights.append(read[:, :sentences])
         # Without the row of padding, which must not learn.
         words = ops.cast(ops.arange(self.vocabulary_size) > 0, state.dtype)
         answers = ops.cast(tables[-1], state.dtype) * ops.expand_dims(words, 1)
@@ -171,12 +188,16 @@ class MemoryNetwork(keras.layers.Layer):
 
     def _places(self, ids):
         """Ids `(B, N, W)`, and the shares of l that depend on j: `(B, N, 1 or 2, W)`."""
-        words = ops.cast(ids != 0, self.compute_dtype)
+        # Counted in float32 or wider: a half knows 257 words from 256 no more.
+        words = ops.cast(ids != 0, self.hop_layers[0].score_dtype)
         if not self.position_encoding:
-            return ids, ops.expand_dims(words, 2)
+            return ids, ops.cast(ops.expand_dims(words, 2), self.compute_dtype)
         count = ops.maximum(ops.sum(words, axis=-1, keepdims=True), 1)
         place = ops.cumsum(words, axis=-1) / count
-        return ids, ops.stack([words * (1 - place), words * (1 - 2 * place)], axis=2)
+        shares = ops.stack([words * (1 - place), words * (1 - 2 * place)], axis=2)
+        if self.position_encoding == "doubled":
+            shares = 2 * shares
+        return ids, ops.cast(shares, self.compute_dtype)
 
     def _encode(self, places, table):
         """Sentences `(B, N, D)`: l is linear in k, and so two sums over the words will do."""
@@ -185,7 +206,7 @@ class MemoryNetwork(keras.layers.Layer):
         sums = ops.einsum("bnsw,bnwd->bnsd", shares, embedded)
         if not self.position_encoding:
             return sums[:, :, 0]
-        feature = ops.arange(1, self.units + 1, dtype=self.compute_dtype) / self.units
+        feature = ops.cast(ops.arange(1, self.units + 1), self.compute_dtype) / self.units
         return sums[:, :, 0] - feature * sums[:, :, 1]
 
     def _check_shapes(self, story_shape, question_shape):
@@ -221,11 +242,17 @@ class MemoryNetwork(keras.layers.Layer):
             "tying": self.tying,
             "position_encoding": self.position_encoding,
             "memory_size": self.memory_size,
+            "null_memories": self.null_memories,
             "linear_start": self.linear_start,
         }
 
 
+def _normal(shape, dtype=None):
+    """N(0, 0.1); an initializer anew for every weight, for one draws the same at every call."""
+    return keras.initializers.RandomNormal(stddev=0.1)(shape, dtype)
+
+
 def _null(shape, dtype=None):
     """N(0, 0.1), and zeros for padding."""
-    drawn = keras.random.normal(shape, stddev=0.1, dtype=dtype)
-    return drawn * ops.cast(ops.expand_dims(ops.arange(shape[0]) > 0, 1), dtype)
+    words = ops.cast(ops.expand_dims(ops.arange(shape[0]) > 0, 1), dtype)
+    return _normal(shape, dtype) * words
