@@ -136,6 +136,9 @@ class Corpus:
             self.tasks[group] = memn2n.Task(
                 group,
                 encoder.words.size,
+                max(
+                    x.shape[1] for part in parts.values() for x in (part.sentences, part.questions)
+                ),
                 min(memory, longest + math.ceil(noise * longest)),
                 memories.join(inside),
                 memories.join(outside),
@@ -147,7 +150,7 @@ class Corpus:
     def _encode(self, encoder, number, kind, questions, memory):
         encoded, counts = encoder.encode(questions)
         lengths = (encoded.stories > 0).sum(axis=1)
-        counts["sentences beyond the memory, the oldest of their stories, which fall out"] = int(
+        counts["sentences that fall out of the memory, the oldest of their stories"] = int(
             np.maximum(lengths - memory, 0).sum()
         )
         told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
@@ -438,7 +441,12 @@ def parse(argv):
         "--hops", type=int, nargs="+", help="one or more (default: 3; generated stories: 3 1)"
     )
     parser.add_argument("--tying", choices=("adjacent", "layerwise"), default="adjacent")
-    parser.add_argument("--encoding", choices=tuple(memn2n.ENCODINGS), default="doubled")
+    parser.add_argument(
+        "--encoding",
+        choices=memn2n.ENCODINGS,
+        default="position",
+        help="of the words of a sentence: by their place in the longest one, in their own, or none",
+    )
     parser.add_argument(
         "--null-memories",
         action=argparse.BooleanOptionalAction,

@@ -1,9 +1,9 @@
 """A picture of which sentences each hop of a memory network read."""
 
-import textwrap
 from typing import NamedTuple
 
 import numpy as np
+from fonts import boxes_for_missing, cut, families
 
 # Sentences of a story that are drawn; of a longer one those that were read most.
 MOST = 12
@@ -57,62 +57,45 @@ def draw(path, samples):
         for x, sample in enumerate(line):
             _draw(figure.add_subplot(outer[y, x]), sample, rows[y][x], heights[y])
     temporary = path.with_name(path.name + ".tmp")
-    FigureCanvasAgg(figure).print_png(temporary)
+    with boxes_for_missing():
+        FigureCanvasAgg(figure).print_png(temporary)
     temporary.replace(path)
 
 
 def _draw(axes, sample, rows, height):
-    hops = len(sample.weights)
-    left, cell = 46, 6  # in widths of a letter, about
-    axes.set_xlim(-1, left + cell * hops + 1)
+    hop_count, left, cell = len(sample.weights), 46, 6  # in widths of a letter, about
+    end, fonts = left + cell * hop_count, families()
+    axes.set_xlim(-1, end + 1)
     axes.set_ylim(height, 0)
     axes.axis("off")
+
+    def write(x, y, text, **options):
+        # A dollar sign is one, not the beginning of a formula.
+        options = {"size": 8.5, "va": "center", **options}
+        axes.text(x, y, text, family=fonts, parse_math=False, **options)
+
     right = sample.guess == sample.answer
-    verdict = "" if right else f" (right: {sample.answer})"
-    title = textwrap.shorten(sample.question, WIDTH + 6, placeholder=" …")
-    axes.text(0, 0.9, f"{title}  ", weight="bold", size=9, va="center", parse_math=False)
-    axes.text(
-        left + cell * hops,
-        0.9,
-        textwrap.shorten(sample.guess + verdict, 40, placeholder=" …"),
-        color="#1b6e3c" if right else "#b3261e",
-        weight="bold",
-        size=9,
-        ha="right",
-        va="center",
-        parse_math=False,
-    )
-    for hop in range(hops):
-        name = f"hop {hop + 1}"
-        axes.text(left + cell * (hop + 0.5), 1.9, name, size=7.5, ha="center", va="center")
+    verdict = cut(sample.guess if right else f"{sample.guess} (right: {sample.answer})", 30)
+    colour = "#1b6e3c" if right else "#b3261e"
+    room = int(end - 1.2 * len(verdict))
+    write(0, 0.9, cut(sample.question, room), weight="bold", size=9)
+    write(end, 0.9, verdict, weight="bold", size=9, color=colour, ha="right")
+    for hop in range(hop_count):
+        write(left + cell * (hop + 0.5), 1.9, f"hop {hop + 1}", size=7.5, ha="center")
     for line, number in enumerate(rows):
         y = 2.5 + line
         if number is None:
-            axes.text(0, y + 0.5, "…", size=8.5, va="center", color="#666666")
+            write(0, y + 0.5, "…", color="#666666")
             continue
         fact = number in sample.facts
-        text = textwrap.shorten(sample.sentences[number], WIDTH, placeholder=" …")
-        axes.text(
-            0,
-            y + 0.5,
-            ("• " if fact else "   ") + text,
-            size=8.5,
-            va="center",
-            weight="bold" if fact else "normal",
-            parse_math=False,
-        )
-        for hop in range(hops):
+        text = ("• " if fact else "   ") + cut(sample.sentences[number], WIDTH)
+        write(0, y + 0.5, text, weight="bold" if fact else "normal")
+        for hop in range(hop_count):
             weight = float(sample.weights[hop, number])
             x, depth = left + cell * hop, min(max(weight, 0.0), 1.0)
             colour = tuple(1 - depth * (1 - part) for part in (0.11, 0.33, 0.64))
-            axes.fill(
-                [x, x + cell, x + cell, x],
-                [y, y, y + 1, y + 1],
-                facecolor=colour,
-                edgecolor="#cccccc",
-                linewidth=0.5,
-            )
+            xs, ys = [x, x + cell, x + cell, x], [y, y, y + 1, y + 1]
+            axes.fill(xs, ys, facecolor=colour, edgecolor="#cccccc", linewidth=0.5)
             if abs(weight) >= 0.005:
-                ink = "white" if depth > 0.5 else "black"
-                place = x + cell / 2, y + 0.5
-                axes.text(*place, f"{weight:.2f}", size=7, ha="center", va="center", color=ink)
+                ink, text = "white" if depth > 0.5 else "black", f"{weight:.2f}"
+                write(x + cell / 2, y + 0.5, text, size=7, ha="center", color=ink)

@@ -13,7 +13,7 @@ from workers import Stopped, asked_to_stop
 
 from keras_attention import MemoryNetwork
 
-ENCODINGS = {"doubled": "doubled", "position": True, "bag": False}
+ENCODINGS = ("position", "own-length", "bag")
 # Epochs in which the validation loss may fail to fall before the softmax is put back.
 PATIENCE = 10
 
@@ -21,12 +21,14 @@ PATIENCE = 10
 class Task(NamedTuple):
     """What one model is trained on and tested on.
 
-    name: "1" to "20", or "joint". words: how many ids there are. memory: the number of sentences
-    that are remembered. train, valid: `memories.Encoded`. test: one for each task, by their names.
+    name: "1" to "20", or "joint". words: how many ids there are. length: words of the longest
+    sentence. memory: the number of sentences that are remembered. train, valid: `memories.Encoded`.
+    test: one for each task, by their names.
     """
 
     name: str
     words: int
+    length: int
     memory: int
     train: memories.Encoded
     valid: memories.Encoded
@@ -51,7 +53,9 @@ def build_model(task, hops, settings):
         settings["units"],
         hops,
         tying=settings["tying"],
-        position_encoding=ENCODINGS[settings["encoding"]],
+        position_encoding={"position": task.length, "own-length": True, "bag": False}[
+            settings["encoding"]
+        ],
         memory_size=task.memory,
         null_memories=settings["null_memories"],
         linear_start=settings["linear_start"],
@@ -62,6 +66,15 @@ def build_model(task, hops, settings):
     probabilities = keras.layers.Softmax(name="probabilities")(logits)
     outputs = {"probabilities": probabilities, "hop_weights": weights}
     return keras.Model([story, question], logits), keras.Model([story, question], outputs)
+
+
+def compile_model(model, learning_rate, **options):
+    """The loss and the optimizer of the paper: the sum over a batch, gradients of at most 40."""
+    model.compile(
+        keras.optimizers.SGD(learning_rate, global_clipnorm=40.0),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"),
+        **options,
+    )
 
 
 def predict(model, data, memory, size=500):
@@ -89,9 +102,9 @@ class Trainer:
         self.steps = len(task.train.answers) // self.batch
         self.model, _ = build_model(task, hops, settings)
         self.network = self.model.get_layer("network")
-        self.model.compile(
-            keras.optimizers.SGD(settings["learning_rate"], global_clipnorm=40.0),
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"),
+        compile_model(
+            self.model,
+            settings["learning_rate"],
             jit_compile=True,
             steps_per_execution=self.steps,
         )

@@ -120,8 +120,10 @@ class Encoder:
         result = Encoded(*(np.ascontiguousarray(x) for x in arrays))
         unknown = [x == self.words.size - 1 for x in (result.sentences, result.questions)]
         return result, {
-            "unknown words": int(unknown[0].sum(axis=1)[stories].sum() + unknown[1].sum()),
-            "unknown answers": answers.count(-1),
+            "words that were not seen in training": int(
+                unknown[0].sum(axis=1)[stories].sum() + unknown[1].sum()
+            ),
+            "answers outside the vocabulary": answers.count(-1),
             "empty stories": int((stories == 0).all(axis=1).sum()),
         }
 

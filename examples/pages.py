@@ -8,9 +8,9 @@ import html
 import math
 import pathlib
 import unicodedata
-import warnings
 from typing import NamedTuple
 
+import fonts
 from checkpoint import write_text
 
 
@@ -254,13 +254,6 @@ _BAR, _TEXT = 60, 120  # where they begin
 _ROOM = _WIDTH - _MARGIN - _TEXT
 _INK, _QUIET, _WRONG, _SENTENCE, _TRACK = "#1a1a1a", "#595959", "#b3261e", "#2f6db5", "#e8ecf1"
 _WORD = (255, 176, 32)
-# After the first, which comes with matplotlib: those of common systems for other scripts.
-_FONTS = (
-    "DejaVu Sans",
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
-    *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic"),
-    *("Noto Sans Devanagari", "Nirmala UI", "Arial Unicode MS", "Noto Emoji"),
-)
 
 
 def draw_document(path, reading):
@@ -281,8 +274,7 @@ def draw_document(path, reading):
 
     _check(reading)
     path = pathlib.Path(path)
-    installed = set(matplotlib.font_manager.get_font_names())
-    families = [name for name in _FONTS if name in installed]
+    families = fonts.families()
     figure = Figure((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
     renderer = FigureCanvasAgg(figure).get_renderer()
     points = Affine2D().scale(_DPI / 72)
@@ -299,9 +291,7 @@ def draw_document(path, reading):
     def fill(x, y, wide, high, color):
         figure.add_artist(Rectangle((x, y), wide, high, color=color, lw=0, transform=points))
 
-    with warnings.catch_warnings():
-        # Signs that no font has are drawn as boxes.
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+    with fonts.boxes_for_missing():
         right = {True: " ✓ right", False: " ✗ wrong", None: ""}[_is_right(reading)]
         label = "unknown" if reading.label is None else reading.label
         name = reading.name if len(reading.name) <= 60 else "…" + reading.name[-59:]

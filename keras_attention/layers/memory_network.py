@@ -33,8 +33,10 @@ class MemoryNetwork(keras.layers.Layer):
         hops: K.
         tying: "adjacent": A of a hop is C of the one before, likewise T; B is the first A, and W
             the last C. "layerwise": all hops have one A, C and T, and a linear update.
-        position_encoding: whether the order of words counts; bags of words otherwise. "doubled"
-            takes 2 l, which is one on average, as the authors' code nearly does.
+        position_encoding: whether the order of words counts; bags of words otherwise. A number J
+            takes it for sentences of all lengths, and l[j,k] = 1 + 4 (j/J - (J+1)/2J) (k/D -
+            (D+1)/2D), which is one on average and about twice the l above: the encoding of the
+            authors' code, with J the length of the longest sentence.
         memory_size: the largest number of sentences that are remembered, and of places in time.
         null_memories: whether the places of the memory that the sentences leave empty are read
             too, as zeros with the score 0, so that a hop may read nothing; so does the authors'
@@ -92,9 +94,11 @@ class MemoryNetwork(keras.layers.Layer):
         self.units = check_positive_int(self.name, "units", units)
         self.hops = check_positive_int(self.name, "hops", hops)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
-        self.position_encoding = check_choice(
-            self.name, "position_encoding", position_encoding, (True, False, "doubled")
-        )
+        if not isinstance(position_encoding, bool):
+            position_encoding = check_positive_int(
+                self.name, "position_encoding", position_encoding
+            )
+        self.position_encoding = position_encoding
         self.memory_size = check_positive_int(self.name, "memory_size", memory_size)
         self.null_memories = bool(null_memories)
         self.linear_start = bool(linear_start)
@@ -192,11 +196,14 @@ class MemoryNetwork(keras.layers.Layer):
         words = ops.cast(ids != 0, self.hop_layers[0].score_dtype)
         if not self.position_encoding:
             return ids, ops.cast(ops.expand_dims(words, 2), self.compute_dtype)
-        count = ops.maximum(ops.sum(words, axis=-1, keepdims=True), 1)
-        place = ops.cumsum(words, axis=-1) / count
-        shares = ops.stack([words * (1 - place), words * (1 - 2 * place)], axis=2)
-        if self.position_encoding == "doubled":
-            shares = 2 * shares
+        place, length = ops.cumsum(words, axis=-1), self.position_encoding
+        if length is True:
+            place = place / ops.maximum(ops.sum(words, axis=-1, keepdims=True), 1)
+            level, slope = 1 - place, 2 * place - 1
+        else:
+            slope = (4 * place - 2 * (length + 1)) / length
+            level = 1 - slope * (self.units + 1) / (2 * self.units)
+        shares = ops.stack([words * level, words * slope], axis=2)
         return ids, ops.cast(shares, self.compute_dtype)
 
     def _encode(self, places, table):
@@ -207,7 +214,7 @@ class MemoryNetwork(keras.layers.Layer):
         if not self.position_encoding:
             return sums[:, :, 0]
         feature = ops.cast(ops.arange(1, self.units + 1), self.compute_dtype) / self.units
-        return sums[:, :, 0] - feature * sums[:, :, 1]
+        return sums[:, :, 0] + feature * sums[:, :, 1]
 
     def _check_shapes(self, story_shape, question_shape):
         wanted = {"story": (story_shape, 3, "(batch, sentences, words)")}

@@ -1,0 +1,124 @@
+"""A training step of the memory network before and after compilation.
+
+    python benchmarks/memory_network.py [--json FILE]
+
+The model and the optimizer of examples/babi.py on random stories. First all modes must come to the
+same weights. Then the time of a step (`train_on_batch`, with what Keras adds to it):
+
+    eager     operation by operation, as it is before anything is compiled
+    graph     a graph of TensorFlow
+    XLA       compiled, as `fit` of the example has it
+    XLA, 28   28 steps in one execution, as `fit` of the example does it
+
+and how long the first one takes, in which graph and XLA are made. Sizes: a task of bAbI (50
+sentences of 6 of 40 words, 20 units), and all of them (11 of 180 words, 50 units); 3 hops, 32
+questions. About a minute on two cores.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+
+import keras
+import memn2n
+import numpy as np
+import tensorflow as tf
+from measure import interleaved_times, print_table, write_json
+
+SIZES = {
+    "one task": {"words": 40, "sentences": 50, "length": 6, "units": 20},
+    "joint": {"words": 180, "sentences": 50, "length": 11, "units": 50},
+}
+MODES = {
+    "eager": {"run_eagerly": True},
+    "graph": {"jit_compile": False},
+    "XLA": {"jit_compile": True},
+    "XLA, 28": {"jit_compile": True, "steps_per_execution": 28},
+}
+BATCH = 32
+
+
+def make_model(mode, words, sentences, length, units):
+    """A compiled model, always with the same weights, and a batch."""
+    keras.utils.set_random_seed(11)
+    task = memn2n.Task("random", words, length, sentences, None, None, {})
+    settings = {
+        **{"units": units, "tying": "adjacent", "encoding": "position"},
+        **{"null_memories": True, "linear_start": False},
+    }
+    model, _ = memn2n.build_model(task, 3, settings)
+    memn2n.compile_model(model, 0.01, **MODES[mode])
+    rng = np.random.default_rng(11)
+    story = rng.integers(1, words, (BATCH, sentences, length), "int32")
+    # Stories are of all lengths.
+    story *= np.arange(sentences)[:, None] >= rng.integers(0, sentences, (BATCH, 1, 1))
+    question = rng.integers(1, words, (BATCH, 5), "int32")
+    return model, (story, question), rng.integers(1, words, BATCH, "int32")
+
+
+def make_steps(mode, size):
+    """A function that trains, and how many steps it does each time."""
+    model, inputs, answers = make_model(mode, **size)
+    count = MODES[mode].get("steps_per_execution", 1)
+    if count == 1:
+        return lambda: model.train_on_batch(inputs, answers), 1
+    # Here, not at every call: `fit` takes its time to look at data.
+    batches = tf.data.Dataset.from_tensors((inputs, answers)).repeat()
+    epochs = 10
+    return (
+        lambda: model.fit(batches, epochs=epochs, steps_per_epoch=count, verbose=0, shuffle=False),
+        count * epochs,
+    )
+
+
+def assert_agree(size, steps=3):
+    """After some steps the weights are the same, but for rounding."""
+    found = {}
+    for mode in MODES:
+        model, inputs, answers = make_model(mode, **size)
+        for _ in range(steps):
+            model.train_on_batch(inputs, answers)
+        found[mode] = model.get_weights()
+    for mode, weights in found.items():
+        for x, y in zip(weights, found["eager"], strict=True):
+            np.testing.assert_allclose(x, y, rtol=0, atol=1e-5, err_msg=mode)
+
+
+def measure(size):
+    """For each mode the milliseconds of a step, and the seconds of the first call."""
+    first, functions, counts = {}, {}, {}
+    for mode in MODES:
+        functions[mode], counts[mode] = make_steps(mode, size)
+        start = time.perf_counter()
+        functions[mode]()
+        first[mode] = time.perf_counter() - start
+    times = interleaved_times(functions)
+    return {
+        mode: {"step_ms": 1e3 * times[mode] / counts[mode], "first_seconds": first[mode]}
+        for mode in MODES
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="also write the numbers there")
+    options = parser.parse_args()
+    rows, found = [], {}
+    for name, size in SIZES.items():
+        assert_agree(size)
+        found[name] = measure(size)
+        eager = found[name]["eager"]["step_ms"]
+        for mode, x in found[name].items():
+            rows.append((name, mode, x["step_ms"], x["step_ms"] / eager, x["first_seconds"]))
+    print_table(("size", "mode", "step ms", "of eager", "first call s"), rows)
+    if options.json:
+        write_json(options.json, {"sizes": SIZES, "batch": BATCH, "found": found})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,441 @@
+"""The memory network example: its training and processes, what it writes, its runs and ends."""
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+import checkpoint  # noqa: E402
+import stories  # noqa: E402
+import workers  # noqa: E402
+
+pytest.importorskip("tensorflow_text", reason="tokens come from it")
+babi = pytest.importorskip("babi")
+memn2n = pytest.importorskip("memn2n")
+memories = pytest.importorskip("memories")
+
+SETTINGS = {
+    **{"units": 5, "tying": "adjacent", "encoding": "position", "null_memories": True},
+    **{"linear_start": True, "noise": 0.1, "epochs": 8, "linear_epochs": 3},
+    **{"learning_rate": 0.01, "batch_size": 16, "seed": 1},
+}
+# Two of it are trained in a second or so.
+SMALL = ["--questions", "60", "--epochs", "4", "--linear-epochs", "2", "--units", "7"]
+
+
+def make_task(size=80, facts=1):
+    questions = stories.make(size, facts)
+    encoder = memories.Encoder(questions)
+    data, _ = encoder.encode(questions)
+    cut = size * 3 // 4
+    parts = data.select(slice(0, cut)), data.select(slice(cut, None))
+    return memn2n.Task("1", encoder.words.size, 6, 11, *parts, {"1": parts[1]})
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
+def test_a_model_is_the_same_whatever_was_trained_before(tying):
+    task, settings = make_task(), {**SETTINGS, "tying": tying}
+    trainer = memn2n.Trainer(task, 2, settings)
+    trainer.run(1)
+    entry, weights = trainer.run(2)
+    again, expected = memn2n.Trainer(task, 2, settings).run(2)
+    for x, y in zip(weights, expected, strict=True):
+        assert np.array_equal(x, y)
+    timed = {"seconds", "step_ms", "compile_seconds"}
+    assert {k: v for k, v in entry.items() if k not in timed} == {
+        k: v for k, v in again.items() if k not in timed
+    }
+    assert json.dumps(entry)
+    other, _ = trainer.run(1)
+    assert other["train_loss"] != entry["train_loss"]
+
+
+def test_the_loss_falls_and_the_model_is_no_longer_linear():
+    trainer = memn2n.Trainer(make_task(), 2, {**SETTINGS, "epochs": 40})
+    entry, _ = trainer.run(1)
+    assert not trainer.network.linear
+    assert entry["linear_epochs"] == 3
+    assert entry["epochs"] == 43
+    assert entry["train_loss"] < 1.2 < np.log(6)
+    logits = memn2n.predict(trainer.model, trainer.task.train, 11, size=7)
+    assert np.array_equal(
+        logits, memn2n.predict(trainer.model, trainer.task.train, 11, size=500)
+    ) or np.allclose(logits, memn2n.predict(trainer.model, trainer.task.train, 11), atol=1e-5)
+    wrong = logits.argmax(axis=1) != trainer.task.train.answers
+    assert entry["train_error"] == pytest.approx(100 * wrong.mean())
+
+
+def test_an_unknown_answer_is_an_error():
+    trainer = memn2n.Trainer(make_task(), 1, SETTINGS)
+    data = trainer.task.valid
+    error, loss = trainer.error(data)
+    half = data._replace(answers=np.where(np.arange(len(data.answers)) % 2, data.answers, -1))
+    logits = memn2n.predict(trainer.model, data, 11)
+    odd = np.arange(len(data.answers)) % 2 == 1
+    right = (logits.argmax(axis=1) == data.answers) & odd
+    assert trainer.error(half)[0] == pytest.approx(100 * (1 - right.mean()))
+    assert np.isfinite(trainer.error(half)[1])
+    assert trainer.error(half)[0] >= error
+    assert loss > 0
+
+
+def rates(losses, epochs=8, linear_epochs=20, stop_at=None):
+    """Of a training with these validation losses: whether each epoch was linear, and its rate."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(1.0))
+
+    rest = iter(losses)
+    trainer = types.SimpleNamespace(
+        network=types.SimpleNamespace(linear=bool(losses)),
+        task=types.SimpleNamespace(valid=None),
+        settings={"learning_rate": 0.08, "epochs": epochs, "linear_epochs": linear_epochs},
+        error=lambda data: (0.0, next(rest)),
+    )
+    schedule = memn2n._Schedule(trainer, "")
+    schedule.set_model(model)
+    model.stop_training, found = False, []
+    while not model.stop_training:
+        schedule.on_epoch_begin(len(found))
+        found.append((trainer.network.linear, float(model.optimizer.learning_rate)))
+        loss = float("nan") if len(found) == stop_at else 1.0
+        schedule.on_epoch_end(len(found) - 1, {"loss": loss})
+    return found
+
+
+def halved(base):
+    return [(False, pytest.approx(base / 2 ** (n // 2))) for n in range(8)]
+
+
+def test_the_learning_rate_is_halved_every_quarter():
+    assert rates([]) == halved(0.08)
+
+
+def test_the_softmax_is_put_back_when_the_validation_loss_no_longer_falls():
+    falls = [1.0, 0.9, 0.8]
+    stays = [0.8] * memn2n.PATIENCE
+    linear = [(True, pytest.approx(0.04))] * (3 + memn2n.PATIENCE)
+    assert rates([*falls, *stays, 0.1]) == linear + halved(0.08)
+
+
+def test_the_linear_epochs_are_limited():
+    losses = [1 / (n + 1) for n in range(30)]
+    assert rates(losses, linear_epochs=5) == [(True, pytest.approx(0.04))] * 5 + halved(0.08)
+
+
+def test_a_diverged_training_ends():
+    assert len(rates([], stop_at=3)) == 3
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+def square(number):
+    """What the processes of the tests below do."""
+    if number == 13:
+        import os
+
+        os._exit(3)
+    if number == 99:
+        while not workers.asked_to_stop():
+            time.sleep(0.05)
+        raise workers.Stopped
+    return number * number
+
+
+class NotAsked:
+    asked = False
+
+
+def test_work_on_several_processes():
+    assert sorted(workers.run(square, [1, 2, 3], 2, NotAsked)) == [1, 4, 9]
+    assert list(workers.run(square, [], 2, NotAsked)) == []
+
+
+def test_a_process_that_ends_unexpectedly_ends_the_run():
+    with pytest.raises(SystemExit, match=r"fewer --jobs need less.*What was finished is kept"):
+        list(workers.run(square, [13], 1, NotAsked))
+
+
+def test_work_that_is_asked_to_stop():
+    class Asked:
+        asked = False
+
+    found = []
+    for result in workers.run(square, [2, 99, 3, 99, 4], 1, Asked):
+        found.append(result)
+        Asked.asked = True
+    assert found == [4]
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+def entry(repeat, error, loss=1.0, diverged=False):
+    return {
+        **{"repeat": repeat, "train_error": error, "train_loss": None if diverged else loss},
+        **{"diverged": diverged, "task": "1", "hops": 3, "data": "x", "test_errors": {"1": 7.0}},
+    }
+
+
+def test_the_lowest_training_error_counts():
+    assert babi.best_of([entry(1, 3.0), entry(2, 2.0), entry(3, 4.0)])["repeat"] == 2
+    assert babi.best_of([entry(1, 0.0, 0.2), entry(2, 0.0, 0.1)])["repeat"] == 2
+    assert babi.best_of([entry(1, 0.0, diverged=True), entry(2, 90.0)])["repeat"] == 2
+
+
+def test_models_are_kept_with_their_weights(tmp_path):
+    models = babi.Models(tmp_path, {"units": 1})
+    models.add(entry(2, 3.0), [np.ones((2, 3)), np.array(True)])
+    again = babi.Models(tmp_path, {"units": 1})
+    (found,) = again.entries("1", 3, "x", range(1, 4))
+    assert found == entry(2, 3.0)
+    ones, true = again.weights(found)
+    assert ones.shape == (2, 3)
+    assert true
+    assert again.entries("1", 3, "other data", [2]) == []
+    with pytest.raises(SystemExit, match=r"other settings .units: 1 then, 2 now"):
+        babi.Models(tmp_path, {"units": 2})
+
+
+def test_the_papers_figures():
+    # Their means as the paper gives them.
+    means = [np.mean([float(x) for x in text.split()]) for text in babi.PUBLISHED.values()]
+    assert [len(text.split()) for text in babi.PUBLISHED.values()] == [20] * 5
+    assert np.round(means, 1).tolist() == [13.9, 16.3, 25.8, 15.6, 12.4]
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data_path(tmp_path_factory):
+    """Two tasks as files: generated stories in the official format."""
+    folder = tmp_path_factory.mktemp("data")
+    for number in (1, 2):
+        for kind, seed in (("train", 1), ("test", 2)):
+            lines = []
+            for question in stories.make(60, number, seed):
+                lines += [f"{n} {sentence}" for n, sentence in enumerate(question.story, 1)]
+                facts = " ".join(str(n + 1) for n in question.facts)
+                lines.append(
+                    f"{len(question.story) + 1} {question.text}\t{question.answer}\t{facts}"
+                )
+            path = folder / f"qa{number}_made-up-{number}_{kind}.txt"
+            path.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole_run(data_path, tmp_path_factory):
+    """The output of a run on files, and what it printed."""
+    output = tmp_path_factory.mktemp("run") / "output"
+    command = [sys.executable, str(EXAMPLES / "babi.py"), "--data", str(data_path), "--output"]
+    more = ["--repeats", "2", "--hops", "2", "1", *SMALL[2:]]
+    run = subprocess.run(
+        [*command, str(output), *more], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return output, run.stdout
+
+
+def test_what_a_run_prints(whole_run):
+    _, printed = whole_run
+    assert "training 8 models" in printed
+    assert printed.count("repeat 2: training error") == 4
+    assert "[8/8]" in printed
+    assert "2 hops, best of 2 by training error" in printed.replace("each task, ", "")
+    table = re.findall(r"^ +\d made up \d +[\d.]+ +[\d.]+ ± [\d.]+$", printed, re.M)
+    assert len(table) == 4
+    assert len(re.findall(r"^ +mean +[\d.]+$", printed, re.M)) == 2
+    assert re.search(r"a step takes [\d.]+ to [\d.]+ ms when compiled", printed)
+
+
+def test_the_table_is_of_the_best(whole_run):
+    output, printed = whole_run
+    results = json.loads((output / "results.json").read_text())["results"]
+    assert len(results) == 8
+    tables = re.findall(r"^ +(\d) made up \d +([\d.]+)", printed, re.M)
+    for hop_count, rows in ((2, tables[:2]), (1, tables[2:])):
+        for task, error in rows:
+            found = [r for r in results if (r["task"], r["hops"]) == (task, hop_count)]
+            best = min(found, key=lambda r: (r["train_error"], r["train_loss"]))
+            assert float(error) == pytest.approx(best["test_errors"][task], abs=0.051)
+
+
+def test_what_a_run_writes(whole_run, data_path):
+    output, _ = whole_run
+    for task in ("task-1", "task-2"):
+        assert {file.name for file in (output / task).iterdir()} == {
+            *("model.keras", "saved_model", "hops.png")
+        }
+    model = keras.saving.load_model(output / "task-2" / "model.keras")
+    found = model([np.ones((1, 4, 3), "int32"), np.ones((1, 2), "int32")])
+    assert found["hop_weights"].shape == (1, 2, 4)
+    assert len(list((output / "weights").iterdir())) == 8
+
+
+def test_the_saved_model_takes_any_strings(whole_run, data_path):
+    output, _ = whole_run
+    model = tf.saved_model.load(output / "task-1" / "saved_model")
+    serve = model.signatures["serving_default"]
+    questions = stories.read(data_path / "qa1_made-up-1_test.txt")[:5]
+    longest = max(len(q.story) for q in questions)
+    texts = [" ".join(q.story) for q in questions]
+    asked = [q.text for q in questions]
+    texts += ["", "... !", "北京 is\x00 far. " * 40, texts[0].replace("walked", "flew")]
+    asked += ["Where is Ines?", "", "Who\n?", asked[0]]
+    found = serve(story=tf.constant(texts), question=tf.constant(asked))
+    assert found["hop_weights"].shape[:2] == (9, 2)
+    assert np.isfinite(found["probability"]).all()
+    assert found["forgotten_sentences"][5:7].numpy().tolist() == [0, 0]
+    assert found["forgotten_sentences"][7].numpy() > 40 - 2 * longest > 0
+    flown = texts[0].count("walked")
+    unknown = found["unknown_words"].numpy()
+    assert unknown[:7].tolist() == [0] * 7
+    assert unknown[7] == 3 * 40 + 1
+    assert unknown[8] == flown
+    for row, question in enumerate(questions):
+        begins, ends = found["start_byte"][row].numpy(), found["end_byte"][row].numpy()
+        spans = [texts[row][b:e] for b, e in zip(begins, ends, strict=True) if e > b]
+        assert spans == list(question.story)
+    # One alone has the same answer as among others.
+    alone = serve(story=tf.constant(texts[3:4]), question=tf.constant(asked[3:4]))
+    assert alone["answer"][0] == found["answer"][3]
+    np.testing.assert_allclose(alone["probability"][0], found["probability"][3], rtol=1e-5)
+    nothing = serve(story=tf.constant([], tf.string), question=tf.constant([], tf.string))
+    assert nothing["answer"].shape == (0,)
+
+
+def test_finished_models_are_not_trained_again(whole_run, data_path, monkeypatch, capsys):
+    output, _ = whole_run
+    monkeypatch.setattr(babi.workers, "run", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(babi, "save", lambda *_: None)
+    arguments = ["--data", str(data_path), "--output", str(output), *SMALL[2:]]
+    babi.main([*arguments, "--hops", "2", "1", "--repeats", "2"])
+    assert "8 of 8 models are finished already" in capsys.readouterr().out
+    # Fewer are a part of them.
+    babi.main([*arguments, "--hops", "1", "--repeats", "1", "--task", "2"])
+    assert "made up 2" in capsys.readouterr().out
+    monkeypatch.setattr(babi.workers, "run", lambda work, jobs, *_: print(len(jobs), "jobs") or [])
+    with pytest.raises(SystemExit):
+        babi.main([*arguments, "--hops", "1", "--repeats", "3", "--task", "2"])
+    assert "1 jobs" in capsys.readouterr().out
+
+
+def test_one_model_of_all_tasks(data_path, tmp_path, capsys):
+    arguments = ["--data", str(data_path), "--output", str(tmp_path), *SMALL[2:], "--jobs", "1"]
+    babi.main([*arguments, "--task", "joint", "--hops", "1", "--encoding", "bag"])
+    printed = capsys.readouterr().out
+    assert "one model for all tasks" in printed
+    (result,) = json.loads((tmp_path / "results.json").read_text())["results"]
+    assert set(result["test_errors"]) == {"1", "2"}
+    assert (tmp_path / "joint" / "hops.png").exists()
+
+
+def test_a_killed_run_goes_on(data_path, tmp_path):
+    def command(output):
+        return [
+            *(sys.executable, str(EXAMPLES / "babi.py"), "--data", str(data_path), "--output"),
+            *(str(output), "--task", "1", "--hops", "1", "--repeats", "6", "--jobs", "1"),
+            *("--epochs", "30", "--units", "7"),
+        ]
+
+    output = tmp_path / "killed"
+    with subprocess.Popen(command(output), stdout=subprocess.DEVNULL) as run:
+        deadline = time.monotonic() + 120
+        while not (output / "results.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        run.send_signal(signal.SIGKILL)
+    before = json.loads((output / "results.json").read_text())["results"]
+    assert 1 <= len(before) < 6
+    again = subprocess.run(command(output), capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert f"{len(before)} of 6 models are finished already" in again.stdout
+    after = json.loads((output / "results.json").read_text())["results"]
+    assert after[: len(before)] == before
+    assert sorted(r["repeat"] for r in after) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_is_stopped(data_path, tmp_path):
+    command = [
+        *(sys.executable, str(EXAMPLES / "babi.py"), "--data", str(data_path), "--output"),
+        *(str(tmp_path), "--task", "1", "--epochs", "100000", "--jobs", "1"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        for line in run.stdout:
+            if "training 1 models" in line:
+                break
+        time.sleep(3)
+        run.send_signal(signal.SIGINT)
+        rest, _ = run.communicate(timeout=120)
+    assert run.returncode == 1
+    assert "stopping" in rest
+
+
+# --- command line --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (["--data", ""], "--data is empty"),
+        (["--data", "x", "--questions", "9"], "--questions are for the generated stories"),
+        (["--task", "one"], "--task takes numbers, or all, or joint; received one"),
+        (["--task", "joint", "1"], "received joint 1"),
+        (["--hops", "0"], "--hops must be at least 1; received 0"),
+        (["--noise", "1"], "--noise must be in [0, 1)"),
+        (["--learning-rate", "nan"], "--learning-rate must be in [0, inf)"),
+        (["--repeats", "0"], "--repeats must be at least 1"),
+        (["--memory", "0"], "--memory must be at least 1"),
+        (["--jobs", "0"], "--jobs must be at least 1"),
+        (["--questions", "0"], "--questions must be at least 1"),
+        (["--seed", "-1"], "--seed must be in"),
+    ],
+)
+def test_bad_arguments(arguments, fragment, capsys):
+    with pytest.raises(SystemExit):
+        babi.parse(arguments)
+    assert fragment in capsys.readouterr().err
+
+
+def test_defaults():
+    one, joint = babi.parse([]), babi.parse(["--data", "x", "--task", "joint"])
+    assert (one.units, one.epochs, one.linear_epochs, one.hops) == (20, 100, 20, [3, 1])
+    assert (joint.units, joint.epochs, joint.linear_epochs, joint.hops) == (50, 60, 30, [3])
+
+
+def test_a_task_that_is_not_there(data_path, tmp_path):
+    with pytest.raises(SystemExit, match=r"--task 7: .* has the tasks 1, 2"):
+        babi.main(["--data", str(data_path), "--task", "1", "7", "--output", str(tmp_path / "x")])
+    assert not (tmp_path / "x").exists()
+
+
+def test_results_of_other_settings_are_refused(whole_run, data_path):
+    output, _ = whole_run
+    before = (output / "results.json").read_text()
+    with pytest.raises(SystemExit, match="units: 7 then, 8 now"):
+        babi.main(["--data", str(data_path), "--output", str(output), *SMALL[2:-1], "8"])
+    assert (output / "results.json").read_text() == before
+
+
+def test_results_are_read_again(tmp_path):
+    results = checkpoint.Results(tmp_path / "results.json", {"a": 1})
+    results.add({"task": "1"})
+    (tmp_path / "results.json").write_text('{"arguments"')
+    with pytest.raises(SystemExit, match="cannot be read"):
+        babi.Models(tmp_path, {"a": 1})
