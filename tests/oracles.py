@@ -319,6 +319,101 @@ def both_ways(forward, backward):
     return run
 
 
+def memory_hop(
+    weights, query, value, key=None, mask=None, update="add", linear=False, normalizer="softmax"
+):
+    """Sukhbaatar et al. (2015), section 2.1, of `(B, D)` and memories `(B, N, D)`: u' and p.
+
+    `linear` leaves the softmax out, as section 4.2 does at the start of training.
+    """
+    key = value if key is None else key
+    batch, length, size = value.shape
+    states, p = np.zeros((batch, size)), np.zeros((batch, length))
+    for b in range(batch):
+        valid = [mask is None or mask[b, i] for i in range(length)]
+        scores, o = np.zeros(length), np.zeros(size)
+        for i in range(length):
+            if valid[i]:
+                scores[i] = query[b] @ key[b, i]
+        p[b] = scores if linear else NORMALIZERS[normalizer](scores, valid)
+        for i in range(length):
+            if valid[i]:
+                o = o + p[b, i] * value[b, i]
+        states[b] = (query[b] @ weights["update_kernel"] if update == "linear" else query[b]) + o
+    return states, p
+
+
+def sentence_vector(words, table, position_encoding):
+    """sum_j l_j * A x_j over the words that are not padding: section 4.1."""
+    words = [word for word in words if word != 0]
+    size = table.shape[1]
+    k, vector = np.arange(1, size + 1), np.zeros(size)
+    for j, word in enumerate(words, start=1):
+        if position_encoding is True:
+            place = j / len(words)
+            share = (1 - place) - (k / size) * (1 - 2 * place)
+        elif position_encoding is False:
+            share = 1.0
+        else:  # of the authors' code, for sentences of all lengths
+            length = position_encoding
+            middle, centre = (length + 1) / 2, (size + 1) / 2
+            share = 1 + 4 * (j - middle) * (k - centre) / (length * size)
+        vector = vector + share * table[word]
+    return vector
+
+
+def memory_network(
+    embeddings,
+    times,
+    story,
+    question,
+    update_kernel=None,
+    hops=3,
+    tying="adjacent",
+    position_encoding=True,
+    memory_size=50,
+    null_memories=False,
+    linear=False,
+):
+    """Sukhbaatar et al. (2015), of ids `(B, N, W)` and `(B, J)`: logits and p `(B, K, N)`.
+
+    Time counts back from the last sentence with a word, whose t is 0. A sentence without a word
+    takes its time and is not read; nor is one whose t is `memory_size` or more. With
+    `null_memories` what is read has `memory_size` places, zero where there is no sentence for them.
+    """
+    if tying == "adjacent":
+        inputs, outputs = embeddings[:-1], embeddings[1:]
+        input_times, output_times = times[:-1], times[1:]
+        asked, answers, update = inputs[0], outputs[-1], "add"
+    else:
+        inputs, outputs = [embeddings[0]] * hops, [embeddings[1]] * hops
+        input_times, output_times = [times[0]] * hops, [times[1]] * hops
+        asked, answers, update = embeddings[2], embeddings[3], "linear"
+    batch, length = story.shape[:2]
+    vocabulary, size = asked.shape
+    logits, p = np.zeros((batch, vocabulary)), np.zeros((batch, hops, length))
+    for b in range(batch):
+        spoken = [i for i in range(length) if any(story[b, i] != 0)]
+        past = {i: spoken[-1] - i for i in spoken}
+        read = [i for i in spoken if past[i] < memory_size]
+        nulls = memory_size - len(read) if null_memories else 0
+        valid = np.array([[i in read for i in range(length)] + [True] * nulls])
+        u = sentence_vector(question[b], asked, position_encoding)
+        for n in range(hops):
+            m, c = np.zeros((2, 1, length + nulls, size))
+            for i in read:
+                m[0, i] = sentence_vector(story[b, i], inputs[n], position_encoding)
+                c[0, i] = sentence_vector(story[b, i], outputs[n], position_encoding)
+                m[0, i] += input_times[n][past[i]]
+                c[0, i] += output_times[n][past[i]]
+            kernel = {"update_kernel": update_kernel}
+            states, weights = memory_hop(kernel, u[None], c, m, valid, update, linear)
+            u, p[b, n] = states[0], weights[0, :length]
+        for word in range(1, vocabulary):  # The word 0 is no answer: its row of W is null.
+            logits[b, word] = answers[word] @ u
+    return logits, p
+
+
 def attention_rnn(
     row,
     cells,

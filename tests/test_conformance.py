@@ -27,6 +27,8 @@ from keras_attention import (
     BiDAFAttentionFlow,
     HierarchicalAttention,
     LuongAttention,
+    MemoryHop,
+    MemoryNetwork,
 )
 
 VOCABULARY = 9
@@ -36,12 +38,21 @@ VOCABULARY = 9
 class Argument:
     """A call argument: `steps` of `features`, embedded words with a mask; no steps, no mask.
 
-    Of several numbers of steps the last is of words, those before it of groups of them.
+    Of several numbers of steps the last is of words, those before it of groups of them. Without
+    features the layer takes the ids themselves, and knows padding by the id 0.
     """
 
     name: str
     steps: tuple
-    features: int
+    features: int | None
+
+    @property
+    def size(self):
+        return () if self.features is None else (self.features,)
+
+    @property
+    def dtype(self):
+        return "int32" if self.features is None else "float32"
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,8 @@ class Case:
     masked_like: str | None = None
     # Whether the number of steps must be known, as in an unrolled loop.
     fixed: bool = False
+    # Of random weights and inputs: smaller where numbers grow, as without a softmax.
+    scale: float = 1.0
 
     def make(self, dtype="float32"):
         parts = {name: make(dtype) for name, make in self.parts.items()}
@@ -73,14 +86,32 @@ class Case:
 
     def shapes(self, batch, known=True):
         return [
-            (batch, *(step if known or self.fixed else None for step in a.steps), a.features)
+            (batch, *(step if known or self.fixed else None for step in a.steps), *a.size)
             for a in self.arguments
+        ]
+
+    def tensors(self, batch):
+        """What the layer itself is called on, nothing of it padding."""
+        return [
+            np.random.default_rng(n).integers(1, VOCABULARY, shape).astype(argument.dtype)
+            if argument.features is None
+            else (self.scale * normal(n, *shape, dtype=argument.dtype)).astype(argument.dtype)
+            for n, (argument, shape) in enumerate(
+                zip(self.arguments, self.shapes(batch), strict=True)
+            )
+        ]
+
+    def symbols(self):
+        shapes = self.shapes(None, known=False)
+        return [
+            keras.Input(batch_shape=shape, dtype=argument.dtype)
+            for argument, shape in zip(self.arguments, shapes, strict=True)
         ]
 
     def built(self, dtype="float32"):
         layer = self.make(dtype)
         layer.build(*self.shapes(None, known=False))
-        return randomize(layer)
+        return randomize(layer, scale=0.5 * self.scale)
 
     def model(self, batch=None, dtype="float32", scores=True, then=None):
         """From words to all that the layer returns, in a flat list, or to `then` of the first."""
@@ -89,16 +120,17 @@ class Case:
         shapes = self.shapes(batch, known=batch is not None)
         for argument, shape in zip(self.arguments, shapes, strict=True):
             name = f"{argument.name}_in"
-            if argument.steps:
+            if argument.steps and argument.size:
                 inputs.append(keras.Input(batch_shape=shape[:-1], dtype="int32", name=name))
                 embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
                 tensors.append(embed(inputs[-1]))
             else:
-                inputs.append(keras.Input(batch_shape=shape, name=name))
+                inputs.append(keras.Input(batch_shape=shape, dtype=argument.dtype, name=name))
                 tensors.append(inputs[-1])
         layer = self.make(dtype)
         outputs = tree.flatten(layer(*tensors, return_attention_scores=scores))
-        return randomize(keras.Model(inputs, outputs if then is None else then(outputs[0])))
+        model = keras.Model(inputs, outputs if then is None else then(outputs[0]))
+        return randomize(model, scale=0.5 * self.scale)
 
     def inputs(self, batch, more=0):
         """Words, 0 as padding behind, each sequence with at least one; `more` steps than usual."""
@@ -156,6 +188,7 @@ QUERY, STEP = Argument("query", (TQ,), DQ), Argument("query", (), DQ)
 VALUE = Argument("value", (TK,), DV)
 CONTEXT, QUESTION = Argument("context", (TK,), DQ), Argument("query", (TQ,), DQ)
 SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
+STORY, ASKED = Argument("story", (5, 7), None), Argument("question", (3,), None)
 WORDS, SENTENCES = Argument("inputs", (TK,), DV), Argument("inputs", (TQ, TK), DQ)
 
 CASES = {
@@ -315,6 +348,55 @@ CASES = {
         },
         memory="inputs",
     ),
+    "memory hop": Case(
+        MemoryHop,
+        {"update": "add"},
+        (STEP, Argument("value", (TK,), DQ), Argument("key", (TK,), DQ)),
+        ((TK,),),
+        reads_zeros=False,
+    ),
+    "memory hop, all options": Case(
+        MemoryHop,
+        {
+            "update": "linear",
+            "linear_start": True,
+            "normalizer": "sparsemax",
+            "dropout": 0.2,
+            "seed": 3,
+        },
+        (QUERY, Argument("value", (TK,), DQ)),
+        ((TQ, TK),),
+        masked_like="query",
+        reads_zeros=False,
+        scale=0.25,
+    ),
+    "memory network": Case(
+        MemoryNetwork,
+        {"vocabulary_size": VOCABULARY, "units": 13},
+        (STORY, ASKED),
+        ((3, 5),),
+        memory="story",
+        reads_zeros=False,
+        scale=0.2,
+    ),
+    "memory network, all options": Case(
+        MemoryNetwork,
+        {
+            "vocabulary_size": VOCABULARY,
+            "units": 13,
+            "hops": 2,
+            "tying": "layerwise",
+            "position_encoding": 4,
+            "memory_size": 4,
+            "null_memories": True,
+            "linear_start": True,
+        },
+        (STORY, ASKED),
+        ((2, 5),),
+        memory="story",
+        reads_zeros=False,
+        scale=0.2,
+    ),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -366,13 +448,12 @@ def flat_shapes(shapes):
 @every_case
 def test_compute_output_shape(case):
     layer = case.built()
-    tensors = [normal(n, *shape, dtype="float32") for n, shape in enumerate(case.shapes(2))]
+    tensors = case.tensors(2)
     result = layer(*tensors)
     assert layer.compute_output_shape(*case.shapes(2)) == tree.map_structure(
         lambda x: tuple(x.shape), result
     )
-    symbols = [keras.Input(batch_shape=shape) for shape in case.shapes(None, known=False)]
-    outputs = tree.flatten(layer(*symbols, return_attention_scores=True))
+    outputs = tree.flatten(layer(*case.symbols(), return_attention_scores=True))
     unknown = flat_shapes(layer.compute_output_shape(*case.shapes(None, known=False)))
     assert [tuple(x.shape) for x in outputs[: -len(case.scores)]] == unknown
     for output, shape in zip(outputs[-len(case.scores) :], case.scores, strict=True):
@@ -396,10 +477,13 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
     for batch, more in ((2, 0), (3, 5)):
         inputs = case.inputs(batch, more)
         embeddings = (x for x in model.layers if isinstance(x, layers.Embedding))
-        tensors, masks = [], {}
+        tensors, masks, words = [], {}, []
         for argument, x in zip(case.arguments, inputs, strict=True):
-            tensors.append(numpy(next(embeddings)(x)) if argument.steps else x)
-            if argument.steps and case.mask_of(argument.name):
+            embedded = argument.steps and argument.size
+            tensors.append(numpy(next(embeddings)(x)) if embedded else x)
+            if argument.steps and (not argument.size or case.mask_of(argument.name)):
+                words.append(x != 0)
+            if embedded and case.mask_of(argument.name):
                 masks[case.mask_of(argument.name)] = x != 0
         expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
         result = model.predict_on_batch(inputs)
@@ -407,7 +491,7 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
             assert_close(x, numpy(y), "float32")
         for weights in result[-len(case.scores) :]:
             # No two axes are of one length, so that it tells which one the weights go over.
-            every = [level for mask in masks.values() for level in levels(mask)]
+            every = [level for mask in words for level in levels(mask)]
             over = [mask for mask in every if mask.shape[-1] == weights.shape[-1]]
             assert len(over) == 1
             padding = ~over[0]
@@ -585,34 +669,38 @@ def test_training(case, jit, static):
 def test_mixed_precision(case, policy):
     mixed, plain = case.built(policy), case.built()
     tolerance = 5e-2 if policy == "mixed_bfloat16" else 5e-3
-    assert all(weight.dtype == "float32" for weight in mixed.weights)
-    tensors = [normal(n, *shape, dtype="float32") for n, shape in enumerate(case.shapes(2))]
+    assert all(weight.dtype == "float32" for weight in mixed.trainable_weights)
+    tensors = case.tensors(2)
     outputs, expected = (
         tree.flatten(layer(*tensors, return_attention_scores=True)) for layer in (mixed, plain)
     )
     for x, y in zip(outputs, expected, strict=True):
         assert x.dtype.name == policy.removeprefix("mixed_")
         np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=tolerance)
-    symbols = [keras.Input(batch_shape=shape) for shape in case.shapes(None, known=False)]
-    outputs = tree.flatten(mixed(*symbols, return_attention_scores=True))
+    outputs = tree.flatten(mixed(*case.symbols(), return_attention_scores=True))
     assert all(x.dtype == mixed.compute_dtype for x in outputs)
 
 
 def read_nothing(case, dtype, jit):
     """Outputs and gradients where the first sample has no memory, the second one step of it."""
-    layer = case.built(dtype)
-    tensors = [
-        tf.cast(normal(n, *shape), layer.compute_dtype) for n, shape in enumerate(case.shapes(3))
-    ]
-    steps = next(a.steps for a in case.arguments if a.name == case.memory)
-    mask = np.ones((3, *steps), bool)
+    layer, tensors = case.built(dtype), case.tensors(3)
+    names = [argument.name for argument in case.arguments]
+    memory = case.arguments[names.index(case.memory)]
+    mask = np.ones((3, *memory.steps), bool)
     mask[0], mask[1, 1:] = False, False
+    # Of ids padding is the mask, and there are no gradients.
+    masks = {case.mask_of(case.memory): mask} if memory.size else {}
+    if not memory.size:
+        tensors[names.index(case.memory)] *= mask
+    ids = {a.name: x for a, x in zip(case.arguments, tensors, strict=True) if not a.size}
+    floats = {a.name: x for a, x in zip(case.arguments, tensors, strict=True) if a.size}
 
     def call(*tensors):
-        masks = {case.mask_of(case.memory): mask}
-        return tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
+        named = dict(zip(floats, tensors, strict=True))
+        return tree.flatten(layer(**ids, **named, **masks, return_attention_scores=True))
 
-    outputs, found = gradients(layer, call, tensors, jit)
+    inputs = [tf.cast(x, layer.compute_dtype) for x in floats.values()]
+    outputs, found = gradients(layer, call, inputs, jit)
     outputs, found = [numpy(x) for x in outputs], [numpy(x) for x in found]
     for weights in outputs[-len(case.scores) :]:
         assert not weights[0].any()

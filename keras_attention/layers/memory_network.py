@@ -1,5 +1,7 @@
 """A memory network from words to an answer."""
 
+import numbers
+
 import keras
 from keras import ops
 
@@ -95,9 +97,13 @@ class MemoryNetwork(keras.layers.Layer):
         self.hops = check_positive_int(self.name, "hops", hops)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
         if not isinstance(position_encoding, bool):
-            position_encoding = check_positive_int(
-                self.name, "position_encoding", position_encoding
-            )
+            given = position_encoding
+            if not isinstance(given, numbers.Integral) or given < 1:
+                raise ValueError(
+                    f"{self.name}: `position_encoding` must be True, False or a positive integer, "
+                    f"the length of the longest sentence; received {given!r}."
+                )
+            position_encoding = int(given)
         self.position_encoding = position_encoding
         self.memory_size = check_positive_int(self.name, "memory_size", memory_size)
         self.null_memories = bool(null_memories)
@@ -129,10 +135,17 @@ class MemoryNetwork(keras.layers.Layer):
 
     @property
     def linear(self):
+        if not self.built:
+            return self.linear_start
         return bool(ops.convert_to_numpy(self.hop_layers[0].linear))
 
     @linear.setter
     def linear(self, value):
+        if not self.built:
+            raise ValueError(
+                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
+                f"setting `linear`; or make it with linear_start={bool(value)}."
+            )
         for hop in self.hop_layers:
             hop.linear.assign(bool(value))
 
