@@ -227,7 +227,7 @@ def train_all(corpus, models, settings, arguments):
     if not jobs:
         return
     processes = min(arguments.jobs, len(jobs))
-    print(f"training {len(jobs)} models in {processes} processes", flush=True)
+    print(f"models to train: {len(jobs)}; processes: {processes}", flush=True)
     start = time.perf_counter()
     with Interrupt() as interrupt:
         for done, (entry, weights) in enumerate(workers.run(train, jobs, processes, interrupt), 1):
@@ -243,7 +243,7 @@ def train_all(corpus, models, settings, arguments):
             )
         if interrupt.asked:
             raise SystemExit("stopped; finished models are kept, and the same command goes on.")
-    print(f"{len(jobs)} models in {(time.perf_counter() - start) / 60:.1f} minutes")
+    print(f"trained in {(time.perf_counter() - start) / 60:.1f} minutes")
 
 
 # --- results -------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def print_table(corpus, hop_count, rows, paper, arguments):
     best = f", best of {arguments.repeats} by training error" if arguments.repeats > 1 else ""
     print(f"\ntest errors in %, {kind}, {hop_count} hops{best}")
     spread = "   all repeats" if arguments.repeats > 1 else ""
-    width = max(map(len, corpus.names.values()))
+    width = max(map(len, [*corpus.names.values(), "failed, over 5%"]))
     print(f"{'':{width + 4}}   ours" + ("  paper" if paper else "") + spread)
     for number, (error, errors) in rows.items():
         line = f"{number:>3} {corpus.names[number]:{width}} {error:6.1f}"

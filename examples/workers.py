@@ -34,7 +34,7 @@ def run(work, jobs, processes, interrupt):
     threads = max(1, cores() // processes)
     pool = concurrent.futures.ProcessPoolExecutor(processes, context, _begin, (stop, threads))
     with pool:
-        waiting = {pool.submit(work, job) for job in jobs}
+        waiting = {pool.submit(_do, work, job) for job in jobs}
         try:
             while waiting:
                 done, waiting = concurrent.futures.wait(
@@ -63,6 +63,13 @@ def asked_to_stop():
 
 
 _stop = None
+
+
+def _do(work, job):
+    # The pool hands some jobs out before they are begun, and these it does not take back.
+    if asked_to_stop():
+        raise Stopped
+    return work(job)
 
 
 def _begin(stop, threads):

@@ -66,18 +66,17 @@ def test_a_model_is_the_same_whatever_was_trained_before(tying):
 
 
 def test_the_loss_falls_and_the_model_is_no_longer_linear():
-    trainer = memn2n.Trainer(make_task(), 2, {**SETTINGS, "epochs": 40})
+    settings = {**SETTINGS, "units": 20, "epochs": 40}
+    trainer = memn2n.Trainer(make_task(200), 2, settings)
     entry, _ = trainer.run(1)
     assert not trainer.network.linear
     assert entry["linear_epochs"] == 3
     assert entry["epochs"] == 43
-    assert entry["train_loss"] < 1.2 < np.log(6)
-    logits = memn2n.predict(trainer.model, trainer.task.train, 11, size=7)
-    assert np.array_equal(
-        logits, memn2n.predict(trainer.model, trainer.task.train, 11, size=500)
-    ) or np.allclose(logits, memn2n.predict(trainer.model, trainer.task.train, 11), atol=1e-5)
-    wrong = logits.argmax(axis=1) != trainer.task.train.answers
-    assert entry["train_error"] == pytest.approx(100 * wrong.mean())
+    assert entry["train_loss"] < 0.3  # of six places: 1.8 for a guess
+    data = trainer.task.train
+    logits = memn2n.predict(trainer.model, data, 11, size=7)
+    np.testing.assert_allclose(memn2n.predict(trainer.model, data, 11), logits, atol=1e-5)
+    assert entry["train_error"] == pytest.approx(100 * (logits.argmax(1) != data.answers).mean())
 
 
 def test_an_unknown_answer_is_an_error():
@@ -213,10 +212,11 @@ def test_models_are_kept_with_their_weights(tmp_path):
 
 
 def test_the_papers_figures():
-    # Their means as the paper gives them.
-    means = [np.mean([float(x) for x in text.split()]) for text in babi.PUBLISHED.values()]
-    assert [len(text.split()) for text in babi.PUBLISHED.values()] == [20] * 5
-    assert np.round(means, 1).tolist() == [13.9, 16.3, 25.8, 15.6, 12.4]
+    tables = [[float(x) for x in text.split()] for text in babi.PUBLISHED.values()]
+    assert [len(errors) for errors in tables] == [20] * 5
+    # As the paper gives them.
+    means = [13.9, 16.3, 25.8, 15.6, 12.4]
+    np.testing.assert_allclose(np.mean(tables, axis=1), means, atol=0.06)
 
 
 # --- runs ----------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def whole_run(data_path, tmp_path_factory):
 
 def test_what_a_run_prints(whole_run):
     _, printed = whole_run
-    assert "training 8 models" in printed
+    assert "models to train: 8; processes: " in printed
     assert printed.count("repeat 2: training error") == 4
     assert "[8/8]" in printed
     assert "2 hops, best of 2 by training error" in printed.replace("each task, ", "")
@@ -307,7 +307,7 @@ def test_the_saved_model_takes_any_strings(whole_run, data_path):
     flown = texts[0].count("walked")
     unknown = found["unknown_words"].numpy()
     assert unknown[:7].tolist() == [0] * 7
-    assert unknown[7] == 3 * 40 + 1
+    assert unknown[7] == 2 * 40 + 1  # "is" is known from questions
     assert unknown[8] == flown
     for row, question in enumerate(questions):
         begins, ends = found["start_byte"][row].numpy(), found["end_byte"][row].numpy()
@@ -332,8 +332,7 @@ def test_finished_models_are_not_trained_again(whole_run, data_path, monkeypatch
     babi.main([*arguments, "--hops", "1", "--repeats", "1", "--task", "2"])
     assert "made up 2" in capsys.readouterr().out
     monkeypatch.setattr(babi.workers, "run", lambda work, jobs, *_: print(len(jobs), "jobs") or [])
-    with pytest.raises(SystemExit):
-        babi.main([*arguments, "--hops", "1", "--repeats", "3", "--task", "2"])
+    babi.main([*arguments, "--hops", "1", "--repeats", "3", "--task", "2"])
     assert "1 jobs" in capsys.readouterr().out
 
 
@@ -378,7 +377,7 @@ def test_a_run_is_stopped(data_path, tmp_path):
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         for line in run.stdout:
-            if "training 1 models" in line:
+            if "models to train: 1" in line:
                 break
         time.sleep(3)
         run.send_signal(signal.SIGINT)
@@ -420,7 +419,7 @@ def test_defaults():
 
 
 def test_a_task_that_is_not_there(data_path, tmp_path):
-    with pytest.raises(SystemExit, match=r"--task 7: .* has the tasks 1, 2"):
+    with pytest.raises(SystemExit, match=r"--task 1 7: .* has the tasks 1, 2\."):
         babi.main(["--data", str(data_path), "--task", "1", "7", "--output", str(tmp_path / "x")])
     assert not (tmp_path / "x").exists()
 
