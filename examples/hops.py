@@ -50,7 +50,7 @@ def draw(path, samples):
     heights = [max(len(r) for r in line) + 3.5 for line in rows]
     figure = Figure(figsize=(6.6 * columns, 0.27 * sum(heights)), dpi=120)
     outer = figure.add_gridspec(
-        len(grid), columns, height_ratios=heights, hspace=0, wspace=0.02, left=0, right=1
+        len(grid), columns, height_ratios=heights, hspace=0, wspace=0.06, left=0, right=1
     )
     outer.update(top=1, bottom=0)
     for y, line in enumerate(grid):
