@@ -14,13 +14,12 @@ The table has the errors of the paper beside ours. Of several repeats the one wi
 training error counts, as in the paper. A run that was stopped, by Ctrl-C or a kill, goes on when it
 is started again: finished models are kept. Measured figures are in docs/results.md.
 
-A word that was not seen in training has one shared vector, the same for all of them, which training
-never moved from where it began, near zero; such words are counted, and so are sentences that fall
-out of the memory.
+Words that were not seen in training share one vector, of which no story taught anything: it is near
+zero, as it began. Such words are counted, and so are sentences that fall out of the memory.
 """
 
 import argparse
-import math
+import multiprocessing
 import os
 import pathlib
 import time
@@ -33,15 +32,17 @@ import memn2n
 import memories
 import numpy as np
 import stories
+import tasks
 import tensorflow as tf
 import workers
 from arguments import check_at_least_one, check_ranges, check_seed, fill
-from checkpoint import Interrupt, Results, fingerprint, make_folder
+from checkpoint import Interrupt, Results, make_folder, whole_file
 from extras import check_extras
 from serving import ask_saved_model, write_model, write_saved_model
 
-if keras.backend.backend() != "tensorflow":
-    # Only text is left to TensorFlow; it would take the memory of the GPU.
+HAS_GPU = bool(tf.config.list_physical_devices("GPU"))
+if multiprocessing.parent_process() is None or keras.backend.backend() != "tensorflow":
+    # Its memory is for the processes that train, and for JAX.
     tf.config.set_visible_devices([], "GPU")
 
 # Error in percent on tasks 1 to 20, by hops, whether of one model for all, and with random noise;
@@ -60,103 +61,6 @@ PUBLISHED = {
 }
 # A task is failed above this error.
 FAILED = 5.0
-GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
-
-
-# --- data ----------------------------------------------------------------------------------------
-
-
-def load_data(arguments):
-    """`{number: (name, training questions, test questions)}` of the wanted tasks."""
-    if not arguments.data:
-        found = {
-            number: (name, *_halves(stories.make(2 * arguments.questions, number, arguments.seed)))
-            for number, name in GENERATED.items()
-        }
-        return {n: found[n] for n in wanted(arguments, found, "the generated stories")}
-    folder = download() if arguments.data == "download" else arguments.data
-    files = stories.find_files(folder, arguments.size)
-    return {
-        number: (
-            files[number][0].name.split("_")[1].replace("-", " "),
-            *(stories.read(path) for path in files[number]),
-        )
-        for number in wanted(arguments, files, folder)
-    }
-
-
-def wanted(arguments, found, place):
-    if arguments.task in (["all"], ["joint"]):
-        return list(found)
-    numbers = list(dict.fromkeys(int(number) for number in arguments.task))
-    if not found or set(numbers) - set(found):
-        raise SystemExit(
-            f"--task {' '.join(arguments.task)}: {place} has the tasks "
-            f"{', '.join(map(str, found)) or 'none'}. Nothing was written."
-        )
-    return numbers
-
-
-def _halves(questions):
-    return questions[: len(questions) // 2], questions[len(questions) // 2 :]
-
-
-def download():
-    path = keras.utils.get_file("babi_tasks_1-20_v1-2", stories.ARCHIVE, extract=True)
-    return next(pathlib.Path(path).rglob("en")).parent
-
-
-class Corpus:
-    """Tasks as ids, for one model of each or one of all of them.
-
-    Args:
-        found: as `load_data` returns it.
-        joint: whether one model learns them all.
-        memory: the number of sentences that are remembered, at most.
-        noise: the fraction of empty sentences that are put among them.
-    """
-
-    def __init__(self, found, joint, memory, noise):
-        self.names = {str(number): name for number, (name, *_) in found.items()}
-        self.questions = {str(number): test for number, (*_, test) in found.items()}
-        self.groups = {"joint": list(self.names)} if joint else {n: [n] for n in self.names}
-        self.tasks, self.encoders, self.fingerprints = {}, {}, {}
-        for group, numbers in self.groups.items():
-            train = {n: found[int(n)][1] for n in numbers}
-            encoder = memories.Encoder([q for questions in train.values() for q in questions])
-            parts = {n: self._encode(encoder, n, "training", train[n], memory) for n in numbers}
-            test = {n: self._encode(encoder, n, "test", self.questions[n], memory) for n in numbers}
-            # Of every task the last tenth; questions of one story are neighbours.
-            cuts = {n: len(part.answers) * 9 // 10 for n, part in parts.items()}
-            inside = [part.select(slice(0, cuts[n])) for n, part in parts.items()]
-            outside = [part.select(slice(cuts[n], None)) for n, part in parts.items()]
-            self.encoders[group] = encoder
-            # No larger than the longest story needs, so that few places of it stay empty.
-            longest = max(part.stories.shape[1] for part in parts.values())
-            self.tasks[group] = memn2n.Task(
-                group,
-                encoder.words.size,
-                max(
-                    x.shape[1] for part in parts.values() for x in (part.sentences, part.questions)
-                ),
-                min(memory, longest + math.ceil(noise * longest)),
-                memories.join(inside),
-                memories.join(outside),
-                test,
-            )
-            arrays = [x for part in (*parts.values(), *test.values()) for x in part]
-            self.fingerprints[group] = fingerprint(*arrays)
-
-    def _encode(self, encoder, number, kind, questions, memory):
-        encoded, counts = encoder.encode(questions)
-        lengths = (encoded.stories > 0).sum(axis=1)
-        counts["sentences that fall out of the memory, the oldest of their stories"] = int(
-            np.maximum(lengths - memory, 0).sum()
-        )
-        told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-        if told:
-            print(f"task {number}, {len(questions):,} {kind} questions: {told}")
-        return encoded
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -179,7 +83,7 @@ def train(job):
 
 
 class Models:
-    """The finished models of a folder; of each task and number of hops the best one's weights."""
+    """The finished models of a folder: what is known of each, and its weights."""
 
     def __init__(self, folder, settings):
         self.folder = folder
@@ -192,10 +96,8 @@ class Models:
 
     def add(self, entry, weights):
         # First the weights, then that there are some.
-        path = self.path(entry)
-        temporary = path.with_suffix(".tmp.npz")
-        np.savez(temporary, *weights)
-        temporary.replace(path)
+        with whole_file(self.path(entry)) as temporary:
+            np.savez(temporary, *weights)
         self.results.add(entry)
 
     def weights(self, entry):
@@ -203,8 +105,8 @@ class Models:
             return [arrays[name] for name in arrays.files]
 
     def path(self, entry):
-        task, hop_count, repeat = (entry[name] for name in ("task", "hops", "repeat"))
-        return make_folder(self.folder / "weights") / f"{task}-hops-{hop_count}-{repeat}.npz"
+        name = "{task}-hops-{hops}-{repeat}-{data:.8}.npz".format(**entry)
+        return make_folder(self.folder / "weights") / name
 
 
 def best_of(entries):
@@ -278,14 +180,17 @@ def report(corpus, models, arguments, settings):
 
 
 def published(hop_count, corpus, settings, arguments):
-    """The paper's errors by task, where it has the very same setting."""
+    """The paper's errors by task, of the official ones and where it has such a model."""
     same = settings["linear_start"] and settings["encoding"] != "bag"
     same = same and settings["tying"] == "adjacent" and arguments.size == "1k" and arguments.data
     key = hop_count, "joint" in corpus.groups, settings["noise"] > 0
     if not same or key not in PUBLISHED:
         return {}
-    errors = [float(error) for error in PUBLISHED[key].split()]
-    return {str(number): error for number, error in enumerate(errors, 1)}
+    names = [name.replace("-", " ") for name in stories.NAMES]
+    errors = zip(names, PUBLISHED[key].split(), strict=True)
+    found = {str(n): (name, float(error)) for n, (name, error) in enumerate(errors, 1)}
+    official = {n: error for n, (name, error) in found.items() if corpus.names.get(n) == name}
+    return official if set(corpus.names) <= set(official) else {}
 
 
 def print_table(corpus, hop_count, rows, paper, arguments):
@@ -334,10 +239,11 @@ def make_serve(reader, encoder, memory):
             for ids, axes in ((story_ids, [1, 2]), (question_ids, [1]))
         ]
         sentences = tf.reduce_sum(tf.cast(ends > begins, "int32"), axis=1)
-        listed = tf.constant(["", *encoder.listed, "(unknown)"])
+        # As in `memn2n.answers`.
+        known = found["probabilities"][:, 1:-1]
         return {
-            "answer": tf.gather(listed, tf.argmax(found["probabilities"], axis=1)),
-            "probability": tf.reduce_max(found["probabilities"], axis=1),
+            "answer": tf.gather(tf.constant(encoder.listed), tf.argmax(known, axis=1)),
+            "probability": tf.reduce_max(known, axis=1),
             "hop_weights": found["hop_weights"],
             "start_byte": begins,
             "end_byte": ends,
@@ -351,7 +257,8 @@ def make_serve(reader, encoder, memory):
 def choose(corpus, group, guesses, count):
     """Test questions to be drawn, (number of the task, number of the question).
 
-    Of each task one that was answered wrongly, if there is one, and rightly ones.
+    Of one task half of them answered rightly, if there are so many; of several tasks some, each
+    with one question, answered rightly if there is one.
     """
     numbers = corpus.groups[group]
     if len(numbers) > 1:
@@ -360,8 +267,8 @@ def choose(corpus, group, guesses, count):
     for number in dict.fromkeys(numbers):
         right = guesses[number] == corpus.tasks[group].test[number].answers
         rights, wrongs = (np.flatnonzero(x).tolist() for x in (right, ~right))
-        wrong = wrongs[: each // 2]
-        chosen += [(number, n) for n in [*rights[: each - len(wrong)], *wrong]]
+        few = [*rights[: max(each - each // 2, each - len(wrongs))], *wrongs][:each]
+        chosen += [(number, n) for n in few]
     return chosen
 
 
@@ -373,13 +280,12 @@ def save(corpus, models, group, entry, settings, folder):
     memory = task.memory
     guesses = {}
     for number, data in task.test.items():
-        logits = memn2n.predict(model, data, memory)
-        guesses[number] = logits.argmax(axis=1)
+        guesses[number] = memn2n.answers(memn2n.predict(model, data, memory))
     picked = choose(corpus, group, guesses, 4)
     asked = [corpus.questions[number][n] for number, n in picked]
     inputs = [task.test[number].select([n]).inputs(memory) for number, n in picked]
     print()
-    write_model(model, folder / "model.keras", [np.array(x) for x in inputs[0]])
+    write_model(reader, folder / "model.keras", list(inputs[0]))
     if keras.backend.backend() != "tensorflow":
         print("The SavedModel is written with the TensorFlow backend: start the command with it.")
         return
@@ -398,7 +304,7 @@ def save(corpus, models, group, entry, settings, folder):
         shared = min(memory, len(spans))
         own = found["hop_weights"][0][:, ::-1][:, :shared]
         gap = max(gap, np.abs(weights[:, ::-1][:, :shared] - own).max(initial=0.0))
-        gap = max(gap, abs(reply["probability"][row] - found["probabilities"].max()))
+        gap = max(gap, abs(reply["probability"][row] - found["probabilities"][0, 1:-1].max()))
         lines = [text[begin:end].decode() for begin, end in spans]
         facts = question.facts if len(lines) == len(question.story) else ()
         answer = memories.answer_key(question.answer)
@@ -465,8 +371,11 @@ def parse(argv):
     parser.add_argument("--learning-rate", type=float, default=0.01, help="halved three times")
     parser.add_argument("--batch-size", type=int, default=32, help="questions")
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn")
+    # A GPU is for one process.
+    alone = HAS_GPU or keras.backend.backend() != "tensorflow"
+    jobs = 1 if alone else min(workers.cores(), 8)
     parser.add_argument(
-        "--jobs", type=int, default=min(workers.cores(), 8), help="processes (default: %(default)s)"
+        "--jobs", type=int, default=jobs, help="processes that train (default: %(default)s)"
     )
     parser.add_argument("--output", default="output/babi", help="where results are written")
     parser.add_argument("--smoke", action="store_true", help="one generated task, within a minute")
@@ -488,7 +397,9 @@ def parse(argv):
         fill(arguments, {"hops": [3, 1], "questions": 1000})
     fill(arguments, {"hops": [3]})
     names = ["memory", "repeats", "units", "epochs", "linear_epochs", "batch_size", "jobs"]
-    check_at_least_one(parser, arguments, [*names, "questions"])
+    check_at_least_one(parser, arguments, names)
+    if arguments.questions is not None and arguments.questions < 20:
+        parser.error(f"--questions must be at least 20; received {arguments.questions}")
     if min(arguments.hops) < 1:
         parser.error(f"--hops must be at least 1; received {min(arguments.hops)}")
     arguments.hops = list(dict.fromkeys(arguments.hops))
@@ -500,7 +411,7 @@ def main(argv=None):
     arguments = parse(argv)
     check_extras("tensorflow_text", "matplotlib")
     joint = arguments.task == ["joint"]
-    found = load_data(arguments)
+    found = tasks.load_data(arguments)
     names = (
         *("tying", "encoding", "null_memories", "linear_start", "noise", "memory", "units"),
         *("epochs", "linear_epochs", "learning_rate", "batch_size", "seed"),
@@ -509,7 +420,7 @@ def main(argv=None):
     settings["backend"] = keras.backend.backend()
     output = make_folder(pathlib.Path(arguments.output))
     models = Models(output, settings)
-    corpus = Corpus(found, joint, arguments.memory, arguments.noise)
+    corpus = tasks.Corpus(found, joint, arguments.memory, arguments.noise)
     train_all(corpus, models, settings, arguments)
     chosen = report(corpus, models, arguments, settings)
     for group in corpus.groups:

@@ -1,5 +1,6 @@
 """Checkpoints with which a killed training run goes on to the result it would have had."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -20,11 +21,17 @@ def make_folder(path):
     return path
 
 
-def write_text(path, text):
-    """Writes a whole file or none."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
+@contextlib.contextmanager
+def whole_file(path):
+    """The name under which to write, so that the file is there whole or not at all."""
+    temporary = path.with_name(f"tmp-{path.name}")
+    yield temporary
     temporary.replace(path)
+
+
+def write_text(path, text):
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def fingerprint(*data):

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from checkpoint import whole_file
 from fonts import boxes_for_missing, cut, families
 
 # Sentences of a story that are drawn; of a longer one those that were read most.
@@ -56,10 +57,8 @@ def draw(path, samples):
     for y, line in enumerate(grid):
         for x, sample in enumerate(line):
             _draw(figure.add_subplot(outer[y, x]), sample, rows[y][x], heights[y])
-    temporary = path.with_name(path.name + ".tmp")
-    with boxes_for_missing():
+    with boxes_for_missing(), whole_file(path) as temporary:
         FigureCanvasAgg(figure).print_png(temporary)
-    temporary.replace(path)
 
 
 def _draw(axes, sample, rows, height):

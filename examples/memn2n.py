@@ -86,6 +86,11 @@ def predict(model, data, memory, size=500):
     return np.concatenate(found)
 
 
+def answers(logits):
+    """The most probable words: neither padding, the first, nor the unknown one, the last."""
+    return 1 + logits[:, 1:-1].argmax(axis=1)
+
+
 class Trainer:
     """Trains models of one task, one after the other, with one compiled program.
 
@@ -117,7 +122,6 @@ class Trainer:
         self.model.set_weights(fresh.get_weights())
         schedule = _Schedule(self, f"task {self.task.name}, {self.hops} hops, repeat {repeat}")
         start = time.perf_counter()
-        # Keras's sum of the losses of an epoch is their mean over the steps.
         self.model.fit(
             self.batches(repeat),
             epochs=self.settings["epochs"] + self.settings["linear_epochs"],
@@ -176,9 +180,9 @@ class Trainer:
             return float("nan"), float("nan")
         logits = predict(self.model, data, self.task.memory).astype("float64")
         known = data.answers >= 0
+        wrong = answers(logits) != data.answers
         logits -= logits.max(axis=1, keepdims=True)
         losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(logits)), data.answers]
-        wrong = logits.argmax(axis=1) != data.answers
         return 100 * float(wrong.mean()), float(losses[known].mean())
 
 

@@ -11,7 +11,7 @@ import unicodedata
 from typing import NamedTuple
 
 import fonts
-from checkpoint import write_text
+from checkpoint import whole_file, write_text
 
 
 class Sentence(NamedTuple):
@@ -329,9 +329,8 @@ def draw_document(path, reading):
             "sentence, paler in lighter sentences."
         )
         write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
-        temporary = path.with_name(path.name + ".tmp")
-        figure.savefig(temporary, format="png")
-        temporary.replace(path)
+        with whole_file(path) as temporary:
+            figure.savefig(temporary, format="png")
 
 
 def _blend(strength):

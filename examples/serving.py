@@ -9,6 +9,7 @@ import sys
 import keras
 import numpy as np
 import tensorflow as tf
+from checkpoint import whole_file
 
 
 def write_model(model, path, inputs):
@@ -20,9 +21,8 @@ def write_model(model, path, inputs):
     Returns:
         What the model predicts for them: an array, or a list or dictionary of arrays.
     """
-    temporary = path.with_suffix(".tmp.keras")
-    model.save(temporary)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        model.save(temporary)
     found = model.predict_on_batch(inputs)
     again = keras.saving.load_model(path).predict_on_batch(inputs)
     gaps = keras.tree.map_structure(lambda x, y: np.abs(x - y).max(), found, again)

@@ -11,6 +11,13 @@ from typing import NamedTuple
 
 ARCHIVE = "https://s3.amazonaws.com/text-datasets/babi_tasks_1-20_v1-2.tar.gz"
 FOLDERS = {"1k": "en", "10k": "en-10k"}
+# Of tasks 1 to 20, as the files have it.
+NAMES = """
+    single-supporting-fact two-supporting-facts three-supporting-facts two-arg-relations
+    three-arg-relations yes-no-questions counting lists-sets simple-negation indefinite-knowledge
+    basic-coreference conjunction compound-coreference time-reasoning basic-deduction
+    basic-induction positional-reasoning size-reasoning path-finding agents-motivations
+""".split()  # noqa: SIM905
 
 
 class Question(NamedTuple):
@@ -58,7 +65,10 @@ def find_files(folder, size):
         for kind in {"train", "test"} - set(found[number]):
             print(f"{folder}: task {number} has no {kind} file, and is left out")
     pairs = {n: (found[n].get("train"), found[n].get("test")) for n in sorted(found)}
-    return {n: pair for n, pair in pairs.items() if all(pair)}
+    pairs = {n: pair for n, pair in pairs.items() if all(pair)}
+    if not pairs:
+        raise SystemExit(f"{folder}: no task has a train and a test file. Nothing was written.")
+    return pairs
 
 
 def read(path):

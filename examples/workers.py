@@ -1,4 +1,4 @@
-"""Independent pieces of work on several processes, which together use every core once."""
+"""Independent pieces of work on several processes, each with its share of the cores."""
 
 import concurrent.futures
 import multiprocessing
@@ -47,7 +47,14 @@ def run(work, jobs, processes, interrupt):
                     stop.set()
                     for future in waiting:
                         future.cancel()
+        except KeyboardInterrupt:
+            # Asked twice: not even what was begun is ended.
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
         except BrokenProcessPool as error:
+            if interrupt.asked:
+                return  # the processes got the signal, too
             raise SystemExit(
                 "a process of the training ended unexpectedly, perhaps for want of memory (fewer "
                 "--jobs need less). What was finished is kept; the same command goes on."
@@ -87,5 +94,7 @@ def _begin(stop, threads):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
+        for device in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(device, True)
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)

@@ -357,7 +357,7 @@ def sentence_vector(words, table, position_encoding):
         else:  # of the authors' code, for sentences of all lengths
             length = position_encoding
             middle, centre = (length + 1) / 2, (size + 1) / 2
-            share = 1 + 4 * (j - middle) * (k - centre) / (length * size)
+            share = 1 + 4 * (min(j, length) - middle) * (k - centre) / (length * size)
         vector = vector + share * table[word]
     return vector
 

@@ -1,6 +1,7 @@
 """The memory network example: its training and processes, what it writes, its runs and ends."""
 
 import json
+import os
 import pathlib
 import re
 import signal
@@ -25,6 +26,7 @@ pytest.importorskip("tensorflow_text", reason="tokens come from it")
 babi = pytest.importorskip("babi")
 memn2n = pytest.importorskip("memn2n")
 memories = pytest.importorskip("memories")
+tasks = pytest.importorskip("tasks")
 
 SETTINGS = {
     **{"units": 5, "tying": "adjacent", "encoding": "position", "null_memories": True},
@@ -76,7 +78,13 @@ def test_the_loss_falls_and_the_model_is_no_longer_linear():
     data = trainer.task.train
     logits = memn2n.predict(trainer.model, data, 11, size=7)
     np.testing.assert_allclose(memn2n.predict(trainer.model, data, 11), logits, atol=1e-5)
-    assert entry["train_error"] == pytest.approx(100 * (logits.argmax(1) != data.answers).mean())
+    wrong = memn2n.answers(logits) != data.answers
+    assert entry["train_error"] == pytest.approx(100 * wrong.mean())
+
+
+def test_an_answer_is_a_known_word():
+    logits = np.array([[9, 1, 2, 9], [0, 5, -1, 9], [9, -3, -2, -9]])
+    assert memn2n.answers(logits).tolist() == [2, 1, 2]
 
 
 def test_an_unknown_answer_is_an_error():
@@ -86,7 +94,7 @@ def test_an_unknown_answer_is_an_error():
     half = data._replace(answers=np.where(np.arange(len(data.answers)) % 2, data.answers, -1))
     logits = memn2n.predict(trainer.model, data, 11)
     odd = np.arange(len(data.answers)) % 2 == 1
-    right = (logits.argmax(axis=1) == data.answers) & odd
+    right = (memn2n.answers(logits) == data.answers) & odd
     assert trainer.error(half)[0] == pytest.approx(100 * (1 - right.mean()))
     assert np.isfinite(trainer.error(half)[1])
     assert trainer.error(half)[0] >= error
@@ -207,8 +215,53 @@ def test_models_are_kept_with_their_weights(tmp_path):
     assert ones.shape == (2, 3)
     assert true
     assert again.entries("1", 3, "other data", [2]) == []
+    again.add({**entry(2, 3.0), "data": "y"}, [np.zeros(1)])
+    assert again.weights(found)[0].shape == (2, 3)
     with pytest.raises(SystemExit, match=r"other settings .units: 1 then, 2 now"):
         babi.Models(tmp_path, {"units": 2})
+
+
+def corpus_of(train, test, memory=50, noise=0.1, name="counting"):
+    return tasks.Corpus({7: (name, train, test)}, False, memory, noise)
+
+
+def test_what_falls_out_of_the_memory_is_told(capsys):
+    short, long = stories.make(40, 1, seed=1), stories.make(40, 3, seed=1)
+    corpus = corpus_of(short, long)
+    size = corpus.tasks["7"].memory
+    longest = max(len(q.story) for q in short)
+    assert size == longest + np.ceil(longest / 10)
+    lost = sum(max(0, len(q.story) - size) for q in long)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 1
+    assert told[0].startswith("task 7, 40 test questions; words that were not seen in training: ")
+    assert told[0].endswith(f"fall out of the memory, the oldest of their stories: {lost:,}")
+    assert corpus_of(short, long, memory=3).tasks["7"].memory == 3
+
+
+def test_the_paper_is_beside_its_own_tasks_only():
+    questions = stories.make(40, 1)
+    settings = {**SETTINGS, "noise": 0.1}
+    arguments = types.SimpleNamespace(size="1k", data="x")
+    assert babi.published(3, corpus_of(questions, questions), settings, arguments)["7"] == 17.3
+    other = corpus_of(questions, questions, name="made up")
+    assert babi.published(3, other, settings, arguments) == {}
+    arguments.size = "10k"
+    assert babi.published(3, corpus_of(questions, questions), settings, arguments) == {}
+
+
+@pytest.mark.parametrize(
+    ("right", "expected"),
+    [("++++++", "++++"), ("------", "----"), ("+-+-+-", "++--"), ("+-----", "+---")],
+)
+def test_questions_are_chosen_to_be_drawn(right, expected):
+    questions = stories.make(40, 1)
+    corpus = corpus_of(questions, questions[: len(right)])
+    data = corpus.tasks["7"].test["7"]
+    good = np.array([sign == "+" for sign in right])
+    guesses = {"7": np.where(good, data.answers, 0)}
+    chosen = babi.choose(corpus, "7", guesses, 4)
+    assert "".join(right[n] for _, n in chosen) == expected
 
 
 def test_the_papers_figures():
@@ -346,23 +399,47 @@ def test_one_model_of_all_tasks(data_path, tmp_path, capsys):
     assert (tmp_path / "joint" / "hops.png").exists()
 
 
-def test_a_killed_run_goes_on(data_path, tmp_path):
-    def command(output):
-        return [
-            *(sys.executable, str(EXAMPLES / "babi.py"), "--data", str(data_path), "--output"),
-            *(str(output), "--task", "1", "--hops", "1", "--repeats", "6", "--jobs", "1"),
-            *("--epochs", "30", "--units", "7"),
-        ]
+def children(process):
+    """Of a process and of its children, as long as they are there."""
+    path = pathlib.Path(f"/proc/{process}/task/{process}/children")
+    found = [int(child) for child in path.read_text().split()]
+    return found + [other for child in found for other in children(child)]
 
+
+def running(process):
+    path = pathlib.Path(f"/proc/{process}/stat")
+    return path.exists() and path.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def command(data_path, output, *more):
+    script = str(EXAMPLES / "babi.py")
+    given = ["--data", str(data_path), "--output", str(output), "--task", "1", "--jobs", "1"]
+    return [sys.executable, script, *given, *more]
+
+
+def wait_for(happened, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert happened()
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="Linux only")
+def test_a_killed_run_goes_on(data_path, tmp_path):
     output = tmp_path / "killed"
-    with subprocess.Popen(command(output), stdout=subprocess.DEVNULL) as run:
-        deadline = time.monotonic() + 120
-        while not (output / "results.json").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+    more = ["--hops", "1", "--repeats", "6", "--epochs", "30", "--units", "7"]
+    with subprocess.Popen(command(data_path, output, *more), stdout=subprocess.DEVNULL) as run:
+        wait_for((output / "results.json").exists)
+        started = children(run.pid)
         run.send_signal(signal.SIGKILL)
+    assert started
+    # The processes that it had started do not go on alone.
+    wait_for(lambda: not any(map(running, started)), 20)
     before = json.loads((output / "results.json").read_text())["results"]
     assert 1 <= len(before) < 6
-    again = subprocess.run(command(output), capture_output=True, text=True, check=False)
+    again = subprocess.run(
+        command(data_path, output, *more), capture_output=True, text=True, check=False
+    )
     assert again.returncode == 0, again.stderr
     assert f"{len(before)} of 6 models are finished already" in again.stdout
     after = json.loads((output / "results.json").read_text())["results"]
@@ -370,20 +447,28 @@ def test_a_killed_run_goes_on(data_path, tmp_path):
     assert sorted(r["repeat"] for r in after) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_run_is_stopped(data_path, tmp_path):
-    command = [
-        *(sys.executable, str(EXAMPLES / "babi.py"), "--data", str(data_path), "--output"),
-        *(str(tmp_path), "--task", "1", "--epochs", "100000", "--jobs", "1"),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+@pytest.mark.parametrize("early", [False, True], ids=["in training", "at once"])
+def test_a_run_is_stopped(data_path, tmp_path, early):
+    more = ["--hops", "1", "--repeats", "2", *(["--epochs", "100000"] if early else SMALL[2:])]
+    run = subprocess.Popen(
+        command(data_path, tmp_path, *more),
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with run:
+        wanted = "models to train: 2" if early else "[1/2]"
         for line in run.stdout:
-            if "models to train: 1" in line:
+            if wanted in line:
                 break
-        time.sleep(3)
-        run.send_signal(signal.SIGINT)
+        # To all processes, as Ctrl-C sends it.
+        os.killpg(run.pid, signal.SIGINT)
         rest, _ = run.communicate(timeout=120)
-    assert run.returncode == 1
-    assert "stopping" in rest
+    assert "for want of memory" not in rest
+    if early or "[2/2]" not in rest:
+        assert run.returncode == 1
+        assert not (tmp_path / "task-1").exists()
 
 
 # --- command line --------------------------------------------------------------------------------
@@ -402,7 +487,7 @@ def test_a_run_is_stopped(data_path, tmp_path):
         (["--repeats", "0"], "--repeats must be at least 1"),
         (["--memory", "0"], "--memory must be at least 1"),
         (["--jobs", "0"], "--jobs must be at least 1"),
-        (["--questions", "0"], "--questions must be at least 1"),
+        (["--questions", "19"], "--questions must be at least 20; received 19"),
         (["--seed", "-1"], "--seed must be in"),
     ],
 )

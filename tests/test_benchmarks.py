@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
 import flow
 import hierarchy
 import measure
+import memory_network
 
 SIZES = {"batch": 2, "context": 7, "query": 3, "units": 5}
 
@@ -78,3 +79,17 @@ def test_the_outlier_is_wrapped_and_loses_nothing():
     assert whole.sizes.max(axis=0).tolist() == [120, 200]
     assert wrapped.sizes.max(axis=0).tolist() == [127, 25]
     assert np.array_equal(whole.sizes[:-1], alone.sizes)
+
+
+TINY = {"words": 11, "sentences": 5, "length": 3, "units": 7}
+
+
+def test_all_modes_of_training_agree():
+    memory_network.assert_agree(TINY)
+
+
+def test_modes_that_differ_are_noticed(monkeypatch):
+    options = {**memory_network.MODES, "graph": {"jit_compile": False, "loss_weights": [1.01]}}
+    monkeypatch.setattr(memory_network, "MODES", options)
+    with pytest.raises(AssertionError, match="graph"):
+        memory_network.assert_agree(TINY)

@@ -321,7 +321,9 @@ def test_gradients_are_those_of_the_paper(tying, position_encoding, linear, hops
 
 @every_tying
 @linear_or_not
-@pytest.mark.parametrize("option", [{"position_encoding": 7}, {"null_memories": True}])
+@pytest.mark.parametrize(
+    "option", [{"position_encoding": 7}, {"position_encoding": 2}, {"null_memories": True}]
+)
 @pytest.mark.parametrize(("memory_size", "jit"), [(3, False), (3, True), (M, False)])
 def test_departures_of_the_authors_code(tying, linear, option, memory_size, jit):
     layer = built(linear=linear, tying=tying, memory_size=memory_size, **option)

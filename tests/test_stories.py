@@ -115,6 +115,10 @@ def test_files_of_the_archive_are_found_by_their_size(tmp_path):
 
 
 def test_folders_that_cannot_be_used(tmp_path):
+    write(tmp_path, FILE)
+    with pytest.raises(SystemExit, match="no task has a train and a test file"):
+        stories.find_files(tmp_path, "1k")
+    (tmp_path / "qa1_a-name_train.txt").unlink()
     with pytest.raises(SystemExit, match="not a folder"):
         stories.find_files(tmp_path / "none", "1k")
     with pytest.raises(SystemExit, match=r"holds no file such as .* nor .* folder en-10k"):

@@ -25,7 +25,8 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
 
     Attributes:
         linear: a boolean variable. While it is True the softmax is left out, and the weights are
-            the scores, zero where nothing is valid. `hop.linear.assign(False)` puts it back, in
+            the scores, zero where nothing is valid; they have no bounds, which half precision may
+            need. `hop.linear.assign(False)` puts it back, in
             compiled functions too, without building or compiling anything anew.
 
     Weights:

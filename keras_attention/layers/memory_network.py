@@ -38,7 +38,8 @@ class MemoryNetwork(keras.layers.Layer):
         position_encoding: whether the order of words counts; bags of words otherwise. A number J
             takes it for sentences of all lengths, and l[j,k] = 1 + 4 (j/J - (J+1)/2J) (k/D -
             (D+1)/2D), which is one on average and about twice the l above: the encoding of the
-            authors' code, with J the length of the longest sentence.
+            authors' code, with J the length of the longest sentence. Words beyond J weigh as its
+            last one.
         memory_size: the largest number of sentences that are remembered, and of places in time.
         null_memories: whether the places of the memory that the sentences leave empty are read
             too, as zeros with the score 0, so that a hop may read nothing; so does the authors'
@@ -56,12 +57,14 @@ class MemoryNetwork(keras.layers.Layer):
             list of `MemoryHop`.
 
     Call arguments:
-        story: word ids `(B, N, W)`, 0 where there is none, the last sentence last.
-        question: word ids `(B, W')`, 0 where there is none.
+        story: word ids from 1 to V - 1 `(B, N, W)`, 0 where there is none, the last sentence last.
+            Larger ones are not checked, for that would cost a look at every number.
+        question: likewise `(B, W')`.
         return_attention_scores: also return the weights of every hop.
 
     Returns:
-        Logits `(B, V)`; with `return_attention_scores` also weights `(B, K, N)`.
+        Logits `(B, V)`, that of padding always 0; with `return_attention_scores` also weights
+        `(B, K, N)`.
 
     Raises:
         ValueError: an argument is out of range; ids are not integers; ranks or batch sizes do not
@@ -214,7 +217,7 @@ class MemoryNetwork(keras.layers.Layer):
             place = place / ops.maximum(ops.sum(words, axis=-1, keepdims=True), 1)
             level, slope = 1 - place, 2 * place - 1
         else:
-            slope = (4 * place - 2 * (length + 1)) / length
+            slope = (4 * ops.minimum(place, length) - 2 * (length + 1)) / length
             level = 1 - slope * (self.units + 1) / (2 * self.units)
         shares = ops.stack([words * level, words * slope], axis=2)
         return ids, ops.cast(shares, self.compute_dtype)

@@ -1,0 +1,110 @@
+"""The tasks of examples/babi.py: from files or made up, as ids."""
+
+import math
+import pathlib
+
+import keras
+import memn2n
+import memories
+import numpy as np
+import stories
+from checkpoint import fingerprint
+
+GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
+
+
+def load_data(arguments):
+    """`{number: (name, training questions, test questions)}` of the wanted tasks."""
+    if not arguments.data:
+        found = {
+            number: (name, *_halves(stories.make(2 * arguments.questions, number, arguments.seed)))
+            for number, name in GENERATED.items()
+        }
+        return {n: found[n] for n in wanted(arguments, found, "the generated stories")}
+    folder = download() if arguments.data == "download" else arguments.data
+    files = stories.find_files(folder, arguments.size)
+    return {
+        number: (
+            files[number][0].name.split("_")[1].replace("-", " "),
+            *(stories.read(path) for path in files[number]),
+        )
+        for number in wanted(arguments, files, folder)
+    }
+
+
+def wanted(arguments, found, place):
+    if arguments.task in (["all"], ["joint"]):
+        return list(found)
+    numbers = list(dict.fromkeys(int(number) for number in arguments.task))
+    if not found or set(numbers) - set(found):
+        raise SystemExit(
+            f"--task {' '.join(arguments.task)}: {place} has the tasks "
+            f"{', '.join(map(str, found)) or 'none'}. Nothing was written."
+        )
+    return numbers
+
+
+def _halves(questions):
+    return questions[: len(questions) // 2], questions[len(questions) // 2 :]
+
+
+def download():
+    """The folder of the official archive, which has one for each size."""
+    path = keras.utils.get_file("babi_tasks_1-20_v1-2", stories.ARCHIVE, extract=True)
+    return next(iter(pathlib.Path(path).rglob(stories.FOLDERS["1k"])), pathlib.Path(path)).parent
+
+
+class Corpus:
+    """Tasks as ids, for one model of each or one of all of them.
+
+    Args:
+        found: as `load_data` returns it.
+        joint: whether one model learns them all.
+        memory: the number of sentences that are remembered, at most.
+        noise: the fraction of empty sentences that are put among them.
+    """
+
+    def __init__(self, found, joint, memory, noise):
+        self.names = {str(number): name for number, (name, *_) in found.items()}
+        self.questions = {str(number): test for number, (*_, test) in found.items()}
+        self.groups = {"joint": list(self.names)} if joint else {n: [n] for n in self.names}
+        self.tasks, self.encoders, self.fingerprints = {}, {}, {}
+        for group, numbers in self.groups.items():
+            train = {n: found[int(n)][1] for n in numbers}
+            encoder = memories.Encoder([q for questions in train.values() for q in questions])
+            parts = {n: encoder.encode(train[n]) for n in numbers}
+            test = {n: encoder.encode(self.questions[n]) for n in numbers}
+            # No larger than the longest story needs, so that few places of it stay empty.
+            longest = max(part.stories.shape[1] for part, _ in parts.values())
+            size = min(memory, longest + math.ceil(noise * longest))
+            for n in numbers:
+                self._tell(f"task {n}, {len(train[n]):,} training questions", *parts[n], size)
+                self._tell(f"task {n}, {len(self.questions[n]):,} test questions", *test[n], size)
+            parts, test = ({n: part for n, (part, _) in x.items()} for x in (parts, test))
+            # Of every task the last tenth; questions of one story are neighbours.
+            cuts = {n: len(part.answers) * 9 // 10 for n, part in parts.items()}
+            inside = [part.select(slice(0, cuts[n])) for n, part in parts.items()]
+            outside = [part.select(slice(cuts[n], None)) for n, part in parts.items()]
+            self.encoders[group] = encoder
+            self.tasks[group] = memn2n.Task(
+                group,
+                encoder.words.size,
+                max(
+                    x.shape[1] for part in parts.values() for x in (part.sentences, part.questions)
+                ),
+                size,
+                memories.join(inside),
+                memories.join(outside),
+                test,
+            )
+            arrays = [x for part in (*parts.values(), *test.values()) for x in part]
+            self.fingerprints[group] = fingerprint(*arrays)
+
+    def _tell(self, of, encoded, counts, memory):
+        lengths = (encoded.stories > 0).sum(axis=1)
+        counts["sentences that fall out of the memory, the oldest of their stories"] = int(
+            np.maximum(lengths - memory, 0).sum()
+        )
+        told = "; ".join(f"{what}: {count:,}" for what, count in counts.items() if count)
+        if told:
+            print(f"{of}; {told}")
