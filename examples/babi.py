@@ -130,9 +130,9 @@ def train_all(corpus, models, settings, arguments):
     if not jobs:
         return
     processes = min(arguments.jobs, len(jobs))
-    print(f"models to train: {len(jobs)}; processes: {processes}", flush=True)
     start = time.perf_counter()
     with Interrupt() as interrupt:
+        print(f"models to train: {len(jobs)}; processes: {processes}", flush=True)
         for done, (entry, weights) in enumerate(workers.run(train, jobs, processes, interrupt), 1):
             models.add(entry, weights)
             left = (time.perf_counter() - start) / done * (len(jobs) - done)
@@ -342,7 +342,7 @@ def parse(argv):
     parser.add_argument(
         "--task", nargs="+", default=["all"], metavar="N", help="numbers, all, or joint: one model"
     )
-    parser.add_argument("--size", choices=stories.FOLDERS, default="1k", help="training questions")
+    parser.add_argument("--size", choices=stories.FOLDERS, help="training questions (default: 1k)")
     parser.add_argument("--questions", type=int, help="of each generated task (default: 1000)")
     parser.add_argument(
         "--hops", type=int, nargs="+", help="one or more (default: 3; generated stories: 3 1)"
@@ -385,6 +385,9 @@ def parse(argv):
         parser.error("--data is empty: give a folder or download, or leave it out to generate some")
     if arguments.data and (arguments.smoke or arguments.questions):
         parser.error("--smoke and --questions are for the generated stories, without --data")
+    if arguments.size and not arguments.data:
+        parser.error("--size is for the files of --data; for generated stories give --questions")
+    fill(arguments, {"size": "1k"})
     named = arguments.task in (["all"], ["joint"])
     if not named and not all(n.isascii() and n.isdigit() for n in arguments.task):
         parser.error(f"--task takes numbers, or all, or joint; received {' '.join(arguments.task)}")
@@ -399,8 +402,8 @@ def parse(argv):
     fill(arguments, {"hops": [3]})
     names = ["memory", "repeats", "units", "epochs", "linear_epochs", "batch_size", "jobs"]
     check_at_least_one(parser, arguments, names)
-    if arguments.questions is not None and arguments.questions < 20:
-        parser.error(f"--questions must be at least 20; received {arguments.questions}")
+    if arguments.questions is not None and arguments.questions < tasks.FEWEST:
+        parser.error(f"--questions must be at least {tasks.FEWEST}; received {arguments.questions}")
     if min(arguments.hops) < 1:
         parser.error(f"--hops must be at least 1; received {min(arguments.hops)}")
     arguments.hops = list(dict.fromkeys(arguments.hops))
@@ -419,9 +422,9 @@ def main(argv=None):
     )
     settings = {name: getattr(arguments, name) for name in names}
     settings["backend"] = keras.backend.backend()
+    corpus = tasks.Corpus(found, joint, arguments.memory, arguments.noise)
     output = make_folder(pathlib.Path(arguments.output))
     models = Models(output, settings)
-    corpus = tasks.Corpus(found, joint, arguments.memory, arguments.noise)
     train_all(corpus, models, settings, arguments)
     chosen = report(corpus, models, arguments, settings)
     for group in corpus.groups:

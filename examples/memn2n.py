@@ -133,7 +133,8 @@ class Trainer:
         if schedule.stopped:
             raise Stopped
         seconds = time.perf_counter() - start
-        epoch = float(np.median(schedule.seconds))
+        # Without the first, in which it is compiled.
+        epoch = float(np.median(schedule.seconds[1:] or schedule.seconds))
         train_error, train_loss = self.error(self.task.train)
         return {
             "task": self.task.name,

@@ -55,7 +55,13 @@ def find_files(folder, size):
     for path in sorted(folder.iterdir()):
         match = re.fullmatch(r"qa([1-9]\d*)_.*_(train|test)\.txt", path.name)
         if match:
-            found.setdefault(int(match[1]), {})[match[2]] = path
+            paths = found.setdefault(int(match[1]), {})
+            if match[2] in paths:
+                raise SystemExit(
+                    f"{path} and {paths[match[2]].name}: both are of task {match[1]}. Take one "
+                    "away. Nothing was written."
+                )
+            paths[match[2]] = path
     if not found:
         raise SystemExit(
             f"{folder}: holds no file such as qa1_single-supporting-fact_train.txt, nor is there "

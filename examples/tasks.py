@@ -11,6 +11,8 @@ import stories
 from checkpoint import fingerprint
 
 GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
+# Questions that are needed to train on: a tenth of them is for validation.
+FEWEST = 20
 
 
 def load_data(arguments):
@@ -71,6 +73,12 @@ class Corpus:
         self.tasks, self.encoders, self.fingerprints = {}, {}, {}
         for group, numbers in self.groups.items():
             train = {n: found[int(n)][1] for n in numbers}
+            for n, questions in train.items():
+                if len(questions) < FEWEST:
+                    raise SystemExit(
+                        f"task {n}: {len(questions)} questions to train on, fewer than {FEWEST}. "
+                        "Nothing was written."
+                    )
             encoder = memories.Encoder([q for questions in train.values() for q in questions])
             parts = {n: encoder.encode(train[n]) for n in numbers}
             test = {n: encoder.encode(self.questions[n]) for n in numbers}

@@ -488,6 +488,7 @@ def test_a_run_is_stopped(data_path, tmp_path, early):
         (["--memory", "0"], "--memory must be at least 1"),
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--questions", "19"], "--questions must be at least 20; received 19"),
+        (["--size", "10k"], "--size is for the files of --data"),
         (["--seed", "-1"], "--seed must be in"),
     ],
 )
@@ -506,6 +507,15 @@ def test_defaults():
 def test_a_task_that_is_not_there(data_path, tmp_path):
     with pytest.raises(SystemExit, match=r"--task 1 7: .* has the tasks 1, 2\."):
         babi.main(["--data", str(data_path), "--task", "1", "7", "--output", str(tmp_path / "x")])
+    assert not (tmp_path / "x").exists()
+
+
+def test_too_few_questions(data_path, tmp_path):
+    text = "1 Ann is home.\n2 Where is Ann?\thome\t1\n"
+    for kind in ("train", "test"):
+        (tmp_path / f"qa1_a_{kind}.txt").write_text(text)
+    with pytest.raises(SystemExit, match="task 1: 1 questions to train on, fewer than 20"):
+        babi.main(["--data", str(tmp_path), "--output", str(tmp_path / "x")])
     assert not (tmp_path / "x").exists()
 
 

@@ -43,7 +43,7 @@ class TestMemoryHop:
         hop = MemoryHop(update, dtype=dtype, **kwargs)
         memory = (None, None, self.D)
         hop.build((None, self.D), memory, memory)
-        hop.linear.assign(linear)
+        hop.linear = linear
         return randomize(hop)
 
     def inputs(self, own_key=True, dtype="float64"):
@@ -167,7 +167,7 @@ class TestMemoryHop:
 
         tensors = [tf.constant(x) for x in inputs]
         for linear in (False, True, False):
-            hop.linear.assign(linear)
+            hop.linear = linear
             assert_all_close(function(*tensors), self.paper(hop, inputs, linear, self.MASK))
         assert len(traces) == 1
 
@@ -175,8 +175,8 @@ class TestMemoryHop:
     def test_linear_start(self, start):
         hop, inputs = MemoryHop(linear_start=start, dtype="float64"), self.inputs()
         assert_all_close(self.run(hop, *inputs), self.paper(hop, inputs, start))
-        assert hop.linear.dtype == "bool"
-        assert not hop.linear.trainable
+        (switch,) = hop.non_trainable_weights
+        assert (switch.name, switch.dtype, bool(numpy(switch))) == ("linear", "bool", hop.linear)
         assert not MemoryHop().linear_start
 
     def test_weights(self):
@@ -553,9 +553,7 @@ def test_linear_may_be_set_at_any_time(tying):
     for linear in (True, False, True):
         layer.linear = linear
         assert layer.linear is linear
-        assert [bool(numpy(hop.linear)) for hop in layer.hop_layers] == (
-            [linear] * len(layer.hop_layers)
-        )
+        assert [hop.linear for hop in layer.hop_layers] == ([linear] * len(layer.hop_layers))
         expected = paper(layer, *told(), linear=linear)
         assert_all_close(function(*map(tf.constant, told())), expected)
     assert len(traces) == 1
@@ -754,7 +752,7 @@ def test_a_length_of_one_is_not_a_switch():
 def test_a_linear_start_cannot_be_ended_before_it_begins():
     layer = made(name="network", linear_start=True)
     assert layer.linear
-    with pytest.raises(ValueError, match=r"network: .*has no weights yet.*linear_start=False"):
+    with pytest.raises(ValueError, match=r"hop_0: .*has no weights yet.*linear_start=False"):
         layer.linear = False
     assert not made().linear
 
@@ -765,3 +763,26 @@ def test_tyings_are_two():
         "network: `tying` must be one of 'adjacent', 'layerwise'",
         "received 'none'",
     )
+
+
+@pytest.mark.parametrize("name", ["null_memories", "linear_start"])
+@pytest.mark.parametrize("value", ["no", None, 2, 0.5])
+def test_switches_are_true_or_false(name, value):
+    assert_refused(
+        lambda: made(name="network", **{name: value}),
+        f"network: `{name}` must be one of True, False",
+        f"received {value!r}",
+    )
+
+
+def test_linear_is_true_or_false():
+    layer = built()
+    with pytest.raises(ValueError, match="`linear` must be one of True, False; received 'no'"):
+        layer.linear = "no"
+
+
+def test_ids_are_not_folded():
+    """What is no word is none of the others, either: 2**40 is not 0."""
+    layer, (story, question) = built(), told()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        layer(tf.constant(story, "int64") * 2**40, question)

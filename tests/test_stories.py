@@ -114,6 +114,13 @@ def test_files_of_the_archive_are_found_by_their_size(tmp_path):
         assert stories.find_files(tmp_path, size)[1][0].parent.name == folder
 
 
+def test_two_files_of_one_task_are_refused(tmp_path):
+    write(tmp_path, FILE)
+    write(tmp_path, FILE, "qa1_other_train.txt")
+    with pytest.raises(SystemExit, match=r"qa1_other_train.txt and qa1_a-name_train.txt: both are"):
+        stories.find_files(tmp_path, "1k")
+
+
 def test_folders_that_cannot_be_used(tmp_path):
     write(tmp_path, FILE)
     with pytest.raises(SystemExit, match="no task has a train and a test file"):

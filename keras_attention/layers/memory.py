@@ -24,10 +24,10 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Attributes:
-        linear: a boolean variable. While it is True the softmax is left out, and the weights are
-            the scores, zero where nothing is valid; they have no bounds, which half precision may
-            need. `hop.linear.assign(False)` puts it back, in
-            compiled functions too, without building or compiling anything anew.
+        linear: whether the softmax is left out, and the weights are the scores, zero where nothing
+            is valid; they have no bounds, which half precision may need. May be set at any time
+            once the layer is built, also between the epochs of a compiled `fit`: nothing is built
+            or compiled anew. It is saved with the weights.
 
     Weights:
         update_kernel: H, `(D, D)`, with update="linear"; applied as u H.
@@ -62,7 +62,7 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
     def __init__(self, update="add", linear_start=False, **kwargs):
         super().__init__(**kwargs)
         self.update = check_choice(self.name, "update", update, ("add", "linear"))
-        self.linear_start = bool(linear_start)
+        self.linear_start = check_choice(self.name, "linear_start", linear_start, (True, False))
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
@@ -71,9 +71,23 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
         if self.update == "linear":
             self.update_kernel = self.add_weight((size, size), name="update_kernel")
         start = "ones" if self.linear_start else "zeros"
-        self.linear = self.add_weight(
+        self._switch = self.add_weight(
             (), initializer=start, dtype="bool", trainable=False, name="linear"
         )
+
+    @property
+    def linear(self):
+        return bool(ops.convert_to_numpy(self._switch)) if self.built else self.linear_start
+
+    @linear.setter
+    def linear(self, value):
+        check_choice(self.name, "linear", value, (True, False))
+        if not self.built:
+            raise ValueError(
+                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
+                f"setting `linear`; or make it with linear_start={value}."
+            )
+        self._switch.assign(value)
 
     def score(self, query, key):
         query, key = (ops.cast(x, self.score_dtype) for x in (query, key))
@@ -83,7 +97,7 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
         weights = super().align(query, scores, mask, memory, position)
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros_like(scores))
-        return ops.where(ops.convert_to_tensor(self.linear), scores, weights)
+        return ops.where(ops.convert_to_tensor(self._switch), scores, weights)
 
     def combine(self, query, context):
         if self.update == "linear":

@@ -53,12 +53,13 @@ class MemoryNetwork(keras.layers.Layer):
     Weights:
         embeddings: list of `(V, D)`; adjacent K + 1: A of the first hop, then C of every hop.
             layerwise 4: A, C, B, W.
-        times: list of `(memory_size, D)`; adjacent K + 1, layerwise 2: T_A, T_C. `hop_layers`, a
-            list of `MemoryHop`.
+        times: list of `(memory_size, D)`; adjacent K + 1, layerwise 2: T_A, T_C.
+        hop_layers: list of `MemoryHop`; adjacent K, layerwise 1, which all hops share.
 
     Call arguments:
         story: word ids from 1 to V - 1 `(B, N, W)`, 0 where there is none, the last sentence last.
-            Larger ones are not checked, for that would cost a look at every number.
+            Others are not checked: they are an error of the backend or, where it is compiled, read
+            as some other word.
         question: likewise `(B, W')`.
         return_attention_scores: also return the weights of every hop.
 
@@ -109,8 +110,9 @@ class MemoryNetwork(keras.layers.Layer):
             position_encoding = int(given)
         self.position_encoding = position_encoding
         self.memory_size = check_positive_int(self.name, "memory_size", memory_size)
-        self.null_memories = bool(null_memories)
-        self.linear_start = bool(linear_start)
+        choices = (True, False)
+        self.null_memories = check_choice(self.name, "null_memories", null_memories, choices)
+        self.linear_start = check_choice(self.name, "linear_start", linear_start, choices)
         update = "add" if tying == "adjacent" else "linear"
         # Tied hops of one kernel are one layer.
         count = hops if tying == "adjacent" else 1
@@ -138,19 +140,12 @@ class MemoryNetwork(keras.layers.Layer):
 
     @property
     def linear(self):
-        if not self.built:
-            return self.linear_start
-        return bool(ops.convert_to_numpy(self.hop_layers[0].linear))
+        return self.hop_layers[0].linear
 
     @linear.setter
     def linear(self, value):
-        if not self.built:
-            raise ValueError(
-                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
-                f"setting `linear`; or make it with linear_start={bool(value)}."
-            )
         for hop in self.hop_layers:
-            hop.linear.assign(bool(value))
+            hop.linear = value
 
     def call(self, story, question=None, return_attention_scores=False, training=None):
         self._check_shapes(shape_of(story), shape_of(question))
@@ -160,7 +155,11 @@ class MemoryNetwork(keras.layers.Layer):
                     f"{self.name}: `{name}` must hold word ids, integers; received dtype "
                     f"{keras.backend.standardize_dtype(ids.dtype)}."
                 )
-        story, question = (ops.cast(ids, "int32") for ids in (story, question))
+        # Not every integer type can be looked up.
+        story, question = (
+            ids if keras.backend.standardize_dtype(ids.dtype) == "int64" else ops.cast(ids, "int32")
+            for ids in (story, question)
+        )
         times, valid = self._times(story)
         sentences = ops.shape(story)[1]
         story = self._places(story)
