@@ -295,7 +295,7 @@ def save(corpus, models, group, entry, settings, folder):
     write_saved_model(path, serve, ["story", "question"], [reader, encoder.words])
     strings = {"story": ["\n".join(q.story) for q in asked], "question": [q.text for q in asked]}
     reply = ask_saved_model(path, strings)
-    samples, gap = [], 0.0
+    samples, gaps = [], []
     for row, (question, given) in enumerate(zip(asked, inputs, strict=True)):
         found = reader.predict_on_batch(list(given))
         text = strings["story"][row].encode()
@@ -304,14 +304,15 @@ def save(corpus, models, group, entry, settings, folder):
         weights = np.array(reply["hop_weights"][row])[:, : len(spans)]
         shared = min(memory, len(spans))
         own = found["hop_weights"][0][:, ::-1][:, :shared]
-        gap = max(gap, np.abs(weights[:, ::-1][:, :shared] - own).max(initial=0.0))
-        gap = max(gap, abs(reply["probability"][row] - found["probabilities"][0, 1:-1].max()))
+        gaps.append(np.abs(weights[:, ::-1][:, :shared] - own).max(initial=0.0))
+        gaps.append(abs(reply["probability"][row] - found["probabilities"][0, 1:-1].max()))
         lines = [text[begin:end].decode() for begin, end in spans]
         facts = question.facts if len(lines) == len(question.story) else ()
         answer = memories.answer_key(question.answer)
         samples.append(
             hops.Sample(lines, question.text, answer, reply["answer"][row], weights, facts)
         )
+    gap = np.max(gaps)  # NaN, unlike by max, where one of them is
     if not gap <= 1e-5:
         raise SystemExit(f"the SavedModel differs in a new process by {gap:.2g}")
     print(

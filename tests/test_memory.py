@@ -786,3 +786,11 @@ def test_ids_are_not_folded():
     layer, (story, question) = built(), told()
     with pytest.raises(tf.errors.InvalidArgumentError):
         layer(tf.constant(story, "int64") * 2**40, question)
+
+
+def test_switches_of_numpy_are_saved_as_those_of_python():
+    layer = made(null_memories=np.True_, linear_start=np.True_)
+    config = layer.get_config()
+    assert config["null_memories"] is True
+    assert config["linear_start"] is True
+    assert MemoryHop(linear_start=np.False_).get_config()["linear_start"] is False

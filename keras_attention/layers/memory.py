@@ -62,7 +62,8 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
     def __init__(self, update="add", linear_start=False, **kwargs):
         super().__init__(**kwargs)
         self.update = check_choice(self.name, "update", update, ("add", "linear"))
-        self.linear_start = check_choice(self.name, "linear_start", linear_start, (True, False))
+        choices = (True, False)
+        self.linear_start = bool(check_choice(self.name, "linear_start", linear_start, choices))
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)

@@ -111,8 +111,8 @@ class MemoryNetwork(keras.layers.Layer):
         self.position_encoding = position_encoding
         self.memory_size = check_positive_int(self.name, "memory_size", memory_size)
         choices = (True, False)
-        self.null_memories = check_choice(self.name, "null_memories", null_memories, choices)
-        self.linear_start = check_choice(self.name, "linear_start", linear_start, choices)
+        self.null_memories = bool(check_choice(self.name, "null_memories", null_memories, choices))
+        self.linear_start = bool(check_choice(self.name, "linear_start", linear_start, choices))
         update = "add" if tying == "adjacent" else "linear"
         # Tied hops of one kernel are one layer.
         count = hops if tying == "adjacent" else 1
