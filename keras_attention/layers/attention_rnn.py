@@ -10,6 +10,7 @@ from keras_attention.layers.cells import (
     output_size,
     state_sizes,
     top,
+    with_constant_weights,
 )
 from keras_attention.layers.checks import (
     check_batch,
@@ -20,6 +21,7 @@ from keras_attention.layers.checks import (
     shape_of,
 )
 from keras_attention.layers.scoring import Memory, ScoringMixin
+from keras_attention.ops.compiled import compiling
 
 # Positions travel through the loop as two digits: bfloat16 counts to 256 only.
 DIGIT = 128
@@ -269,8 +271,10 @@ class AttentionRNN(keras.layers.Layer):
 
         fed = [self._attention_size] * self.input_feeding
         cell = BoundCell(step, [*state_sizes(self.cell), *fed], self.compute_dtype)
-        with DropoutMasks(self.cell, ops.shape(sequences)[0], width):
-            outputs, states = self._loop(cell, sequences, states, mask)
+        with DropoutMasks(self.cell, ops.shape(sequences)[0], width), compiling(training or None):
+            outputs, states = with_constant_weights(
+                self, lambda: self._loop(cell, sequences, states, mask)
+            )
         if not return_scores:
             return outputs, None, states
         size = self._output_size(self._attention_size)
@@ -280,7 +284,9 @@ class AttentionRNN(keras.layers.Layer):
         return outputs, weights, states
 
     def _attend_after(self, sequences, memory, states, mask, return_scores, training):
-        hidden, states = self._loop(self.cell, sequences, states, mask)
+        hidden, states = with_constant_weights(
+            self, lambda: self._loop(self.cell, sequences, states, mask)
+        )
         attended, weights = self.attention.attend(
             hidden, memory, query_mask=mask, training=training
         )

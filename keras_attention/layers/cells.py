@@ -3,6 +3,8 @@
 import keras
 from keras import ops, tree
 
+from keras_attention.ops.compiled import makes_graph
+
 
 def state_sizes(cell):
     """The sizes of the states: a list, nested for stacked cells of several states each."""
@@ -72,3 +74,24 @@ class DropoutMasks:
 
     def _like(self, cell, width):
         return ops.ones((self.batch_size, width), dtype=cell.compute_dtype)
+
+
+def with_constant_weights(layer, run):
+    """Calls `run`, a recurrent loop, with the weights of the layer read once, outside of the loop.
+
+    A graph of TensorFlow that reads a weight inside of a loop keeps it for the gradient at every
+    step, and a compiled one copies it there: the kernels of a cell once for each step.
+    """
+    weights = layer.weights
+    mixed = any(weight.dtype != layer.compute_dtype for weight in weights)
+    if mixed or not makes_graph():
+        return run()
+    import tensorflow as tf
+
+    read = [(weight, tf.convert_to_tensor(weight.value)) for weight in weights]
+    with keras.StatelessScope(state_mapping=read) as scope:
+        before = dict(scope.state_mapping)
+        results = run()
+        # What a cell assigns, to the state of its random numbers for example, would be lost.
+        lost = any(before.get(name) is not x for name, x in scope.state_mapping.items())
+    return run() if lost else results

@@ -19,6 +19,7 @@ from keras_attention.layers.checks import (
     fits,
     shape_of,
 )
+from keras_attention.ops.compiled import compiling
 from keras_attention.ops.masks import all_of, blanked, causal_mask
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
 
@@ -209,7 +210,8 @@ class ScoringMixin:
             check_mask(self.name, "attention_mask", attention_mask, shapes)
 
         query = blanked(query, query_mask)
-        scores = self.score(query, memory.key)
+        with compiling(training or None):
+            scores = self.score(query, memory.key)
         self._check_scores(scores, query, memory)
         mask = all_of(
             None if memory.mask is None else ops.expand_dims(memory.mask, 1),

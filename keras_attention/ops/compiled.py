@@ -1,0 +1,139 @@
+"""Functions compiled by XLA inside code that is not."""
+
+import contextlib
+import contextvars
+import functools
+
+import keras
+
+# What `compiling` asked for; None: compile where the shapes are known.
+_wanted = contextvars.ContextVar("keras_attention_compiling", default=None)
+
+
+@contextlib.contextmanager
+def compiling(wanted):
+    """Says whether functions are compiled on their own within this context.
+
+    On JAX everything is compiled, and inside a function that TensorFlow compiles anyway so is what
+    it calls. Otherwise, on TensorFlow, the heavy functions of this package are compiled on their
+    own where that pays: eagerly, in training, and in a graph for known shapes. A graph for unknown
+    shapes outside of training is taken for one that will be exported, and gets ordinary
+    operations, which every server and converter understands.
+
+    Args:
+        wanted: True, also for unknown shapes; False, never; None, as the context around says. A
+            False around it cannot be overruled.
+    """
+    if wanted is None or _wanted.get() is False:
+        yield
+        return
+    token = _wanted.set(wanted)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
+
+
+def placement(*tensors):
+    """Where a function of these tensors is to run.
+
+    Returns:
+        "inside": it is compiled together with what calls it. "alone": call it through `alone`.
+        "nowhere": nothing is compiled.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return "alone"
+    if backend != "tensorflow":
+        return "nowhere"
+    if makes_graph() and _in_compiled_graph():
+        return "inside"
+    import tensorflow as tf
+
+    wanted = _wanted.get()
+    known = all(size is not None for x in tensors for size in x.shape)
+    possible = tf.test.is_built_with_xla() and wanted is not False
+    return "alone" if possible and (known or wanted) else "nowhere"
+
+
+def alone(function, *tensors):
+    """Calls a function of tensors compiled.
+
+    On TensorFlow each size of the tensors that differs from those before is compiled anew, which
+    takes a second: see `round_up`.
+    """
+    shapes = tuple(tuple(x.shape) for x in tensors)
+    dtypes = tuple(keras.backend.standardize_dtype(x.dtype) for x in tensors)
+    return _compiled(function, shapes, dtypes)(*tensors)
+
+
+def shapes_vary(*tensors):
+    """Whether, on TensorFlow, later calls may bring other sizes to what `alone` compiles now."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    return not makes_graph() or any(size is None for x in tensors for size in x.shape)
+
+
+def round_up(size):
+    """The next of the few lengths that sequences are padded to: 1, 32, 64, 96, .. 256, 320, ..
+
+    Steps of 32, and from 256 on of an eighth to a quarter of the size.
+
+    Args:
+        size: integer, or scalar int32 tensor of TensorFlow.
+    """
+    if isinstance(size, int):
+        step = max(32, 2 ** ((size - 1).bit_length() - 3))
+        return size if size <= 1 else -(-size // step) * step
+    import tensorflow as tf
+
+    step, limit = tf.constant(32), size - 1
+    for _ in range(20):
+        step = tf.where(limit // step >= 8, 2 * step, step)
+    return tf.where(size <= 1, size, -(-size // step) * step)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(function, shapes, dtypes):
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.jit(function)
+    import tensorflow as tf
+
+    # One function for one signature, so that TensorFlow does not take new shapes for a mistake.
+    signature = [tf.TensorSpec(*of_one) for of_one in zip(shapes, dtypes, strict=True)]
+    return tf.function(function, input_signature=signature, jit_compile=True, autograph=False)
+
+
+def makes_graph():
+    """Whether what is computed now becomes a graph of TensorFlow."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
+def after(other, x):
+    """x, in a graph of TensorFlow not before the other tensor is there.
+
+    The backward pass of a loop would otherwise compute what does not depend on the other, such as
+    a tanh of the forward pass, for many steps at once and ahead of its use.
+    """
+    if not makes_graph():
+        return x
+    import tensorflow as tf
+
+    with tf.control_dependencies([other]):
+        return tf.identity(x)
+
+
+def _in_compiled_graph():
+    """Whether the graph that is being made belongs to a function that TensorFlow compiles."""
+    import tensorflow as tf
+
+    # In such a graph, and nowhere else, TensorFlow leaves conditionals as they are.
+    result = tf.cond(tf.constant(True), lambda: tf.constant(0), lambda: tf.constant(1))
+    branch = result.op.inputs[0].op if result.op.type == "Identity" else result.op
+    return "_lower_using_switch_merge" not in branch.node_def.attr
