@@ -235,9 +235,14 @@ class AttentionRNN(keras.layers.Layer):
         Returns:
             `(output, states, weights)`: `(B, ...)`, a list, `(B, Tk)`.
         """
+        return self._step(inputs, states, memory, position)
+
+    def _step(self, inputs, states, memory, position, return_attention_scores=True):
         count = len(state_sizes(self.cell)) + self.input_feeding
         self._check_step(inputs, states, memory, count)
-        options = {"position": position} if self.attention.uses_position else {}
+        options = {"return_attention_scores": return_attention_scores}
+        if self.attention.uses_position:
+            options["position"] = position
         if self.query == "previous":
             attended, weights = self.attention.attend(top(self.cell, states), memory, **options)
             hidden, states = self.cell(ops.concatenate([inputs, attended], axis=-1), states)
@@ -264,7 +269,7 @@ class AttentionRNN(keras.layers.Layer):
             if self.attention.uses_position:
                 digits = ops.cast(inputs[:, -2:], "int32")
                 inputs, position = inputs[:, :-2], digits[:, 0] * DIGIT + digits[:, 1]
-            output, states, weights = self.step(inputs, states, memory, position)
+            output, states, weights = self._step(inputs, states, memory, position, return_scores)
             if return_scores:
                 output = ops.concatenate([output, ops.cast(weights, output.dtype)], axis=-1)
             return output, states
@@ -288,7 +293,11 @@ class AttentionRNN(keras.layers.Layer):
             self, lambda: self._loop(self.cell, sequences, states, mask)
         )
         attended, weights = self.attention.attend(
-            hidden, memory, query_mask=mask, training=training
+            hidden,
+            memory,
+            query_mask=mask,
+            return_attention_scores=return_scores,
+            training=training,
         )
         return self._output(hidden, attended), weights, states
 

@@ -6,10 +6,24 @@ from keras import ops
 from keras_attention.layers.checks import check_choice, check_positive_int
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.windows import gaussian, sentence_span, window_mask
+from keras_attention.ops.compiled import as_one_part, conditionals_are_safe
+from keras_attention.ops.local import window_dot, window_sum
+from keras_attention.ops.masks import all_of
+from keras_attention.ops.windows import (
+    gaussian,
+    sentence_span,
+    spread_windows,
+    take_windows,
+    window_mask,
+    window_positions,
+)
 
 SCORES = ("dot", "general", "concat", "location")
 ALIGNMENTS = ("global", "local-m", "local-p")
+
+# A memory so many times as long as a window is read window by window: what is read is less, but
+# must be gathered, and products of large matrices are fast. See benchmarks/windows.py.
+WORTHWHILE = 20
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -153,7 +167,9 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
             key = self.project(key, ops.transpose(self.score_kernel))
         if self.score_type == "concat":
             key = self.project(key, self.score_kernel[self.score_vector.shape[0] :])
-        return ops.cast(key, self.score_dtype)
+        # Not even a copy of the same numbers: what is read from the windows is read once.
+        same = keras.backend.standardize_dtype(key.dtype) == self.score_dtype
+        return key if same else ops.cast(key, self.score_dtype)
 
     def score(self, query, key):
         if self.score_type == "concat":
@@ -162,19 +178,68 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
             return additive_score(ops.cast(query, self.score_dtype), key, vector)
         return ops.einsum("bqd,bkd->bqk", ops.cast(query, self.score_dtype), key)
 
-    def align(self, query, scores, mask, memory, position=None):
+    def focus(self, query, memory, masks, position, return_attention_scores, training):
         if self.alignment == "global":
-            return super().align(query, scores, mask, memory)
-        batch, steps, length = ops.shape(scores)
+            return super().focus(query, memory, masks, position, return_attention_scores, training)
+        batch, length = ops.shape(memory.value)[:2]
         start, size = sentence_span(memory.mask, batch, length, self.score_dtype)
-        center = self._center(query, steps, size, position)
+        center = self._center(query, ops.shape(query)[1], size, position)
         center = center + ops.expand_dims(start, -1)  # (B, Tq)
-        inside = window_mask(center, length, self.window)
-        mask = inside if mask is None else ops.logical_and(inside, mask)
-        weights = super().align(query, scores, mask, memory)
+
+        def wide():
+            return self._focus_wide(query, memory, masks, center, training)
+
+        def narrow():
+            wanted = return_attention_scores
+            return self._focus_narrow(query, memory, masks, center, wanted, training)
+
+        limit = WORTHWHILE * (2 * self.window + 1)
+        if isinstance(length, int):
+            return as_one_part(narrow, query, memory.value) if length > limit else wide()
+        if return_attention_scores or not conditionals_are_safe():
+            return wide()
+        context = ops.cond(length > limit, lambda: narrow()[0], lambda: wide()[0])
+        # A conditional forgets the sizes that are known.
+        return ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1])), None
+
+    def _focus_wide(self, query, memory, masks, center, training):
+        """Computes all scores, and forgets those that are not in a window."""
+        scores = self.score(query, memory.key)
+        self._check_scores(scores, query, memory)
+        steps, length = ops.shape(scores)[1:]
+        position = ops.arange(length, dtype="int32")
+        inside = window_mask(center, position, self.window)
+        mask = all_of(inside, masks.joined(steps, length))
+        weights = self._weigh(query, scores, mask, memory, center, position)
+        return self.read(weights, memory.value, training), weights
+
+    def _focus_narrow(self, query, memory, masks, center, return_attention_scores, training):
+        """Computes the scores in the windows."""
+        length = ops.shape(memory.value)[1]
+        position, inside = window_positions(center, self.window, length)
+        scores = self._score_windows(query, memory.key, position)
+        mask = all_of(inside, masks.at(position))
+        weights = self._weigh(query, scores, mask, memory, center, position)
+        value = ops.cast(memory.value, self.compute_dtype)
+        context = window_sum(self.drop(weights, training), value, position)
+        if not return_attention_scores:
+            return context, None
+        return context, spread_windows(weights, center, length)
+
+    def _weigh(self, query, scores, mask, memory, center, position):
+        weights = self.align(query, scores, mask, memory)
         if self.alignment == "local-m":
             return weights
-        return weights * gaussian(center, length, self.window)
+        return weights * gaussian(center, position, self.window)
+
+    def _score_windows(self, query, key, position):
+        if self.score_type != "concat" and type(self).score is LuongAttention.score:
+            return window_dot(ops.cast(query, self.score_dtype), key, position)
+        # Every query with the keys of its own window: as many samples of one query each.
+        key = take_windows(key, position)
+        query = ops.reshape(query, (-1, 1, query.shape[-1]))
+        scores = self.score(query, ops.reshape(key, (-1, *key.shape[-2:])))
+        return ops.reshape(scores, ops.shape(key)[:-1])
 
     def _center(self, query, steps, size, position):
         """p of every query, counted from the start of its sentence: `(B, Tq)`."""

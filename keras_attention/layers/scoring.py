@@ -20,7 +20,7 @@ from keras_attention.layers.checks import (
     shape_of,
 )
 from keras_attention.ops.compiled import compiling
-from keras_attention.ops.masks import all_of, blanked, causal_mask
+from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
 
 NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
@@ -134,6 +134,7 @@ class ScoringMixin:
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
             position=position,
+            return_attention_scores=return_attention_scores,
             training=training,
         )
         return (output, weights) if return_attention_scores else output
@@ -168,6 +169,7 @@ class ScoringMixin:
         attention_mask=None,
         use_causal_mask=False,
         position=None,
+        return_attention_scores=True,
         training=None,
     ):
         """Attends to a prepared memory.
@@ -176,6 +178,8 @@ class ScoringMixin:
             query, query_mask, attention_mask, use_causal_mask, training: as in a call.
             memory: a `Memory`, from `prepare`.
             position: as in a call.
+            return_attention_scores: False if the weights are not needed, which may save the work
+                of making them; then `weights` may be None.
 
         Returns:
             `(output, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`, without Tq for one step.
@@ -210,22 +214,36 @@ class ScoringMixin:
             check_mask(self.name, "attention_mask", attention_mask, shapes)
 
         query = blanked(query, query_mask)
+        masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
         with compiling(training or None):
-            scores = self.score(query, memory.key)
-        self._check_scores(scores, query, memory)
-        mask = all_of(
-            None if memory.mask is None else ops.expand_dims(memory.mask, 1),
-            None if query_mask is None else ops.expand_dims(query_mask, 2),
-            attention_mask,
-            causal_mask(*ops.shape(scores)[1:]) if use_causal_mask else None,
-        )
-        weights = self.align(query, scores, mask, memory, position)
-        output = self.combine(query, self.read(weights, memory.value, training))
-        output = blanked(output, query_mask)
-        weights = ops.cast(weights, self.compute_dtype)
+            context, weights = self.focus(
+                query, memory, masks, position, return_attention_scores, training
+            )
+        output = blanked(self.combine(query, context), query_mask)
+        weights = None if weights is None else ops.cast(weights, self.compute_dtype)
         if one_step:
-            return ops.squeeze(output, 1), ops.squeeze(weights, 1)
+            output = ops.squeeze(output, 1)
+            weights = None if weights is None else ops.squeeze(weights, 1)
         return output, weights
+
+    def focus(self, query, memory, masks, position, return_attention_scores, training):
+        """Scores, weights and context, of queries that are blanked where they are masked.
+
+        Here every query is compared with the whole memory. A layer whose queries read less of it
+        has a way of its own.
+
+        Args:
+            query: `(B, Tq, Dq)`. masks: `Masks`, for the two.
+            memory, position, return_attention_scores, training: as of `attend`.
+
+        Returns:
+            `(context, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`, or None if they are not wanted.
+        """
+        scores = self.score(query, memory.key)
+        self._check_scores(scores, query, memory)
+        mask = masks.joined(*ops.shape(scores)[1:])
+        weights = self.align(query, scores, mask, memory, position)
+        return self.read(weights, memory.value, training), weights
 
     def score(self, query, key):
         """The equation of the layer: `(B, Tq, Dq)` and projected keys to scores `(B, Tq, Tk)`."""
@@ -261,10 +279,14 @@ class ScoringMixin:
 
     def read(self, weights, value, training=None):
         """The context: the values summed by their weights, some of them dropped in training."""
+        value = ops.cast(value, self.compute_dtype)
+        return ops.einsum("bqk,bkd->bqd", self.drop(weights, training), value)
+
+    def drop(self, weights, training=None):
+        """The weights as they are used: in the compute dtype, some of them dropped in training."""
         if training and self.dropout > 0:
             weights = keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
-        value = ops.cast(value, self.compute_dtype)
-        return ops.einsum("bqk,bkd->bqd", ops.cast(weights, self.compute_dtype), value)
+        return ops.cast(weights, self.compute_dtype)
 
     def combine(self, query, context):
         """From the context to the output of the layer."""

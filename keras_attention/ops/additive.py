@@ -76,11 +76,11 @@ def _gradient(query, key, vector, upstream):
 def _choose(plain, grouped, blocked, query, key, vector, *upstream):
     """Calls the form that is best for the size, and for the place where it is to run."""
     place = placement(query, key)
+    inputs = (query, key, vector, *upstream)
     # A step of a decoder, many of which make a loop, is too short for a call of its own.
     one_step = query.shape[1] == 1 and keras.backend.backend() == "tensorflow"
     if place == "nowhere" or (place == "alone" and one_step):
-        return blocked(query, key, vector, *upstream)
-    inputs = (query, key, vector, *upstream)
+        return blocked(*inputs)
 
     def fast():
         if place == "inside":
@@ -93,7 +93,9 @@ def _choose(plain, grouped, blocked, query, key, vector, *upstream):
     sizes = (batch, steps, length, units)
     smallest = SMALLEST[keras.backend.backend()]
     if all(isinstance(size, int) for size in sizes):
-        return plain(*inputs) if math.prod(sizes) < smallest else fast()
+        # Nor is one query with few keys, of however many samples, what groups are made for.
+        few = one_step and length < 64
+        return plain(*inputs) if few or math.prod(sizes) < smallest else fast()
     # As a float, for the product may have more than 31 bits.
     size = math.prod(ops.cast(size, "float32") for size in sizes)
     results = ops.cond(size < smallest, lambda: plain(*inputs), fast)

@@ -46,7 +46,7 @@ def placement(*tensors):
         return "alone"
     if backend != "tensorflow":
         return "nowhere"
-    if makes_graph() and _in_compiled_graph():
+    if is_compiled():
         return "inside"
     import tensorflow as tf
 
@@ -65,6 +65,19 @@ def alone(function, *tensors):
     shapes = tuple(tuple(x.shape) for x in tensors)
     dtypes = tuple(keras.backend.standardize_dtype(x.dtype) for x in tensors)
     return _compiled(function, shapes, dtypes)(*tensors)
+
+
+def as_one_part(function, *tensors):
+    """Calls a function without arguments, in a graph of TensorFlow compiled as one part of it.
+
+    For a function that TensorFlow can differentiate, of layers too, where `tensors`, which it
+    uses, have known shapes; otherwise it is called as it is.
+    """
+    if not makes_graph() or shapes_vary(*tensors) or placement(*tensors) != "alone":
+        return function()
+    import tensorflow as tf
+
+    return tf.function(function, jit_compile=True, autograph=False)()
 
 
 def shapes_vary(*tensors):
@@ -113,6 +126,21 @@ def makes_graph():
     import tensorflow as tf
 
     return not tf.executing_eagerly()
+
+
+def is_compiled():
+    """Whether what is computed here is compiled together with what comes before and after it."""
+    if keras.backend.backend() == "jax":
+        return True
+    return makes_graph() and _in_compiled_graph()
+
+
+def conditionals_are_safe():
+    """Whether a conditional may be differentiated in this graph of TensorFlow.
+
+    In one that is compiled XLA may end the whole process over a branch whose shapes are not known.
+    """
+    return makes_graph() and not is_compiled()
 
 
 def after(other, x):

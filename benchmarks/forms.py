@@ -1,0 +1,200 @@
+"""What speed.py compares: a way to compute something, as a function without arguments.
+
+`make_step(case, variant, mode, backward, **sizes)` returns it. `backward` adds the gradients by all
+inputs and weights. Modes: eager, graph and XLA on TensorFlow, XLA on JAX.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention.ops import additive_score, compiling
+
+SEED = 11
+
+
+def make_step(case, variant, mode, backward, **sizes):
+    keras.utils.set_random_seed(SEED)
+    function, inputs, weights = CASES[case](variant, **sizes)
+    return STEPS[keras.backend.backend()](function, inputs, weights, mode, backward)
+
+
+def additive(variant, batch, steps, units, deviation=1.0):
+    """The score alone, of projected queries and keys."""
+    function = {"ours": additive_score, "ours, nothing compiled": uncompiled, "plain": plain}[
+        variant
+    ]
+    return function, normal(deviation, *[(batch, steps, units)] * 2) + normal(1.0, (units,)), []
+
+
+def plain(query, key, vector):
+    hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
+    return ops.sum(vector * hidden, -1)
+
+
+def uncompiled(query, key, vector):
+    with compiling(False):
+        return additive_score(query, key, vector)
+
+
+def layer(variant, batch, steps, units):
+    """A whole layer: what is read, of queries and values as wide as the units."""
+    attention = {
+        "BahdanauAttention": lambda: BahdanauAttention(units),
+        "keras AdditiveAttention": keras.layers.AdditiveAttention,
+        "LuongAttention, dot": lambda: LuongAttention("dot"),
+        "keras Attention": keras.layers.Attention,
+    }[variant]()
+    shape = (batch, steps, units)
+    if variant.startswith("keras"):
+        attention.build([shape, shape])
+        return lambda q, v: attention([q, v]), normal(1.0, shape, shape), attention.weights
+    attention.build(shape, shape)
+    return attention, normal(1.0, shape, shape), attention.weights
+
+
+def self_attention(variant, batch, steps, units):
+    """Additive attention of a sequence to itself, from scores to context, without projections."""
+    vector = normal(1.0, (units,))[0]
+
+    def function(x):
+        weights = ops.softmax(additive_score(x, x, ops.convert_to_tensor(vector)))
+        return ops.matmul(weights, x)
+
+    return function, normal(1.0, (batch, steps, units)), []
+
+
+def windows(variant, batch, steps, units, score="general", window=10):
+    """`LuongAttention`, variant its alignment."""
+    attention = LuongAttention(score, variant, window=window)
+    shape = (batch, steps, units)
+    attention.build(shape, shape)
+    return attention, normal(1.0, shape, shape), attention.weights
+
+
+def decoder(variant, batch, steps, units):
+    """A GRU with additive attention to as many source steps as it has target steps."""
+    shape = (batch, steps, units)
+    cell = keras.layers.GRUCell(units)
+    if variant == "ours":
+        rnn = AttentionRNN(cell, BahdanauAttention(units))
+        rnn.build(shape, shape)
+        return (lambda x, m: rnn(x, m, training=True)), normal(1.0, shape, shape), rnn.weights
+    cell = ProjectingCell(cell)
+    rnn = keras.layers.RNN(cell, return_sequences=True)
+    rnn.build(shape)
+
+    def function(x, memory):
+        cell.memory = memory
+        return rnn(x, training=True)
+
+    return function, normal(1.0, shape, shape), rnn.weights
+
+
+class ProjectingCell(keras.layers.Layer):
+    """Attention as it is often written: in the cell, keys projected at every step."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.cell, self.state_size, self.output_size = cell, [cell.units], cell.units
+
+    def build(self, shape):
+        units = self.cell.units
+        self.query_kernel = self.add_weight((units, units))
+        self.key_kernel = self.add_weight((units, units))
+        self.score_vector = self.add_weight((units,))
+        self.cell.build((shape[0], shape[1] + units))
+
+    def call(self, x, states, training=None):
+        query = ops.expand_dims(ops.matmul(states[0], self.query_kernel), 1)
+        key = ops.einsum("btd,du->btu", self.memory, self.key_kernel)
+        weights = ops.softmax(ops.sum(self.score_vector * ops.tanh(query + key), -1))
+        context = ops.einsum("bt,btd->bd", weights, self.memory)
+        return self.cell(ops.concatenate([x, context], -1), states)
+
+
+CASES = {
+    "additive": additive,
+    "layer": layer,
+    "self_attention": self_attention,
+    "windows": windows,
+    "decoder": decoder,
+}
+
+
+def normal(deviation, *shapes):
+    rng = np.random.default_rng(SEED)
+    return [rng.normal(scale=deviation, size=shape).astype("float32") for shape in shapes]
+
+
+def tensorflow_step(function, inputs, weights, mode, backward):
+    import tensorflow as tf
+
+    inputs = [tf.constant(x) for x in inputs]
+    variables = [weight.value for weight in weights if weight.trainable]
+    # A gradient of ones would let XLA leave out work that a real one needs.
+    upstream = None
+
+    def run(*inputs):
+        if not backward:
+            return [function(*inputs)]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = function(*inputs)
+        found = tape.gradient(output, [*inputs, *variables], output_gradients=upstream)
+        return [output, *(tf.convert_to_tensor(x) for x in found)]
+
+    if backward:
+        shape = tf.function(function, autograph=False).get_concrete_function(*inputs)
+        upstream = tf.constant(normal(1.0, tuple(shape.output_shapes))[0])
+    if mode != "eager":
+        run = tf.function(run, jit_compile=mode == "XLA", autograph=False)
+
+    def step():
+        results = run(*inputs)
+        # TensorFlow may return before the work is done; reading one number waits for it.
+        for x in results:
+            x[(0,) * len(x.shape)].numpy()
+        return results
+
+    return step
+
+
+def jax_step(function, inputs, weights, mode, backward):
+    import jax
+
+    inputs = [jax.numpy.asarray(x) for x in inputs]
+    variables = [weight for weight in weights if weight.trainable]
+
+    def stateless(inputs, values):
+        with keras.StatelessScope(list(zip(variables, values, strict=True))):
+            return function(*inputs)
+
+    values = [jax.numpy.asarray(x.value) for x in variables]
+    upstream = None
+    if backward:
+        shape = jax.eval_shape(stateless, inputs, values).shape
+        upstream = jax.numpy.asarray(normal(1.0, shape)[0])
+
+    def run(inputs, values, upstream):
+        if not backward:
+            return stateless(inputs, values)
+        output, gradient = jax.vjp(stateless, inputs, values)
+        return output, gradient(upstream)
+
+    compiled = jax.jit(run).lower(inputs, values, upstream).compile()
+
+    def step():
+        return jax.block_until_ready(compiled(inputs, values, upstream))
+
+    analysis = compiled.memory_analysis()
+    step.memory = (analysis.temp_size_in_bytes + analysis.output_size_in_bytes) / 2**20
+    return step
+
+
+STEPS = {"tensorflow": tensorflow_step, "jax": jax_step}

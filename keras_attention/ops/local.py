@@ -1,0 +1,111 @@
+"""Products of queries or weights with what is in a window of the memory, and there only.
+
+Nothing is as large as all windows together where XLA compiles: for each place of the windows one
+row a query is gathered, used and forgotten, in the gradient again.
+"""
+
+from keras import ops
+
+from keras_attention.ops.compiled import is_compiled
+from keras_attention.ops.windows import take_windows
+
+# Wider windows are gathered as a whole: to write so many places out takes long to compile.
+WIDEST = 32
+
+
+def window_dot(query, key, position):
+    """Every query with the keys in its window.
+
+        e[b,i,w] = q[b,i] . k[b, s[b,i,w]]
+
+    Args:
+        query: q, `(B, Tq, D)`.
+        key: k, `(B, Tk, D)`.
+        position: s, `(B, Tq, W)`, integers from 0 to Tk - 1.
+
+    Returns:
+        `(B, Tq, W)`.
+    """
+
+    @ops.custom_gradient
+    def dot(query, key):
+        def grad(*args, upstream=None):
+            saved, upstream = _unpack((query, key), args, upstream)
+            length = ops.shape(key)[1]
+            return (
+                _window_sum(upstream, saved[1], position),
+                _spread(upstream, saved[0], position, length),
+            )
+
+        return _window_dot(query, key, position), grad
+
+    return dot(query, key)
+
+
+def window_sum(weights, value, position):
+    """The values in a window, summed by their weights.
+
+        c[b,i] = sum_w a[b,i,w] v[b, s[b,i,w]]
+
+    Args:
+        weights: a, `(B, Tq, W)`.
+        value: v, `(B, Tk, D)`.
+        position: s, `(B, Tq, W)`, integers from 0 to Tk - 1.
+
+    Returns:
+        `(B, Tq, D)`.
+    """
+
+    @ops.custom_gradient
+    def total(weights, value):
+        def grad(*args, upstream=None):
+            saved, upstream = _unpack((weights, value), args, upstream)
+            length = ops.shape(value)[1]
+            return (
+                _window_dot(upstream, saved[1], position),
+                _spread(saved[0], upstream, position, length),
+            )
+
+        return _window_sum(weights, value, position), grad
+
+    return total(weights, value)
+
+
+def _unpack(inputs, args, upstream):
+    # PyTorch gives the inputs, in a form that can be differentiated again, and `upstream`.
+    return (inputs, args[0]) if upstream is None else (args, upstream)
+
+
+def _window_dot(query, key, position):
+    if not _place_by_place(position):
+        return ops.einsum("bqd,bqwd->bqw", query, take_windows(key, position))
+    # A product with ones is the fastest sum over features.
+    ones = ops.ones((query.shape[-1], 1), query.dtype)
+    places = range(position.shape[-1])
+    return ops.concatenate([ops.matmul(query * _row(key, position, n), ones) for n in places], -1)
+
+
+def _window_sum(weights, value, position):
+    if not _place_by_place(position):
+        return ops.einsum("bqw,bqwd->bqd", weights, take_windows(value, position))
+    places = range(position.shape[-1])
+    return sum(weights[:, :, n : n + 1] * _row(value, position, n) for n in places)
+
+
+def _spread(weights, x, position, length):
+    """The inverse of gathering: sum_iw a[b,i,w] x[b,i] at each s[b,i,w], `(B, Tk, D)`."""
+    batch, steps, width = ops.shape(position)
+    rows = ops.expand_dims(weights, 3) * ops.expand_dims(x, 2)  # (B, Tq, W, D)
+    start = ops.reshape(ops.arange(batch, dtype="int32") * length, (-1, 1, 1))
+    places = ops.reshape(position + start, (-1,))
+    rows = ops.reshape(rows, (batch * steps * width, x.shape[-1]))
+    total = ops.segment_sum(rows, places, num_segments=batch * length)
+    return ops.reshape(total, (batch, length, x.shape[-1]))
+
+
+def _row(sequence, position, place):
+    return ops.squeeze(take_windows(sequence, position[:, :, place : place + 1]), 2)
+
+
+def _place_by_place(position):
+    return position.shape[-1] <= WIDEST and is_compiled()
