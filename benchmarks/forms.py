@@ -5,6 +5,7 @@ inputs and weights. Modes: eager, graph and XLA on TensorFlow, XLA on JAX.
 """
 
 import os
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -118,7 +119,43 @@ class ProjectingCell(keras.layers.Layer):
         return self.cell(ops.concatenate([x, context], -1), states)
 
 
+def flow(variant, batch, context, query, units):
+    """Attention flow of texts and questions, of encoders of `units` each way."""
+    from flow import VARIANTS
+
+    attention = VARIANTS[variant]()
+    shapes = [(batch, steps, 2 * units) for steps in (context, query)]
+    attention.build(*shapes)
+    return attention, normal(0.3, *shapes), attention.weights
+
+
+def lengths(batch, units, longest):
+    """Trains on all lengths in turn: what is compiled, and how long the slowest call takes."""
+    import tensorflow as tf
+
+    @tf.function(
+        input_signature=[tf.TensorSpec((batch, None, units))] * 2 + [tf.TensorSpec((units,))],
+        autograph=False,
+    )
+    def step(query, key, vector):
+        with compiling(True), tf.GradientTape() as tape:
+            tape.watch((query, key, vector))
+            loss = tf.reduce_sum(tf.square(additive_score(query, key, vector)))
+        return [tf.convert_to_tensor(x) for x in tape.gradient(loss, (query, key, vector))]
+
+    times = []
+    for steps in range(1, longest + 1):
+        inputs = normal(1.0, *[(batch, steps, units)] * 2, (units,))
+        start = time.perf_counter()
+        step(*inputs)[0].numpy()
+        times.append(time.perf_counter() - start)
+    # The first call also makes the graph. What is compiled takes longer than all else.
+    slow = [seconds for seconds in times[1:] if seconds > 0.25]
+    return {"compiled": len(slow), "slowest": max(slow), "total": sum(times)}
+
+
 CASES = {
+    "flow": flow,
     "additive": additive,
     "layer": layer,
     "self_attention": self_attention,

@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 ALLOCATOR = {
@@ -77,11 +78,7 @@ def print_table(header, rows):
 
 def write_json(path, result):
     """Writes a whole file or none: what was measured, and what with."""
-    # Here, for the processes that measure memory need no more than their target does.
-    import keras
-    import tensorflow as tf
-
-    versions = {"keras": keras.__version__, "tensorflow": tf.__version__}
+    versions = {name: version(name) for name in ("keras", "tensorflow")}
     temporary = Path(f"{path}.tmp")
     text = json.dumps({**result, **versions}, indent=2)
     temporary.write_text(text + "\n", encoding="utf-8")

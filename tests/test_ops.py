@@ -201,7 +201,7 @@ def test_sentence_span():
 
 def test_window_mask():
     center = tf.constant([[0.0, 2.999], [3.0, 6.5]])
-    inside = numpy(window_mask(center, 7, 2))
+    inside = numpy(window_mask(center, tf.range(7), 2))
     positions = [[np.flatnonzero(row).tolist() for row in sample] for sample in inside]
     assert positions == [[[0, 1, 2], [0, 1, 2, 3, 4]], [[1, 2, 3, 4, 5], [4, 5, 6]]]
 
@@ -209,10 +209,10 @@ def test_window_mask():
 def test_gaussian():
     center = normal(0, 2, 3) + 3
     expected = np.exp(-((np.arange(7) - center[..., None]) ** 2) / (2 * (5 / 2) ** 2))
-    assert_close(gaussian(tf.constant(center), 7, 5), expected)
+    assert_close(gaussian(tf.constant(center), tf.range(7), 5), expected)
     assert_gradients(
         Weightless,
-        lambda center: [gaussian(center, 7, 5)],
+        lambda center: [gaussian(center, tf.range(7), 5)],
         [center],
         lambda inputs, _: [
             np.exp(-((np.arange(7) - inputs[0][..., None]) ** 2) / (2 * (5 / 2) ** 2))

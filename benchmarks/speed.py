@@ -1,0 +1,365 @@
+"""Time and memory of the layers beside what else there is, in one run.
+
+    python benchmarks/speed.py --output FOLDER [--only GROUP ...] [--check]
+
+Prints a table, and writes speed.json, and speed.png with the ratios and with how time grows with
+the length of the memory. What is compared:
+
+    additive   `additive_score` and sum(v * tanh(q + k), -1), also where nothing is compiled
+    layers     BahdanauAttention and Keras's AdditiveAttention, LuongAttention and its Attention
+    windows    local-p and local-m of window 10, and global attention of the same score
+    decoder    AttentionRNN, and a cell that projects the keys at every step
+    flow       BiDAFAttentionFlow, and its similarity concatenated and multiplied
+    long       additive attention of 16,384 steps to themselves; no other form can do that here
+    lengths    all lengths from 1 to 128 one after the other: how often is something compiled
+
+Times are medians of alternating runs in one process for each backend, `first` the first call, in
+which everything is compiled. Memory is that of forward and backward: on TensorFlow what resident
+memory rises by in a process of its own (`measure.py`), on JAX what the compiler says it needs.
+About 25 minutes on two cores; after a kill the same command goes on.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from measure import interleaved_times, peak_memory, print_table, write_json
+
+BOTH = ("tensorflow", "jax")
+MODES = {"tensorflow": ("eager", "graph", "XLA"), "jax": ("XLA",)}
+SIZES = {
+    "B16 T128 U256": {"batch": 16, "steps": 128, "units": 256},
+    "B2 T512 U256": {"batch": 2, "steps": 512, "units": 256},
+    "B32 T50 U512": {"batch": 32, "steps": 50, "units": 512},
+}
+LENGTHS = (1024, 4096, 16384)
+# At most of the alternative, the last of the variants, in time and memory. From where they apply,
+# (group, backend, mode, backward, size) as far as they are given, and the variant.
+TARGETS = [
+    (("additive", "tensorflow", "XLA", False, "B16 T128 U256"), "ours", "time", 0.2),
+    (("additive", "tensorflow", "XLA", True, "B16 T128 U256"), "ours", "time", 0.12),
+    (("additive", "jax", "XLA", False, "B16 T128 U256"), "ours", "time", 0.05),
+    (("additive", "jax", "XLA", True, "B16 T128 U256"), "ours", "time", 0.08),
+    (("additive", "tensorflow", "graph", True, "B16 T128 U256"), "ours", "time", 0.2),
+    (
+        ("additive", "tensorflow", "graph", True, "B16 T128 U256"),
+        "ours, nothing compiled",
+        "time",
+        0.55,
+    ),
+    (("layers", None, None, True, "B2 T512 U256"), "BahdanauAttention", "memory", 0.05),
+    (("windows", None, None, True, "T4096 U64 general"), "local-p", "time", 0.15),
+    (("windows", None, None, True, "T4096 U64 concat"), "local-p", "time", 0.15),
+    (("decoder", None, None, True, None), "ours", "time", 0.6),
+    (("decoder", None, None, True, None), "ours", "memory", 0.4),
+]
+STEEPEST, MOST_MEMORY, MOST_COMPILED, SLOWEST = 1.15, 5 * 1024, 4, 3.0
+
+
+def make_rows():
+    """What to measure: variants that take turns, the last the alternative if there are several."""
+    found = []
+
+    def add(group, case, size, variants, backend, modes, sizes, passes=(False, True)):
+        for mode in modes:
+            for backward in passes:
+                found.append(
+                    {
+                        **{"group": group, "case": case, "size": size, "variants": variants},
+                        **{"backend": backend, "mode": mode, "backward": backward},
+                        **{"sizes": sizes},
+                    }
+                )
+
+    for name, sizes in SIZES.items():
+        ours = {"tensorflow": ["ours", "ours, nothing compiled"], "jax": ["ours"]}
+        for backend in BOTH:
+            add(
+                "additive",
+                "additive",
+                name,
+                [*ours[backend], "plain"],
+                backend,
+                MODES[backend],
+                sizes,
+            )
+            for pair in (
+                ["BahdanauAttention", "keras AdditiveAttention"],
+                ["LuongAttention, dot", "keras Attention"],
+            ):
+                add("layers", "layer", name, pair, backend, MODES[backend][-2:], sizes)
+    for score in ("general", "concat"):
+        for length in LENGTHS:
+            sizes = {"batch": 1, "steps": length, "units": 64, "score": score}
+            # All scores of the longest take a gigabyte, and copies of them more than there is.
+            variants = ["local-m", "local-p", *(["global"] if length <= 4096 else [])]
+            for backend in BOTH:
+                name = f"T{length} U64 {score}"
+                add("windows", "windows", name, variants, backend, MODES[backend][-2:], sizes)
+    modes = ("graph", "XLA")
+    sizes = {"batch": 32, "steps": 100, "units": 512}
+    variants = ["ours", "projecting cell"]
+    add("decoder", "decoder", "B32 T100 U512", variants, "tensorflow", modes, sizes)
+    sizes = {"batch": 8, "context": 400, "query": 30, "units": 100}
+    add("flow", "flow", "B8 T400 J30 d100", ["ours", "theirs"], "tensorflow", modes, sizes)
+    sizes = {"batch": 1, "steps": 16384, "units": 64}
+    add("long", "self_attention", "B1 T16384 U64", ["ours"], "tensorflow", modes, sizes, (True,))
+    add("long", "self_attention", "B1 T16384 U64", ["ours"], "jax", ("XLA",), sizes, (True,))
+    sizes = {"batch": 16, "units": 256, "longest": 128}
+    add("lengths", "lengths", "B16 U256", ["ours"], "tensorflow", ("graph",), sizes, (True,))
+    return found
+
+
+def key_of(row):
+    return json.dumps([row[name] for name in ("backend", "case", "size", "mode", "backward")])
+
+
+def measure_times(row):
+    """In a process of the backend: for each variant milliseconds, and what else is known."""
+    import forms
+
+    if row["case"] == "lengths":
+        return {"ours": forms.lengths(**row["sizes"])}
+    steps, found = {}, {}
+    for variant in row["variants"]:
+        start = time.perf_counter()
+        step = forms.make_step(row["case"], variant, row["mode"], row["backward"], **row["sizes"])
+        step()
+        found[variant] = {"first": time.perf_counter() - start}
+        if hasattr(step, "memory") and row["backward"]:
+            found[variant]["memory"] = step.memory
+        start = time.perf_counter()
+        step()
+        took = time.perf_counter() - start
+        steps[variant] = step
+    # About ten seconds for a row.
+    repeats = max(3, min(15, int(10 / len(steps) / max(took, 1e-3))))
+    for variant, seconds in interleaved_times(steps, repeats, warm_ups=min(3, repeats)).items():
+        found[variant]["time"] = 1e3 * seconds
+    return found
+
+
+def measure_memory(row, found):
+    """On TensorFlow, in a process for each variant."""
+    if not row["backward"] or row["mode"] == "eager" or row["case"] == "lengths":
+        return
+    if row["group"] == "windows" and "general" not in row["size"]:
+        return
+    for variant in row["variants"]:
+        names = {name: row[name] for name in ("case", "mode", "backward")}
+        found[variant]["memory"] = peak_memory(
+            "forms:make_step", runs=1, variant=variant, **names, **row["sizes"]
+        )
+
+
+def ratios(row, found):
+    """Of every variant but the last, its time and memory over those of the last."""
+    *ours, other = row["variants"]
+    return {
+        variant: {
+            what: found[variant][what] / found[other][what]
+            for what in ("time", "memory")
+            if what in found[variant] and found[other].get(what)
+        }
+        for variant in ours
+    }
+
+
+def slopes(rows, found):
+    """The exponent of the time over the length: a line through the logarithms."""
+    times = {}
+    for row in rows:
+        if row["group"] == "windows" and row["backward"]:
+            for variant, x in found[key_of(row)].items():
+                name = (row["backend"], row["mode"], row["sizes"]["score"], variant)
+                times.setdefault(name, []).append((row["sizes"]["steps"], x["time"]))
+    slopes = {}
+    for name, points in times.items():
+        if len(points) > 1:
+            x, y = ([math.log(value) for value in of_one] for of_one in zip(*points, strict=True))
+            mean = sum(x) / len(x), sum(y) / len(y)
+            product = sum((a - mean[0]) * (b - mean[1]) for a, b in zip(x, y, strict=True))
+            slopes[name] = product / sum((a - mean[0]) ** 2 for a in x)
+    return slopes
+
+
+def missed(rows, found):
+    """What is not as it should be: sentences."""
+    said = []
+    for row in rows:
+        place = [row[name] for name in ("group", "backend", "mode", "backward", "size")]
+        shares = ratios(row, found[key_of(row)])
+        for where, variant, what, limit in TARGETS:
+            fits = all(a is None or a == b for a, b in zip(where, place, strict=True))
+            share = shares.get(variant, {}).get(what) if fits else None
+            if share is not None and share > limit:
+                said.append(f"{what} of {label(row)}, {variant}: {share:.3g} instead of {limit}")
+        ours = found[key_of(row)].get("ours", {})
+        if row["group"] == "long" and ours.get("memory", 0) > MOST_MEMORY:
+            said.append(f"memory of {label(row)}: {ours['memory']:.0f} MiB")
+        if row["group"] == "lengths":
+            if ours["compiled"] > MOST_COMPILED:
+                said.append(f"{label(row)}: {ours['compiled']} compilations")
+            if ours["slowest"] > SLOWEST:
+                said.append(f"{label(row)}: a compilation of {ours['slowest']:.1f} s")
+    for (backend, mode, score, variant), slope in slopes(rows, found).items():
+        if variant == "local-p" and slope > STEEPEST:
+            said.append(f"{backend} {mode}, local-p, {score}: time grows as T^{slope:.2f}")
+    return said
+
+
+def label(row):
+    passes = "forward and backward" if row["backward"] else "forward"
+    return f"{row['group']} {row['size']}, {row['backend']} {row['mode']}, {passes}"
+
+
+def report(rows, found):
+    lines = []
+    for row in rows:
+        of_row = found[key_of(row)]
+        if row["case"] == "lengths":
+            continue
+        shares = ratios(row, of_row)
+        for variant in row["variants"]:
+            numbers = [of_row[variant].get(what, "") for what in ("time", "memory", "first")]
+            share = [shares.get(variant, {}).get(what, "") for what in ("time", "memory")]
+            passes = "both" if row["backward"] else "forward"
+            place = row["group"], row["size"], f"{row['backend']} {row['mode']}", passes
+            lines.append((*place, variant, *numbers, *share))
+    header = ("group", "size", "where", "passes", "variant", "ms", "MiB", "first s")
+    print_table((*header, "of the time", "of the memory"), lines)
+    for name, slope in slopes(rows, found).items():
+        print(f"time of {' '.join(name)} grows as T^{slope:.2f}")
+    for row in rows:
+        if row["case"] == "lengths":
+            x = found[key_of(row)]["ours"]
+            print(
+                f"lengths 1 to {row['sizes']['longest']}: {x['compiled']} compilations, the "
+                f"slowest call {x['slowest']:.2f} s, all calls {x['total']:.1f} s"
+            )
+
+
+def draw(rows, found, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    bars = {}
+    for row in rows:
+        if not row["backward"] or row["mode"] == "eager":
+            continue
+        for variant, share in ratios(row, found[key_of(row)]).items():
+            if "time" in share:
+                other = row["variants"][-1]
+                name = f"{variant} / {other}\n{row['size']}"
+                place = f"{'JAX' if row['backend'] == 'jax' else 'TensorFlow'}, {row['mode']}"
+                bars.setdefault(name, {})[place] = share["time"]
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(15, 1.5 + 0.48 * len(bars)), width_ratios=(3, 2), layout="constrained"
+    )
+    places = ("TensorFlow, graph", "TensorFlow, XLA", "JAX, XLA")
+    for n, place in enumerate(places):
+        where = [(m, x[place]) for m, x in enumerate(bars.values()) if place in x]
+        y = [m + 0.27 * (n - 1) for m, _ in where]
+        drawn = left.barh(y, [x for _, x in where], 0.25, label=place)
+        left.bar_label(drawn, [f" {x:.2g}" for _, x in where], fontsize=7)
+    left.set(xscale="log", xlabel="time, forward and backward, as a share of the alternative's")
+    left.set_yticks(range(len(bars)), bars, fontsize=8)
+    left.axvline(1, color="black", linewidth=0.8)
+    left.margins(x=0.1, y=0.01)
+    left.invert_yaxis()
+    left.legend(loc="lower right", fontsize=8)
+    lines = {}
+    for row in rows:
+        if row["group"] == "windows" and row["backward"] and row["backend"] == "tensorflow":
+            for variant, x in found[key_of(row)].items():
+                name = f"{variant}, {row['sizes']['score']}, {row['mode']}"
+                lines.setdefault(name, []).append((row["sizes"]["steps"], x["time"]))
+    colors = {"local-m": "tab:green", "local-p": "tab:blue", "global": "tab:red"}
+    for name, points in lines.items():
+        variant, score, mode = name.split(", ")
+        style = {"marker": "o" if score == "general" else "s", "color": colors[variant]}
+        line = "-" if mode == "XLA" else "--"
+        right.plot(*zip(*points, strict=True), line, label=name, **style)
+    right.set(xscale="log", yscale="log", xlabel="steps T", ylabel="ms, forward and backward")
+    right.set_xticks(LENGTHS, [f"{n:,}" for n in LENGTHS])
+    right.minorticks_off()
+    right.grid(alpha=0.3)
+    right.set_title("local and global attention, U 64, TensorFlow")
+    if lines:
+        right.legend(fontsize=8)
+    temporary = path.with_name(f".{path.name}")
+    figure.savefig(temporary, dpi=110, format="png")
+    temporary.replace(path)
+
+
+def run_child(rows, backend):
+    """Yields each row and its result, measured in one process of the backend."""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    child = subprocess.Popen(
+        [sys.executable, __file__, "--child", json.dumps(rows)],
+        env={**environment, "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        for row in rows:
+            line = child.stdout.readline()
+            if not line:
+                raise RuntimeError(f"The process that measures {label(row)} has ended.")
+            yield row, json.loads(line)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", metavar="FOLDER", help="where speed.json and speed.png go")
+    parser.add_argument("--only", nargs="*", metavar="GROUP", help="measure these groups")
+    parser.add_argument("--check", action="store_true", help="fail where a target is missed")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        # What libraries print must not get between the lines that are read.
+        lines, sys.stdout = sys.stdout, sys.stderr
+        for row in json.loads(options.child):
+            print(json.dumps(measure_times(row)), file=lines, flush=True)
+        return 0
+    if not options.output:
+        parser.error("--output FOLDER is needed")
+    rows = make_rows()
+    groups = list(dict.fromkeys(row["group"] for row in rows))
+    unknown = set(options.only or ()) - set(groups)
+    if unknown:
+        parser.error(f"--only knows {', '.join(groups)}; received {', '.join(sorted(unknown))}")
+    rows = [row for row in rows if not options.only or row["group"] in options.only]
+
+    folder = Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / "speed.partial.json"
+    found = json.loads(partial.read_text())["found"] if partial.exists() else {}
+    for backend in BOTH:
+        left = [x for x in rows if x["backend"] == backend and key_of(x) not in found]
+        for row, result in run_child(left, backend) if left else ():
+            if backend == "tensorflow":
+                measure_memory(row, result)
+            found[key_of(row)] = result
+            write_json(partial, {"found": found})
+            print(f"{len(found):3d} of {len(rows)}: {label(row)}", file=sys.stderr, flush=True)
+    report(rows, found)
+    wrong = missed(rows, found)
+    results = [{**row, "found": found[key_of(row)]} for row in rows]
+    growth = [{"of": name, "exponent": x} for name, x in slopes(rows, found).items()]
+    write_json(folder / "speed.json", {"rows": results, "growth": growth, "missed": wrong})
+    draw(rows, found, folder / "speed.png")
+    partial.unlink(missing_ok=True)
+    print("Missed: " + "; ".join(wrong) if wrong else "Nothing is missed.")
+    return 1 if wrong and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""Local attention that reads its windows only: the same numbers, without those it does not need."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import assert_close, assert_gradients, lengths_mask, normal, numpy
+
+from keras_attention import AttentionRNN, LuongAttention
+from keras_attention.layers import luong
+from keras_attention.ops import local, spread_windows, take_windows, window_positions
+
+SIZES = B, TQ, TK, D = 2, 5, 43, 3
+LONG = 0  # WORTHWHILE for which every memory is a long one
+SHORT = 10**6
+
+
+class Weightless:
+    trainable_weights = ()
+
+
+def make_layer(score, alignment, dtype="float64", **options):
+    length = {"max_length": 47} if score == "location" else {}
+    layer = LuongAttention(score, alignment, window=2, dtype=dtype, **length, **options)
+    layer.build((None, None, D), (None, None, D))
+    for n, weight in enumerate(layer.trainable_weights):
+        weight.assign(2 * normal([7, n], *weight.shape))
+    return layer
+
+
+def run(layer, jit, masks, unknown=False, weights_too=True):
+    """Outputs, and gradients by query, value and weights."""
+    inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
+    signature = [tf.TensorSpec((None, None, D), "float64")] * 2 if unknown else None
+
+    def step(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch((query, value))
+            outputs = layer(query, value, return_attention_scores=weights_too, **masks)
+            outputs = outputs if weights_too else (outputs,)
+            loss = tf.add_n([tf.reduce_sum(tf.sin(x)) for x in outputs])
+        sources = [query, value, *(weight.value for weight in layer.trainable_weights)]
+        return outputs, tape.gradient(loss, sources, unconnected_gradients="zero")
+
+    if jit is not None:
+        step = tf.function(step, signature, jit_compile=jit)
+    return tf.nest.flatten(step(*inputs))
+
+
+MASKS = {
+    "none": {},
+    "padding": {"value_mask": np.stack([lengths_mask([31], TK)[0], np.arange(TK) >= 6])},
+    "all": {
+        "query_mask": lengths_mask([4, 5], TQ),
+        "value_mask": lengths_mask([31, 0], TK),
+        "attention_mask": np.random.default_rng(3).random((TQ, TK)) < 0.7,
+        "use_causal_mask": True,
+    },
+}
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize(
+    ("score", "alignment"),
+    list(itertools.product(["dot", "general", "concat", "location"], ["local-m", "local-p"])),
+)
+def test_both_ways_are_the_same(score, alignment, masks, monkeypatch):
+    layer = make_layer(score, alignment)
+    monkeypatch.setattr(luong, "WORTHWHILE", SHORT)
+    expected = run(layer, None, MASKS[masks])
+    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    for jit in (None, False, True):
+        for x, y in zip(run(layer, jit, MASKS[masks]), expected, strict=True):
+            assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("weights_too", [False, True])
+@pytest.mark.parametrize("worthwhile", [LONG, SHORT])
+def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
+    layer = make_layer(score, "local-p")
+    monkeypatch.setattr(luong, "WORTHWHILE", SHORT)
+    expected = run(layer, None, MASKS["padding"], weights_too=weights_too)
+    monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+    found = run(layer, jit, MASKS["padding"], unknown=True, weights_too=weights_too)
+    for x, y in zip(found, expected, strict=True):
+        assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("options", [{"normalizer": "sparsemax"}, {"units": 7}])
+def test_other_options(options, monkeypatch):
+    layer = make_layer("general", "local-p", **options)
+    monkeypatch.setattr(luong, "WORTHWHILE", SHORT)
+    expected = run(layer, None, {})
+    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    for x, y in zip(run(layer, True, {}), expected, strict=True):
+        assert_close(x, numpy(y))
+
+
+def test_a_score_of_a_subclass_is_used(monkeypatch):
+    class Distance(LuongAttention):
+        def score(self, query, key):
+            return -keras.ops.sum(
+                keras.ops.square(keras.ops.expand_dims(query, 2) - keras.ops.expand_dims(key, 1)),
+                -1,
+            )
+
+    layer = Distance("dot", "local-m", window=2, dtype="float64")
+    monkeypatch.setattr(luong, "WORTHWHILE", SHORT)
+    expected = run(layer, None, {})
+    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    for x, y in zip(run(layer, None, {}), expected, strict=True):
+        assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("alignment", ["local-m", "local-p"])
+def test_dropout_in_windows(alignment, monkeypatch):
+    """Weights are dropped one by one, and the others scaled: the mean stays."""
+    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    layer = LuongAttention("dot", alignment, window=2, dropout=0.5, seed=1)
+    query, value = np.ones((1, TQ, D), "float32"), np.ones((1, TK, D), "float32")
+    expected = numpy(layer(query, value))
+    dropped = np.stack([numpy(layer(query, value, training=True)) for _ in range(500)])
+    assert len(np.unique(dropped.round(4))) > 5
+    np.testing.assert_allclose(dropped.mean(0), expected, rtol=0, atol=0.1)
+
+
+@pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
+def test_other_dtypes(policy, monkeypatch):
+    outputs = {}
+    for worthwhile in (SHORT, LONG):
+        monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+        keras.utils.set_random_seed(1)
+        layer = LuongAttention("general", "local-p", window=2, dtype=policy)
+        outputs[worthwhile] = layer(normal(1, B, TQ, D), normal(2, B, TK, D))
+        assert outputs[worthwhile].dtype == layer.compute_dtype
+    np.testing.assert_allclose(numpy(outputs[LONG]), numpy(outputs[SHORT]), rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("score", ["dot", "general", "concat"])
+@pytest.mark.parametrize("alignment", ["local-m", "local-p"])
+def test_long_memories_are_read_window_by_window(score, alignment):
+    """Where no weights are wanted, nothing is as large as all queries by all memory steps."""
+    layer = make_layer(score, alignment, "float32")
+    queries, steps = 97, 5 * luong.WORTHWHILE + 1
+
+    @tf.function
+    def step(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch((query, value))
+            output = layer(query, value)
+        return tape.gradient(output, (query, value))
+
+    graph = step.get_concrete_function(tf.zeros((1, queries, D)), tf.zeros((1, steps, D))).graph
+    functions = [graph, *(graph._get_function(n).graph for n in graph._functions)]
+    shapes = [x.shape for one in functions for op in one.get_operations() for x in op.outputs]
+    pairs = [shape for shape in shapes if shape.rank and queries in shape and steps in shape]
+    assert len(functions) > 1
+    assert not pairs
+
+
+def test_a_decoder_with_local_attention(monkeypatch):
+    """In its loop, with and without weights: as it is with all scores."""
+    x, memory = normal(1, B, TQ, 7), normal(2, B, TK, D)
+    found = {}
+    for worthwhile in (SHORT, LONG):
+        monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+        for alignment in ("local-m", "local-p"):
+            keras.utils.set_random_seed(5)
+            attention = LuongAttention("general", alignment, window=2, dtype="float64")
+            cell = keras.layers.GRUCell(11, dtype="float64")
+            decoder = AttentionRNN(cell, attention, query="previous")
+            outputs, weights = decoder(x, memory, return_attention_scores=True)
+            alone = tf.function(decoder, jit_compile=True)(x, memory)
+            assert_close(alone, numpy(outputs))
+            found[worthwhile, alignment] = numpy(outputs), numpy(weights)
+    for alignment in ("local-m", "local-p"):
+        for a, b in zip(found[SHORT, alignment], found[LONG, alignment], strict=True):
+            assert_close(a, b)
+
+
+def test_window_positions():
+    center = tf.constant([[0.0, 2.9, 6.0, 7.0]])
+    position, inside = window_positions(center, 2, 7)
+    assert numpy(inside)[0].astype(int).tolist() == [
+        [0, 0, 1, 1, 1],
+        [1, 1, 1, 1, 1],
+        [1, 1, 1, 0, 0],
+        [1, 1, 0, 0, 0],
+    ]
+    where = np.where(numpy(inside), numpy(position), -1)[0].tolist()
+    assert where == [[-1, -1, 0, 1, 2], [0, 1, 2, 3, 4], [4, 5, 6, -1, -1], [5, 6, -1, -1, -1]]
+    assert numpy(position).min() >= 0
+    assert numpy(position).max() <= 6
+
+
+def test_spreading_is_the_inverse_of_taking():
+    center = tf.constant([[0.0, 2.9, 6.0], [3.0, 1.0, 5.5]])
+    rng = np.random.default_rng(1)
+    weights = rng.random((2, 3, 5)).astype("float32")
+    position, inside = (numpy(x) for x in window_positions(center, 2, 7))
+    spread = numpy(spread_windows(tf.constant(weights), center, 7))
+    expected = np.zeros((2, 3, 7))
+    for b, i, w in np.ndindex(weights.shape):
+        if inside[b, i, w]:
+            expected[b, i, int(position[b, i, w])] = weights[b, i, w]
+    assert_close(spread, expected, "float32")
+    taken = numpy(take_windows(tf.constant(expected.swapaxes(1, 2)), position.astype("int32")))
+    for b, i, w in np.ndindex(weights.shape):
+        assert taken[b, i, w].tolist() == expected[b, :, int(position[b, i, w])].tolist()
+
+
+@pytest.mark.parametrize("widest", [0, 32])
+@pytest.mark.parametrize("jit", [False, True])
+def test_products_in_windows(widest, jit, monkeypatch):
+    monkeypatch.setattr(local, "WIDEST", widest)
+    position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
+
+    def dots(inputs, _=None):
+        rows = inputs[1][np.arange(2)[:, None, None], position]
+        return [np.einsum("bqd,bqwd->bqw", inputs[0], rows)]
+
+    def sums(inputs, _=None):
+        rows = inputs[1][np.arange(2)[:, None, None], position]
+        return [np.einsum("bqw,bqwd->bqd", inputs[0], rows)]
+
+    places = tf.constant(position, "int32")
+    for function, oracle, width in ((local.window_dot, dots, 4), (local.window_sum, sums, 5)):
+        inputs = [normal(1, 2, 3, width), normal(2, 2, 7, 4)]
+        assert_gradients(
+            Weightless, lambda a, b, f=function: [f(a, b, places)], inputs, oracle, jit=jit
+        )
