@@ -38,6 +38,10 @@ SIZES = {
     "B32 T50 U512": {"batch": 32, "steps": 50, "units": 512},
 }
 LENGTHS = (1024, 4096, 16384)
+# The sizes whose memory is measured, in a process for every number.
+MEMORY = (
+    *("B2 T512 U256", "T16384 U64 general", "B32 T100 U512", "B8 T400 J30 d100", "B1 T16384 U64"),
+)
 # At most of the alternative, the last of the variants, in time and memory. From where they apply,
 # (group, backend, mode, backward, size) as far as they are given, and the variant.
 TARGETS = [
@@ -137,8 +141,8 @@ def measure_times(row):
         step()
         took = time.perf_counter() - start
         steps[variant] = step
-    # About ten seconds for a row.
-    repeats = max(3, min(15, int(10 / len(steps) / max(took, 1e-3))))
+    # About five seconds for a row.
+    repeats = max(3, min(15, int(5 / len(steps) / max(took, 1e-3))))
     for variant, seconds in interleaved_times(steps, repeats, warm_ups=min(3, repeats)).items():
         found[variant]["time"] = 1e3 * seconds
     return found
@@ -146,9 +150,7 @@ def measure_times(row):
 
 def measure_memory(row, found):
     """On TensorFlow, in a process for each variant."""
-    if not row["backward"] or row["mode"] == "eager" or row["case"] == "lengths":
-        return
-    if row["group"] == "windows" and "general" not in row["size"]:
+    if not row["backward"] or row["mode"] == "eager" or row["size"] not in MEMORY:
         return
     for variant in row["variants"]:
         names = {name: row[name] for name in ("case", "mode", "backward")}

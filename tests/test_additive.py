@@ -20,7 +20,7 @@ from keras_attention.ops.tanh_sums import GROUP
 
 FORWARD, BACKWARD = 2e-6, 1e-5
 FORMS = {
-    "plain": (additive._plain_score, additive._plain_gradient),
+    "whole": (blocks.whole_score, blocks.whole_gradient),
     "grouped": (additive.grouped_score, additive.grouped_gradient),
     "blocked": (blocks.blocked_score, blocks.blocked_gradient),
 }

@@ -5,8 +5,14 @@ import math
 import keras
 from keras import ops
 
-from keras_attention.ops.blocks import blocked_gradient, blocked_score
-from keras_attention.ops.compiled import after, alone, placement, round_up, shapes_vary
+from keras_attention.ops.blocks import (
+    blocked_gradient,
+    blocked_score,
+    pairs,
+    whole_gradient,
+    whole_score,
+)
+from keras_attention.ops.compiled import after, alone, is_compiled, placement, round_up, shapes_vary
 from keras_attention.ops.tanh_sums import slope_sum, suits_exponentials, tanh_sum
 
 # Below so many tanh the sum as it is written is faster, see benchmarks/additive.py.
@@ -51,7 +57,7 @@ def _score(query, key, vector):
             saved = inputs if keras.backend.backend() == "tensorflow" else given
             return _gradient(*saved, args[0])
 
-        forms = (_plain_score, grouped_score, blocked_score)
+        forms = (whole_score, grouped_score, blocked_score)
         # Or TensorFlow would make a gradient of its own for what is compiled.
         return _choose(*forms, *map(ops.stop_gradient, given)), grad
 
@@ -59,7 +65,7 @@ def _score(query, key, vector):
 
 
 def _gradient(query, key, vector, upstream):
-    forms = (_plain_gradient, grouped_gradient, blocked_gradient)
+    forms = (whole_gradient, grouped_gradient, blocked_gradient)
     query = after(upstream, query)
     if keras.backend.backend() != "tensorflow":
         return _choose(*forms, query, key, vector, upstream)
@@ -73,14 +79,16 @@ def _gradient(query, key, vector, upstream):
     return gradient(query, key, vector, upstream)
 
 
-def _choose(plain, grouped, blocked, query, key, vector, *upstream):
+def _choose(whole, grouped, blocked, query, key, vector, *upstream):
     """Calls the form that is best for the size, and for the place where it is to run."""
     place = placement(query, key)
     inputs = (query, key, vector, *upstream)
-    # A step of a decoder, many of which make a loop, is too short for a call of its own.
-    one_step = query.shape[1] == 1 and keras.backend.backend() == "tensorflow"
-    if place == "nowhere" or (place == "alone" and one_step):
+    # One query has no more pairs than there are keys: there is nothing to save.
+    one_step = query.shape[1] == 1
+    if place == "nowhere" or (one_step and not is_compiled()):
         return blocked(*inputs)
+    if one_step:
+        return whole(*inputs)
 
     def fast():
         if place == "inside":
@@ -93,12 +101,10 @@ def _choose(plain, grouped, blocked, query, key, vector, *upstream):
     sizes = (batch, steps, length, units)
     smallest = SMALLEST[keras.backend.backend()]
     if all(isinstance(size, int) for size in sizes):
-        # Nor is one query with few keys, of however many samples, what groups are made for.
-        few = one_step and length < 64
-        return plain(*inputs) if few or math.prod(sizes) < smallest else fast()
+        return whole(*inputs) if math.prod(sizes) < smallest else fast()
     # As a float, for the product may have more than 31 bits.
     size = math.prod(ops.cast(size, "float32") for size in sizes)
-    results = ops.cond(size < smallest, lambda: plain(*inputs), fast)
+    results = ops.cond(size < smallest, lambda: whole(*inputs), fast)
     # A conditional forgets the sizes that are known.
     if not upstream:
         return ops.reshape(results, (batch, steps, length))
@@ -160,25 +166,11 @@ def _in_best_form(function, query, key):
     )
 
 
-def _pairs(query, key):
-    return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tk, U)
-
-
 def _sum_pairs(x):
     """`(B, Tq, .., U)` summed to `(U,)`, axis by axis: so rounding errors stay small."""
     while len(x.shape) > 1:
         x = ops.sum(x, -2)
     return x
-
-
-def _plain_score(query, key, vector):
-    return ops.sum(vector * _pairs(query, key), -1)
-
-
-def _plain_gradient(query, key, vector, upstream):
-    hidden, upstream = _pairs(query, key), ops.expand_dims(upstream, 3)
-    slope = upstream * vector * (1.0 - hidden * hidden)
-    return ops.sum(slope, 2), ops.sum(slope, 1), _sum_pairs(upstream * hidden)
 
 
 def _second_gradient(query, key, vector, upstream, for_query, for_key, for_vector):
@@ -187,7 +179,7 @@ def _second_gradient(query, key, vector, upstream, for_query, for_key, for_vecto
     That is g . e', with e' = sum_u v (1 - h^2) p + h p_v the change of the scores in the
     direction (p_q, p_k, p_v); h the tanh, g the upstream, and p = p_q + p_k.
     """
-    hidden = _pairs(query, key)
+    hidden = pairs(query, key)
     direction = ops.expand_dims(for_query, 2) + ops.expand_dims(for_key, 1)
     slope = 1.0 - hidden * hidden
     change = ops.sum(vector * slope * direction + for_vector * hidden, -1)

@@ -13,19 +13,39 @@ WHOLE = 2**22
 SMALLEST_SAMPLE = 2**16
 
 
+def pairs(query, key):
+    """tanh(q_i + k_j), `(..., Tq, Tk, U)`."""
+    return ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))
+
+
+def whole_score(query, key, vector):
+    """The score as it is written, all pairs at once. Arguments may be without the axis B."""
+    hidden = pairs(query, key)
+    # The product of two matrices is the fastest sum over features.
+    scores = ops.matmul(ops.reshape(hidden, (-1, vector.shape[0])), ops.expand_dims(vector, 1))
+    return ops.reshape(scores, ops.shape(hidden)[:-1])
+
+
+def whole_gradient(query, key, vector, upstream):
+    """Its gradient, all pairs at once: of query, key and vector."""
+    hidden, weight = pairs(query, key), ops.expand_dims(upstream, 3)
+    slope = weight * vector * (1.0 - hidden * hidden)
+    return ops.sum(slope, 2), ops.sum(slope, 1), _total(hidden, upstream)
+
+
 def blocked_score(query, key, vector):
     """`additive_score` for `(B, Tq, U)`, `(B, Tk, U)` and `(U,)` of one dtype."""
 
     def of_sample(sample):
         query, key = sample
         blocks = _in_blocks(query, key)
-        scores = ops.map(lambda block: _matvec(_pairs(block, key), vector), blocks)
+        scores = ops.map(lambda block: whole_score(block, key, vector), blocks)
         return ops.reshape(scores, (-1, ops.shape(key)[0]))[: ops.shape(query)[0]]
 
     scores = _by_size(
         query,
         key,
-        lambda: _matvec(_pairs(query, key), vector),
+        lambda: whole_score(query, key, vector),
         lambda: ops.map(of_sample, (query, key)),
     )
     # A conditional forgets the sizes that are known.
@@ -35,17 +55,11 @@ def blocked_score(query, key, vector):
 def blocked_gradient(query, key, vector, upstream):
     """Its gradient: of query, key and vector. upstream: `(B, Tq, Tk)`."""
 
-    def whole():
-        hidden, weight = _pairs(query, key), ops.expand_dims(upstream, 3)
-        of_vector = _total(hidden, upstream)
-        slope = weight * vector * (1.0 - hidden * hidden)
-        return ops.sum(slope, 2), ops.sum(slope, 1), of_vector
-
     def by_sample():
         of_query, of_key, of_vector = ops.map(_gradient_of_sample, (query, key, upstream))
         return vector * of_query, vector * of_key, ops.sum(of_vector, 0)
 
-    sums = _by_size(query, key, whole, by_sample)
+    sums = _by_size(query, key, lambda: whole_gradient(query, key, vector, upstream), by_sample)
     inputs = query, key, vector
     return tuple(ops.reshape(x, ops.shape(y)) for x, y in zip(sums, inputs, strict=True))
 
@@ -62,7 +76,7 @@ def _gradient_of_sample(sample):
 
     def body(i, sums):
         of_query, of_key, of_vector = sums
-        hidden, weight = _pairs(blocks[i], key), weights[i]
+        hidden, weight = pairs(blocks[i], key), weights[i]
         of_vector = of_vector + _total(hidden, weight)
         slope = 1.0 - hidden * hidden
         rows = ops.matmul(ops.expand_dims(weight, 1), slope)  # (size, 1, U)
@@ -104,17 +118,6 @@ def _in_blocks(query, key):
     count = (steps + size - 1) // size
     padding = ops.zeros((count * size - steps, units), query.dtype)
     return ops.reshape(ops.concatenate([query, padding]), (count, size, units))
-
-
-def _pairs(query, key):
-    """tanh(q_i + k_j), `(..., Tq, Tk, U)`."""
-    return ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))
-
-
-def _matvec(hidden, vector):
-    """sum_u h v; the product of two matrices is what is fastest at it."""
-    scores = ops.matmul(ops.reshape(hidden, (-1, vector.shape[0])), ops.expand_dims(vector, 1))
-    return ops.reshape(scores, ops.shape(hidden)[:-1])
 
 
 def _total(hidden, weight):
