@@ -120,7 +120,8 @@ def make_rows():
 
 
 def key_of(row):
-    return json.dumps([row[name] for name in ("backend", "case", "size", "mode", "backward")])
+    names = ("backend", "case", "size", "mode", "backward", "variants")
+    return json.dumps([row[name] for name in names])
 
 
 def measure_times(row):

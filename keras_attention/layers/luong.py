@@ -22,7 +22,7 @@ SCORES = ("dot", "general", "concat", "location")
 ALIGNMENTS = ("global", "local-m", "local-p")
 
 # A memory so many times as long as a window is read window by window: what is read is less, but
-# must be gathered, and products of large matrices are fast. See benchmarks/windows.py.
+# must be gathered, and products of large matrices are fast. See benchmarks/speed.py.
 WORTHWHILE = 20
 
 

@@ -12,10 +12,18 @@ from keras_attention.ops.blocks import (
     whole_gradient,
     whole_score,
 )
-from keras_attention.ops.compiled import after, alone, is_compiled, placement, round_up, shapes_vary
+from keras_attention.ops.compiled import (
+    after,
+    alone,
+    as_graph,
+    is_compiled,
+    placement,
+    round_up,
+    shapes_vary,
+)
 from keras_attention.ops.tanh_sums import slope_sum, suits_exponentials, tanh_sum
 
-# Below so many tanh the sum as it is written is faster, see benchmarks/additive.py.
+# Below so many tanh the sum as it is written is faster, see benchmarks/speed.py.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
 
@@ -86,7 +94,10 @@ def _choose(whole, grouped, blocked, query, key, vector, *upstream):
     # One query has no more pairs than there are keys: there is nothing to save.
     one_step = query.shape[1] == 1
     if place == "nowhere" or (one_step and not is_compiled()):
-        return blocked(*inputs)
+        # Many calls for small blocks: a graph makes them faster than Python.
+        of_sequence, units = (None, None, query.shape[-1]), (query.shape[-1],)
+        shapes = (of_sequence, of_sequence, units, (None, None, None))
+        return as_graph(blocked, shapes[: len(inputs)], *inputs)
     if one_step:
         return whole(*inputs)
 

@@ -110,12 +110,12 @@ def _size(n):
 def _in_blocks(query, key):
     """Queries `(Tq, U)` in blocks `(count, size, U)`, the last one filled with zeros."""
     (steps, units), length = ops.shape(query), ops.shape(key)[0]
-    if all(isinstance(n, int) for n in (steps, length)):
-        size = min(max(1, BLOCK // max(1, length * units)), max(1, steps))
-    else:
-        size = ops.maximum(1, BLOCK // ops.maximum(1, length * units))
-        size = ops.minimum(size, ops.maximum(1, steps))
-    count = (steps + size - 1) // size
+    known = all(isinstance(n, int) for n in (steps, length))
+    largest = max if known else ops.maximum
+    size = largest(1, BLOCK // largest(1, length * units))
+    count = largest(1, (steps + size - 1) // size)
+    # All of one size, so that little is left to be filled.
+    size = largest(1, (steps + count - 1) // count)
     padding = ops.zeros((count * size - steps, units), query.dtype)
     return ops.reshape(ops.concatenate([query, padding]), (count, size, units))
 

@@ -62,9 +62,14 @@ def alone(function, *tensors):
     On TensorFlow each size of the tensors that differs from those before is compiled anew, which
     takes a second: see `round_up`.
     """
-    shapes = tuple(tuple(x.shape) for x in tensors)
-    dtypes = tuple(keras.backend.standardize_dtype(x.dtype) for x in tensors)
-    return _compiled(function, shapes, dtypes)(*tensors)
+    return _compiled(function, *_signature(tensors), True)(*tensors)
+
+
+def as_graph(function, shapes, *tensors):
+    """Calls a function of tensors on TensorFlow as a graph of these shapes, also eagerly."""
+    if keras.backend.backend() != "tensorflow" or makes_graph():
+        return function(*tensors)
+    return _compiled(function, shapes, _signature(tensors)[1], False)(*tensors)
 
 
 def as_one_part(function, *tensors):
@@ -107,7 +112,7 @@ def round_up(size):
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(function, shapes, dtypes):
+def _compiled(function, shapes, dtypes, jit):
     if keras.backend.backend() == "jax":
         import jax
 
@@ -116,7 +121,13 @@ def _compiled(function, shapes, dtypes):
 
     # One function for one signature, so that TensorFlow does not take new shapes for a mistake.
     signature = [tf.TensorSpec(*of_one) for of_one in zip(shapes, dtypes, strict=True)]
-    return tf.function(function, input_signature=signature, jit_compile=True, autograph=False)
+    return tf.function(function, input_signature=signature, jit_compile=jit, autograph=False)
+
+
+def _signature(tensors):
+    """Their shapes and dtypes."""
+    shapes = tuple(tuple(x.shape) for x in tensors)
+    return shapes, tuple(keras.backend.standardize_dtype(x.dtype) for x in tensors)
 
 
 def makes_graph():

@@ -42,14 +42,20 @@ def suits_exponentials(first, second):
     Args:
         first, second: e^2a and e^2b, of any shape.
     """
-    low, high = zip(
-        *((ops.min(x, initial=math.inf), ops.max(x, initial=0.0)) for x in (first, second)),
-        strict=True,
-    )
+    low, high = zip(*(_range(x) for x in (first, second)), strict=True)
     # Each comparison is False for NaN, which so goes to the form that keeps it.
     inside = ops.logical_and(ops.maximum(*high) <= LARGEST, high[0] * high[1] <= LARGEST_PRODUCT)
     large = ops.logical_or(ops.maximum(*high) > SMALL, ops.minimum(*low) < 1 / SMALL)
     return ops.logical_and(inside, large)
+
+
+def _range(x):
+    """The smallest and the largest number."""
+    # Axis by axis, the last one last: so all but the end of it is done for many features at once.
+    low = high = x
+    for _ in x.shape[1:]:
+        low, high = ops.min(low, 0, initial=math.inf), ops.max(high, 0, initial=0.0)
+    return ops.min(low, initial=math.inf), ops.max(high, initial=0.0)
 
 
 def tanh_sum(a, b, weight, axes, exponential):
