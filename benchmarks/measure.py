@@ -39,7 +39,8 @@ def peak_memory(target, runs=3, **arguments):
         arguments: for the maker, as JSON holds them.
     """
     command = [sys.executable, __file__, target, json.dumps(arguments), str(runs)]
-    environment = {**os.environ, **ALLOCATOR, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    backend = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = {**os.environ, **ALLOCATOR, **backend}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{target} with {arguments} failed:\n{done.stderr}")

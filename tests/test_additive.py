@@ -110,14 +110,20 @@ def signature(*sizes):
     return [tf.TensorSpec(shape) for shape in shapes]
 
 
-def in_training(*inputs):
-    with compiling(True):
-        return both(*inputs)
+def both_with(choice):
+    """As in `fit`, where the gradient is computed outside of the layer."""
+
+    def run(query, key, vector, upstream):
+        with tf.GradientTape() as tape:
+            tape.watch((query, key, vector))
+            with compiling(choice):
+                scores = additive_score(query, key, vector)
+        return scores, *tape.gradient(scores, (query, key, vector), upstream)
+
+    return run
 
 
-def with_nothing_compiled(*inputs):
-    with compiling(False):
-        return both(*inputs)
+in_training, with_nothing_compiled = both_with(True), both_with(False)
 
 
 SIZES = 2, 37, 53, 67
@@ -267,6 +273,18 @@ def test_training_with_unknown_lengths(jit, large):
     fast = losses()
     with compiling(False):
         assert losses() == pytest.approx(fast, rel=1e-5)
+
+
+def test_fit_compiles_score_and_gradient(large, monkeypatch):
+    query, memory = keras.Input((None, 5)), keras.Input((None, 7))
+    model = keras.Model([query, memory], BahdanauAttention(64)(query, memory))
+    model.compile("sgd", "mse", jit_compile=False)
+    taken, placement = [], additive.placement
+    monkeypatch.setattr(additive, "placement", lambda *x: taken.append(placement(*x)) or taken[-1])
+    x = [np.ones((5, 33, n), "float32") for n in (5, 7)]
+    model.fit(x, x[1], batch_size=2, verbose=0)
+    assert taken
+    assert set(taken) == {"alone"}
 
 
 def test_second_derivatives(large):

@@ -100,6 +100,56 @@ def test_other_options(options, monkeypatch):
         assert_close(x, numpy(y))
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_many_queries_of_one_place_in_half_precision(jit):
+    """2,000 of them add up to 2,000, which bfloat16 cannot count to."""
+    position = tf.zeros((1, 2000, 1), "int32")
+    query, value = tf.ones((1, 2000, 3), "bfloat16"), tf.ones((1, 4, 3), "bfloat16")
+
+    @tf.function(jit_compile=jit)
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch(value)
+            outputs = local.window_dot(query, value, position)
+        return tape.gradient(outputs, value)
+
+    assert numpy(gradients())[0, 0].tolist() == [2000] * 3
+
+
+@pytest.mark.parametrize("worthwhile", [LONG, SHORT])
+def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
+    monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+    inputs = keras.Input((None, 5)), keras.Input((None, 5))
+    layer = LuongAttention("dot", "local-p", window=1, dropout=0.2, seed=1)
+    model = keras.Model(inputs, layer(*inputs, training=True))
+    model.compile("sgd", "mse", jit_compile=False)
+    x = [np.ones((2, n, 5), "float32") for n in (7, 41)]
+    assert np.isfinite(model.fit(x, x[0], verbose=0).history["loss"]).all()
+
+
+def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
+    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    attention = LuongAttention("general", "local-p", window=2)
+    decoder = AttentionRNN(keras.layers.GRUCell(7), attention, query="previous")
+
+    @tf.function
+    def step(x, memory):
+        with tf.GradientTape() as tape:
+            output = decoder(x, memory, training=True)
+        return tape.gradient(output, [weight.value for weight in decoder.trainable_weights])
+
+    graph = step.get_concrete_function(tf.zeros((2, 5, 3)), tf.zeros((2, 211, 17))).graph
+    functions = [graph._get_function(name).graph for name in graph._functions]
+    kept = [
+        operation.inputs[1].shape
+        for one in functions
+        for operation in one.get_operations()
+        if operation.type == "TensorListPushBack"
+    ]
+    assert kept
+    assert not [shape for shape in kept if shape.rank and 211 in shape]
+
+
 def test_a_score_of_a_subclass_is_used(monkeypatch):
     class Distance(LuongAttention):
         def score(self, query, key):

@@ -80,7 +80,8 @@ def with_constant_weights(layer, run):
     """Calls `run`, a recurrent loop, with the weights of the layer read once, outside of the loop.
 
     A graph of TensorFlow that reads a weight inside of a loop keeps it for the gradient at every
-    step, and a compiled one copies it there: the kernels of a cell once for each step.
+    step, and a compiled one copies it there: the kernels of a cell once for each step. Not done in
+    mixed precision, whose casts are inside, nor for cells with dropout outside of `BoundCell`.
     """
     weights = layer.weights
     mixed = any(weight.dtype != layer.compute_dtype for weight in weights)
@@ -89,9 +90,11 @@ def with_constant_weights(layer, run):
     import tensorflow as tf
 
     read = [(weight, tf.convert_to_tensor(weight.value)) for weight in weights]
-    with keras.StatelessScope(state_mapping=read) as scope:
+    with keras.StatelessScope(state_mapping=read, collect_losses=True) as scope:
         before = dict(scope.state_mapping)
         results = run()
-        # What a cell assigns, to the state of its random numbers for example, would be lost.
+        # What a cell assigns, to the state of its random numbers for example, would be lost, and
+        # so would losses that it adds.
         lost = any(before.get(name) is not x for name, x in scope.state_mapping.items())
+        lost = lost or bool(scope.losses)
     return run() if lost else results

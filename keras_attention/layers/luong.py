@@ -194,9 +194,18 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
             return self._focus_narrow(query, memory, masks, center, wanted, training)
 
         limit = WORTHWHILE * (2 * self.window + 1)
+        hooks = ("score", "align", "read")
+        if any(getattr(type(self), x) is not getattr(LuongAttention, x) for x in hooks):
+            return wide()  # what a subclass computes may need all of the memory
+        # A generator of random numbers cannot advance in a part that may not be run.
+        drops = training and self.dropout > 0
         if isinstance(length, int):
-            return as_one_part(narrow, query, memory.value) if length > limit else wide()
-        if return_attention_scores or not conditionals_are_safe():
+            if length <= limit:
+                return wide()
+            # Nor is a step of a decoder worth a call.
+            alone = query.shape[1] != 1 and not drops
+            return as_one_part(narrow, query, memory.value) if alone else narrow()
+        if return_attention_scores or drops or not conditionals_are_safe():
             return wide()
         context = ops.cond(length > limit, lambda: narrow()[0], lambda: wide()[0])
         # A conditional forgets the sizes that are known.
@@ -233,7 +242,7 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         return weights * gaussian(center, position, self.window)
 
     def _score_windows(self, query, key, position):
-        if self.score_type != "concat" and type(self).score is LuongAttention.score:
+        if self.score_type != "concat":
             return window_dot(ops.cast(query, self.score_dtype), key, position)
         # Every query with the keys of its own window: as many samples of one query each.
         key = take_windows(key, position)

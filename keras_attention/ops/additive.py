@@ -16,10 +16,14 @@ from keras_attention.ops.compiled import (
     after,
     alone,
     as_graph,
+    compiling,
     is_compiled,
+    makes_graph,
     placement,
     round_up,
+    save_for_gradient,
     shapes_vary,
+    wanted,
 )
 from keras_attention.ops.tanh_sums import slope_sum, suits_exponentials, tanh_sum
 
@@ -32,10 +36,10 @@ def additive_score(query, key, vector):
 
         e[b,i,j] = sum_u v[u] tanh(q[b,i,u] + k[b,j,u])
 
-    Nothing of size B Tq Tk U is formed or kept: sums run over groups of features, and the gradient
-    computes tanh again, in sums over groups of memory steps and of query steps. How, and what it
-    takes to be exact: `tanh_sums.py`. Where XLA does not compile, blocks of queries take the place
-    of groups (`blocks.py`); when it does is said in `compiled.py`.
+    Nothing of size B Tq Tk U is kept, nor formed unless it is small: sums run over groups of
+    features, and the gradient computes tanh again, in sums over groups of memory steps and of
+    query steps. How, and how exact that is: `tanh_sums.py`. Where XLA does not compile, blocks of
+    queries take the place of groups (`blocks.py`); when it does is said in `compiled.py`.
 
     Args:
         query: q, `(B, Tq, U)`, projected; a bias, where there is one, is added to it.
@@ -53,17 +57,16 @@ def additive_score(query, key, vector):
 
 
 def _score(query, key, vector):
-    inputs = (query, key, vector)
+    inputs, choice = (query, key, vector), wanted()
 
     @ops.custom_gradient
     def score(*given):
         def grad(*args, upstream=None):
-            if upstream is not None:  # PyTorch, with the inputs as they can be differentiated again
-                return _gradient(*args, upstream)
-            # On TensorFlow those of outside. In a loop, whatever is made inside and needed by the
-            # gradient is kept for every step, even the copy of the key that is given here.
-            saved = inputs if keras.backend.backend() == "tensorflow" else given
-            return _gradient(*saved, args[0])
+            # Elsewhere and later, with another context around it.
+            with compiling(choice):
+                if upstream is not None:  # PyTorch: the inputs, to be differentiated again
+                    return _gradient(*args, upstream)
+                return _gradient(*save_for_gradient(inputs, given), args[0])
 
         forms = (whole_score, grouped_score, blocked_score)
         # Or TensorFlow would make a gradient of its own for what is compiled.
@@ -125,7 +128,12 @@ def _choose(whole, grouped, blocked, query, key, vector, *upstream):
 def _call_padded(function, query, key, vector, *upstream):
     """Calls it compiled, for a few lengths only, that all others are padded to."""
     steps, length = ops.shape(query)[1], ops.shape(key)[1]
-    more = [round_up(size) - size for size in (steps, length)]
+    # What a graph knows needs no rounding: it does not vary.
+    known = [makes_graph() and isinstance(size, int) for size in (steps, length)]
+    more = [
+        0 if fixed else round_up(size) - size
+        for fixed, size in zip(known, (steps, length), strict=True)
+    ]
     query, key = _pad(query, 1, more[0]), _pad(key, 1, more[1])
     if not upstream:
         return alone(function, query, key, vector)[:, :steps, :length]

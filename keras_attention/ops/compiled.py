@@ -11,7 +11,7 @@ _wanted = contextvars.ContextVar("keras_attention_compiling", default=None)
 
 
 @contextlib.contextmanager
-def compiling(wanted):
+def compiling(choice):
     """Says whether functions are compiled on their own within this context.
 
     On JAX everything is compiled, and inside a function that TensorFlow compiles anyway so is what
@@ -21,17 +21,23 @@ def compiling(wanted):
     operations, which every server and converter understands.
 
     Args:
-        wanted: True, also for unknown shapes; False, never; None, as the context around says. A
-            False around it cannot be overruled.
+        choice: True, also for unknown shapes; False, never; None, as the context around says. A
+            False around it cannot be overruled. It holds for the thread it is in, and for the
+            gradients of what is computed in it.
     """
-    if wanted is None or _wanted.get() is False:
+    if choice is None or wanted() is False:
         yield
         return
-    token = _wanted.set(wanted)
+    token = _wanted.set(choice)
     try:
         yield
     finally:
         _wanted.reset(token)
+
+
+def wanted():
+    """What holds here of `compiling`, for a gradient that is computed elsewhere later."""
+    return _wanted.get()
 
 
 def placement(*tensors):
@@ -50,10 +56,9 @@ def placement(*tensors):
         return "inside"
     import tensorflow as tf
 
-    wanted = _wanted.get()
     known = all(size is not None for x in tensors for size in x.shape)
-    possible = tf.test.is_built_with_xla() and wanted is not False
-    return "alone" if possible and (known or wanted) else "nowhere"
+    possible = tf.test.is_built_with_xla() and wanted() is not False
+    return "alone" if possible and (known or wanted()) else "nowhere"
 
 
 def alone(function, *tensors):
@@ -90,6 +95,16 @@ def shapes_vary(*tensors):
     if keras.backend.backend() != "tensorflow":
         return False
     return not makes_graph() or any(size is None for x in tensors for size in x.shape)
+
+
+def save_for_gradient(inputs, given):
+    """Those of the two, the same tensors, that the gradient of a custom gradient is to use.
+
+    inputs: as they are around it. given: as they come into it. On TensorFlow the former: in a
+    loop, whatever is made inside and needed by the gradient is kept for every step, even the
+    copies that are given. JAX can only use the latter.
+    """
+    return inputs if keras.backend.backend() == "tensorflow" else given
 
 
 def round_up(size):

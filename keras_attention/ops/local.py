@@ -1,12 +1,14 @@
 """Products of queries or weights with what is in a window of the memory, and there only.
 
-Nothing is as large as all windows together where XLA compiles: for each place of the windows one
-row a query is gathered, used and forgotten, in the gradient again.
+Where XLA compiles, one row a query is gathered, used and forgotten for each place of the windows.
+Elsewhere, and for the gradient by the memory, there is a copy of all windows for a moment. Nothing
+but the inputs is kept for the gradient.
 """
 
+import keras
 from keras import ops
 
-from keras_attention.ops.compiled import is_compiled
+from keras_attention.ops.compiled import is_compiled, save_for_gradient
 from keras_attention.ops.windows import take_windows
 
 # Wider windows are gathered as a whole: to write so many places out takes long to compile.
@@ -27,10 +29,12 @@ def window_dot(query, key, position):
         `(B, Tq, W)`.
     """
 
+    inputs = (query, key)
+
     @ops.custom_gradient
     def dot(query, key):
         def grad(*args, upstream=None):
-            saved, upstream = _unpack((query, key), args, upstream)
+            saved, upstream = _unpack(inputs, (query, key), args, upstream)
             length = ops.shape(key)[1]
             return (
                 _window_sum(upstream, saved[1], position),
@@ -56,10 +60,12 @@ def window_sum(weights, value, position):
         `(B, Tq, D)`.
     """
 
+    inputs = (weights, value)
+
     @ops.custom_gradient
     def total(weights, value):
         def grad(*args, upstream=None):
-            saved, upstream = _unpack((weights, value), args, upstream)
+            saved, upstream = _unpack(inputs, (weights, value), args, upstream)
             length = ops.shape(value)[1]
             return (
                 _window_dot(upstream, saved[1], position),
@@ -71,9 +77,9 @@ def window_sum(weights, value, position):
     return total(weights, value)
 
 
-def _unpack(inputs, args, upstream):
+def _unpack(inputs, given, args, upstream):
     # PyTorch gives the inputs, in a form that can be differentiated again, and `upstream`.
-    return (inputs, args[0]) if upstream is None else (args, upstream)
+    return (save_for_gradient(inputs, given), args[0]) if upstream is None else (args, upstream)
 
 
 def _window_dot(query, key, position):
@@ -89,18 +95,28 @@ def _window_sum(weights, value, position):
     if not _place_by_place(position):
         return ops.einsum("bqw,bqwd->bqd", weights, take_windows(value, position))
     places = range(position.shape[-1])
-    return sum(weights[:, :, n : n + 1] * _row(value, position, n) for n in places)
+    wide = _widen(weights)
+    total = sum(wide[:, :, n : n + 1] * _widen(_row(value, position, n)) for n in places)
+    return ops.cast(total, value.dtype)
 
 
 def _spread(weights, x, position, length):
     """The inverse of gathering: sum_iw a[b,i,w] x[b,i] at each s[b,i,w], `(B, Tk, D)`."""
     batch, steps, width = ops.shape(position)
+    # Many rows may meet in one place: half precision does not count that far.
+    dtype = x.dtype
+    weights, x = _widen(weights), _widen(x)
     rows = ops.expand_dims(weights, 3) * ops.expand_dims(x, 2)  # (B, Tq, W, D)
     start = ops.reshape(ops.arange(batch, dtype="int32") * length, (-1, 1, 1))
     places = ops.reshape(position + start, (-1,))
     rows = ops.reshape(rows, (batch * steps * width, x.shape[-1]))
     total = ops.segment_sum(rows, places, num_segments=batch * length)
-    return ops.reshape(total, (batch, length, x.shape[-1]))
+    return ops.cast(ops.reshape(total, (batch, length, x.shape[-1])), dtype)
+
+
+def _widen(x):
+    wide = keras.backend.standardize_dtype(x.dtype) == "float64"
+    return x if wide else ops.cast(x, "float32")
 
 
 def _row(sequence, position, place):

@@ -16,11 +16,12 @@ a division:
 
     w1 r1 + w2 r2 = (w1 d2 + w2 d1) / (d1 d2),        d = 1 / r
 
-This is a fifth of the work of tanh, and holds while no product overflows, for a + b up to 22. Sums
-far below do no harm: their exponential vanishes, and tanh is -1. The error is that of rounding the
-largest |w|; where all a and b are small it would show in the sum. There, and beyond the range, the
-other form is taken: tanh(a + b) itself. Rounding a + b costs nothing, even if a and b are huge:
-where tanh is not yet flat they nearly cancel, and the difference of two such numbers is exact.
+This is a fifth of the work of tanh, and holds while no product overflows, for a + b up to 22 and
+weights up to 1e19. Sums far below do no harm: their exponential vanishes, and tanh is -1. The error
+is that of rounding sum |w|, which shows in sums that are much smaller: where all a and b are small,
+and beyond the range, the other form is taken, tanh(a + b) itself. Rounding a + b costs nothing,
+even if a and b are huge: where tanh is not yet flat they nearly cancel, and the difference of two
+such numbers is exact.
 """
 
 import math
@@ -123,9 +124,9 @@ def _sum_in_groups(make_terms, a, b, weight, axes):
         return total + terms[0] if terms else total
 
     length = next(x.shape[n] for x, n in zip(sources, axes, strict=True) if n is not None)
-    if length is not None and length < 2 * GROUP:
+    if isinstance(length, int) and length < 2 * GROUP:
         return add(total, sources, length)
-    if length is None:
+    if not isinstance(length, int):
         length = next(ops.shape(x)[n] for x, n in zip(sources, axes, strict=True) if n is not None)
         size = GROUP
         count = (length + size - 1) // size
