@@ -264,7 +264,7 @@ def draw(rows, found, path):
         for variant, share in ratios(row, found[key_of(row)]).items():
             if "time" in share:
                 other = row["variants"][-1]
-                name = f"{variant} / {other}\n{row['size']}"
+                name = f"{row['group']}: {variant} / {other}\n{row['size']}"
                 place = f"{'JAX' if row['backend'] == 'jax' else 'TensorFlow'}, {row['mode']}"
                 bars.setdefault(name, {})[place] = share["time"]
     figure, (left, right) = plt.subplots(

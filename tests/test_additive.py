@@ -371,6 +371,8 @@ def both(query, key, vector, upstream):
     scores, gradient = jax.vjp(additive_score, query, key, vector)
     return scores, *gradient(upstream)
 found = {"eager": both(*inputs), "jit": jax.jit(both)(*inputs)}
+scores, gradient = jax.vjp(jax.jit(additive_score), *inputs[:3])
+found["inner"] = scores, *gradient(inputs[3])
 mapped = jax.vmap(lambda q, k: additive_score(q[None], k[None], inputs[2])[0])
 found["vmap"] = [mapped(*inputs[:2])]
 np.savez(sys.argv[2], **{f"{k}{n}": x for k, v in found.items() for n, x in enumerate(v)})
@@ -386,6 +388,6 @@ def test_jax(tmp_path):
     command = [sys.executable, "-c", JAX, str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
     subprocess.run(command, check=True, env={**environment, "PYTHONPATH": root})
     found = np.load(tmp_path / "out.npz")
-    for place in ("eager", "jit"):
+    for place in ("eager", "jit", "inner"):
         assert_exact([found[f"{place}{n}"] for n in range(4)], inputs)
     np.testing.assert_allclose(found["vmap0"], found["jit0"], rtol=0, atol=1e-5)

@@ -1,6 +1,10 @@
 """Local attention that reads its windows only: the same numbers, without those it does not need."""
 
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -230,6 +234,44 @@ def test_a_decoder_with_local_attention(monkeypatch):
     for alignment in ("local-m", "local-p"):
         for a, b in zip(found[SHORT, alignment], found[LONG, alignment], strict=True):
             assert_close(a, b)
+
+
+JAX = """
+import sys
+import jax, keras, numpy as np
+from keras_attention import LuongAttention
+from keras_attention.layers import luong
+inputs = np.load(sys.argv[1])
+query, value, mask = inputs["query"], inputs["value"], inputs["mask"]
+found = {}
+for score in ("dot", "general", "concat"):
+    for name, worthwhile in (("wide", 10**6), ("narrow", 0)):
+        luong.WORTHWHILE = worthwhile
+        keras.utils.set_random_seed(1)
+        layer = LuongAttention(score, "local-p", window=2)
+        layer.build(query.shape, value.shape)
+        run = lambda q, v: layer(q, v, value_mask=mask)
+        output, gradient = jax.vjp(jax.jit(run), query, value)
+        for n, x in enumerate((output, *gradient(output))):
+            found[f"{score} {n} {name}"] = x
+np.savez(sys.argv[2], **found)
+"""
+
+
+def test_jax(tmp_path):
+    pytest.importorskip("jax", reason="JAX is not installed")
+    arrays = {"query": normal(1, B, TQ, D, dtype="float32"), "value": normal(2, B, TK, D)}
+    arrays = {name: x.astype("float32") for name, x in arrays.items()}
+    np.savez(tmp_path / "in.npz", **arrays, mask=MASKS["padding"]["value_mask"])
+    root = str(Path(__file__).parents[1])
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", JAX, str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
+    subprocess.run(command, check=True, env={**environment, "PYTHONPATH": root})
+    found = np.load(tmp_path / "out.npz")
+    for score, n in itertools.product(("dot", "general", "concat"), range(3)):
+        wide, narrow = (found[f"{score} {n} {name}"] for name in ("wide", "narrow"))
+        assert np.abs(wide).max() > 1e-3
+        np.testing.assert_allclose(narrow, wide, rtol=0, atol=5e-6)
 
 
 def test_window_positions():

@@ -29,21 +29,18 @@ def window_dot(query, key, position):
         `(B, Tq, W)`.
     """
 
-    inputs = (query, key)
+    inputs = (query, key, position)
 
     @ops.custom_gradient
-    def dot(query, key):
+    def dot(*given):
         def grad(*args, upstream=None):
-            saved, upstream = _unpack(inputs, (query, key), args, upstream)
-            length = ops.shape(key)[1]
-            return (
-                _window_sum(upstream, saved[1], position),
-                _spread(upstream, saved[0], position, length),
-            )
+            (query, key, position), upstream = _unpack(inputs, given, args, upstream)
+            of_query = _window_sum(upstream, key, position)
+            return of_query, _spread(upstream, query, position, ops.shape(key)[1]), None
 
-        return _window_dot(query, key, position), grad
+        return _window_dot(*given), grad
 
-    return dot(query, key)
+    return dot(*inputs)
 
 
 def window_sum(weights, value, position):
@@ -60,21 +57,18 @@ def window_sum(weights, value, position):
         `(B, Tq, D)`.
     """
 
-    inputs = (weights, value)
+    inputs = (weights, value, position)
 
     @ops.custom_gradient
-    def total(weights, value):
+    def total(*given):
         def grad(*args, upstream=None):
-            saved, upstream = _unpack(inputs, (weights, value), args, upstream)
-            length = ops.shape(value)[1]
-            return (
-                _window_dot(upstream, saved[1], position),
-                _spread(saved[0], upstream, position, length),
-            )
+            (weights, value, position), upstream = _unpack(inputs, given, args, upstream)
+            of_weights = _window_dot(upstream, value, position)
+            return of_weights, _spread(weights, upstream, position, ops.shape(value)[1]), None
 
-        return _window_sum(weights, value, position), grad
+        return _window_sum(*given), grad
 
-    return total(weights, value)
+    return total(*inputs)
 
 
 def _unpack(inputs, given, args, upstream):
@@ -102,15 +96,25 @@ def _window_sum(weights, value, position):
 
 def _spread(weights, x, position, length):
     """The inverse of gathering: sum_iw a[b,i,w] x[b,i] at each s[b,i,w], `(B, Tk, D)`."""
-    batch, steps, width = ops.shape(position)
-    # Many rows may meet in one place: half precision does not count that far.
+    batch, _, width = ops.shape(position)
     dtype = x.dtype
+    # Many rows may meet in one place: half precision does not count that far.
     weights, x = _widen(weights), _widen(x)
-    rows = ops.expand_dims(weights, 3) * ops.expand_dims(x, 2)  # (B, Tq, W, D)
     start = ops.reshape(ops.arange(batch, dtype="int32") * length, (-1, 1, 1))
-    places = ops.reshape(position + start, (-1,))
-    rows = ops.reshape(rows, (batch * steps * width, x.shape[-1]))
-    total = ops.segment_sum(rows, places, num_segments=batch * length)
+    position = position + start
+
+    def add(weights, position):
+        rows = ops.expand_dims(weights, 3) * ops.expand_dims(x, 2)  # (B, Tq, W, D)
+        rows = ops.reshape(rows, (-1, x.shape[-1]))
+        places = ops.reshape(position, (-1,))
+        return ops.segment_sum(rows, places, num_segments=batch * length)
+
+    # On JAX the products of all places would be made by a library that is slow at it.
+    if keras.backend.backend() == "jax" and width <= WIDEST:
+        one_by_one = [slice(n, n + 1) for n in range(width)]
+        total = sum(add(weights[:, :, n], position[:, :, n]) for n in one_by_one)
+    else:
+        total = add(weights, position)
     return ops.cast(ops.reshape(total, (batch, length, x.shape[-1])), dtype)
 
 
