@@ -287,6 +287,13 @@ def test_fit_compiles_score_and_gradient(large, monkeypatch):
     assert set(taken) == {"alone"}
 
 
+def test_new_sizes_are_no_reason_to_warn(large, caplog):
+    for batch in range(1, 8):
+        inputs = make_inputs((batch, 33, 2, 8))
+        both(*[tf.constant(x) for x in inputs])
+    assert not caplog.records
+
+
 def test_second_derivatives(large):
     inputs = [tf.constant(x) for x in make_inputs((2, 3, 5, 7), dtype="float64")]
 

@@ -6,7 +6,7 @@ from keras import ops
 from keras_attention.layers.checks import check_choice, check_positive_int
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.compiled import as_one_part, conditionals_are_safe
+from keras_attention.ops.compiled import as_one_part
 from keras_attention.ops.local import window_dot, window_sum
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.windows import (
@@ -193,23 +193,17 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
             wanted = return_attention_scores
             return self._focus_narrow(query, memory, masks, center, wanted, training)
 
-        limit = WORTHWHILE * (2 * self.window + 1)
         hooks = ("score", "align", "read")
-        if any(getattr(type(self), x) is not getattr(LuongAttention, x) for x in hooks):
-            return wide()  # what a subclass computes may need all of the memory
-        # A generator of random numbers cannot advance in a part that may not be run.
-        drops = training and self.dropout > 0
-        if isinstance(length, int):
-            if length <= limit:
-                return wide()
-            # Nor is a step of a decoder worth a call.
-            alone = query.shape[1] != 1 and not drops
-            return as_one_part(narrow, query, memory.value) if alone else narrow()
-        if return_attention_scores or drops or not conditionals_are_safe():
+        given = all(getattr(type(self), x) is getattr(LuongAttention, x) for x in hooks)
+        # A subclass may need all of the memory; and where its length is not known TensorFlow
+        # cannot differentiate a conditional between the two from outside of its graph.
+        limit = WORTHWHILE * (2 * self.window + 1)
+        if not given or not isinstance(length, int) or length <= limit:
             return wide()
-        context = ops.cond(length > limit, lambda: narrow()[0], lambda: wide()[0])
-        # A conditional forgets the sizes that are known.
-        return ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1])), None
+        # A generator of random numbers cannot advance in a part, and a step is not worth one.
+        if query.shape[1] == 1 or (training and self.dropout > 0):
+            return narrow()
+        return as_one_part(narrow, query, memory.value)
 
     def _focus_wide(self, query, memory, masks, center, training):
         """Computes all scores, and forgets those that are not in a window."""

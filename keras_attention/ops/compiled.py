@@ -100,11 +100,16 @@ def shapes_vary(*tensors):
 def save_for_gradient(inputs, given):
     """Those of the two, the same tensors, that the gradient of a custom gradient is to use.
 
-    inputs: as they are around it. given: as they come into it. On TensorFlow the former: in a
-    loop, whatever is made inside and needed by the gradient is kept for every step, even the
-    copies that are given. JAX can only use the latter.
+    inputs: as they are around it. given: as they come into it. In a loop of TensorFlow the former:
+    whatever is made inside and needed by the gradient is kept for every step, even the copies that
+    are given. Elsewhere, in the branches of conditionals above all, only the latter will do.
     """
-    return inputs if keras.backend.backend() == "tensorflow" else given
+    if not makes_graph():
+        return given
+    import tensorflow as tf
+
+    graph = tf.compat.v1.get_default_graph()
+    return inputs if type(graph).__name__ == "WhileBodyFuncGraph" else given
 
 
 def round_up(size):
@@ -134,8 +139,10 @@ def _compiled(function, shapes, dtypes, jit):
         return jax.jit(function)
     import tensorflow as tf
 
-    # One function for one signature, so that TensorFlow does not take new shapes for a mistake.
+    # One function for one signature, and `partial` to make it one of its own to TensorFlow: or it
+    # would take new shapes for a mistake, and warn.
     signature = [tf.TensorSpec(*of_one) for of_one in zip(shapes, dtypes, strict=True)]
+    function = functools.partial(function)
     return tf.function(function, input_signature=signature, jit_compile=jit, autograph=False)
 
 
@@ -159,14 +166,6 @@ def is_compiled():
     if keras.backend.backend() == "jax":
         return True
     return makes_graph() and _in_compiled_graph()
-
-
-def conditionals_are_safe():
-    """Whether a conditional may be differentiated in this graph of TensorFlow.
-
-    In one that is compiled XLA may end the whole process over a branch whose shapes are not known.
-    """
-    return makes_graph() and not is_compiled()
 
 
 def after(other, x):
