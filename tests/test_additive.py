@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attention import AttentionRNN, BahdanauAttention
-from keras_attention.ops import additive, additive_score, blocks, compiling
+from keras_attention.ops import additive, additive_score, blocks, compiling, tanh_sums
 from keras_attention.ops.compiled import round_up
 from keras_attention.ops.tanh_sums import GROUP
 
@@ -80,15 +80,17 @@ def both(query, key, vector, upstream):
     deviation=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
     seed=st.integers(0, 999),
     block=st.sampled_from([1, 300, 2**20]),
+    slices=st.sampled_from([0, tanh_sums.LARGEST_SLICE]),
 )
 @settings(max_examples=40, deadline=None)
-def test_every_form_is_exact(form, sizes, deviation, seed, block):
+def test_every_form_is_exact(form, sizes, deviation, seed, block, slices):
     inputs = make_inputs(sizes, deviation, seed)
     score, gradient = FORMS[form]
     with pytest.MonkeyPatch.context() as patch:
         # Also where there is more than one block.
         patch.setattr(blocks, "BLOCK", block)
         patch.setattr(blocks, "WHOLE", block)
+        patch.setattr(tanh_sums, "LARGEST_SLICE", slices)
         patch.setattr(blocks, "SMALLEST_SAMPLE", 0)
         tensors = [tf.constant(x) for x in inputs]
         found = [score(*tensors[:3]), *gradient(*tensors)]
@@ -96,7 +98,9 @@ def test_every_form_is_exact(form, sizes, deviation, seed, block):
 
 
 @pytest.mark.parametrize("length", [1, 2, 15, 2 * GROUP - 1, 2 * GROUP, 2 * GROUP + 1, 71, 96])
-def test_groups_of_every_size(length):
+@pytest.mark.parametrize("slices", [0, tanh_sums.LARGEST_SLICE])
+def test_groups_of_every_size(length, slices, monkeypatch):
+    monkeypatch.setattr(tanh_sums, "LARGEST_SLICE", slices)
     for sizes in ((1, 3, length, 5), (1, length, 3, 5), (1, 3, 5, length)):
         inputs = make_inputs(sizes)
         tensors = [tf.constant(x) for x in inputs]
@@ -211,6 +215,9 @@ def test_nothing_as_large_as_all_pairs_is_made(monkeypatch):
     sizes = 2, 64, 96, 128
     monkeypatch.setattr(additive, "SMALLEST", {"tensorflow": 1})
     specs = signature(*sizes)
+    grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
+    assert largest_tensor(grouped) == 2 * 64 * 96 * 8
+    monkeypatch.setattr(tanh_sums, "LARGEST_SLICE", 0)
     grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(grouped) == 2 * 96 * 128
     monkeypatch.setattr(additive, "SMALLEST", {"tensorflow": 2**40})

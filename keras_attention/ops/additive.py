@@ -25,7 +25,7 @@ from keras_attention.ops.compiled import (
     shapes_vary,
     wanted,
 )
-from keras_attention.ops.tanh_sums import slope_sum, suits_exponentials, tanh_sum
+from keras_attention.ops.tanh_sums import score_sum, slope_sum, suits_exponentials, tanh_sum
 
 # Below so many tanh the sum as it is written is faster, see benchmarks/speed.py.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
@@ -152,10 +152,9 @@ def _pad(x, axis, count):
 
 def grouped_score(query, key, vector):
     """The score by sums over groups of features."""
-    vector = ops.reshape(vector, (1, 1, -1))
 
     def score(query, key, exponential):
-        return tanh_sum(query, ops.transpose(key, (0, 2, 1)), vector, (2, 1, 2), exponential)
+        return score_sum(query, key, vector, exponential)
 
     return _in_best_form(score, query, key)
 
