@@ -24,7 +24,7 @@ from helpers import (
 from oracles import attend
 
 from keras_attention import LuongAttention
-from keras_attention.layers import luong
+from keras_attention.layers import local
 
 SPARSE = {"score": "general", "alignment": "local-p", "window": 2, "normalizer": "sparsemax"}
 CASES = {**LUONG, "vector": MECHANISMS["vector"], "sparse": Mechanism(LuongAttention, SPARSE)}
@@ -35,7 +35,8 @@ VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 @pytest.fixture(params=["all scores", "windows only"], autouse=True)
 def _way(request, monkeypatch):
     """Both ways to local attention, whatever the length of the memory."""
-    monkeypatch.setattr(luong, "WORTHWHILE", 0 if request.param == "windows only" else 10**6)
+    limit = 0 if request.param == "windows only" else 10**6
+    monkeypatch.setattr(local, "WORTHWHILE", {True: limit, False: limit})
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)

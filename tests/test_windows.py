@@ -13,12 +13,12 @@ import tensorflow as tf
 from helpers import assert_close, assert_gradients, lengths_mask, normal, numpy
 
 from keras_attention import AttentionRNN, LuongAttention
-from keras_attention.layers import luong
+from keras_attention.layers import local as ways
 from keras_attention.ops import local, spread_windows, take_windows, window_positions
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
-LONG = 0  # WORTHWHILE for which every memory is a long one
-SHORT = 10**6
+# WORTHWHILE for which every memory is a long one, and for which it is not.
+LONG, SHORT = ({compiled: limit for compiled in (True, False)} for limit in (0, 10**6))
 
 
 class Weightless:
@@ -72,9 +72,9 @@ MASKS = {
 )
 def test_both_ways_are_the_same(score, alignment, masks, monkeypatch):
     layer = make_layer(score, alignment)
-    monkeypatch.setattr(luong, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
     expected = run(layer, None, MASKS[masks])
-    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     for jit in (None, False, True):
         for x, y in zip(run(layer, jit, MASKS[masks]), expected, strict=True):
             assert_close(x, numpy(y))
@@ -83,23 +83,38 @@ def test_both_ways_are_the_same(score, alignment, masks, monkeypatch):
 @pytest.mark.parametrize("score", ["general", "concat"])
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("weights_too", [False, True])
-@pytest.mark.parametrize("worthwhile", [LONG, SHORT])
+@pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
     layer = make_layer(score, "local-p")
-    monkeypatch.setattr(luong, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
     expected = run(layer, None, MASKS["padding"], weights_too=weights_too)
-    monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
     found = run(layer, jit, MASKS["padding"], unknown=True, weights_too=weights_too)
     for x, y in zip(found, expected, strict=True):
         assert_close(x, numpy(y))
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
+    def nothing(layer, query, memory, masks, center, return_attention_scores, training):
+        return tf.zeros_like(memory.value[:, : tf.shape(query)[1]]), None
+
+    monkeypatch.setattr(ways, "_focus_narrow", nothing)
+    monkeypatch.setattr(ways, "WORTHWHILE", {jit: 4})
+    layer = make_layer("general", "local-p")
+    signature = [tf.TensorSpec((None, None, D), "float64")] * 2
+    graph = tf.function(lambda *x: layer(*x), signature, jit_compile=jit)
+    for length, is_long in ((20, False), (21, True)):
+        context = numpy(graph(normal(1, B, TQ, D), normal(2, B, length, D)))
+        assert context.any() != is_long
+
+
 @pytest.mark.parametrize("options", [{"normalizer": "sparsemax"}, {"units": 7}])
 def test_other_options(options, monkeypatch):
     layer = make_layer("general", "local-p", **options)
-    monkeypatch.setattr(luong, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
     expected = run(layer, None, {})
-    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     for x, y in zip(run(layer, True, {}), expected, strict=True):
         assert_close(x, numpy(y))
 
@@ -120,9 +135,9 @@ def test_many_queries_of_one_place_in_half_precision(jit):
     assert numpy(gradients())[0, 0].tolist() == [2000] * 3
 
 
-@pytest.mark.parametrize("worthwhile", [LONG, SHORT])
+@pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
-    monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
     inputs = keras.Input((None, 5)), keras.Input((None, 5))
     layer = LuongAttention("dot", "local-p", window=1, dropout=0.2, seed=1)
     model = keras.Model(inputs, layer(*inputs, training=True))
@@ -147,9 +162,9 @@ def assert_graph_differentiates(layer):
 
 
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
-@pytest.mark.parametrize("worthwhile", [LONG, SHORT])
+@pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, monkeypatch):
-    monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
     layer = make_layer(score, "local-p")
     assert_graph_differentiates(layer)
 
@@ -157,7 +172,7 @@ def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, monkeypatch
 @pytest.mark.parametrize("alignment", ["global", "local-p"])
 @pytest.mark.parametrize("score", ["general", "concat"])
 def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
-    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     attention = LuongAttention(score, alignment, window=2, dtype="float64")
     cell = keras.layers.GRUCell(7, dtype="float64")
     decoder = AttentionRNN(cell, attention, query="previous")
@@ -165,7 +180,7 @@ def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
 
 
 def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
-    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     attention = LuongAttention("general", "local-p", window=2)
     decoder = AttentionRNN(keras.layers.GRUCell(7), attention, query="previous")
 
@@ -196,9 +211,9 @@ def test_a_score_of_a_subclass_is_used(monkeypatch):
             )
 
     layer = Distance("dot", "local-m", window=2, dtype="float64")
-    monkeypatch.setattr(luong, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
     expected = run(layer, None, {})
-    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     for x, y in zip(run(layer, None, {}), expected, strict=True):
         assert_close(x, numpy(y))
 
@@ -206,7 +221,7 @@ def test_a_score_of_a_subclass_is_used(monkeypatch):
 @pytest.mark.parametrize("alignment", ["local-m", "local-p"])
 def test_dropout_in_windows(alignment, monkeypatch):
     """Weights are dropped one by one, and the others scaled: the mean stays."""
-    monkeypatch.setattr(luong, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     layer = LuongAttention("dot", alignment, window=2, dropout=0.5, seed=1)
     query, value = np.ones((1, TQ, D), "float32"), np.ones((1, TK, D), "float32")
     expected = numpy(layer(query, value))
@@ -217,14 +232,14 @@ def test_dropout_in_windows(alignment, monkeypatch):
 
 @pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 def test_other_dtypes(policy, monkeypatch):
-    outputs = {}
+    outputs = []
     for worthwhile in (SHORT, LONG):
-        monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+        monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
         keras.utils.set_random_seed(1)
         layer = LuongAttention("general", "local-p", window=2, dtype=policy)
-        outputs[worthwhile] = layer(normal(1, B, TQ, D), normal(2, B, TK, D))
-        assert outputs[worthwhile].dtype == layer.compute_dtype
-    np.testing.assert_allclose(numpy(outputs[LONG]), numpy(outputs[SHORT]), rtol=0, atol=2e-2)
+        outputs.append(layer(normal(1, B, TQ, D), normal(2, B, TK, D)))
+        assert outputs[-1].dtype == layer.compute_dtype
+    np.testing.assert_allclose(*map(numpy, outputs), rtol=0, atol=2e-2)
 
 
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
@@ -232,7 +247,7 @@ def test_other_dtypes(policy, monkeypatch):
 def test_long_memories_are_read_window_by_window(score, alignment):
     """Where no weights are wanted, nothing is as large as all queries by all memory steps."""
     layer = make_layer(score, alignment, "float32")
-    queries, steps = 97, 5 * luong.WORTHWHILE + 1
+    queries, steps = 97, 5 * ways.WORTHWHILE[True] + 1
 
     @tf.function
     def step(query, value):
@@ -252,9 +267,9 @@ def test_long_memories_are_read_window_by_window(score, alignment):
 def test_a_decoder_with_local_attention(monkeypatch):
     """In its loop, with and without weights: as it is with all scores."""
     x, memory = normal(1, B, TQ, 7), normal(2, B, TK, D)
-    found = {}
+    found = {"local-m": [], "local-p": []}
     for worthwhile in (SHORT, LONG):
-        monkeypatch.setattr(luong, "WORTHWHILE", worthwhile)
+        monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
         for alignment in ("local-m", "local-p"):
             keras.utils.set_random_seed(5)
             attention = LuongAttention("general", alignment, window=2, dtype="float64")
@@ -263,9 +278,9 @@ def test_a_decoder_with_local_attention(monkeypatch):
             outputs, weights = decoder(x, memory, return_attention_scores=True)
             alone = tf.function(decoder, jit_compile=True)(x, memory)
             assert_close(alone, numpy(outputs))
-            found[worthwhile, alignment] = numpy(outputs), numpy(weights)
-    for alignment in ("local-m", "local-p"):
-        for a, b in zip(found[SHORT, alignment], found[LONG, alignment], strict=True):
+            found[alignment].append((numpy(outputs), numpy(weights)))
+    for of_both in found.values():
+        for a, b in zip(*of_both, strict=True):
             assert_close(a, b)
 
 
@@ -273,13 +288,13 @@ JAX = """
 import sys
 import jax, keras, numpy as np
 from keras_attention import LuongAttention
-from keras_attention.layers import luong
+from keras_attention.layers import local as ways
 inputs = np.load(sys.argv[1])
 query, value, mask = inputs["query"], inputs["value"], inputs["mask"]
 found = {}
 for score in ("dot", "general", "concat"):
     for name, worthwhile in (("wide", 10**6), ("narrow", 0)):
-        luong.WORTHWHILE = worthwhile
+        ways.WORTHWHILE = {True: worthwhile}
         keras.utils.set_random_seed(1)
         layer = LuongAttention(score, "local-p", window=2)
         layer.build(query.shape, value.shape)
@@ -338,23 +353,23 @@ def test_spreading_is_the_inverse_of_taking():
         assert taken[b, i, w].tolist() == expected[b, :, int(position[b, i, w])].tolist()
 
 
-@pytest.mark.parametrize("widest", [0, 32])
 @pytest.mark.parametrize("jit", [False, True])
-def test_products_in_windows(widest, jit, monkeypatch):
-    monkeypatch.setattr(local, "WIDEST", widest)
+@pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
+def test_products_in_windows(name, jit):
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
 
-    def dots(inputs, _=None):
-        rows = inputs[1][np.arange(2)[:, None, None], position]
-        return [np.einsum("bqd,bqwd->bqw", inputs[0], rows)]
+    def rows(x):
+        return x[np.arange(2)[:, None, None], position]
 
-    def sums(inputs, _=None):
-        rows = inputs[1][np.arange(2)[:, None, None], position]
-        return [np.einsum("bqw,bqwd->bqd", inputs[0], rows)]
+    def oracle(inputs, _=None):
+        first, memory, *vector = inputs
+        if name == "window_tanh":
+            return [np.einsum("bqwu,u->bqw", np.tanh(first[:, :, None] + rows(memory)), *vector)]
+        equation = {"window_dot": "bqd,bqwd->bqw", "window_sum": "bqw,bqwd->bqd"}[name]
+        return [np.einsum(equation, first, rows(memory))]
 
-    places = tf.constant(position, "int32")
-    for function, oracle, width in ((local.window_dot, dots, 4), (local.window_sum, sums, 5)):
-        inputs = [normal(1, 2, 3, width), normal(2, 2, 7, 4)]
-        assert_gradients(
-            Weightless, lambda a, b, f=function: [f(a, b, places)], inputs, oracle, jit=jit
-        )
+    function, places = getattr(local, name), tf.constant(position, "int32")
+    inputs = [normal(1, 2, 3, 5 if name == "window_sum" else 4), normal(2, 2, 7, 4)]
+    inputs += [normal(3, 4)] * (name == "window_tanh")
+    call = lambda *given: [function(*given, places)]  # noqa: E731
+    assert_gradients(Weightless, call, inputs, oracle, jit=jit)

@@ -4,26 +4,13 @@ import keras
 from keras import ops
 
 from keras_attention.layers.checks import check_choice, check_positive_int
+from keras_attention.layers.local import focus_locally, focus_widely
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.compiled import as_one_part
-from keras_attention.ops.local import window_dot, window_sum
-from keras_attention.ops.masks import all_of
-from keras_attention.ops.windows import (
-    gaussian,
-    sentence_span,
-    spread_windows,
-    take_windows,
-    window_mask,
-    window_positions,
-)
+from keras_attention.ops.windows import sentence_span
 
 SCORES = ("dot", "general", "concat", "location")
 ALIGNMENTS = ("global", "local-m", "local-p")
-
-# A memory so many times as long as a window is read window by window: what is read is less, but
-# must be gathered, and products of large matrices are fast. See benchmarks/speed.py.
-WORTHWHILE = 20
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -173,10 +160,14 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
 
     def score(self, query, key):
         if self.score_type == "concat":
-            query = self.project(query, self.score_kernel[: self.score_vector.shape[0]])
-            vector = ops.cast(self.score_vector, self.score_dtype)
-            return additive_score(ops.cast(query, self.score_dtype), key, vector)
+            query, vector = self.project_query(query)
+            return additive_score(query, key, vector)
         return ops.einsum("bqd,bkd->bqk", ops.cast(query, self.score_dtype), key)
+
+    def project_query(self, query):
+        """For concat: the query as the projected key, and v that their sum is compared with."""
+        query = self.project(query, self.score_kernel[: self.score_vector.shape[0]])
+        return ops.cast(query, self.score_dtype), ops.cast(self.score_vector, self.score_dtype)
 
     def focus(self, query, memory, masks, position, return_attention_scores, training):
         if self.alignment == "global":
@@ -185,64 +176,12 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         start, size = sentence_span(memory.mask, batch, length, self.score_dtype)
         center = self._center(query, ops.shape(query)[1], size, position)
         center = center + ops.expand_dims(start, -1)  # (B, Tq)
-
-        def wide():
-            return self._focus_wide(query, memory, masks, center, training)
-
-        def narrow():
-            wanted = return_attention_scores
-            return self._focus_narrow(query, memory, masks, center, wanted, training)
-
         hooks = ("score", "align", "read")
         given = all(getattr(type(self), x) is getattr(LuongAttention, x) for x in hooks)
-        # A subclass may need all of the memory; and where its length is not known TensorFlow
-        # cannot differentiate a conditional between the two from outside of its graph.
-        limit = WORTHWHILE * (2 * self.window + 1)
-        if not given or not isinstance(length, int) or length <= limit:
-            return wide()
-        # A generator of random numbers cannot advance in a part, and a step is not worth one.
-        if query.shape[1] == 1 or (training and self.dropout > 0):
-            return narrow()
-        return as_one_part(narrow, query, memory.value)
-
-    def _focus_wide(self, query, memory, masks, center, training):
-        """Computes all scores, and forgets those that are not in a window."""
-        scores = self.score(query, memory.key)
-        self._check_scores(scores, query, memory)
-        steps, length = ops.shape(scores)[1:]
-        position = ops.arange(length, dtype="int32")
-        inside = window_mask(center, position, self.window)
-        mask = all_of(inside, masks.joined(steps, length))
-        weights = self._weigh(query, scores, mask, memory, center, position)
-        return self.read(weights, memory.value, training), weights
-
-    def _focus_narrow(self, query, memory, masks, center, return_attention_scores, training):
-        """Computes the scores in the windows."""
-        length = ops.shape(memory.value)[1]
-        position, inside = window_positions(center, self.window, length)
-        scores = self._score_windows(query, memory.key, position)
-        mask = all_of(inside, masks.at(position))
-        weights = self._weigh(query, scores, mask, memory, center, position)
-        value = ops.cast(memory.value, self.compute_dtype)
-        context = window_sum(self.drop(weights, training), value, position)
-        if not return_attention_scores:
-            return context, None
-        return context, spread_windows(weights, center, length)
-
-    def _weigh(self, query, scores, mask, memory, center, position):
-        weights = self.align(query, scores, mask, memory)
-        if self.alignment == "local-m":
-            return weights
-        return weights * gaussian(center, position, self.window)
-
-    def _score_windows(self, query, key, position):
-        if self.score_type != "concat":
-            return window_dot(ops.cast(query, self.score_dtype), key, position)
-        # Every query with the keys of its own window: as many samples of one query each.
-        key = take_windows(key, position)
-        query = ops.reshape(query, (-1, 1, query.shape[-1]))
-        scores = self.score(query, ops.reshape(key, (-1, *key.shape[-2:])))
-        return ops.reshape(scores, ops.shape(key)[:-1])
+        if not given:
+            # A subclass may need all of the memory.
+            return focus_widely(self, query, memory, masks, center, training)
+        return focus_locally(self, query, memory, masks, center, return_attention_scores, training)
 
     def _center(self, query, steps, size, position):
         """p of every query, counted from the start of its sentence: `(B, Tq)`."""

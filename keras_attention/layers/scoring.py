@@ -240,7 +240,7 @@ class ScoringMixin:
             `(context, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`, or None if they are not wanted.
         """
         scores = self.score(query, memory.key)
-        self._check_scores(scores, query, memory)
+        self.check_scores(scores, query, memory)
         mask = masks.joined(*ops.shape(scores)[1:])
         weights = self.align(query, scores, mask, memory, position)
         return self.read(weights, memory.value, training), weights
@@ -305,7 +305,7 @@ class ScoringMixin:
         if hasattr(self, "_sizes"):
             check_width(self.name, name, tensor.shape, self._sizes[name])
 
-    def _check_scores(self, scores, query, memory):
+    def check_scores(self, scores, query, memory):
         wanted = (query.shape[0], query.shape[1], memory.value.shape[1])
         given = tuple(scores.shape)
         if not fits(given, wanted):

@@ -83,11 +83,18 @@ def as_one_part(function, *tensors):
     For a function that TensorFlow can differentiate, of layers too, where `tensors`, which it
     uses, have known shapes; otherwise it is called as it is.
     """
-    if not makes_graph() or shapes_vary(*tensors) or placement(*tensors) != "alone":
+    if is_compiled() or not is_compiled_as_part(*tensors):
         return function()
     import tensorflow as tf
 
     return tf.function(function, jit_compile=True, autograph=False)()
+
+
+def is_compiled_as_part(*tensors):
+    """Whether what `as_one_part` calls with these tensors is compiled."""
+    if is_compiled():
+        return True
+    return makes_graph() and not shapes_vary(*tensors) and placement(*tensors) == "alone"
 
 
 def shapes_vary(*tensors):

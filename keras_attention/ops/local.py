@@ -1,18 +1,19 @@
-"""Products of queries or weights with what is in a window of the memory, and there only.
+"""Scores and contexts of queries that read windows of the memory only.
 
-Where XLA compiles, one row a query is gathered, used and forgotten for each place of the windows.
-Elsewhere, and for the gradient by the memory, there is a copy of all windows for a moment. Nothing
+Where XLA compiles, there is a loop over the places of a window: one row a query is gathered, used
+and forgotten. (Without the loop XLA gathers all rows before it uses the first, and gathers them
+again for whatever uses the results.) Elsewhere there is a copy of all windows for a moment. Nothing
 but the inputs is kept for the gradient.
 """
+
+import functools
+from typing import NamedTuple
 
 import keras
 from keras import ops
 
-from keras_attention.ops.compiled import is_compiled, save_for_gradient
+from keras_attention.ops.compiled import alone, is_compiled, save_for_gradient
 from keras_attention.ops.windows import take_windows
-
-# Wider windows are gathered as a whole: to write so many places out takes long to compile.
-WIDEST = 32
 
 
 def window_dot(query, key, position):
@@ -28,19 +29,24 @@ def window_dot(query, key, position):
     Returns:
         `(B, Tq, W)`.
     """
+    return _differentiable(_dot, _dot_gradient, position, query, key)
 
-    inputs = (query, key, position)
 
-    @ops.custom_gradient
-    def dot(*given):
-        def grad(*args, upstream=None):
-            (query, key, position), upstream = _unpack(inputs, given, args, upstream)
-            of_query = _window_sum(upstream, key, position)
-            return of_query, _spread(upstream, query, position, ops.shape(key)[1]), None
+def window_tanh(query, key, vector, position):
+    """The additive score of every query with the keys in its window.
 
-        return _window_dot(*given), grad
+        e[b,i,w] = sum_u v[u] tanh(q[b,i,u] + k[b, s[b,i,w], u])
 
-    return dot(*inputs)
+    Args:
+        query: q, `(B, Tq, U)`.
+        key: k, `(B, Tk, U)`.
+        vector: v, `(U,)`.
+        position: s, `(B, Tq, W)`, integers from 0 to Tk - 1.
+
+    Returns:
+        `(B, Tq, W)`.
+    """
+    return _differentiable(_tanh, _tanh_gradient, position, query, key, vector)
 
 
 def window_sum(weights, value, position):
@@ -56,76 +62,179 @@ def window_sum(weights, value, position):
     Returns:
         `(B, Tq, D)`.
     """
+    return _differentiable(_sum, _sum_gradient, position, weights, value)
 
-    inputs = (weights, value, position)
+
+def _differentiable(function, gradient, position, *tensors):
+    """Calls a function of the tensors, the positions and the rows of each step.
+
+    gradient: of the same and, at the end, the upstream gradient; returns one for each tensor.
+    """
+    # Where the gradient is made TensorFlow does not know that it will be compiled as well.
+    rows = _Rows(place_by_place=is_compiled())
+    inputs = (*tensors, position)
 
     @ops.custom_gradient
-    def total(*given):
+    def differentiable(*given):
         def grad(*args, upstream=None):
-            (weights, value, position), upstream = _unpack(inputs, given, args, upstream)
-            of_weights = _window_dot(upstream, value, position)
-            return of_weights, _spread(weights, upstream, position, ops.shape(value)[1]), None
+            # PyTorch gives the inputs, in a form that can be differentiated again, and `upstream`.
+            if upstream is None:
+                args, upstream = save_for_gradient(inputs, given), args[0]
+            return *_call(gradient, rows, *args, upstream), None
 
-        return _window_sum(*given), grad
+        return _call(function, rows, *given), grad
 
-    return total(*inputs)
-
-
-def _unpack(inputs, given, args, upstream):
-    # PyTorch gives the inputs, in a form that can be differentiated again, and `upstream`.
-    return (save_for_gradient(inputs, given), args[0]) if upstream is None else (args, upstream)
+    return differentiable(*inputs)
 
 
-def _window_dot(query, key, position):
-    if not _place_by_place(position):
+def _call(function, rows, *tensors):
+    if keras.backend.backend() != "jax":
+        return function(rows, *tensors)
+    # Or a loop would be compiled anew at every eager call.
+    return alone(_bound(function, rows), *tensors)
+
+
+@functools.cache
+def _bound(function, rows):
+    return functools.partial(function, rows)
+
+
+def _dot(rows, query, key, position):
+    if not rows.place_by_place:
         return ops.einsum("bqd,bqwd->bqw", query, take_windows(key, position))
-    # A product with ones is the fastest sum over features.
-    ones = ops.ones((query.shape[-1], 1), query.dtype)
-    places = range(position.shape[-1])
-    return ops.concatenate([ops.matmul(query * _row(key, position, n), ones) for n in places], -1)
+    return rows.each(lambda row: _sum_features(query * row), position, key)
 
 
-def _window_sum(weights, value, position):
-    if not _place_by_place(position):
+def _dot_gradient(rows, query, key, position, upstream):
+    of_query = _sum(rows, upstream, key, position)
+    return of_query, _spread(rows, upstream, query, position, ops.shape(key)[1])
+
+
+def _sum(rows, weights, value, position):
+    if not rows.place_by_place:
         return ops.einsum("bqw,bqwd->bqd", weights, take_windows(value, position))
-    places = range(position.shape[-1])
-    wide = _widen(weights)
-    total = sum(wide[:, :, n : n + 1] * _widen(_row(value, position, n)) for n in places)
-    return ops.cast(total, value.dtype)
+
+    def add(total, weight, row, _):
+        return total + weight * _widen(row)
+
+    total = _zeros(value, *ops.shape(position)[:2])
+    return ops.cast(rows.fold(add, total, position, weights, value), value.dtype)
 
 
-def _spread(weights, x, position, length):
+def _sum_gradient(rows, weights, value, position, upstream):
+    of_weights = _dot(rows, upstream, value, position)
+    return of_weights, _spread(rows, weights, upstream, position, ops.shape(value)[1])
+
+
+def _tanh(rows, query, key, vector, position):
+    if not rows.place_by_place:
+        hidden = ops.tanh(ops.expand_dims(query, 2) + take_windows(key, position))
+        return ops.einsum("bqwu,u->bqw", hidden, vector)
+    return rows.each(lambda row: _sum_features(vector * ops.tanh(query + row)), position, key)
+
+
+def _tanh_gradient(rows, query, key, vector, position, upstream):
+    batch, length, size = ops.shape(key)
+    if not rows.place_by_place:
+        hidden = ops.tanh(ops.expand_dims(query, 2) + take_windows(key, position))
+        of_vector = ops.einsum("bqwu,bqw->u", hidden, upstream)
+        slopes = vector * (1.0 - hidden * hidden) * ops.expand_dims(upstream, 3)
+        of_key = _add_rows(slopes, _in_batch(position, length), batch * length)
+        return ops.sum(slopes, 2), ops.reshape(of_key, (batch, length, size)), of_vector
+
+    def add(totals, weight, row, place):
+        hidden = ops.tanh(query + row)
+        of_query, of_key, of_vector = totals
+        slope = vector * (1.0 - hidden * hidden) * weight
+        of_key = of_key + _add_rows(slope, place, batch * length)
+        return of_query + slope, of_key, of_vector + weight * hidden
+
+    zeros = _zeros(query, *ops.shape(query)[:2])
+    totals = zeros, _zeros(key, batch * length), zeros
+    of_query, of_key, of_vector = rows.fold(add, totals, position, upstream, key)
+    of_key = ops.reshape(of_key, (batch, length, size))
+    return of_query, of_key, ops.sum(ops.sum(of_vector, 1), 0)
+
+
+def _spread(rows, weights, x, position, length):
     """The inverse of gathering: sum_iw a[b,i,w] x[b,i] at each s[b,i,w], `(B, Tk, D)`."""
-    batch, _, width = ops.shape(position)
-    dtype = x.dtype
+    batch, _, size = ops.shape(x)
     # Many rows may meet in one place: half precision does not count that far.
-    weights, x = _widen(weights), _widen(x)
-    start = ops.reshape(ops.arange(batch, dtype="int32") * length, (-1, 1, 1))
-    position = position + start
+    wide = _widen(x)
+    if rows.place_by_place:
 
-    def add(weights, position):
-        rows = ops.expand_dims(weights, 3) * ops.expand_dims(x, 2)  # (B, Tq, W, D)
-        rows = ops.reshape(rows, (-1, x.shape[-1]))
-        places = ops.reshape(position, (-1,))
-        return ops.segment_sum(rows, places, num_segments=batch * length)
+        def add(total, weight, _, place):
+            return total + _add_rows(weight * wide, place, batch * length)
 
-    # On JAX the products of all places would be made by a library that is slow at it.
-    if keras.backend.backend() == "jax" and width <= WIDEST:
-        one_by_one = [slice(n, n + 1) for n in range(width)]
-        total = sum(add(weights[:, :, n], position[:, :, n]) for n in one_by_one)
+        total = rows.fold(add, _zeros(x, batch * length), position, weights, length=length)
     else:
-        total = add(weights, position)
-    return ops.cast(ops.reshape(total, (batch, length, x.shape[-1])), dtype)
+        weights = ops.expand_dims(_widen(weights), 3)
+        place = _in_batch(position, length)
+        total = _add_rows(weights * ops.expand_dims(wide, 2), place, batch * length)
+    return ops.cast(ops.reshape(total, (batch, length, size)), x.dtype)
+
+
+class _Rows(NamedTuple):
+    """The rows of a memory at each place of the windows, one place after the other."""
+
+    place_by_place: bool
+
+    def each(self, function, position, memory):
+        """`function(row)`, `(B, Tq)`, of all places, side by side."""
+        places = _places_first(_in_batch(position, ops.shape(memory)[1]))
+        flat = ops.reshape(memory, (-1, memory.shape[-1]))
+        found = ops.map(lambda place: function(ops.take(flat, place, axis=0)), places)
+        return ops.transpose(found, (1, 2, 0))
+
+    def fold(self, add, total, position, weights, memory=None, length=None):
+        """Calls `total = add(total, weight, row, place)` for all places.
+
+        weight: `(B, Tq, 1)`. row: `(B, Tq, D)` of the memory, if there is one, else of that
+        `length`. place: `(B, Tq)`, its number among all rows of the batch.
+        """
+        length = length if memory is None else ops.shape(memory)[1]
+        places = _places_first(_in_batch(position, length))
+        weights = _places_first(_widen(weights))
+        flat = None if memory is None else ops.reshape(memory, (-1, memory.shape[-1]))
+
+        def body(n, total):
+            row = None if flat is None else ops.take(flat, places[n], axis=0)
+            return add(total, ops.expand_dims(weights[n], 2), row, places[n])
+
+        return ops.fori_loop(0, ops.shape(places)[0], body, total)
+
+
+def _in_batch(position, length):
+    """The numbers of the rows among those of all samples."""
+    start = ops.arange(ops.shape(position)[0], dtype="int32") * length
+    return position + ops.reshape(start, (-1, 1, 1))
+
+
+def _places_first(x):
+    return ops.transpose(x, (2, 0, 1))
+
+
+def _sum_features(x):
+    """`(B, Tq, D)` to `(B, Tq)`."""
+    # A product with ones is the fastest such sum.
+    ones = ops.ones((x.shape[-1], 1), x.dtype)
+    return ops.squeeze(ops.matmul(x, ones), -1)
+
+
+def _add_rows(rows, place, count):
+    """Adds rows `(..., D)` up, each to the one that `place`, `(...)`, says: `(count, D)`."""
+    rows = ops.reshape(rows, (-1, rows.shape[-1]))
+    return ops.segment_sum(rows, ops.reshape(place, (-1,)), num_segments=count)
+
+
+def _zeros(x, *sizes):
+    """As many rows as wide as those of `x`."""
+    return ops.zeros((*sizes, x.shape[-1]), _wide_dtype(x))
 
 
 def _widen(x):
-    wide = keras.backend.standardize_dtype(x.dtype) == "float64"
-    return x if wide else ops.cast(x, "float32")
+    return ops.cast(x, _wide_dtype(x))
 
 
-def _row(sequence, position, place):
-    return ops.squeeze(take_windows(sequence, position[:, :, place : place + 1]), 2)
-
-
-def _place_by_place(position):
-    return position.shape[-1] <= WIDEST and is_compiled()
+def _wide_dtype(x):
+    return "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
