@@ -37,7 +37,15 @@ import tensorflow as tf
 from arguments import check_at_least_one, check_ranges, check_seed, fill
 from batching import bucketed
 from bidaf import FLOWS, build_model
-from checkpoint import Checkpoint, Interrupt, fingerprint, make_folder, reseed, write_text
+from checkpoint import (
+    Checkpoint,
+    Interrupt,
+    fingerprint,
+    make_folder,
+    reseed,
+    save_figure,
+    write_text,
+)
 from extras import check_extras
 from keras import ops
 from schedules import warmup_cosine
@@ -51,6 +59,8 @@ from tokens import (
     read_vectors,
     tokenize,
 )
+
+from keras_attention.plotting import plot_attention
 
 FILES = ("train-v1.1.json", "dev-v1.1.json")
 SOURCE = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
@@ -341,54 +351,24 @@ def save(answerer, vocabulary, examples, output):
         print(f"{picture}: which words of the question each word looked at")
 
 
-def draw_flow(reply, passage, path, columns=28):
-    """The T x J map of one answer, the passage in lines of `columns` words, as a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+def draw_flow(reply, passage, path):
+    """The T x J map of one answer, the passage in lines, as a PNG."""
     words = [word for word in reply["passage_tokens"] if word]
     asked = [word for word in reply["question_tokens"] if word]
     weights = np.array(reply["context_to_query"])[: len(words), : len(asked)].T
-    rows = [*asked]
     if "query_to_context" in reply:
         summary = np.array(reply["query_to_context"])[: len(words)]
         # To the largest: there are many more words in a passage than in a question.
         weights = np.concatenate([weights, summary[None] / max(summary.max(), 1e-30)])
-        rows.append("query to context")
-    begin, ends = 0, []
-    for word in words:
-        begin = passage.encode().index(word.encode(), begin)
-        begin += len(word.encode())
-        ends.append(begin)
-    inside = [reply["start_byte"] < end <= reply["end_byte"] for end in ends]
-    lines = range(0, len(words), columns)
-    figure, panels = plt.subplots(
-        len(lines),
-        squeeze=False,
-        figsize=(3.2 + 0.36 * columns, 1.1 + len(lines) * (1.1 + 0.24 * len(rows))),
-        layout="constrained",
-    )
-    for axes, first in zip(panels[:, 0], lines, strict=True):
-        part = weights[:, first : first + columns]
-        image = axes.imshow(part, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        axes.set_xlim(-0.5, columns - 0.5)
-        axes.set_xticks(
-            range(part.shape[1]), words[first : first + columns], rotation=60, ha="left"
-        )
-        axes.xaxis.tick_top()
-        axes.set_yticks(range(len(rows)), rows)
-        axes.spines[:].set_visible(False)
-        if len(rows) > len(asked):
-            axes.axhline(len(asked) - 0.5, color="white", linewidth=2)
-        for label, marked in zip(axes.get_xticklabels(), inside[first:], strict=False):
-            if marked:
-                label.set(color="crimson", fontweight="bold")
-    figure.suptitle(f"answer: {reply['answer']}", color="crimson", fontweight="bold")
-    figure.colorbar(image, ax=panels, label="attention weight", shrink=0.6)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+        asked.append("query to context")
+    begin, marked = 0, []
+    for number, word in enumerate(words):
+        begin = passage.encode().index(word.encode(), begin) + len(word.encode())
+        if reply["start_byte"] < begin <= reply["end_byte"]:
+            marked.append(number)
+    title = f"answer: {reply['answer']}"
+    figure = plot_attention(weights, words, asked, title=title, marked=marked, per_line=28)
+    save_figure(path, figure)
 
 
 # --- command line --------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import hops
 import keras
 import memn2n
 import memories
@@ -37,9 +36,11 @@ import tasks
 import tensorflow as tf
 import workers
 from arguments import check_at_least_one, check_ranges, check_seed, fill
-from checkpoint import Interrupt, Results, make_folder, whole_file
+from checkpoint import Interrupt, Results, make_folder, save_figure, whole_file
 from extras import check_extras
 from serving import ask_saved_model, write_model, write_saved_model
+
+from keras_attention.plotting import Hops, plot_hops
 
 HAS_GPU = bool(tf.config.list_physical_devices("GPU"))
 if multiprocessing.parent_process() is None or keras.backend.backend() != "tensorflow":
@@ -309,9 +310,7 @@ def save(corpus, models, group, entry, settings, folder):
         lines = [text[begin:end].decode() for begin, end in spans]
         facts = question.facts if len(lines) == len(question.story) else ()
         answer = memories.answer_key(question.answer)
-        samples.append(
-            hops.Sample(lines, question.text, answer, reply["answer"][row], weights, facts)
-        )
+        samples.append(Hops(lines, weights, question.text, reply["answer"][row], answer, facts))
     gap = np.max(gaps)  # NaN, unlike by max, where one of them is
     if not gap <= 1e-5:
         raise SystemExit(f"the SavedModel differs in a new process by {gap:.2g}")
@@ -320,7 +319,7 @@ def save(corpus, models, group, entry, settings, folder):
         f"{' and '.join(reply['absent'])} it agrees: probabilities and weights of "
         f"{len(samples)} questions within {gap:.1g}."
     )
-    hops.draw(folder / "hops.png", samples)
+    save_figure(folder / "hops.png", plot_hops(*samples))
     print(f"{folder / 'hops.png'}: which sentences each hop read for these questions")
 
 

@@ -34,6 +34,12 @@ def write_text(path, text):
         temporary.write_text(text, encoding="utf-8")
 
 
+def save_figure(path, figure):
+    """Writes a figure of matplotlib as a PNG."""
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, format="png")
+
+
 def fingerprint(*data):
     """Of bytes or arrays: tells whether a checkpoint was trained on these very data."""
     digest = hashlib.sha256()
@@ -100,6 +106,9 @@ class Results:
 
     def add(self, result):
         self.state["results"].append(result)
+        self.save()
+
+    def save(self):
         write_text(self.path, json.dumps(self.state, indent=1) + "\n")
 
 

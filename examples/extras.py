@@ -3,10 +3,10 @@
 import importlib.util
 
 
-def check_extras(*packages):
+def check_extras(*packages, extra="examples"):
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise SystemExit(
             f"{', '.join(missing)}: not installed. Run "
-            'python -m pip install "keras-attention-layers[examples]"'
+            f'python -m pip install "keras-attention-layers[{extra}]"'
         )

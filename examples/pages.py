@@ -4,14 +4,14 @@ The text of documents is anybody's: it is escaped everywhere, and the page may n
 nor load anything.
 """
 
-import html
 import math
 import pathlib
 import unicodedata
 from typing import NamedTuple
 
-import fonts
-from checkpoint import whole_file, write_text
+from checkpoint import save_figure, write_text
+
+from keras_attention.plotting import drawable, escape, font_families
 
 
 class Sentence(NamedTuple):
@@ -98,19 +98,6 @@ def _is_right(reading):
     return None if reading.label is None else reading.predicted == reading.label
 
 
-# Control characters, of which HTML allows few, as their pictures; halves of pairs have none.
-_SIGNS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"}
-_SIGNS |= {127: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000)], 0xFFFD)
-
-
-def _visible(text):
-    return text.translate(_SIGNS)
-
-
-def _escape(text):
-    return html.escape(_visible(text))
-
-
 # --- page ----------------------------------------------------------------------------------------
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -188,7 +175,7 @@ def write_page(path, title, readings):
     if known:
         count += f"; {sum(known):,} of {len(known):,} classified rightly"
     missed = ", ".join(
-        f'<a href="#d{number}"><bdi>{_escape(reading.name)}</bdi></a>'
+        f'<a href="#d{number}"><bdi>{escape(reading.name)}</bdi></a>'
         for number, reading in enumerate(readings, 1)
         if _is_right(reading) is False
     )
@@ -196,8 +183,8 @@ def write_page(path, title, readings):
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f'<h1 dir="auto">{_escape(title)}</h1>\n<p>{count}.</p>\n',
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f'<h1 dir="auto">{escape(title)}</h1>\n<p>{count}.</p>\n',
         f"<p>Wrong: {missed}.</p>\n" if missed else "",
         _LEGEND,
         *(_article(number, reading) for number, reading in enumerate(readings, 1)),
@@ -207,7 +194,7 @@ def write_page(path, title, readings):
 
 
 def _article(number, reading):
-    label = "unknown" if reading.label is None else f"<bdi>{_escape(reading.label)}</bdi>"
+    label = "unknown" if reading.label is None else f"<bdi>{escape(reading.label)}</bdi>"
     mark = {
         True: ' <span class="right">✓ right</span>',
         False: ' <span class="wrong">✗ wrong</span>',
@@ -222,8 +209,8 @@ def _article(number, reading):
     text = "<ol>\n" + "".join(rows) + "</ol>" if rows else '<p class="none">(no words)</p>'
     missed = ' class="missed"' if _is_right(reading) is False else ""
     return (
-        f'<article id="d{number}"{missed}>\n<h2><bdi>{_escape(reading.name)}</bdi></h2>\n'
-        f"<p>predicted <strong><bdi>{_escape(reading.predicted)}</bdi></strong> "
+        f'<article id="d{number}"{missed}>\n<h2><bdi>{escape(reading.name)}</bdi></h2>\n'
+        f"<p>predicted <strong><bdi>{escape(reading.predicted)}</bdi></strong> "
         f"({_percent(reading.probability)}), true class {label}{mark}</p>\n{text}\n</article>\n"
     )
 
@@ -234,8 +221,8 @@ def _row(sentence, share, strengths):
         # A sentence has a line of its own instead of the break or space before it.
         gap = gap if words else gap.lstrip()
         words.append(
-            f'{_escape(gap)}<mark style="--s:{strength:.3f}" data-weight="{weight:.9g}" '
-            f'title="{100 * weight:.4g}% of the sentence">{_escape(word)}</mark>'
+            f'{escape(gap)}<mark style="--s:{strength:.3f}" data-weight="{weight:.9g}" '
+            f'title="{100 * weight:.4g}% of the sentence">{escape(word)}</mark>'
         )
     return (
         f'<li data-weight="{sentence.weight:.9g}">'
@@ -274,7 +261,7 @@ def draw_document(path, reading):
 
     _check(reading)
     path = pathlib.Path(path)
-    families = fonts.families()
+    families = font_families()
     figure = Figure((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
     renderer = FigureCanvasAgg(figure).get_renderer()
     points = Affine2D().scale(_DPI / 72)
@@ -291,46 +278,44 @@ def draw_document(path, reading):
     def fill(x, y, wide, high, color):
         figure.add_artist(Rectangle((x, y), wide, high, color=color, lw=0, transform=points))
 
-    with fonts.boxes_for_missing():
-        right = {True: " ✓ right", False: " ✗ wrong", None: ""}[_is_right(reading)]
-        label = "unknown" if reading.label is None else reading.label
-        name = reading.name if len(reading.name) <= 60 else "…" + reading.name[-59:]
-        title = (
-            f"{name}: predicted {reading.predicted} "
-            f"({_percent(reading.probability)}), true class {label}{right}"
-        ).split()
-        heading = _flow(
-            *(title, [" "] * len(title), [0] * len(title)),
-            *(_WIDTH - 2 * _MARGIN, lambda text: width(text, 11, "bold")),
-        )[:2]
-        rows = _choose_rows(reading.sentences, width)
-        high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + 1)
-        figure.set_figheight(high / 72)
-        y = high - _MARGIN - 11
-        for line in heading:
-            color = _WRONG if _is_right(reading) is False else _INK
-            for x, _, word, _ in line:
-                write(_MARGIN + x, y, word, size=11, weight="bold", color=color)
-            y -= _LEADING
-        y -= _LEADING / 2
-        for weight, share, line in rows:
-            if weight is not None:
-                write(_BAR - 6, y, _percent(weight), size=9, color=_QUIET, ha="right")
-                fill(_BAR, y - 1, _TEXT - _BAR - 10, 9, _TRACK)
-                fill(_BAR, y - 1, share * (_TEXT - _BAR - 10), 9, _SENTENCE)
-            for x, wide, _, strength in line:
-                if strength:
-                    fill(_TEXT + x, y - 4, wide, _LEADING - 1.5, _blend(strength))
-            for x, _, word, strength in line:
-                write(_TEXT + x, y, word, color=_QUIET if strength is None else _INK)
-            y -= _LEADING
-        legend = (
-            "Bar: the sentence's weight in the document. Behind a word: its weight in the "
-            "sentence, paler in lighter sentences."
-        )
-        write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
-        with whole_file(path) as temporary:
-            figure.savefig(temporary, format="png")
+    right = {True: " ✓ right", False: " ✗ wrong", None: ""}[_is_right(reading)]
+    label = "unknown" if reading.label is None else reading.label
+    name = reading.name if len(reading.name) <= 60 else "…" + reading.name[-59:]
+    title = (
+        f"{name}: predicted {reading.predicted} "
+        f"({_percent(reading.probability)}), true class {label}{right}"
+    ).split()
+    heading = _flow(
+        *(title, [" "] * len(title), [0] * len(title)),
+        *(_WIDTH - 2 * _MARGIN, lambda text: width(text, 11, "bold")),
+    )[:2]
+    rows = _choose_rows(reading.sentences, width)
+    high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + 1)
+    figure.set_figheight(high / 72)
+    y = high - _MARGIN - 11
+    for line in heading:
+        color = _WRONG if _is_right(reading) is False else _INK
+        for x, _, word, _ in line:
+            write(_MARGIN + x, y, word, size=11, weight="bold", color=color)
+        y -= _LEADING
+    y -= _LEADING / 2
+    for weight, share, line in rows:
+        if weight is not None:
+            write(_BAR - 6, y, _percent(weight), size=9, color=_QUIET, ha="right")
+            fill(_BAR, y - 1, _TEXT - _BAR - 10, 9, _TRACK)
+            fill(_BAR, y - 1, share * (_TEXT - _BAR - 10), 9, _SENTENCE)
+        for x, wide, _, strength in line:
+            if strength:
+                fill(_TEXT + x, y - 4, wide, _LEADING - 1.5, _blend(strength))
+        for x, _, word, strength in line:
+            write(_TEXT + x, y, word, color=_QUIET if strength is None else _INK)
+        y -= _LEADING
+    legend = (
+        "Bar: the sentence's weight in the document. Behind a word: its weight in the "
+        "sentence, paler in lighter sentences."
+    )
+    write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
+    save_figure(path, figure)
 
 
 def _blend(strength):
@@ -383,7 +368,7 @@ def _flow(words, gaps, strengths, room, width, to_left=False):
     """Breaks words into lines `[(x, width, word, strength), ...]` no wider than `room`."""
     tokens = []
     for word, gap, strength in zip(words, gaps, strengths, strict=True):
-        for number, piece in enumerate(_pieces(" ".join(_visible(word).split()), room, width)):
+        for number, piece in enumerate(_pieces(" ".join(drawable(word).split()), room, width)):
             tokens.append((piece, bool(gap) and not number, width(piece), strength))
     lines, x, space = [], room, width("n n") - width("nn")
     for number, (word, spaced, wide, strength) in enumerate(tokens):

@@ -30,6 +30,11 @@ class _Without:
         return getattr(self.finder, name)
 
 
+def forbid_keras():
+    """From here on this process has neither keras nor keras_attention."""
+    sys.meta_path[:] = map(_Without, sys.meta_path)
+
+
 def load_text_operations():
     """Registers tensorflow-text's operations without importing it, since it imports keras."""
     import tensorflow as tf
@@ -57,7 +62,7 @@ def read_inputs(text):
 
 def main(directory, inputs):
     inputs = read_inputs(inputs)
-    sys.meta_path[:] = map(_Without, sys.meta_path)
+    forbid_keras()
     import tensorflow as tf
 
     load_text_operations()

@@ -32,13 +32,14 @@ import numpy as np
 import tensorflow as tf
 from arguments import check_at_least_one, check_ranges, check_seed, fill
 from batching import bucketed
-from checkpoint import Checkpoint, fingerprint, make_folder, reseed, write_text
+from checkpoint import Checkpoint, fingerprint, make_folder, reseed, save_figure, write_text
 from extras import check_extras
 from keras import layers, ops
 from schedules import warmup_cosine
 from serving import ask_saved_model, write_model, write_saved_model
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, beam_search
+from keras_attention.plotting import plot_attention
 
 PAD, UNKNOWN, START, END = range(4)
 ATTENTIONS = (
@@ -405,23 +406,10 @@ def check_saved_model(path, serve, texts):
 
 def draw_alignment(answer, path):
     """The attention map of the first translation of `answer`, as a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     source, target = (_labels(answer[side][0]) for side in ("source_tokens", "target_tokens"))
     weights = np.array(answer["alignments"][0])[: len(target), : len(source)]
-    size = (2.0 + 0.32 * len(source), 1.6 + 0.32 * len(target))
-    figure, axes = plt.subplots(figsize=size, layout="constrained")
-    image = axes.imshow(weights, cmap="viridis", vmin=0, vmax=1, aspect="equal")
-    axes.set_xticks(range(len(source)), source, rotation=90 * (max(map(len, source)) > 1))
-    axes.set_yticks(range(len(target)), target)
-    axes.xaxis.tick_top()
-    axes.set_title(f"{answer['text']}  →  {answer['translation'][0]}", pad=12)
-    figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    title = f"{answer['text']}  →  {answer['translation'][0]}"
+    save_figure(path, plot_attention(weights, source, target, title=title))
 
 
 def _labels(tokens):

@@ -1,4 +1,4 @@
-"""What examples/babi.py stands on: stories, their ids, noise, pictures of hops."""
+"""What examples/babi.py stands on: stories, their ids, noise."""
 
 import collections
 import itertools
@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
-import fonts  # noqa: E402
-import hops  # noqa: E402
 import stories  # noqa: E402
 from stories import Question  # noqa: E402
 
@@ -299,48 +297,3 @@ def test_each_amount_and_place_of_noise_is_as_likely():
     assert set(places) == set(expected)
     for pair, share in expected.items():
         assert places[pair] / len(noisy) == pytest.approx(share, abs=0.012)
-
-
-# --- pictures ------------------------------------------------------------------------------------
-
-
-def sample(count, top=(), **changes):
-    weights = np.full((2, count), 0.001)
-    for number in top:
-        weights[1, number] = 0.4
-    made = hops.Sample([f"Sentence {n}." for n in range(count)], "What?", "a", "a", weights)
-    return made._replace(**changes)
-
-
-def test_of_a_long_story_the_sentences_that_were_read():
-    assert hops.shown(sample(3)) == [0, 1, 2]
-    assert hops.shown(sample(0)) == []
-    rows = hops.shown(sample(40, top=[39, 20]))
-    # Gaps are marked.
-    assert rows == [*range(10), None, 20, None, 39]
-    assert hops.shown(sample(40)) == [*range(hops.MOST), None]
-
-
-def test_a_picture_is_drawn_of_any_text(tmp_path):
-    import matplotlib.image
-
-    path = tmp_path / "hops.png"
-    odd = ["$x_1$ costs 5$", "北京很好", "\u202eabc", "<b>" * 60, "שלום", ""]
-    samples = [
-        sample(3, top=[1], facts=(1,)),
-        sample(0, weights=np.zeros((2, 0))),
-        sample(6, sentences=odd, question="$" * 90, answer="a" * 90, guess="北" * 90),
-    ]
-    hops.draw(path, samples)
-    image = matplotlib.image.imread(path)
-    assert image.shape[1] > 1000
-    assert image.std() > 0.01
-    assert [file.name for file in tmp_path.iterdir()] == ["hops.png"]
-
-
-@pytest.mark.parametrize(
-    ("text", "room", "expected"),
-    [("abc  def", 7, "abc def"), ("abcdefgh", 7, "abcde …"), ("北京很好", 7, "北 …"), ("", 3, "")],
-)
-def test_text_is_cut(text, room, expected):
-    assert fonts.cut(text, room) == expected

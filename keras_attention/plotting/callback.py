@@ -1,0 +1,112 @@
+"""Attention maps in TensorBoard."""
+
+import io
+
+import keras
+import numpy as np
+
+from keras_attention.plotting.heat_map import plot_attention
+from keras_attention.plotting.text import matplotlib_classes
+from keras_attention.plotting.weights import attention_weights
+
+
+class AttentionMapCallback(keras.callbacks.Callback):
+    """Draws attention maps of some samples after every epoch, as images of TensorBoard.
+
+    Args:
+        log_dir: folder, of a run of TensorBoard.
+        inputs: what the model is called with, a batch of N samples.
+        sources: N lists of strings, the tokens of each; weights of padding behind are not drawn.
+        targets: N lists of strings; None for layers without a time axis of the query.
+        layer: name of an attention layer; needed where the model has more than one.
+        every: draws after every so many epochs.
+
+    Raises:
+        ValueError: numbers of samples do not agree; when training begins: the model has no such
+            layer, its weights are not of one map a sample, or have fewer steps than tokens.
+
+    Example:
+        >>> from keras_attention.plotting import AttentionMapCallback
+        >>> maps = AttentionMapCallback("logs", [[3, 4]], [["das", "Haus"]], [["the", "house"]])
+    """
+
+    def __init__(self, log_dir, inputs, sources, targets=None, layer=None, every=1):
+        super().__init__()
+        if targets is not None and len(targets) != len(sources):
+            raise ValueError(
+                f"targets: a list of tokens for each of the {len(sources)} sources; received "
+                f"{len(targets)}."
+            )
+        if not isinstance(every, int) or every < 1:
+            raise ValueError(f"every must be a positive integer; received {every!r}.")
+        self.log_dir, self.inputs, self.layer, self.every = log_dir, inputs, layer, every
+        self.sources, self.targets = sources, targets
+        self._writer = None
+
+    def on_train_begin(self, logs=None):
+        # Before the first epoch: what is wrong would otherwise be found after it.
+        matplotlib_classes()
+        self._figures()
+        self._writer = _summaries().create_file_writer(str(self.log_dir))
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch + 1) % self.every:
+            return
+        summary = _summaries()
+        with self._writer.as_default(step=epoch):
+            for number, figure in enumerate(self._figures()):
+                summary.image(f"attention/{number}", _pixels(figure)[None])
+        self._writer.flush()
+
+    def on_train_end(self, logs=None):
+        self._writer.close()
+
+    def _figures(self):
+        found = attention_weights(self.model, self.inputs)
+        name = self.layer or next(iter(found))
+        if name not in found or (self.layer is None and len(found) > 1):
+            raise ValueError(
+                f"layer: the name of one of {', '.join(found)}; received {self.layer!r}."
+            )
+        weights = found[name]
+        if isinstance(weights, (list, tuple)) or weights.ndim != 2 + (self.targets is not None):
+            axes = "(samples, target, source)" if self.targets else "(samples, source)"
+            raise ValueError(f"{name}: expected weights {axes}; received {_shapes(weights)}.")
+        if len(weights) != len(self.sources):
+            raise ValueError(
+                f"sources: one list of tokens for each of the {len(weights)} samples of the "
+                f"inputs; received {len(self.sources)}."
+            )
+        for number, source in enumerate(self.sources):
+            one = weights[number]
+            if self.targets is None:
+                yield plot_attention(one[: len(source)], source)
+            else:
+                target = self.targets[number]
+                yield plot_attention(one[: len(target), : len(source)], source, target)
+
+
+def _shapes(weights):
+    if isinstance(weights, (list, tuple)):
+        return [_shapes(x) for x in weights]
+    return weights.shape
+
+
+def _summaries():
+    try:
+        import tensorboard  # noqa: F401
+        import tensorflow as tf
+    except ImportError as error:
+        raise ImportError(
+            "AttentionMapCallback needs TensorFlow and TensorBoard: "
+            'pip install "keras-attention-layers[plot]"'
+        ) from error
+    return tf.summary
+
+
+def _pixels(figure):
+    """`(height, width, 4)`, as it would be saved."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="rgba")
+    wide, high = figure.canvas.get_width_height()
+    return np.frombuffer(buffer.getvalue(), "uint8").reshape(high, wide, 4)

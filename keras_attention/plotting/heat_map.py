@@ -1,0 +1,103 @@
+"""Which source each target looked at."""
+
+import math
+import textwrap
+
+import numpy as np
+
+from keras_attention.plotting.text import (
+    drawable,
+    font_families,
+    matplotlib_classes,
+    shorten,
+    width_of,
+)
+from keras_attention.plotting.weights import check_shape, checked
+
+
+def plot_attention(
+    weights, source, target=None, *, title=None, largest=None, marked=(), per_line=90
+):
+    """Draws which source each target looked at, as a heat map with a token a row and a column.
+
+    Args:
+        weights: `(Tq, Tk)`, of one sample; `(Tk,)` where there is no target.
+        source: Tk strings, the columns. target: Tq strings, the rows.
+        title: text above the map.
+        largest: the weight that is drawn darkest, to compare several maps; None for the largest
+            there is.
+        marked: numbers of source tokens that are drawn bold and red, an answer for example.
+        per_line: so many source tokens are side by side at most; more are broken into lines.
+
+    Returns:
+        A `matplotlib.figure.Figure`. It grows with the number of tokens.
+
+    Raises:
+        ValueError: the sizes do not agree; a weight is NaN, infinite or negative.
+
+    Example:
+        >>> from keras_attention.plotting import plot_attention
+        >>> figure = plot_attention([[0.9, 0.1], [0.2, 0.8]], ["das", "Haus"], ["the", "house"])
+        >>> figure.axes[0].get_title()
+        ''
+    """
+    weights = checked(weights)
+    rows = [""] if target is None else list(target)
+    weights = weights[None] if weights.ndim == 1 and target is None else weights
+    check_shape("weights", weights, (len(rows), len(source)), "(target tokens, source tokens)")
+    outside = [n for n in marked if not 0 <= n < len(source)]
+    if outside:
+        raise ValueError(f"marked: {outside} are no numbers of the {len(source)} source tokens.")
+    figure_class, canvas = matplotlib_classes()
+    rows, columns = [shorten(x) for x in rows], [shorten(x) for x in source]
+    # Lines of about the same length.
+    lines = max(1, math.ceil(len(columns) / per_line))
+    panel = max(1, math.ceil(len(columns) / lines))
+    starts = range(0, max(1, len(columns)), panel)
+    widest = min(panel, max(1, len(columns)))
+    cell = min(0.36, max(0.15, 10 / max(widest, len(rows), 1)))
+    size = min(10.0, max(6.5, 44 * cell))
+    letter = size * 0.6 / 72
+    upright = cell > letter * 1.2 and all(width_of(x) <= 2 for x in columns)
+    beside = letter * max(map(width_of, rows), default=0) + 0.5
+    above = letter * (2 if upright else max(map(width_of, columns), default=0)) + 0.35
+    wide = max(beside + cell * widest + 1.0, 3.2)
+    heading = textwrap.wrap(drawable(title or ""), max(20, int(wide * 72 / 6.5)))
+    high = len(starts) * (above + cell * max(1, len(rows))) + 0.2 * len(heading) + 0.3
+    figure = figure_class(figsize=(wide, max(high, 1.6)), dpi=120, layout="compressed")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
+    canvas(figure)
+    panels = figure.subplots(len(starts), squeeze=False)[:, 0]
+    top = largest or max(weights.max(initial=0), 1e-30)
+    fonts = font_families()
+    for axes, first in zip(panels, starts, strict=True):
+        part = weights[:, first : first + panel]
+        # Empty places in the last of several panels, that all cells are of one size.
+        shown = np.full((max(1, len(rows)), widest), np.nan)
+        shown[: part.shape[0], : part.shape[1]] = part
+        image = axes.imshow(shown, cmap="Blues", vmin=0, vmax=top, aspect="equal")
+        labels = columns[first : first + panel]
+        turn = {} if upright else {"rotation": 90}
+        axes.set_xticks(range(len(labels)), labels, family=fonts, size=size, **turn)
+        axes.set_yticks(range(len(rows)), rows, family=fonts, size=size)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_xticks(np.arange(part.shape[1] + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
+        axes.grid(which="minor", color="#e4e4e4", linewidth=0.4)
+        axes.tick_params(which="minor", length=0)
+        for number, label in enumerate(axes.get_xticklabels()):
+            label.set_parse_math(False)
+            if first + number in marked:
+                label.set(color="#b3261e", fontweight="bold")
+        for label in axes.get_yticklabels():
+            label.set_parse_math(False)
+    if heading:
+        figure.suptitle("\n".join(heading), family=fonts, size=10, parse_math=False)
+    bar = figure.colorbar(image, ax=list(panels), shrink=0.9, aspect=max(8, high / 0.15))
+    bar.set_label("weight", size=8)
+    bar.ax.tick_params(labelsize=7)
+    bar.set_ticks(np.linspace(0, top, 2 if high < 2.5 else 5))
+    bar.ax.yaxis.set_major_formatter("{x:.2g}")
+    return figure

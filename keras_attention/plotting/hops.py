@@ -1,0 +1,121 @@
+"""What each hop of a memory network read."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_attention.plotting.text import font_families, matplotlib_classes, shorten
+from keras_attention.plotting.weights import checked
+
+# Sentences of a memory that are drawn; of a longer one those that were read most.
+MOST_SENTENCES = 12
+SENTENCE_ROOM = 44
+
+
+class Hops(NamedTuple):
+    """A question to a memory network, and what each hop read.
+
+    memories: N strings. weights: `(K, N)`, of K hops, or `(K, M)` with padding behind; those of a
+    linear start may be negative.
+    question, answer: strings. expected: the right answer, where it is known. facts: the numbers of
+    the memories that decide, where they are known; they are drawn bold.
+    """
+
+    memories: list
+    weights: Any
+    question: str = ""
+    answer: str = ""
+    expected: str | None = None
+    facts: tuple = ()
+
+
+def plot_hops(*samples):
+    """Draws for every sample its memories, and beside each the weight that every hop gave it.
+
+    Args:
+        samples: `Hops`, drawn in two columns.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: there is no sample; the sizes of one do not agree; a weight is NaN or infinite.
+    """
+    if not samples:
+        raise ValueError("plot_hops needs at least one `Hops`; received none.")
+    samples = [s._replace(weights=checked(s.weights, negative=True)) for s in samples]
+    for sample in samples:
+        count = len(sample.memories)
+        if sample.weights.ndim != 2 or sample.weights.shape[1] < count:
+            raise ValueError(
+                f"weights must be (hops, memories), here (K, {count}) or wider; received "
+                f"{sample.weights.shape}."
+            )
+    figure_class, canvas = matplotlib_classes()
+    columns = min(2, len(samples))
+    grid = [samples[n : n + columns] for n in range(0, len(samples), columns)]
+    rows = [[_most_read(sample) for sample in line] for line in grid]
+    # Title, memories, numbers of the hops.
+    heights = [max(len(r) for r in line) + 3.5 for line in rows]
+    figure = figure_class(figsize=(6.6 * columns, 0.27 * sum(heights)), dpi=120)
+    canvas(figure)
+    outer = figure.add_gridspec(
+        len(grid), columns, height_ratios=heights, hspace=0, wspace=0.06, left=0, right=1
+    )
+    outer.update(top=1, bottom=0)
+    for y, line in enumerate(grid):
+        for x, sample in enumerate(line):
+            _draw_hops(figure.add_subplot(outer[y, x]), sample, rows[y][x], heights[y])
+    return figure
+
+
+def _most_read(sample):
+    """The numbers of the memories that are drawn, in order; None where some are left out."""
+    count = len(sample.memories)
+    most = np.argsort(-sample.weights[:, :count].max(axis=0), kind="stable")[:MOST_SENTENCES]
+    rows, last = [], -1
+    for number in sorted(int(n) for n in most):
+        if number > last + 1:
+            rows.append(None)
+        rows.append(number)
+        last = number
+    return rows if last == count - 1 else [*rows, None]
+
+
+def _draw_hops(axes, sample, rows, height):
+    hop_count, left, cell = len(sample.weights), 46, 6  # in widths of a letter, about
+    end, fonts = left + cell * hop_count, font_families()
+    axes.set_xlim(-1, end + 1)
+    axes.set_ylim(height, 0)
+    axes.axis("off")
+
+    def write(x, y, text, **options):
+        # A dollar sign is one, not the beginning of a formula.
+        options = {"size": 8.5, "va": "center", **options}
+        axes.text(x, y, text, family=fonts, parse_math=False, **options)
+
+    right = sample.expected is None or sample.answer == sample.expected
+    verdict = sample.answer if right else f"{sample.answer} (right: {sample.expected})"
+    verdict = shorten(verdict, 30)
+    colour = "#1a1a1a" if sample.expected is None else "#1b6e3c" if right else "#b3261e"
+    write(0, 0.9, shorten(sample.question, int(end - 1.2 * len(verdict))), weight="bold", size=9)
+    write(end, 0.9, verdict, weight="bold", size=9, color=colour, ha="right")
+    for hop in range(hop_count):
+        write(left + cell * (hop + 0.5), 1.9, f"hop {hop + 1}", size=7.5, ha="center")
+    for line, number in enumerate(rows):
+        y = 2.5 + line
+        if number is None:
+            write(0, y + 0.5, "…", color="#666666")
+            continue
+        fact = number in sample.facts
+        text = ("• " if fact else "   ") + shorten(sample.memories[number], SENTENCE_ROOM)
+        write(0, y + 0.5, text, weight="bold" if fact else "normal")
+        for hop in range(hop_count):
+            weight = float(sample.weights[hop, number])
+            x, depth = left + cell * hop, min(max(weight, 0.0), 1.0)
+            colour = tuple(1 - depth * (1 - part) for part in (0.11, 0.33, 0.64))
+            xs, ys = [x, x + cell, x + cell, x], [y, y, y + 1, y + 1]
+            axes.fill(xs, ys, facecolor=colour, edgecolor="#cccccc", linewidth=0.5)
+            if abs(weight) >= 0.005:
+                ink, text = "white" if depth > 0.5 else "black", f"{weight:.2f}"
+                write(x + cell / 2, y + 0.5, text, size=7, ha="center", color=ink)

@@ -1,0 +1,145 @@
+"""Search spaces of attention: every choice makes a layer, and failed trials are not hidden."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import BahdanauAttention, LuongAttention
+
+keras_tuner = pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
+
+from keras_attention.tuning import (  # noqa: E402
+    AttentionHyperModel,
+    attention_space,
+    completed_trials,
+)
+
+
+def hyperparameters(**values):
+    hp = keras_tuner.HyperParameters()
+    for name, value in values.items():
+        hp.Fixed(f"attention_{name}", value)
+    return hp
+
+
+def test_the_default():
+    layer = attention_space(keras_tuner.HyperParameters())
+    assert isinstance(layer, BahdanauAttention)
+    config = layer.get_config()
+    assert config["units"] == 32
+    assert (config["normalize"], config["use_bias"], config["dropout"]) == (False, False, 0.0)
+
+
+@pytest.mark.parametrize("alignment", ["global", "local-m", "local-p"])
+@pytest.mark.parametrize("score", ["dot", "general", "concat", "location"])
+@pytest.mark.parametrize("vector", [False, True])
+def test_every_choice_of_luong(score, alignment, vector):
+    chosen = {"mechanism": "luong", "score": score, "alignment": alignment, "vector": vector}
+    hp = hyperparameters(**chosen, window=3, vector_units=64, normalizer="sparsemax", dropout=0.2)
+    layer = attention_space(hp, scores=("dot", "general", "concat", "location"), max_length=17)
+    assert isinstance(layer, LuongAttention)
+    config = layer.get_config()
+    assert (config["score"], config["alignment"]) == (score, alignment)
+    assert config["units"] == (64 if vector else None)
+    assert config["window"] == (10 if alignment == "global" else 3)
+    assert config["max_length"] == (17 if score == "location" else None)
+    assert (config["normalizer"], config["dropout"]) == ("sparsemax", 0.2)
+    assert layer(np.ones((2, 3, 5)), np.ones((2, 7, 5))).shape == (2, 3, 64 if vector else 5)
+
+
+def test_hyperparameters_of_other_choices_are_not_active():
+    hp = keras_tuner.HyperParameters()
+    attention_space(hp, "a")
+    names = {"mechanism", "normalizer", "dropout", "units", "normalize", "use_bias"}
+    assert set(hp.values) == {f"a_{name}" for name in names}
+    hp = keras_tuner.HyperParameters()
+    hp.Fixed("a_mechanism", "luong")
+    attention_space(hp, "a")
+    assert {"a_score", "a_alignment", "a_vector"} <= set(hp.values)
+    assert not {"a_window", "a_vector_units", "a_units"} & set(hp.values)
+
+
+def test_two_layers_of_one_model():
+    hp = keras_tuner.HyperParameters()
+    first, second = attention_space(hp, "first"), attention_space(hp, "second")
+    assert {name.split("_")[0] for name in hp.values} == {"first", "second"}
+    assert first is not second
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mechanisms": ["bahdanu"]}, "mechanisms.*bahdanu"),
+        ({"mechanisms": []}, "mechanisms: at least one of bahdanau, luong"),
+        ({"scores": ["cosine"]}, "scores.*cosine"),
+        ({"alignments": ["local"]}, "alignments.*local"),
+        ({"units": (64, 32)}, r"units: \(smallest, largest\).*\(64, 32\)"),
+        ({"windows": (0, 3)}, r"windows: \(smallest, largest\)"),
+        ({"scores": ["location"]}, "needs max_length"),
+    ],
+)
+def test_bad_spaces(options, message):
+    with pytest.raises(ValueError, match=message):
+        attention_space(keras_tuner.HyperParameters(), **options)
+
+
+def test_a_build_that_is_no_function():
+    with pytest.raises(ValueError, match="function of hyperparameters and a layer; received 3"):
+        AttentionHyperModel(3)
+
+
+def build(hp, attention):
+    query, value = keras.Input((3, 4)), keras.Input((5, 4))
+    outputs = keras.layers.Dense(1)(attention(query, value))
+    model = keras.Model([query, value], outputs)
+    model.compile(keras.optimizers.SGD(hp.Float("rate", 0.01, 0.1)), "mse", jit_compile=False)
+    return model
+
+
+DATA = [np.ones((8, 3, 4)), np.ones((8, 5, 4))], np.ones((8, 3, 1))
+
+
+def make_tuner(folder, hypermodel, trials=4):
+    tuner = keras_tuner.RandomSearch(
+        hypermodel,
+        "val_loss",
+        max_trials=trials,
+        seed=3,
+        directory=folder,
+        project_name="search",
+        max_consecutive_failed_trials=9,
+    )
+    return tuner
+
+
+def test_a_search(tmp_path):
+    hypermodel = AttentionHyperModel(build, units=(4, 8), prefix="read")
+    tuner = make_tuner(tmp_path, hypermodel)
+    tuner.search(*DATA, validation_data=DATA, verbose=0)
+    trials = completed_trials(tuner)
+    assert len(trials) == 4
+    assert all(a.score <= b.score for a, b in itertools.pairwise(trials))
+    assert {"read_mechanism", "rate"} <= set(trials[0].hyperparameters.values)
+    # And again out of the folder, by the same search.
+    again = completed_trials(make_tuner(tmp_path, hypermodel))
+    assert [x.trial_id for x in again] == [x.trial_id for x in trials]
+
+
+def test_failed_trials_are_not_hidden(tmp_path):
+    def fail(hp, attention):
+        if hp.Float("rate", 0.01, 0.1) > 0.02:
+            raise ArithmeticError("the rate is too large")
+        return build(hp, attention)
+
+    tuner = make_tuner(tmp_path, AttentionHyperModel(fail, units=(4, 8)))
+    tuner.search(*DATA, validation_data=DATA, verbose=0)
+    with pytest.raises(RuntimeError, match=r"of 4 trials did not complete") as caught:
+        completed_trials(tuner)
+    assert "FAILED, ArithmeticError: the rate is too large" in str(caught.value)
+
+
+def test_a_search_without_trials(tmp_path):
+    with pytest.raises(RuntimeError, match="There are no trials"):
+        completed_trials(make_tuner(tmp_path, AttentionHyperModel(build)))
