@@ -35,6 +35,12 @@ def forbid_keras():
     sys.meta_path[:] = map(_Without, sys.meta_path)
 
 
+def check_absent():
+    found = sorted(set(ABSENT) & set(sys.modules))
+    if found:
+        raise SystemExit(f"this process was to run without {', '.join(found)}, but has it")
+
+
 def load_text_operations():
     """Registers tensorflow-text's operations without importing it, since it imports keras."""
     import tensorflow as tf
@@ -75,9 +81,7 @@ def main(directory, inputs):
             f"{directory} takes {', '.join(names)}, lists of one length; received {sizes}"
         )
     outputs = signature(**{name: tf.constant(x, tf.string) for name, x in inputs.items()})
-    found = sorted(set(ABSENT) & set(sys.modules))
-    if found:
-        raise SystemExit(f"this process was to run without {', '.join(found)}, but has it")
+    check_absent()
     result = {name: _decoded(value.numpy().tolist()) for name, value in outputs.items()}
     print(json.dumps({"absent": ABSENT, **result}))
 

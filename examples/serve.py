@@ -34,7 +34,7 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from run_saved_model import forbid_keras, load_text_operations
+from run_saved_model import check_absent, forbid_keras, load_text_operations
 
 MIB = 2**20
 
@@ -358,6 +358,7 @@ def main(argv=None):
     model = Model(options.path)
     # The first call optimises the graph; nobody should wait for that.
     model.predict([dict.fromkeys(model.names, "a")])
+    check_absent()
     address = f"http://{options.host}:{{}}/v1/models/{options.name}"
 
     async def serve():

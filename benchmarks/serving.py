@@ -1,0 +1,159 @@
+"""How fast examples/serve.py answers, with and without batching, and whether it is right.
+
+    python benchmarks/serving.py translate output/translate/saved_model [--output FILE]
+
+sends `--requests` requests from `--clients` clients at once to a server of its own, for a
+SavedModel of one of the examples, and prints requests a second and how long one waits. Every answer
+is compared with that of the SavedModel called directly, one text at a time: texts and integers must
+be equal, other numbers within 1e-5; what is behind the end of a shorter text, padding, does not
+count.
+"""
+
+import argparse
+import asyncio
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from measure import print_table, write_json
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+SEED = 7
+
+
+def make_texts(example, count):
+    """Rows of inputs, as the example generates them for unseen data."""
+    if example == "translate":
+        import dates
+
+        return [{"texts": text} for text in dates.make_pairs([count], SEED)[0][0]]
+    if example == "answer":
+        import passages
+
+        made = passages.make_examples(count, SEED)
+        return [{"passage": x.passage, "question": x.question} for x in made]
+    if example == "classify":
+        import letters
+
+        return [{"texts": x.text} for x in letters.make(count, SEED)[0]]
+    import stories
+
+    rng = random.Random(SEED)
+    made = [question for facts in (1, 2, 3) for question in stories.make(count, facts, SEED)]
+    made = rng.sample(made, count)
+    return [{"story": "\n".join(x.story), "question": x.text} for x in made]
+
+
+def call_directly(path, rows):
+    """The answers of the SavedModel, each text alone."""
+    from run_saved_model import load_text_operations
+    from serve import Model
+
+    load_text_operations()
+    model = Model(path)
+    return [model.predict([row])[0] for row in rows]
+
+
+async def send_all(address, rows, clients):
+    """Sends all rows, each client one after the other; answers, seconds of each, and of all."""
+    import aiohttp
+
+    queue = list(enumerate(rows))[::-1]
+    answers, seconds = [None] * len(rows), [0.0] * len(rows)
+
+    async def client(session):
+        while queue:
+            number, row = queue.pop()
+            begin = time.perf_counter()
+            async with session.post(address, json={"instances": [row]}) as response:
+                answers[number] = response.status, await response.json()
+            seconds[number] = time.perf_counter() - begin
+
+    connector = aiohttp.TCPConnector(limit=clients)
+    begin = time.perf_counter()
+    async with aiohttp.ClientSession(connector=connector) as session:
+        await asyncio.gather(*(client(session) for _ in range(clients)))
+    return answers, seconds, time.perf_counter() - begin
+
+
+def measure(path, rows, clients, max_batch):
+    command = [sys.executable, str(EXAMPLES / "serve.py"), path, "--port", "0"]
+    command += ["--max-batch", str(max_batch)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
+    try:
+        with server.stdout as output:
+            address = output.readline().split(" at ")[-1].strip()
+        asyncio.run(send_all(address, rows[:clients], clients))  # warms up
+        return asyncio.run(send_all(address, rows, clients))
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def difference(found, expected):
+    """The largest difference of numbers; infinite where texts, integers or sizes differ."""
+    if isinstance(expected, dict):
+        same = isinstance(found, dict) and set(found) == set(expected)
+        pairs = [(found[name], expected[name]) for name in expected] if same else None
+    elif isinstance(expected, list):
+        # Longer where another text of the batch is longer.
+        same = isinstance(found, list) and len(found) >= len(expected)
+        pairs = list(zip(found, expected, strict=False)) if same else None
+    else:
+        if isinstance(expected, float) and isinstance(found, int | float):
+            return abs(found - expected)
+        return 0.0 if found == expected else float("inf")
+    if pairs is None:
+        return float("inf")
+    return max((difference(a, b) for a, b in pairs), default=0.0)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("example", choices=("translate", "answer", "classify", "babi"))
+    parser.add_argument("path", help="its SavedModel")
+    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--output", help="a file for the numbers, as JSON")
+    options = parser.parse_args()
+    rows = make_texts(options.example, options.requests)
+    expected = call_directly(options.path, rows)
+    table, wrong = [], 0
+    for name, max_batch in (("together", 64), ("one by one", 1)):
+        answers, seconds, total = measure(options.path, rows, options.clients, max_batch)
+        gaps = [
+            difference(answer["predictions"][0], one) if status == 200 else float("inf")
+            for (status, answer), one in zip(answers, expected, strict=True)
+        ]
+        bad = sum(not gap <= 1e-5 for gap in gaps)
+        wrong += bad
+        ordered = sorted(seconds)
+        table.append(
+            {
+                "answered": name,
+                "requests a second": len(rows) / total,
+                "median ms": 1e3 * statistics.median(ordered),
+                "99% ms": 1e3 * ordered[int(0.99 * len(ordered))],
+                "wrong": float(bad),
+                "difference": max(gaps),
+            }
+        )
+    print(f"{options.example}: {options.requests} requests, {options.clients} clients")
+    print_table(list(table[0]), [list(row.values()) for row in table])
+    if options.output:
+        write_json(options.output, {"example": options.example, "rows": table})
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""examples/serve.py: answers, refusals, and that it goes on after both."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+class Joiner(tf.Module):
+    """Joins two texts, and measures the longer; refuses one text."""
+
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name=n) for n in ("a", "b")])
+    def join(self, a, b):
+        allowed = tf.debugging.assert_none_equal(a, "boom", message="no explosives")
+        with tf.control_dependencies([allowed]):
+            size = tf.maximum(tf.strings.length(a), tf.strings.length(b))
+        nan = tf.where(a == "nan", float("nan"), tf.cast(size, "float32") / 2)
+        return {"joined": a + "|" + b, "size": size, "half": nan}
+
+
+class Upper(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="text")])
+    def upper(self, text):
+        return {"upper": tf.strings.upper(text)}
+
+
+def start(path, *options):
+    command = [sys.executable, str(EXAMPLES / "serve.py"), str(path), "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
+    with process.stdout as output:
+        line = output.readline()
+    assert "http://127.0.0.1:" in line, line
+    return process, int(line.split("127.0.0.1:")[1].split("/")[0])
+
+
+def save(module, function, folder):
+    tf.saved_model.save(module, str(folder), signatures=function.get_concrete_function())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    joiner = Joiner()
+    path = save(joiner, joiner.join, tmp_path_factory.mktemp("model") / "joiner")
+    process, port = start(path, "--max-rows", "10", "--max-length", "1000")
+    yield port
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def ask(port, body, path="/v1/models/model:predict", method="POST"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    with contextlib.closing(connection):
+        connection.request(method, path, data)
+        answer = connection.getresponse()
+        assert answer.getheader("Content-Type").startswith("application/json")
+        return answer.status, json.loads(answer.read())
+
+
+def test_rows_and_columns(port):
+    rows = [{"a": "x", "b": "yy"}, {"a": "naïve ☃", "b": ""}]
+    status, answer = ask(port, {"instances": rows})
+    assert status == 200
+    assert answer["predictions"] == [
+        {"joined": "x|yy", "size": 2, "half": 1.0},
+        {"joined": "naïve ☃|", "size": 10, "half": 5.0},
+    ]
+    status, answer = ask(port, {"inputs": {"a": ["x", "u"], "b": ["yy", "v"]}})
+    assert (status, answer["outputs"]["joined"]) == (200, ["x|yy", "u|v"])
+
+
+def test_numbers_that_json_does_not_have(port):
+    _, answer = ask(port, {"instances": [{"a": "nan", "b": ""}]})
+    assert answer["predictions"][0]["half"] is None
+
+
+def test_what_the_server_says_about_itself(port):
+    assert ask(port, None, "/healthz", "GET")[1]["status"] == "ok"
+    status, answer = ask(port, None, "/v1/models/model", "GET")
+    assert (status, answer["model_version_status"][0]["state"]) == (200, "AVAILABLE")
+    _, answer = ask(port, None, "/v1/models/model/metadata", "GET")
+    signature = answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert signature["inputs"]["a"]["dtype"] == "DT_STRING"
+    assert signature["outputs"]["half"]["tensor_shape"]["dim"] == [{"size": "-1"}]
+
+
+GOOD = {"a": "x", "b": "y"}
+REFUSED = {
+    "no JSON": (b"{", 400, "not JSON"),
+    "no text": (b"\xff\xfe", 400, "not JSON"),
+    "deep": (b"[" * 100_000, 400, "not JSON"),
+    "nothing": (b"", 400, "not JSON"),
+    "a list": ([], 400, "expected an object"),
+    "both": ({"instances": [GOOD], "inputs": {}}, 400, "expected an object"),
+    "neither": ({"rows": [GOOD]}, 400, "expected an object"),
+    "another field": ({"instances": [GOOD], "x": 1}, 400, "unknown fields: x"),
+    "signature": ({"instances": [GOOD], "signature_name": "f"}, 400, "serving_default"),
+    "empty": ({"instances": []}, 400, "at least one instance"),
+    "empty columns": ({"inputs": {"a": [], "b": []}}, 400, "at least one instance"),
+    "no rows": ({"instances": 3}, 400, "at least one instance"),
+    "a number": ({"instances": [{"a": "x", "b": 3}]}, 400, "b must be a string; received int"),
+    "null": ({"instances": [{"a": None, "b": ""}]}, 400, "a must be a string"),
+    "names": ({"instances": [GOOD, {"a": "x"}]}, 400, "instance 1: expected an object"),
+    "one text": ({"instances": ["x"]}, 400, "instance 0: expected an object"),
+    "lengths": ({"inputs": {"a": ["x"], "b": []}}, 400, "same length"),
+    "surrogate": (b'{"instances": [{"a": "\\ud800", "b": ""}]}', 400, "surrogate"),
+    "rows": ({"instances": [GOOD] * 11}, 413, "11 instances; at most 10"),
+    "long text": ({"instances": [{"a": "x" * 1001, "b": ""}]}, 413, "at most 1000"),
+    "10 MB": ({"instances": [{"a": "x" * 10**7, "b": ""}]}, 413, "at most 1048576"),
+    "the model": ({"instances": [{"a": "boom", "b": ""}]}, 400, "no explosives"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_requests(case, port):
+    body, status, message = REFUSED[case]
+    found, answer = ask(port, body)
+    assert found == status
+    assert message in answer["error"]
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/", "GET", 404),
+        ("/v1/models/other:predict", "POST", 404),
+        ("/v1/models/model:predict", "GET", 405),
+        ("/healthz", "POST", 405),
+    ],
+)
+def test_other_addresses(path, method, status, port):
+    found, answer = ask(port, None, path, method)
+    assert found == status
+    assert "POST /v1/models/model:predict" in answer["error"]
+
+
+def test_many_at_once_and_one_that_is_refused(port):
+    """Each gets its own answer, also those in a batch with the one."""
+
+    def one(n):
+        if n % 10 == 7:
+            return ask(port, {"instances": [{"a": "boom", "b": ""}]})[0] == 400
+        rows = [{"a": f"{n}", "b": f"{m}"} for m in range(1 + n % 3)]
+        status, answer = ask(port, {"instances": rows})
+        joined = [row["joined"] for row in answer["predictions"]]
+        return status == 200 and joined == [f"{n}|{m}" for m in range(1 + n % 3)]
+
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        assert all(pool.map(one, range(200)))
+
+
+def test_texts_alone_and_a_full_server(tmp_path):
+    module = Upper()
+    path = save(module, module.upper, tmp_path / "upper")
+    process, port = start(path, "--name", "up", "--max-batch", "1", "--max-waiting", "1")
+    try:
+        address = "/v1/models/up:predict"
+        assert ask(port, {"instances": ["a", "b"]}, address)[1]["predictions"] == [
+            {"upper": "A"},
+            {"upper": "B"},
+        ]
+        assert ask(port, {"inputs": ["a"]}, address)[1] == {"outputs": {"upper": ["A"]}}
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            found = list(pool.map(lambda n: ask(port, {"instances": ["a"]}, address), range(100)))
+        assert {status for status, _ in found} <= {200, 503}
+        assert 200 in {status for status, _ in found}
+        assert all("waiting" in x["error"] for status, x in found if status == 503)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["missing"], "missing is no SavedModel"),
+        ([".", "--max-batch", "0"], "--max-batch must be at least 1"),
+    ],
+)
+def test_bad_command_lines(options, message, tmp_path):
+    command = [sys.executable, str(EXAMPLES / "serve.py"), *options]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert run.returncode == 2
+    assert message in run.stderr
