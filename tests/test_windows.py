@@ -96,7 +96,7 @@ def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
-    def nothing(layer, query, memory, masks, center, return_attention_scores, training):
+    def nothing(layer, query, vector, memory, *others):
         return tf.zeros_like(memory.value[:, : tf.shape(query)[1]]), None
 
     monkeypatch.setattr(ways, "_focus_narrow", nothing)
@@ -146,11 +146,12 @@ def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
     assert np.isfinite(model.fit(x, x[0], verbose=0).history["loss"]).all()
 
 
-def assert_graph_differentiates(layer):
+def assert_graph_differentiates(layer, jit=None):
     """A graph for unknown lengths, by a tape around it, as the layer itself."""
     inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
     layer(*inputs)
-    graph = tf.function(lambda *x: layer(*x), [tf.TensorSpec((None, None, D), "float64")] * 2)
+    signature = [tf.TensorSpec((None, None, D), "float64")] * 2
+    graph = tf.function(lambda *x: layer(*x), signature, jit_compile=jit)
     found = []
     for call in (graph, layer):
         with tf.GradientTape() as tape:
@@ -163,10 +164,69 @@ def assert_graph_differentiates(layer):
 
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
-def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, monkeypatch):
+@pytest.mark.parametrize("jit", [None, True])
+def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
     layer = make_layer(score, "local-p")
-    assert_graph_differentiates(layer)
+    assert_graph_differentiates(layer, jit)
+
+
+@pytest.mark.parametrize("score", ["general", "concat"])
+def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    query, value = keras.Input((None, D)), keras.Input((None, D))
+    layer = LuongAttention(score, "local-p", window=2)
+    model = keras.Model([query, value], keras.layers.Dense(D)(layer(query, value)))
+    layer.trainable = False
+    frozen = [numpy(weight) for weight in layer.weights]
+    model.compile("sgd", "mse", jit_compile=False)
+    x = [normal(n, B, TQ, D).astype("float32") for n in (1, 2)]
+    batches = tf.data.Dataset.from_tensors(((x[0], x[1]), x[0]))
+    model.fit(batches.map(lambda x, y: (tuple(map(forget_length, x)), y)), verbose=0, shuffle=False)
+    for before, weight in zip(frozen, layer.weights, strict=True):
+        np.testing.assert_array_equal(numpy(weight), before)
+    model.export(str(tmp_path / "model"), verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "model"))
+    np.testing.assert_allclose(numpy(served.serve(x)), numpy(model(x)), rtol=0, atol=1e-5)
+
+
+def forget_length(x):
+    return tf.ensure_shape(tf.cond(tf.size(x) > 0, lambda: x, lambda: x[:, :0]), (None, None, D))
+
+
+@pytest.mark.parametrize("jit", [None, True])
+@pytest.mark.parametrize("score", ["general", "concat"])
+def test_second_derivatives(score, jit, monkeypatch):
+    layer = make_layer(score, "local-p")
+    query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
+
+    def penalty(query, value):
+        with tf.GradientTape() as outer:
+            outer.watch((query, value))
+            with tf.GradientTape() as tape:
+                tape.watch((query, value))
+                loss = tf.reduce_sum(tf.sin(layer(query, value)))
+            first = tape.gradient(loss, (query, value))
+            total = tf.add_n([tf.reduce_sum(tf.square(x)) for x in first])
+        return outer.gradient(total, (query, value))
+
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = penalty(query, value)
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    for x, y in zip(tf.function(penalty, jit_compile=jit)(query, value), expected, strict=True):
+        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-10)
+
+
+def test_a_subclass_that_drops_in_its_own_way(monkeypatch):
+    class Dropping(LuongAttention):
+        def drop(self, weights, training):
+            return 0.0 * weights if training else weights
+
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    layer = Dropping("dot", "local-p", window=2, dtype="float64")
+    signature = [tf.TensorSpec((None, None, D), "float64")] * 2
+    graph = tf.function(lambda *x: layer(*x, training=True), signature)
+    assert not numpy(graph(normal(1, B, TQ, D), normal(2, B, TK, D))).any()
 
 
 @pytest.mark.parametrize("alignment", ["global", "local-p"])
@@ -300,7 +360,8 @@ for score in ("dot", "general", "concat"):
         layer.build(query.shape, value.shape)
         run = lambda q, v: layer(q, v, value_mask=mask)
         output, gradient = jax.vjp(jax.jit(run), query, value)
-        for n, x in enumerate((output, *gradient(output))):
+        second = jax.grad(lambda q, v: (jax.grad(lambda *x: run(*x).sum())(q, v) ** 2).sum(), 1)
+        for n, x in enumerate((output, *gradient(output), second(query, value))):
             found[f"{score} {n} {name}"] = x
 np.savez(sys.argv[2], **found)
 """
@@ -316,7 +377,7 @@ def test_jax(tmp_path):
     command = [sys.executable, "-c", JAX, str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
     subprocess.run(command, check=True, env={**environment, "PYTHONPATH": root})
     found = np.load(tmp_path / "out.npz")
-    for score, n in itertools.product(("dot", "general", "concat"), range(3)):
+    for score, n in itertools.product(("dot", "general", "concat"), range(4)):
         wide, narrow = (found[f"{score} {n} {name}"] for name in ("wide", "narrow"))
         assert np.abs(wide).max() > 1e-3
         np.testing.assert_allclose(narrow, wide, rtol=0, atol=5e-6)
@@ -354,8 +415,10 @@ def test_spreading_is_the_inverse_of_taking():
 
 
 @pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("widest", [0, 64])
 @pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
-def test_products_in_windows(name, jit):
+def test_products_in_windows(name, widest, jit, monkeypatch):
+    monkeypatch.setattr(local, "WIDEST", widest)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
 
     def rows(x):

@@ -7,6 +7,7 @@ computes the scores there. The results are the same to rounding.
 import keras
 from keras import ops
 
+from keras_attention.ops.additive import additive_score
 from keras_attention.ops.choice import either
 from keras_attention.ops.compiled import as_one_part, is_compiled_as_part
 from keras_attention.ops.local import window_dot, window_sum, window_tanh
@@ -27,65 +28,83 @@ def focus_locally(layer, query, memory, masks, center, return_attention_scores, 
     """As `ScoringMixin.focus`, in whichever way is faster.
 
     Args:
-        layer: a `LuongAttention`. center: p, `(B, Tq)`, in positions of the memory.
-        Others: as of `focus`.
+        layer: a `LuongAttention` whose methods are its own. center: p, `(B, Tq)`, in positions of
+            the memory. Others: as of `focus`.
     """
     length = ops.shape(memory.value)[1]
-    limit = WORTHWHILE[is_compiled_as_part(query, memory.value)] * (2 * layer.window + 1)
     dropout = training and layer.dropout > 0
+    long = length > _shortest(layer, query, memory)
+    query, vector = comparable(layer, query)
 
-    def wide():
-        return focus_widely(layer, query, memory, masks, center, training)
+    def wide(query=query, key=memory.key, value=memory.value, center=center, vector=vector):
+        part = memory._replace(key=key, value=value)
+        scores = compare(query, key, vector)
+        return _weigh_all(layer, query, scores, part, masks, center, training)
 
-    def narrow():
+    def narrow(query=query, key=memory.key, value=memory.value, center=center, vector=vector):
+        part = memory._replace(key=key, value=value)
         wanted = return_attention_scores
-        return _focus_narrow(layer, query, memory, masks, center, wanted, training)
+        return _focus_narrow(layer, query, vector, part, masks, center, wanted, training)
 
-    if not isinstance(length, int):
-        # One step is not worth it, and what dropout draws could not be drawn again.
-        if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or dropout:
+    if isinstance(long, bool):
+        if not long:
             return wide()
-        return _focus_either(
-            layer, query, memory, masks, center, return_attention_scores, length > limit
-        )
-    if length <= limit:
+        # A generator of random numbers cannot advance in a part, and a step is not worth one.
+        if query.shape[1] == 1 or dropout:
+            return narrow()
+        return as_one_part(narrow, query, memory.value)
+    # One step is not worth it, and what dropout draws could not be drawn again.
+    if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or dropout:
         return wide()
-    # A generator of random numbers cannot advance in a part, and a step is not worth one.
-    if query.shape[1] == 1 or dropout:
-        return narrow()
-    return as_one_part(narrow, query, memory.value)
-
-
-def _focus_either(layer, query, memory, masks, center, return_attention_scores, long):
-    """Narrow where the memory is long, when the graph runs."""
-    weights = layer.trainable_weights
-
-    def branch(way):
-        def run(query, key, value, center, *values):
-            # The gradient is by tensors, so weights must be some too.
-            with keras.StatelessScope(state_mapping=zip(weights, values, strict=True)):
-                part = memory._replace(key=key, value=value)
-                return way(query, part, center)[: 1 + return_attention_scores]
-
-        return run
-
-    context, *found = either(
+    inputs = (query, memory.key, memory.value, center, *([] if vector is None else [vector]))
+    context, *weights = either(
         long,
-        branch(lambda q, m, p: _focus_narrow(layer, q, m, masks, p, return_attention_scores, None)),
-        branch(lambda q, m, p: focus_widely(layer, q, m, masks, p, None)),
-        *(query, memory.key, memory.value, center),
-        *(ops.convert_to_tensor(weight.value) for weight in weights),
+        lambda *given: narrow(*given)[: 1 + return_attention_scores],
+        lambda *given: wide(*given)[: 1 + return_attention_scores],
+        *inputs,
     )
-    batch, steps = ops.shape(query)[:2]
     # A conditional forgets the sizes that are known.
+    batch, steps = ops.shape(query)[:2]
     context = ops.reshape(context, (batch, steps, memory.value.shape[-1]))
-    return context, found[0] if found else None
+    return context, weights[0] if weights else None
 
 
 def focus_widely(layer, query, memory, masks, center, training):
-    """As `focus_locally`, from all scores."""
+    """As `focus_locally`, from all scores, as the methods of the layer make them."""
     scores = layer.score(query, memory.key)
     layer.check_scores(scores, query, memory)
+    return _weigh_all(layer, query, scores, memory, masks, center, training)
+
+
+def _shortest(layer, query, memory):
+    """The longest memory that is not worth it."""
+    width = 2 * layer.window + 1
+    if is_compiled_as_part(query, memory.value):
+        return WORTHWHILE[True] * width
+    times = WORTHWHILE[False]
+    if layer.score_type != "concat":
+        # All windows are copied, and their features must not take more memory than all scores.
+        times = max(times, times * memory.value.shape[-1] // 160)
+    return times * width
+
+
+def comparable(layer, query):
+    """The query as the keys are, and for concat the vector that the sum of both is weighed with."""
+    if layer.score_type != "concat":
+        return ops.cast(query, layer.score_dtype), None
+    query = layer.project(query, layer.score_kernel[: layer.score_vector.shape[0]])
+    vector = ops.cast(layer.score_vector, layer.score_dtype)
+    return ops.cast(query, layer.score_dtype), vector
+
+
+def compare(query, key, vector):
+    """Scores `(B, Tq, Tk)`."""
+    if vector is not None:
+        return additive_score(query, key, vector)
+    return ops.einsum("bqd,bkd->bqk", query, key)
+
+
+def _weigh_all(layer, query, scores, memory, masks, center, training):
     steps, length = ops.shape(scores)[1:]
     position = ops.arange(length, dtype="int32")
     mask = all_of(window_mask(center, position, layer.window), masks.joined(steps, length))
@@ -93,10 +112,13 @@ def focus_widely(layer, query, memory, masks, center, training):
     return layer.read(weights, memory.value, training), weights
 
 
-def _focus_narrow(layer, query, memory, masks, center, return_attention_scores, training):
+def _focus_narrow(layer, query, vector, memory, masks, center, return_attention_scores, training):
     length = ops.shape(memory.value)[1]
     position, inside = window_positions(center, layer.window, length)
-    scores = _score_windows(layer, query, memory.key, position)
+    if vector is None:
+        scores = window_dot(query, memory.key, position)
+    else:
+        scores = window_tanh(query, memory.key, vector, position)
     mask = all_of(inside, masks.at(position))
     weights = _weigh(layer, query, scores, mask, memory, center, position)
     value = ops.cast(memory.value, layer.compute_dtype)
@@ -111,10 +133,3 @@ def _weigh(layer, query, scores, mask, memory, center, position):
     if layer.alignment == "local-m":
         return weights
     return weights * gaussian(center, position, layer.window)
-
-
-def _score_windows(layer, query, key, position):
-    if layer.score_type != "concat":
-        return window_dot(ops.cast(query, layer.score_dtype), key, position)
-    query, vector = layer.project_query(query)
-    return window_tanh(query, key, vector, position)

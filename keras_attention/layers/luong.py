@@ -4,9 +4,8 @@ import keras
 from keras import ops
 
 from keras_attention.layers.checks import check_choice, check_positive_int
-from keras_attention.layers.local import focus_locally, focus_widely
+from keras_attention.layers.local import comparable, compare, focus_locally, focus_widely
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops.additive import additive_score
 from keras_attention.ops.windows import sentence_span
 
 SCORES = ("dot", "general", "concat", "location")
@@ -159,15 +158,8 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         return key if same else ops.cast(key, self.score_dtype)
 
     def score(self, query, key):
-        if self.score_type == "concat":
-            query, vector = self.project_query(query)
-            return additive_score(query, key, vector)
-        return ops.einsum("bqd,bkd->bqk", ops.cast(query, self.score_dtype), key)
-
-    def project_query(self, query):
-        """For concat: the query as the projected key, and v that their sum is compared with."""
-        query = self.project(query, self.score_kernel[: self.score_vector.shape[0]])
-        return ops.cast(query, self.score_dtype), ops.cast(self.score_vector, self.score_dtype)
+        query, vector = comparable(self, query)
+        return compare(query, key, vector)
 
     def focus(self, query, memory, masks, position, return_attention_scores, training):
         if self.alignment == "global":
@@ -176,7 +168,7 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         start, size = sentence_span(memory.mask, batch, length, self.score_dtype)
         center = self._center(query, ops.shape(query)[1], size, position)
         center = center + ops.expand_dims(start, -1)  # (B, Tq)
-        hooks = ("score", "align", "read")
+        hooks = ("score", "align", "read", "drop")
         given = all(getattr(type(self), x) is getattr(LuongAttention, x) for x in hooks)
         if not given:
             # A subclass may need all of the memory.

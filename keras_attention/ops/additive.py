@@ -69,8 +69,11 @@ def _score(query, key, vector):
                 return _gradient(*save_for_gradient(inputs, given), args[0])
 
         forms = (whole_score, grouped_score, blocked_score)
-        # Or TensorFlow would make a gradient of its own for what is compiled.
-        return _choose(*forms, *map(ops.stop_gradient, given)), grad
+        # Or TensorFlow would make a gradient of its own for what is compiled; on JAX it would be
+        # missing from the gradient of a gradient.
+        of_tensorflow = keras.backend.backend() == "tensorflow"
+        constants = map(ops.stop_gradient, given) if of_tensorflow else given
+        return _choose(*forms, *constants), grad
 
     return score(*inputs)
 

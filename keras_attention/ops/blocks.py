@@ -96,8 +96,11 @@ def _gradient_of_sample(sample):
 def _by_size(query, key, whole, by_sample):
     batch, steps, units = (_size(n) for n in ops.shape(query))
     sample = steps * _size(ops.shape(key)[1]) * units
+    # Without a conditional where that is known: converters have trouble with them.
+    if isinstance(sample, float) and sample <= SMALLEST_SAMPLE:
+        return whole()
     if isinstance(batch * sample, float):
-        return whole() if batch * sample <= WHOLE or sample <= SMALLEST_SAMPLE else by_sample()
+        return whole() if batch * sample <= WHOLE else by_sample()
     few = ops.logical_or(batch * sample <= WHOLE, sample <= SMALLEST_SAMPLE)
     return ops.cond(few, whole, by_sample)
 

@@ -2,7 +2,13 @@
 
 from keras import ops
 
-from keras_attention.ops.compiled import compiling, save_for_gradient, wanted
+from keras_attention.ops.compiled import (
+    compiled_as,
+    compiling,
+    is_compiled,
+    save_for_gradient,
+    wanted,
+)
 
 
 def either(condition, first, second, *tensors):
@@ -22,7 +28,7 @@ def either(condition, first, second, *tensors):
         The tuple. Their sizes may be unknown even where those of both branches are known. There
         are no second derivatives.
     """
-    choice = wanted()
+    choice, compiled = wanted(), is_compiled()
 
     @ops.custom_gradient
     def chosen(*given):
@@ -32,7 +38,7 @@ def either(condition, first, second, *tensors):
             def of(function):
                 return lambda: _gradient(function, inputs, upstream)
 
-            with compiling(choice):
+            with compiling(choice), compiled_as(compiled):
                 return tuple(ops.cond(condition, of(first), of(second)))
 
         constants = [ops.stop_gradient(x) for x in given]

@@ -8,6 +8,8 @@ import keras
 
 # What `compiling` asked for; None: compile where the shapes are known.
 _wanted = contextvars.ContextVar("keras_attention_compiling", default=None)
+# What `compiled_as` says; None: look.
+_known = contextvars.ContextVar("keras_attention_compiled", default=None)
 
 
 @contextlib.contextmanager
@@ -33,6 +35,16 @@ def compiling(choice):
         yield
     finally:
         _wanted.reset(token)
+
+
+@contextlib.contextmanager
+def compiled_as(answer):
+    """What `is_compiled` says within this context, where TensorFlow cannot tell: in a gradient."""
+    token = _known.set(answer)
+    try:
+        yield
+    finally:
+        _known.reset(token)
 
 
 def wanted():
@@ -172,6 +184,8 @@ def is_compiled():
     """Whether what is computed here is compiled together with what comes before and after it."""
     if keras.backend.backend() == "jax":
         return True
+    if _known.get() is not None:
+        return _known.get()
     return makes_graph() and _in_compiled_graph()
 
 

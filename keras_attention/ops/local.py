@@ -15,6 +15,9 @@ from keras import ops
 from keras_attention.ops.compiled import alone, is_compiled, save_for_gradient
 from keras_attention.ops.windows import take_windows
 
+# Wider windows are copied as a whole: the scores of all places are added up in turn.
+WIDEST = 64
+
 
 def window_dot(query, key, position):
     """Every query with the keys in its window.
@@ -40,7 +43,7 @@ def window_tanh(query, key, vector, position):
     Args:
         query: q, `(B, Tq, U)`.
         key: k, `(B, Tk, U)`.
-        vector: v, `(U,)`.
+        vector: v, `(U,)`; all three in float32, or all in float64.
         position: s, `(B, Tq, W)`, integers from 0 to Tk - 1.
 
     Returns:
@@ -71,7 +74,7 @@ def _differentiable(function, gradient, position, *tensors):
     gradient: of the same and, at the end, the upstream gradient; returns one for each tensor.
     """
     # Where the gradient is made TensorFlow does not know that it will be compiled as well.
-    rows = _Rows(place_by_place=is_compiled())
+    rows = _Rows(place_by_place=is_compiled() and position.shape[-1] <= WIDEST)
     inputs = (*tensors, position)
 
     @ops.custom_gradient
@@ -80,11 +83,36 @@ def _differentiable(function, gradient, position, *tensors):
             # PyTorch gives the inputs, in a form that can be differentiated again, and `upstream`.
             if upstream is None:
                 args, upstream = save_for_gradient(inputs, given), args[0]
-            return *_call(gradient, rows, *args, upstream), None
+            return *_first_gradient(gradient, rows, *args, upstream), None
 
         return _call(function, rows, *given), grad
 
     return differentiable(*inputs)
+
+
+def _first_gradient(gradient, rows, *args):
+    """Calls the gradient, whose last two arguments are position and upstream."""
+    if keras.backend.backend() != "tensorflow":
+        return _call(gradient, rows, *args)
+    import tensorflow as tf
+
+    # TensorFlow cannot differentiate the loops wherever they are compiled: for second derivatives
+    # there is a copy of all windows.
+    @ops.custom_gradient
+    def first(*args):
+        def second(*upstream):
+            *tensors, position, last = (tf.identity(x) for x in args)
+            with tf.GradientTape() as tape:
+                tape.watch((tensors, last))
+                found = gradient(_Rows(False), *tensors, position, last)
+            options = {"unconnected_gradients": "zero"}
+            of_tensors, of_last = tape.gradient(found, (tensors, last), upstream, **options)
+            return *of_tensors, None, of_last
+
+        return gradient(rows, *map(ops.stop_gradient, args)), second
+
+    # As tensors of the graph that this gradient is in.
+    return first(*map(tf.identity, args))
 
 
 def _call(function, rows, *tensors):
@@ -106,7 +134,7 @@ def _dot(rows, query, key, position):
 
 
 def _dot_gradient(rows, query, key, position, upstream):
-    of_query = _sum(rows, upstream, key, position)
+    of_query = ops.cast(_sum(rows, upstream, key, position), query.dtype)
     return of_query, _spread(rows, upstream, query, position, ops.shape(key)[1])
 
 
@@ -183,8 +211,17 @@ class _Rows(NamedTuple):
         """`function(row)`, `(B, Tq)`, of all places, side by side."""
         places = _places_first(_in_batch(position, ops.shape(memory)[1]))
         flat = ops.reshape(memory, (-1, memory.shape[-1]))
-        found = ops.map(lambda place: function(ops.take(flat, place, axis=0)), places)
-        return ops.transpose(found, (1, 2, 0))
+
+        width = position.shape[-1]
+        number = ops.reshape(ops.arange(width), (-1, 1, 1))
+
+        def body(n, found):
+            one = ops.expand_dims(function(ops.take(flat, places[n], axis=0)), 0)
+            # An addition, for TensorFlow cannot differentiate an update compiled.
+            return found + ops.where(number == n, one, ops.zeros_like(one))
+
+        found = ops.zeros(ops.shape(places), memory.dtype)
+        return ops.transpose(_repeat(width, body, found), (1, 2, 0))
 
     def fold(self, add, total, position, weights, memory=None, length=None):
         """Calls `total = add(total, weight, row, place)` for all places.
@@ -201,7 +238,26 @@ class _Rows(NamedTuple):
             row = None if flat is None else ops.take(flat, places[n], axis=0)
             return add(total, ops.expand_dims(weights[n], 2), row, places[n])
 
-        return ops.fori_loop(0, ops.shape(places)[0], body, total)
+        return _repeat(position.shape[-1], body, total)
+
+
+def _repeat(count, body, total):
+    """`total = body(n, total)` for n below count."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.fori_loop(0, count, body, total)
+    # XLA can only differentiate a loop of which it is told how long it is.
+    several = isinstance(total, tuple)
+    _, *found = ops.while_loop(
+        lambda n, *_: n < count,
+        lambda n, *total: (n + 1, *_as_tuple(body(n, total if several else total[0]))),
+        (0, *_as_tuple(total)),
+        maximum_iterations=count,
+    )
+    return tuple(found) if several else found[0]
+
+
+def _as_tuple(x):
+    return x if isinstance(x, tuple) else (x,)
 
 
 def _in_batch(position, length):

@@ -32,7 +32,7 @@ from keras import ops
 
 GROUP = 16
 LANES = 8  # numbers of float32 in a vector register
-LARGEST_SLICE = 2**22  # numbers in the sum of slices, see below
+LARGEST_SLICE = 2**22  # numbers in the sum of slices, at most
 
 # Bounds of e^2a and e^2b: d1 d2 must stay below 3.4e38; and where one exponential vanishes, below
 # 1e-38 in float32 or -43 of its argument, the other must be too small to matter.
@@ -78,19 +78,29 @@ def score_sum(query, key, weight, exponential):
 def _suits_slices(query, key):
     """Whether a sum of slices is faster than a loop of groups.
 
-    In TensorFlow it is, by a fifth, while the sum of the slices, `(B, Tq, Tk, 8)`, stays in the
-    cache. On JAX it is four times slower.
+    In TensorFlow it is, by a fifth, while the sum of the slices, `(B, Tq, Tk, 8)`, or wider for
+    more than 256 features, stays in the cache. On JAX it is four times slower.
     """
-    sizes = (*query.shape[:2], key.shape[1], LANES)
-    known = all(isinstance(size, int) for size in sizes)
-    return keras.backend.backend() == "tensorflow" and known and math.prod(sizes) < LARGEST_SLICE
+    units = query.shape[-1]
+    count, size = _slices(units)
+    sizes = (*query.shape[:2], key.shape[1], size)
+    known = all(isinstance(n, int) for n in sizes)
+    if keras.backend.backend() != "tensorflow" or not known:
+        return False
+    # And little of the work is for padding.
+    return math.prod(sizes) < LARGEST_SLICE and 4 * count * size <= 5 * units
+
+
+def _slices(units):
+    """How many, and how wide: up to 32, as wide as vector registers or a multiple of it."""
+    count = min(32, -(-units // LANES))
+    return count, -(-units // (count * LANES)) * LANES
 
 
 def _sum_of_slices(make_terms, query, key, weight):
     """The sum over features without a loop: of a few wide slices, written out, then over one."""
     units = weight.shape[0]
-    count = min(32, -(-units // LANES))
-    size = -(-units // (count * LANES)) * LANES
+    count, size = _slices(units)
     sources = ops.expand_dims(query, 2), ops.expand_dims(key, 1), weight
     slices = []
     for x in sources:
