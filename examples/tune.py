@@ -27,6 +27,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -134,7 +135,7 @@ def make_tuner(name, options):
     }
     if name == "hyperband":
         kind = type("Hyperband", (Reporting, keras_tuner.Hyperband), {})
-        return kind(max_epochs=options.epochs, factor=3, hyperband_iterations=2, **common)
+        return kind(max_epochs=options.epochs, factor=3, **common)
     kind = type("Bayesian", (Reporting, keras_tuner.BayesianOptimization), {})
     return kind(max_trials=options.trials, num_initial_points=3, **common)
 
@@ -142,6 +143,8 @@ def make_tuner(name, options):
 def search(name, options, data):
     """Runs a search here; in a process of a distributed one, the part of this process."""
     keras.utils.set_random_seed(options.seed)
+    # Hyperband goes on with the weights of an earlier trial, but not with its optimizer.
+    warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
     tuner = make_tuner(name, options)
     tuner.search(
         *data[0],
@@ -341,9 +344,9 @@ def parse(argv):
     )
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("output/tune"))
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
-    parser.add_argument("--epochs", type=int, default=6, help="of a trial, at most")
+    parser.add_argument("--epochs", type=int, default=4, help="of a trial, at most")
     parser.add_argument("--trials", type=int, default=6, help="of the Bayesian search")
-    parser.add_argument("--pairs", type=int, default=8000, help="to train with")
+    parser.add_argument("--pairs", type=int, default=3000, help="to train with")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--distributed", type=int, metavar="N", help="workers, and a chief")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds of a search")

@@ -1,5 +1,7 @@
 """The code and the links of the documents."""
 
+import contextlib
+import io
 import pathlib
 import re
 
@@ -11,10 +13,20 @@ DOCUMENTS = ["README.md", "docs/guide.md"]
 
 
 def run(document):
+    """Runs all code, in one namespace; what it prints must be the block of text that follows."""
     names = {}
-    for code in re.findall(r"```python\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL):
-        exec(compile(code, document, "exec"), names)
+    pattern = r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?"
+    for code, text in re.findall(pattern, (ROOT / document).read_text("utf-8"), re.DOTALL):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, document, "exec"), names)
+        assert printed.getvalue() == text
     return names
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """What the code writes, it writes there."""
+    monkeypatch.chdir(tmp_path)
 
 
 def test_the_code_of_the_readme_runs():

@@ -1,0 +1,114 @@
+"""examples/tune.py: searches, alone and with workers, that end, go on, and hide nothing.
+
+The slow ones run with `python -m pytest -m slow tests/test_tune.py`.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+import tune  # noqa: E402
+
+
+def command(folder, *options):
+    return [sys.executable, str(EXAMPLES / "tune.py"), "--output", str(folder), *options]
+
+
+def run(folder, *options, code=0):
+    done = subprocess.run(
+        command(folder, *options), capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == code, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def test_data():
+    (inputs, target), (_, other) = tune.load_data([5, 3], seed=1)
+    source, shifted = inputs
+    assert (source.shape, target.shape) == ((5, tune.SOURCE_LENGTH), (5, tune.TARGET_LENGTH))
+    signs = [tune.SIGNS[n - 1] for n in target[0]]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", "".join(signs))
+    np.testing.assert_array_equal(shifted[:, 1:], target[:, :-1])
+    assert len({"".join(map(str, row)) for row in [*target, *other]}) == 8
+
+
+def test_a_configuration_in_a_line():
+    values = {"attention_mechanism": "luong", "attention_alignment": "global", "units": 32}
+    values |= {"attention_window": 3, "attention_units": 8, "tuner/epochs": 2, "rate": 0.12345}
+    values |= {"attention_vector": False, "attention_vector_units": 64}
+    expected = "mechanism luong, alignment global, units 32, vector False, rate 0.1235"
+    assert sorted(tune.describe(values).split(", ")) == sorted(expected.split(", "))
+
+
+def test_how_processes_end():
+    assert tune.how_it_ended(-9) == "was killed by SIGKILL"
+    assert tune.how_it_ended(3) == "ended with status 3"
+
+
+def test_bad_command_lines(tmp_path):
+    assert "--epochs must be at least 1" in run(tmp_path, "--epochs", "0", code=2)
+    assert "--distributed must be at least 1" in run(tmp_path, "--distributed", "0", code=2)
+
+
+@pytest.mark.slow
+def test_a_search_that_is_killed_goes_on(tmp_path):
+    options = ["--smoke", "--searches", "bayesian", "--trials", "2"]
+    process = subprocess.Popen(command(tmp_path, *options), stdout=subprocess.PIPE, text=True)
+    with process.stdout as output:
+        first = next(line for line in output if "trial" in line)
+        process.kill()
+        process.wait()
+    assert "best of 1" in first
+    text = run(tmp_path, *options)
+    assert "bayesian, 2 trials, all completed" in text
+    # The first was not tried again.
+    assert len(re.findall(r"bayesian: trial \d+:", text)) == 1
+    assert "other settings" in run(tmp_path, *options, "--seed", "5", code=1)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed(tmp_path):
+    options = ["--smoke", "--searches", "bayesian", "--distributed", "2"]
+    process = subprocess.Popen(
+        command(tmp_path, *options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process.stdout as output:
+        text = ""
+        for line in output:
+            text += line
+            if "1 trials finished" in line:
+                break
+        worker = int(re.search(r"worker-1 (\d+)", text)[1])
+        os.kill(worker, signal.SIGKILL)
+        text += output.read()
+    assert process.wait(60) == 1
+    assert "worker-1 was killed by SIGKILL" in text
+    kept = int(re.search(r"; (\d+) finished trials are kept", text)[1])
+    assert kept >= 1
+    others = re.findall(r"(?:chief|worker-2) (\d+)", text)
+    time.sleep(1)
+    assert not [pid for pid in others if Path(f"/proc/{pid}").exists()]
+    # It goes on where it ended.
+    assert "trials, all completed" in run(tmp_path, *options)
+
+
+@pytest.mark.slow
+def test_time_that_is_over(tmp_path):
+    text = run(tmp_path, "--smoke", "--distributed", "1", "--timeout", "3", code=1)
+    assert "not done within --timeout 3.0 seconds" in text
+    assert "0 finished trials are kept" in text
