@@ -20,7 +20,8 @@ def read(scores, value):
 
 def assert_same(layer, arrays, query, value, expected, **options):
     """The layer with the arrays as its weights, in their order, and masked as `read` does it."""
-    layer.build(query.shape, value.shape)
+    if not layer.built:
+        layer.build(query.shape, value.shape)
     layer.set_weights(arrays)
     query, value = query.astype("float32"), value.astype("float32")
     found = layer(query, value, value_mask=MASK, return_attention_scores=True, **options)
@@ -90,7 +91,7 @@ def test_of_tfa_bahdanau(normalize):
         "gain": g,
     }
     layer.build(query.shape, value.shape)
-    arrays = [named[weight.name] for weight in layer.weights]
+    arrays = [np.asarray(named[weight.name]) for weight in layer.weights]
     assert_same(layer, arrays, query, value, read(scores, value))
 
 
