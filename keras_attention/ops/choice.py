@@ -25,8 +25,8 @@ def either(condition, first, second, *tensors):
         tensors: of floating point, by all of which there is a gradient.
 
     Returns:
-        The tuple. Their sizes may be unknown even where those of both branches are known. There
-        are no second derivatives.
+        The tuple. Their sizes may be unknown even where those of both branches are known. Second
+        derivatives are not tested.
     """
     choice, compiled = wanted(), is_compiled()
 
