@@ -18,7 +18,7 @@ tokens may be longer than alone. What is wrong with a request, the answer says: 
 too large, 503 more waiting than `--max-waiting`. SIGTERM and Ctrl-C stop the server after the
 requests that it has.
 
-Needs aiohttp: pip install "keras-attention-layers[examples]".
+Needs aiohttp: pip install "keras-attention-layers[serve]".
 """
 
 import argparse
@@ -37,6 +37,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from run_saved_model import check_absent, forbid_keras, load_text_operations
 
 MIB = 2**20
+# Names of TensorFlow Serving that are not those of TensorFlow.
+TYPES = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
 
 
 class Refused(Exception):
@@ -79,14 +81,17 @@ class Model:
         return [{name: column[row] for name, column in columns.items()} for row in range(len(rows))]
 
     def metadata(self):
+        def describe_shape(shape):
+            if shape.rank is None:
+                return {"dim": [], "unknown_rank": True}
+            sizes = [{"size": str(-1 if n is None else n)} for n in shape]
+            return {"dim": sizes, "unknown_rank": False}
+
         def describe(signature):
             return {
                 name: {
-                    "dtype": "DT_" + x.dtype.name.upper(),
-                    "tensor_shape": {
-                        "dim": [{"size": str(-1 if n is None else n)} for n in x.shape],
-                        "unknown_rank": False,
-                    },
+                    "dtype": TYPES.get(x.dtype.name, "DT_" + x.dtype.name.upper()),
+                    "tensor_shape": describe_shape(x.shape),
                 }
                 for name, x in sorted(signature.items())
             }
@@ -238,12 +243,15 @@ class Batcher:
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self._pool, self._predict, rows)
         except Exception as error:
-            if len(batch) > 1:
+            if len(batch) > 1 and isinstance(error, Refused):
                 # It may be the fault of one: the others shall have their answers.
-                for item in batch:
-                    await self._answer([item])
-            elif not batch[0][1].done():
-                batch[0][1].set_exception(error)
+                half = len(batch) // 2
+                for part in (batch[:half], batch[half:]):
+                    await self._answer([item for item in part if not item[1].done()])
+                return
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
             return
         for part, answer in batch:
             own, found = found[: len(part)], found[len(part) :]
@@ -263,6 +271,10 @@ def make_app(model, options):
         body = await read_body(request, options.max_body)
         rows, by_columns = read_rows(body, model.names, options.max_rows, options.max_length)
         found = await request.app["batcher"].submit(rows)
+        if len(found[0]) == 1:  # without its name, as TensorFlow Serving does it
+            (only,) = found[0]
+            found = [row[only] for row in found]
+            return answer(200, {"outputs" if by_columns else "predictions": found})
         if by_columns:
             return answer(200, {"outputs": {name: [x[name] for x in found] for name in found[0]}})
         return answer(200, {"predictions": found})
@@ -352,7 +364,7 @@ def main(argv=None):
         from aiohttp import web
     except ImportError:
         raise SystemExit(
-            'aiohttp is missing: pip install "keras-attention-layers[examples]"'
+            'aiohttp is missing: pip install "keras-attention-layers[serve]"'
         ) from None
     load_text_operations()
     model = Model(options.path)
@@ -362,7 +374,8 @@ def main(argv=None):
     address = f"http://{options.host}:{{}}/v1/models/{options.name}"
 
     async def serve():
-        runner = web.AppRunner(make_app(model, options), access_log=None)
+        app = make_app(model, options)
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=10)
         await runner.setup()
         site = web.TCPSite(runner, options.host, options.port)
         await site.start()

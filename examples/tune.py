@@ -199,7 +199,7 @@ def search_distributed(name, options, argv):
             dead = {x: p.returncode for x, p in processes.items() if p.poll() not in (None, 0)}
             if dead:
                 what = ", ".join(f"{x} {how_it_ended(code)}" for x, code in dead.items())
-                raise SystemExit(kept(options, name, f"{what} (see {logs})"))
+                raise SystemExit(kept(options, name, what) + last_words(logs, name, dead))
             if time.time() - began > options.timeout:
                 what = f"not done within --timeout {options.timeout} seconds"
                 raise SystemExit(kept(options, name, what))
@@ -208,9 +208,10 @@ def search_distributed(name, options, argv):
                 # The chief looks up every 20 seconds only.
                 ended_since = ended_since or time.time()
                 if time.time() - ended_since > 2:
-                    processes["chief"].terminate()
-                    processes["chief"].wait()
+                    stop(processes["chief"])
                     return
+    except KeyboardInterrupt:
+        raise SystemExit(kept(options, name, "interrupted")) from None
     finally:
         # The chief last: it writes down what workers report.
         for role in sorted(processes, key=lambda x: x == "chief"):
@@ -232,6 +233,16 @@ def how_it_ended(code):
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with status {code}"
+
+
+def last_words(logs, name, dead):
+    """The ends of the logs of processes that died by themselves."""
+    texts = [
+        f"\n{role}: " + (logs / f"{name}-{role}.log").read_text(errors="replace")[-1500:].strip()
+        for role, code in dead.items()
+        if code > 0
+    ]
+    return "".join(texts)
 
 
 def kept(options, name, what):
@@ -322,9 +333,9 @@ def compare(options, data, results):
     shares = {}
     print(f"\nTrained anew for {options.epochs} epochs, of {len(data[2][1]):,} unseen dates right:")
     for title, values in (("default", default.values), ("best", winner)):
-        found = results.find(title=title)
+        found = results.find(title=title, values=values)
         if found is None:
-            found = {"title": title, **train(values, options, data)}
+            found = {"title": title, "values": values, **train(values, options, data)}
             results.add(found)
         shares[title] = found["letters"]
         print(
@@ -363,6 +374,8 @@ def parse(argv):
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     options = parse(argv)
+    # As Ctrl-C: processes of a distributed search must be ended too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     check_extras("keras_tuner", "tensorboard", "scipy", "sklearn", extra="tuner")
     data = load_data([options.pairs, 500, 1000], options.seed)
     if options.part:

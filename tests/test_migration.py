@@ -1,4 +1,4 @@
-"""Weights of other packages in our layers: the same outputs, as docs/guide.md says."""
+"""Weights of other packages in our layers: the same outputs, as README.md says."""
 
 import keras
 import numpy as np

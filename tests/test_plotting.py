@@ -7,8 +7,10 @@ import keras
 import matplotlib.image
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_attention import (
+    AttentionPooling,
     AttentionRNN,
     BahdanauAttention,
     BiDAFAttentionFlow,
@@ -276,6 +278,64 @@ def test_weights_of_a_memory_network_and_of_a_layer_called_twice():
     assert [weights.shape for weights in found["twice"]] == [(2, 3, 3)] * 2
 
 
+class Block(keras.layers.Layer):
+    """A layer of one's own with attention in a list."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.parts = [keras.layers.Dense(4), keras.layers.Attention(name="inner")]
+
+    def call(self, x):
+        dense, attention = self.parts
+        return attention([dense(x), x])
+
+
+class Own(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.block, self.pooling = Block(), AttentionPooling(5, name="pooling")
+
+    def call(self, x):
+        return self.pooling(self.block(x))
+
+
+def test_weights_of_models_of_ones_own():
+    found = attention_weights(Own(), np.ones((2, 3, 4)))
+    assert {name: x.shape for name, x in found.items()} == {"inner": (2, 3, 3), "pooling": (2, 3)}
+    sequential = keras.Sequential([Block(), AttentionPooling(5, name="last")])
+    assert set(attention_weights(sequential, np.ones((2, 3, 4)))) == {"inner", "last"}
+
+
+def test_a_layer_of_two_models_and_two_of_one_name():
+    x = keras.Input((3, 4))
+    shared = AttentionPooling(5, name="pooling")
+    inner = keras.Model(x, shared(x), name="inner")
+    other = keras.Model(x, AttentionPooling(7, name="pooling")(x), name="other")
+    model = keras.Model(x, [shared(x), inner(x), other(x)])
+    found = attention_weights(model, np.ones((2, 3, 4)))
+    assert [weights.shape for weights in found["pooling"]] == [(2, 3)] * 2
+    assert found["pooling_2"].shape == (2, 3)
+    assert "call" not in vars(shared)
+
+
+def test_a_model_that_is_compiled_by_itself():
+    class Compiled(Own):
+        def __init__(self):
+            super().__init__()
+            self.run = tf.function(super().call)
+
+        def call(self, x):
+            return self.run(x)
+
+    model = Compiled()
+    with pytest.raises(
+        ValueError, match=r"\(inner, pooling\) gave numbers.*not in a function that is compiled"
+    ):
+        attention_weights(model, np.ones((2, 3, 4), "float32"))
+    model(np.ones((2, 3, 4), "float32"))
+    assert "call" not in vars(model.pooling)
+
+
 def test_a_model_without_attention():
     x = keras.Input((3,))
     model = keras.Model(x, keras.layers.Dense(2, name="dense")(x), name="plain")
@@ -288,7 +348,6 @@ def test_a_model_without_attention():
 
 def events(folder):
     """All images of a run: `{(tag, step): pixels}`."""
-    import tensorflow as tf
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     found = {}
@@ -336,8 +395,11 @@ def test_maps_that_cannot_be_drawn_stop_before_training(options, message, tmp_pa
     inputs = [np.array([[3, 4, 0], [7, 8, 9]]), np.array([[5, 6], [1, 2]])]
     given = {"sources": [["a", "b"]] * 2, "targets": [["c", "d"]] * 2, **options}
     callback = AttentionMapCallback(tmp_path, inputs, **given)
+    begun = []
+    first = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: begun.append(1))
     with pytest.raises(ValueError, match=message):
-        model.fit(inputs, np.zeros((2, 2, 11)), verbose=0, callbacks=[callback])
+        model.fit(inputs, np.zeros((2, 2, 11)), verbose=0, callbacks=[callback, first])
+    assert not begun
 
 
 def test_bad_arguments_of_the_callback(tmp_path):

@@ -1,5 +1,6 @@
 """examples/serve.py: answers, refusals, and that it goes on after both."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import http.client
@@ -7,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ import tensorflow as tf
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+import serve  # noqa: E402
 
 
 class Joiner(tf.Module):
@@ -169,10 +174,10 @@ def test_texts_alone_and_a_full_server(tmp_path):
     try:
         address = "/v1/models/up:predict"
         assert ask(port, {"instances": ["a", "b"]}, address)[1]["predictions"] == [
-            {"upper": "A"},
-            {"upper": "B"},
+            "A",
+            "B",
         ]
-        assert ask(port, {"inputs": ["a"]}, address)[1] == {"outputs": {"upper": ["A"]}}
+        assert ask(port, {"inputs": ["a"]}, address)[1] == {"outputs": ["A"]}
         with concurrent.futures.ThreadPoolExecutor(20) as pool:
             found = list(pool.map(lambda n: ask(port, {"instances": ["a"]}, address), range(100)))
         assert {status for status, _ in found} <= {200, 503}
@@ -181,6 +186,62 @@ def test_texts_alone_and_a_full_server(tmp_path):
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
+
+
+def batched(max_batch, max_waiting, use):
+    """Uses a `Batcher` whose model waits until `use` lets it go; the sizes of its batches."""
+    sizes, go = [], threading.Event()
+
+    def predict(rows):
+        assert go.wait(20)
+        sizes.append(len(rows))
+        if "bad" in rows:
+            raise serve.Refused(400, "bad")
+        return [row.upper() for row in rows]
+
+    async def main():
+        batcher = serve.Batcher(predict, max_batch, max_waiting)
+        await use(batcher, go)
+        await batcher.close()
+
+    asyncio.run(main())
+    return sizes
+
+
+def test_what_waits_is_answered_together_and_one_that_is_refused_alone():
+    async def use(batcher, go):
+        tasks = [asyncio.create_task(batcher.submit(["first"]))]
+        await asyncio.sleep(0.1)
+        tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b", "bad", "c")]
+        tasks.append(asyncio.create_task(batcher.submit(["d", "e"])))
+        await asyncio.sleep(0.1)
+        go.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(found.pop(3), serve.Refused)
+        assert found == [["FIRST"], ["A"], ["B"], ["C"], ["D", "E"]]
+
+    sizes = batched(5, 100, use)
+    assert sizes[:2] == [1, 4]
+    assert sizes[-1] == 2
+
+
+def test_a_full_queue_one_that_left_and_the_end():
+    async def use(batcher, go):
+        tasks = [asyncio.create_task(batcher.submit(["first"]))]
+        await asyncio.sleep(0.1)
+        tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b")]
+        await asyncio.sleep(0.1)
+        with pytest.raises(serve.Refused, match="3 instances are waiting"):
+            await batcher.submit(["c"])
+        tasks.pop(1).cancel()
+        go.set()
+        # What waits is answered at the end.
+        await batcher.close()
+        assert await asyncio.gather(*tasks) == [["FIRST"], ["B"]]
+        batcher._task = asyncio.create_task(batcher._work())  # to be closed once more
+        batcher._pool = concurrent.futures.ThreadPoolExecutor(1)
+
+    assert batched(10, 3, use) == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Attention maps in TensorBoard."""
 
-import io
-
 import keras
 import numpy as np
 
@@ -46,7 +44,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         # Before the first epoch: what is wrong would otherwise be found after it.
         matplotlib_classes()
-        self._figures()
+        list(self._figures())
         self._writer = _summaries().create_file_writer(str(self.log_dir))
 
     def on_epoch_end(self, epoch, logs=None):
@@ -105,8 +103,6 @@ def _summaries():
 
 
 def _pixels(figure):
-    """`(height, width, 4)`, as it would be saved."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="rgba")
-    wide, high = figure.canvas.get_width_height()
-    return np.frombuffer(buffer.getvalue(), "uint8").reshape(high, wide, 4)
+    """`(height, width, 4)`, bytes."""
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())

@@ -41,7 +41,11 @@ def plot_attention(
         >>> figure.axes[0].get_title()
         ''
     """
-    weights = checked(weights)
+    weights, marked = checked(weights), set(marked)
+    if per_line < 1 or (largest is not None and not largest > 0):
+        raise ValueError(
+            f"per_line and largest must be positive; received {per_line!r} and {largest!r}."
+        )
     rows = [""] if target is None else list(target)
     weights = weights[None] if weights.ndim == 1 and target is None else weights
     check_shape("weights", weights, (len(rows), len(source)), "(target tokens, source tokens)")

@@ -1,5 +1,6 @@
 """Attention weights: out of models, and checked before they are drawn."""
 
+import contextlib
 import functools
 import inspect
 
@@ -17,52 +18,103 @@ def attention_weights(model, inputs):
     Returns:
         A dictionary from the names of layers to what they return with `return_attention_scores`,
         an array or a tuple of arrays; a list of those for a layer that is called more than once.
-        Of a layer inside another layer, not a model, only the outer one is listed.
+        Layers in other layers are found too, but for those in one that returns weights itself. Of
+        several layers of one name, all but the first have a number after it.
 
     Raises:
-        ValueError: no layer of the model has weights to return.
+        ValueError: no layer of the model has weights to return, or none was called, or only in a
+            function that is compiled.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionPooling
+        >>> from keras_attention.plotting import attention_weights
+        >>> inputs = keras.Input((None, 3))
+        >>> model = keras.Model(inputs, AttentionPooling(5, name="pooling")(inputs))
+        >>> attention_weights(model, numpy.ones((2, 4, 3)))["pooling"].shape
+        (2, 4)
     """
-    layers = [layer for layer in _layers(model) if _gives_weights(layer)]
-    if not layers:
+    layers = list(_layers(model))
+    attending = _unique_names([layer for layer in layers if _gives_weights(layer)])
+    if not attending:
         raise ValueError(
             f"{model.name}: no layer has an argument `return_attention_scores`; layers: "
-            f"{', '.join(layer.name for layer in _layers(model)) or 'none'}."
+            f"{', '.join(layer.name for layer in layers) or 'none'}."
         )
-    found = {layer.name: [] for layer in layers}
-
-    def listen(layer):
-        call = layer.call
-
-        @functools.wraps(call)
-        def heard(*args, return_attention_scores=False, **options):
-            *outputs, weights = call(*args, return_attention_scores=True, **options)
-            found[layer.name].append(keras.tree.map_structure(as_array, weights))
-            if return_attention_scores:
-                return *outputs, weights
-            return outputs[0] if len(outputs) == 1 else outputs
-
-        layer.call = heard
-
-    for layer in layers:
-        listen(layer)
+    found = {name: [] for name in attending}
+    before = {name: vars(layer).get("call") for name, layer in attending.items()}
     try:
+        for name, layer in attending.items():
+            layer.call = _heard(layer.call, found[name])
         model(inputs, training=False)
     finally:
-        for layer in layers:
-            del layer.call
-    return {name: x[0] if len(x) == 1 else x for name, x in found.items() if x}
+        for name, layer in attending.items():
+            if before[name] is not None:
+                layer.call = before[name]
+            elif "call" in vars(layer):
+                del layer.call
+    found = {name: x[0] if len(x) == 1 else x for name, x in found.items() if x}
+    if not found:
+        raise ValueError(
+            f"{model.name}: none of its attention layers ({', '.join(attending)}) gave numbers. "
+            "They can be read where the model is called as it is, not in a function that is "
+            "compiled: tf.function, jax.jit, or the loop of an RNN."
+        )
+    return found
 
 
-def _layers(model):
-    for layer in model.layers:
-        if isinstance(layer, keras.Model):
-            yield from _layers(layer)
-        else:
-            yield layer
+def _heard(call, found):
+    """The `call` of a layer that also appends the weights to a list."""
+
+    @functools.wraps(call)
+    def heard(*args, return_attention_scores=False, **options):
+        *outputs, weights = call(*args, return_attention_scores=True, **options)
+        # What is only traced, for shapes or for a function that is compiled, has no numbers.
+        with contextlib.suppress(Exception):
+            found.append(keras.tree.map_structure(as_array, weights))
+        if return_attention_scores:
+            return *outputs, weights
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    return heard
+
+
+def _layers(layer, seen=None):
+    """The layers in a layer, and those in them, each once; not those in one that gives weights."""
+    seen = set() if seen is None else seen
+    for inner in _inner(layer):
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        yield inner
+        if not _gives_weights(inner):
+            yield from _layers(inner, seen)
+
+
+def _inner(layer):
+    """The layers that are attributes of a layer, or in lists and dictionaries that are."""
+    if isinstance(layer, keras.Model):
+        yield from layer.layers
+        return
+    for value in list(vars(layer).values()):
+        values = value.values() if isinstance(value, dict) else value
+        several = isinstance(value, list | tuple | dict)
+        yield from (x for x in (values if several else [value]) if isinstance(x, keras.Layer))
+
+
+def _unique_names(layers):
+    named = {}
+    for layer in layers:
+        name, number = layer.name, 2
+        while name in named:
+            name, number = f"{layer.name}_{number}", number + 1
+        named[name] = layer
+    return named
 
 
 def _gives_weights(layer):
-    return "return_attention_scores" in inspect.signature(layer.call).parameters
+    call = inspect.signature(layer.call).parameters
+    return "return_attention_scores" in call and not isinstance(layer, keras.Model)
 
 
 def as_array(x):
