@@ -34,7 +34,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import dates
 import keras
 import numpy as np
-from arguments import check_at_least_one, check_seed
+from arguments import check_at_least_one, check_seed, fill
 from checkpoint import Results, make_folder
 from extras import check_extras
 from keras import layers, ops
@@ -355,9 +355,9 @@ def parse(argv):
     )
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("output/tune"))
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
-    parser.add_argument("--epochs", type=int, default=4, help="of a trial, at most")
-    parser.add_argument("--trials", type=int, default=6, help="of the Bayesian search")
-    parser.add_argument("--pairs", type=int, default=3000, help="to train with")
+    parser.add_argument("--epochs", type=int, help="of a trial, at most (default: 4)")
+    parser.add_argument("--trials", type=int, help="of the Bayesian search (default: 6)")
+    parser.add_argument("--pairs", type=int, help="to train with (default: 3000)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--distributed", type=int, metavar="N", help="workers, and a chief")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds of a search")
@@ -366,9 +366,9 @@ def parse(argv):
     options = parser.parse_args(argv)
     check_at_least_one(parser, options, ("epochs", "trials", "pairs", "distributed"))
     check_seed(parser, options)
-    if options.smoke:
-        options.epochs, options.trials, options.pairs = 2, 2, 500
-    return options
+    smallest, usual = (2, 2, 500), (4, 6, 3000)
+    sizes = smallest if options.smoke else usual
+    return fill(options, dict(zip(("epochs", "trials", "pairs"), sizes, strict=True)))
 
 
 def main(argv=None):

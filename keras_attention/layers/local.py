@@ -33,7 +33,7 @@ def focus_locally(layer, query, memory, masks, center, return_attention_scores, 
     """
     length = ops.shape(memory.value)[1]
     dropout = training and layer.dropout > 0
-    long = length > _shortest(layer, query, memory)
+    shortest = _shortest(layer, query, memory)
     query, vector = comparable(layer, query)
 
     def wide(query=query, key=memory.key, value=memory.value, center=center, vector=vector):
@@ -46,8 +46,8 @@ def focus_locally(layer, query, memory, masks, center, return_attention_scores, 
         wanted = return_attention_scores
         return _focus_narrow(layer, query, vector, part, masks, center, wanted, training)
 
-    if isinstance(long, bool):
-        if not long:
+    if isinstance(length, int):
+        if length <= shortest:
             return wide()
         # A generator of random numbers cannot advance in a part, and a step is not worth one.
         if query.shape[1] == 1 or dropout:
@@ -58,7 +58,7 @@ def focus_locally(layer, query, memory, masks, center, return_attention_scores, 
         return wide()
     inputs = (query, memory.key, memory.value, center, *([] if vector is None else [vector]))
     context, *weights = either(
-        long,
+        length > shortest,
         lambda *given: narrow(*given)[: 1 + return_attention_scores],
         lambda *given: wide(*given)[: 1 + return_attention_scores],
         *inputs,
