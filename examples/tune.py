@@ -115,9 +115,11 @@ def make_tuner(name, options):
 
         def on_trial_end(self, trial):
             super().on_trial_end(trial)
-            done = [x for x in self.oracle.trials.values() if x.status == "COMPLETED"]
+            # A worker only knows its own.
+            trials = getattr(self.oracle, "trials", {trial.trial_id: trial})
+            done = [x for x in trials.values() if x.status == "COMPLETED"]
             score = f"{trial.score:.3f}" if trial.score is not None else trial.status
-            best = max((x.score for x in done), default=float("nan"))
+            best = max((x.score for x in done if x.score is not None), default=float("nan"))
             print(
                 f"{name}: trial {trial.trial_id}: {score} in {time.time() - self._begin:.0f} s; "
                 f"best of {len(done)}: {best:.3f}",
@@ -324,7 +326,11 @@ def compare(options, data, results):
 
     best = {}
     for name in options.searches:
-        trials = completed_trials(make_tuner(name, options))
+        tuner = make_tuner(name, options)
+        if options.distributed:
+            # The tuner of this process has not searched; its files are those of the chief.
+            tuner.oracle.reload()
+        trials = completed_trials(tuner)
         print_trials(name, trials)
         best[name] = trials[0]
     winner = max(best.values(), key=lambda trial: trial.score).hyperparameters.values
