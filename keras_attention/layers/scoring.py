@@ -306,6 +306,7 @@ class ScoringMixin:
             check_width(self.name, name, tensor.shape, self._sizes[name])
 
     def check_scores(self, scores, query, memory):
+        """Refuses scores that are not `(B, Tq, Tk)`."""
         wanted = (query.shape[0], query.shape[1], memory.value.shape[1])
         given = tuple(scores.shape)
         if not fits(given, wanted):
