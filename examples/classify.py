@@ -37,13 +37,23 @@ import numpy as np
 import tensorflow as tf
 from arguments import check_at_least_one, check_ranges, check_seed, fill
 from batching import budgeted
-from checkpoint import Checkpoint, Interrupt, Results, fingerprint, make_folder, reseed
+from checkpoint import (
+    Checkpoint,
+    Interrupt,
+    Results,
+    fingerprint,
+    make_folder,
+    reseed,
+    save_figure,
+    write_text,
+)
 from extras import check_extras
 from folds import Folds
 from han import ENCODERS, POOLINGS, build_model
-from pages import Reading, Sentence, draw_document, write_page
 from schedules import warmup_cosine
 from serving import ask_saved_model, write_model, write_saved_model
+
+from keras_attention.plotting import Document, document_page, plot_document
 
 if keras.backend.backend() != "tensorflow":
     # Only text is left to TensorFlow; it would take the memory of the GPU.
@@ -253,8 +263,8 @@ def save(reader, vocabulary, task, data, shown, output):
     )
     readings = [reading(task.texts[n], reply, row) for row, n in enumerate(shown)]
     title = f"Which words and sentences were read: {len(readings)} of the test documents"
-    write_page(output / "documents.html", title, readings)
-    draw_document(output / "document.png", readings[0])
+    write_text(output / "documents.html", document_page(readings, title))
+    save_figure(output / "document.png", plot_document(readings[0]))
     print(f"{output / 'documents.html'}: documents with words and sentences coloured by weight")
 
 
@@ -266,20 +276,30 @@ def choose(right, outside, labels, count=4):
 
 def reading(document, reply, row):
     """One document of a reply of the SavedModel, with the text between its words."""
-    text, last, sentences = document.text.encode(), 0, []
+    text, last = document.text.encode(), 0
+    words, gaps, weights, shares = [], [], [], []
     names = ("words", "start_byte", "end_byte", "word_weights", "sentence_weights")
-    for *sentence, weight in zip(*(reply[name][row] for name in names), strict=True):
-        words, gaps, weights = [], [], []
-        for word, begin, end, value in zip(*sentence, strict=True):
-            if word:
-                words.append(word)
-                gaps.append(text[last:begin].decode())
-                weights.append(value)
-                last = end
-        if words:
-            sentences.append(Sentence(weight, words, weights, gaps))
-    probability = max(reply["probabilities"][row])
-    return Reading(document.name, document.label, reply["label"][row], probability, sentences)
+    for *sentence, share in zip(*(reply[name][row] for name in names), strict=True):
+        found = [one for one in zip(*sentence, strict=True) if one[0]]
+        if not found:
+            continue
+        shares.append(share)
+        words.append([word for word, *_ in found])
+        weights.append([weight for *_, weight in found])
+        gaps.append([])
+        for _, begin, end, _ in found:
+            gaps[-1].append(text[last:begin].decode())
+            last = end
+    return Document(
+        words,
+        weights,
+        shares,
+        gaps=gaps,
+        name=document.name,
+        predicted=reply["label"][row],
+        probability=max(reply["probabilities"][row]),
+        expected=document.label,
+    )
 
 
 # --- command line --------------------------------------------------------------------------------

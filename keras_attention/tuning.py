@@ -53,7 +53,7 @@ def attention_space(
 
     Raises:
         ValueError: an unknown mechanism, score or alignment, or none of them; bounds in the wrong
-            order; `max_length` missing.
+            order; `most_dropout` not in [0, 1); `max_length` missing.
 
     Example:
         >>> import keras_tuner
@@ -71,7 +71,9 @@ def attention_space(
     for name, bounds in (("units", units), ("windows", windows)):
         if len(bounds) != 2 or not 1 <= bounds[0] <= bounds[1]:
             raise ValueError(f"{name}: (smallest, largest), both positive; received {bounds!r}.")
-    if "location" in scores and max_length is None:
+    if not 0 <= most_dropout < 1:
+        raise ValueError(f"most_dropout must be in [0, 1); received {most_dropout!r}.")
+    if "luong" in mechanisms and "location" in scores and max_length is None:
         raise ValueError('The score "location" needs max_length, the longest memory.')
 
     def name(of):

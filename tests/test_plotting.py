@@ -21,13 +21,12 @@ from keras_attention.plotting import (
     AttentionMapCallback,
     Hops,
     attention_weights,
-    drawable,
     highlight,
     plot_attention,
     plot_hops,
-    shorten,
 )
 from keras_attention.plotting.hops import MOST_SENTENCES, _most_read
+from keras_attention.plotting.text import drawable, shorten
 
 ODD = ["$x_1$ costs 5$", "北京很好", "\u202eabc", "<b>" * 60, "שלום", "", "\x00\t\ud800", "مرحبا"]
 
@@ -169,10 +168,16 @@ def test_hops_of_any_text():
 
 
 def test_hops_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"here \(K, 3\) or wider; received \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"here \(K, 3\) or wider, of one hop at least; received \(2, 2\)"):
         plot_hops(hops(3, weights=np.ones((2, 2))))
+    with pytest.raises(ValueError, match=r"of one hop at least; received \(0, 3\)"):
+        plot_hops(hops(3, weights=np.ones((0, 3))))
+    with pytest.raises(ValueError, match=r"\[3, -1\] are no numbers of the 3 memories"):
+        plot_hops(hops(3, facts=(1, 3, -1)))
     with pytest.raises(ValueError, match="at least one"):
         plot_hops()
+    with pytest.raises(ValueError, match="received list"):
+        plot_hops(["a"])
 
 
 # --- highlighted text ----------------------------------------------------------------------------
@@ -209,6 +214,12 @@ def test_highlighted_text_is_escaped():
     assert "/ 1.000" in marks.marks[3][1]
     assert "/ 0.250" in marks.marks[0][1]
     assert page._repr_html_() == page
+
+
+def test_highlighted_bytes():
+    assert (
+        read(highlight(np.array([b"caf\xc3\xa9", b"\xff"], object), [1, 0])).text == "café \ufffd"
+    )
 
 
 def test_gaps_of_highlighted_text():

@@ -78,11 +78,18 @@ def test_two_layers_of_one_model():
         ({"units": (64, 32)}, r"units: \(smallest, largest\).*\(64, 32\)"),
         ({"windows": (0, 3)}, r"windows: \(smallest, largest\)"),
         ({"scores": ["location"]}, "needs max_length"),
+        ({"most_dropout": 1.0}, r"most_dropout must be in \[0, 1\); received 1.0"),
     ],
 )
 def test_bad_spaces(options, message):
     with pytest.raises(ValueError, match=message):
         attention_space(keras_tuner.HyperParameters(), **options)
+
+
+def test_scores_of_a_mechanism_that_is_not_searched():
+    hp = keras_tuner.HyperParameters()
+    layer = attention_space(hp, mechanisms=["bahdanau"], scores=["location"])
+    assert type(layer).__name__ == "BahdanauAttention"
 
 
 def test_a_build_that_is_no_function():

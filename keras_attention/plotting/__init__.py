@@ -1,27 +1,26 @@
-"""Pictures of attention: heat maps, hops over memories, highlighted text, images for TensorBoard.
+"""Pictures of attention: heat maps, hops over memories, documents, images for TensorBoard.
 
 Figures are drawn without a window; save them with `figure.savefig(path)`. They need matplotlib:
-`pip install "keras-attention-layers[plot]"`.
+`pip install "keras-attention-layers[plot]"`. Tokens are strings, or bytes in UTF-8.
 """
 
 from keras_attention.plotting.callback import AttentionMapCallback
+from keras_attention.plotting.document_page import document_page
+from keras_attention.plotting.document_picture import plot_document
+from keras_attention.plotting.documents import Document
 from keras_attention.plotting.heat_map import plot_attention
 from keras_attention.plotting.hops import Hops, plot_hops
-from keras_attention.plotting.html import Page, escape, highlight
-from keras_attention.plotting.text import drawable, font_families, shorten, visible
+from keras_attention.plotting.html import highlight
 from keras_attention.plotting.weights import attention_weights
 
 __all__ = [
     "AttentionMapCallback",
+    "Document",
     "Hops",
-    "Page",
     "attention_weights",
-    "drawable",
-    "escape",
-    "font_families",
+    "document_page",
     "highlight",
     "plot_attention",
+    "plot_document",
     "plot_hops",
-    "shorten",
-    "visible",
 ]

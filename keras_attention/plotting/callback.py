@@ -20,8 +20,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
         every: draws after every so many epochs.
 
     Raises:
-        ValueError: numbers of samples do not agree; when training begins: the model has no such
-            layer, its weights are not of one map a sample, or have fewer steps than tokens.
+        ValueError: numbers of samples do not agree; `every` is not a positive integer; when
+            training begins: the model has no such layer, its weights are not of one map a sample,
+            or have fewer steps than tokens.
+        ImportError: when training begins, without matplotlib or TensorBoard.
 
     Example:
         >>> from keras_attention.plotting import AttentionMapCallback

@@ -33,7 +33,8 @@ def plot_attention(
         A `matplotlib.figure.Figure`. It grows with the number of tokens.
 
     Raises:
-        ValueError: the sizes do not agree; a weight is NaN, infinite or negative.
+        ValueError: the sizes do not agree; a weight is NaN, infinite or negative; `largest` or
+            `per_line` is not positive; `marked` has a number that no token has.
 
     Example:
         >>> from keras_attention.plotting import plot_attention

@@ -15,10 +15,13 @@ SENTENCE_ROOM = 44
 class Hops(NamedTuple):
     """A question to a memory network, and what each hop read.
 
-    memories: N strings. weights: `(K, N)`, of K hops, or `(K, M)` with padding behind; those of a
-    linear start may be negative.
-    question, answer: strings. expected: the right answer, where it is known. facts: the numbers of
-    the memories that decide, where they are known; they are drawn bold.
+    Args:
+        memories: N strings.
+        weights: `(K, N)`, of K hops, as `MemoryNetwork` returns them for one story; what is behind
+            the last memory is padding. Those of a linear start may be negative.
+        question, answer: strings.
+        expected: the right answer, where it is known.
+        facts: the numbers of the memories that decide, where they are known; they are drawn bold.
     """
 
     memories: list
@@ -39,18 +42,36 @@ def plot_hops(*samples):
         A `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: there is no sample; the sizes of one do not agree; a weight is NaN or infinite.
+        ValueError: there is no sample; the sizes of one do not agree; a weight is NaN or infinite;
+            `facts` has a number that no memory has.
+
+    Example:
+        >>> from keras_attention.plotting import Hops, plot_hops
+        >>> story = ["Mary took the milk.", "John sat down.", "Mary went out."]
+        >>> weights = [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
+        >>> figure = plot_hops(Hops(story, weights, "Where is the milk?", "out", facts=(0, 2)))
+        >>> [text.get_text() for text in figure.axes[0].texts][:4]
+        ['Where is the milk?', 'out', 'hop 1', 'hop 2']
     """
     if not samples:
         raise ValueError("plot_hops needs at least one `Hops`; received none.")
+    wrong = [sample for sample in samples if not isinstance(sample, Hops)]
+    if wrong:
+        raise ValueError(
+            f"plot_hops draws `Hops(memories, weights, ...)`; received {type(wrong[0]).__name__}."
+        )
     samples = [s._replace(weights=checked(s.weights, negative=True)) for s in samples]
     for sample in samples:
         count = len(sample.memories)
-        if sample.weights.ndim != 2 or sample.weights.shape[1] < count:
+        shape = sample.weights.shape
+        if len(shape) != 2 or shape[0] < 1 or shape[1] < count:
             raise ValueError(
-                f"weights must be (hops, memories), here (K, {count}) or wider; received "
-                f"{sample.weights.shape}."
+                f"weights must be (hops, memories), here (K, {count}) or wider, of one hop at "
+                f"least; received {shape}."
             )
+        outside = [n for n in sample.facts if not 0 <= n < count]
+        if outside:
+            raise ValueError(f"facts: {outside} are no numbers of the {count} memories.")
     figure_class, canvas = matplotlib_classes()
     columns = min(2, len(samples))
     grid = [samples[n : n + columns] for n in range(0, len(samples), columns)]

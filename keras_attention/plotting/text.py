@@ -19,7 +19,8 @@ _SIGNS |= {127: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE0
 
 
 def visible(text):
-    """The text with control characters as signs for them."""
+    """A token as text, bytes read as UTF-8, with control characters as signs for them."""
+    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     return text.translate(_SIGNS)
 
 
@@ -48,19 +49,14 @@ def width_of(text):
 
 
 def drawable(text):
-    """The text in one line, with boxes for signs that no font has.
-
-    Args:
-        text: a string, or bytes in UTF-8.
-    """
-    text = visible(text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text))
+    """The text in one line, with boxes for signs that no font has."""
     known = _fonts()[1]
     # Marks that join others have no sign of their own in some fonts.
     return "".join(
         sign
         if ord(sign) in known or sign.isspace() or unicodedata.category(sign) in ("Mn", "Cf")
         else "□"
-        for sign in text
+        for sign in visible(text)
     )
 
 

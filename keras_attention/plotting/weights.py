@@ -124,13 +124,17 @@ def as_array(x):
 def checked(weights, negative=False):
     """As an array of numbers that can be drawn; refuses those that cannot."""
     weights = as_array(weights)
+    check_numbers(weights, negative=negative)
+    return weights
+
+
+def check_numbers(weights, name="weights", negative=False):
     least = -np.inf if negative else 0
     if not np.isfinite(weights).all() or (weights < least).any():
         wanted = "finite" if negative else "finite and not negative"
         raise ValueError(
-            f"weights must be {wanted}; received numbers from {weights.min()} to {weights.max()}."
+            f"{name} must be {wanted}; received numbers from {weights.min()} to {weights.max()}."
         )
-    return weights
 
 
 def check_shape(name, weights, wanted, axes):

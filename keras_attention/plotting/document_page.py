@@ -1,0 +1,156 @@
+"""A page of HTML for documents with the weights of their words and sentences."""
+
+from keras_attention.plotting.documents import percent, read_sentences, verdict
+from keras_attention.plotting.html import escape
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_STYLE = """
+:root {
+  color-scheme: light dark;
+  --paper: #ffffff; --ink: #1a1a1a; --quiet: #595959; --line: #d9d9d9;
+  --word: 255 176 32; --bar: #2f6db5; --track: #e8ecf1; --right: #1b6e34; --wrong: #b3261e;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #16181b; --ink: #ececec; --quiet: #a8adb4; --line: #3a3f45;
+    --word: 150 88 0; --bar: #6ea8e6; --track: #2b3036; --right: #7fd197; --wrong: #ff9d94;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  max-width: 60rem; margin: 0 auto; padding: 1rem;
+  background: var(--paper); color: var(--ink);
+  font: 1rem/1.6 system-ui, sans-serif; overflow-wrap: anywhere;
+  -webkit-text-size-adjust: 100%; print-color-adjust: exact; -webkit-print-color-adjust: exact;
+}
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .75rem; }
+h2 { font-size: 1.1rem; line-height: 1.3; margin: 0; }
+p { margin: .25rem 0; }
+a { color: inherit; }
+article { border-top: 1px solid var(--line); margin-top: 1.5rem; padding-top: 1rem; }
+ol { list-style: none; margin: .75rem 0 0; padding: 0; }
+li {
+  display: grid; grid-template-columns: 3.25rem clamp(1.5rem, 9vw, 6rem) 1fr;
+  column-gap: .6rem; margin: .2rem 0;
+}
+li p { margin: 0; white-space: pre-wrap; }
+mark { color: inherit; background: rgb(var(--word) / var(--s)); border-radius: .15em; }
+.share { color: var(--quiet); font-size: .85rem; line-height: 1.6rem; text-align: right;
+  font-variant-numeric: tabular-nums; overflow-wrap: normal; }
+.bar {
+  height: .8rem; margin-top: .4rem; border-radius: .15rem;
+  background: linear-gradient(var(--bar) 0 0) 0 0 / calc(100% * var(--s)) 100% no-repeat;
+  background-color: var(--track);
+}
+.legend, .none { color: var(--quiet); font-size: .9rem; }
+.legend mark { color: var(--ink); padding: 0 .3em; }
+.legend .bar { display: inline-block; width: 4rem; margin: 0; vertical-align: -.05rem; }
+.right, .wrong { font-weight: 600; white-space: nowrap; }
+.right { color: var(--right); }
+.wrong { color: var(--wrong); }
+article.missed { border-top: 3px double var(--wrong); }
+@media (max-width: 30rem) { li { grid-template-columns: 3.25rem 1.5rem 1fr; } }
+"""
+_LEGEND = """
+<p class="legend"><span class="bar" style="--s:.6"></span> weight of a sentence in its document; the
+bar of the largest one is full.<br>
+<mark style="--s:.1">weak</mark><mark style="--s:.45">to</mark><mark style="--s:1">strong</mark>
+weight of a word in its sentence, relative to the largest one there, and paler in sentences of less
+weight, as its square root. Point at a word or a bar for the exact number.</p>
+"""
+
+
+def document_page(documents, title):
+    """A page of HTML that shows what was read of documents, coloured by the weights.
+
+    It needs no other file, runs no scripts, and can be read in light and dark and on a telephone.
+    The text of documents is anybody's: it is escaped everywhere.
+
+    Args:
+        documents: a list of `Document`.
+        title: of the page.
+
+    Returns:
+        A string; write it to a file.
+
+    Raises:
+        ValueError: the sizes of a document do not agree; a weight is NaN, infinite or negative.
+
+    Example:
+        >>> from keras_attention.plotting import Document, document_page
+        >>> words = [["Dear", "all", "."], ["It", "broke", "."]]
+        >>> weights = [[0.4, 0.5, 0.1], [0.1, 0.8, 0.1]]
+        >>> page = document_page([Document(words, weights, [0.1, 0.9], name="letter")], "Letters")
+        >>> page.count("<mark")
+        9
+    """
+    articles = [_article(number, document) for number, document in enumerate(documents, 1)]
+    known = [one for one in map(verdict, documents) if one is not None]
+    count = f"{len(documents):,} document" + ("" if len(documents) == 1 else "s")
+    if known:
+        count += f"; {sum(known):,} of {len(known):,} classified rightly"
+    missed = ", ".join(
+        f'<a href="#d{number}"><bdi>{escape(document.name)}</bdi></a>'
+        for number, document in enumerate(documents, 1)
+        if verdict(document) is False
+    )
+    parts = [
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f'<h1 dir="auto">{escape(title)}</h1>\n<p>{count}.</p>\n',
+        f"<p>Wrong: {missed}.</p>\n" if missed else "",
+        _LEGEND,
+        *articles,
+        "</body>\n</html>\n",
+    ]
+    return "".join(parts)
+
+
+def _article(number, document):
+    rows = [_row(sentence) for sentence in read_sentences(document)]
+    text = "<ol>\n" + "".join(rows) + "</ol>" if rows else '<p class="none">(no words)</p>'
+    missed = ' class="missed"' if verdict(document) is False else ""
+    return (
+        f'<article id="d{number}"{missed}>\n<h2><bdi>{escape(document.name)}</bdi></h2>\n'
+        f"{_classes(document)}{text}\n</article>\n"
+    )
+
+
+def _classes(document):
+    """The line on the predicted and the true class, if there is any."""
+    parts = []
+    if document.predicted is not None:
+        share = "" if document.probability is None else f" ({percent(document.probability)})"
+        parts.append(f"predicted <strong><bdi>{escape(document.predicted)}</bdi></strong>{share}")
+    if document.expected is not None:
+        parts.append(f"true class <bdi>{escape(document.expected)}</bdi>")
+    elif parts:
+        parts.append("true class unknown")
+    mark = {
+        True: ' <span class="right">✓ right</span>',
+        False: ' <span class="wrong">✗ wrong</span>',
+        None: "",
+    }[verdict(document)]
+    return f"<p>{', '.join(parts)}{mark}</p>\n" if parts else ""
+
+
+def _row(sentence):
+    words = []
+    for word, weight, gap, strength in zip(
+        sentence.words, sentence.weights, sentence.gaps, sentence.strengths, strict=True
+    ):
+        # A sentence has a line of its own instead of the break or space before it.
+        gap = gap if words else gap.lstrip()
+        words.append(
+            f'{escape(gap)}<mark style="--s:{strength:.3f}" data-weight="{weight:.9g}" '
+            f'title="{100 * weight:.4g}% of the sentence">{escape(word)}</mark>'
+        )
+    return (
+        f'<li data-weight="{sentence.weight:.9g}">'
+        f'<span class="share">{percent(sentence.weight)}</span>'
+        f'<span class="bar" style="--s:{sentence.share:.3f}" '
+        f'title="{100 * sentence.weight:.4g}% of the document"></span>'
+        f'<p dir="auto">{"".join(words)}</p></li>\n'
+    )

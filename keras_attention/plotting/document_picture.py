@@ -1,0 +1,153 @@
+"""A picture of a document with the weights of its words and sentences."""
+
+from keras_attention.plotting.documents import percent, read_sentences, verdict
+from keras_attention.plotting.lines import flow_lines, reads_to_left
+from keras_attention.plotting.text import font_families, matplotlib_classes
+
+# Sizes in points. The colours are those of `document_page` by day.
+_WIDTH, _MARGIN, _LEADING, _LINES, _DPI = 640, 14, 16, 12, 150
+_BAR, _TEXT = 60, 120  # where they begin
+_ROOM = _WIDTH - _MARGIN - _TEXT
+_INK, _QUIET, _WRONG, _SENTENCE, _TRACK = "#1a1a1a", "#595959", "#b3261e", "#2f6db5", "#e8ecf1"
+_WORD = (255, 176, 32)
+
+
+def plot_document(document):
+    """Draws a document with the weights of its words and sentences.
+
+    Of a long document the sentences with the largest weights are drawn, dots for the others.
+
+    Args:
+        document: a `Document`.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: the sizes do not agree; a weight is NaN, infinite or negative.
+
+    Example:
+        >>> from keras_attention.plotting import Document, plot_document
+        >>> words = [["Dear", "all", "."], ["It", "broke", "."]]
+        >>> weights = [[0.4, 0.5, 0.1], [0.1, 0.8, 0.1]]
+        >>> figure = plot_document(Document(words, weights, [0.1, 0.9], name="letter"))
+        >>> [text.get_text() for text in figure.texts][:4]
+        ['letter', '10.0%', 'Dear', 'all']
+    """
+    sentences = read_sentences(document)
+    figure_class, canvas = matplotlib_classes()
+    import matplotlib.font_manager
+    from matplotlib.patches import Rectangle
+    from matplotlib.transforms import Affine2D
+
+    families = font_families()
+    figure = figure_class((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
+    renderer = canvas(figure).get_renderer()
+    # From points to what the figure is saved in, at any resolution.
+    points = Affine2D().scale(1 / 72) + figure.dpi_scale_trans
+
+    def width(text, size=10, weight="normal"):
+        font = matplotlib.font_manager.FontProperties(family=families, size=size, weight=weight)
+        return renderer.get_text_width_height_descent(text, font, False)[0] * 72 / _DPI
+
+    def write(x, y, text, **options):
+        options = {"color": _INK, "size": 10, "va": "baseline", **options}
+        # A dollar sign is one, not the beginning of a formula.
+        figure.text(x, y, text, transform=points, family=families, parse_math=False, **options)
+
+    def fill(x, y, wide, high, color):
+        figure.add_artist(Rectangle((x, y), wide, high, color=color, lw=0, transform=points))
+
+    title = _title(document).split()
+    heading = flow_lines(
+        *(title, [" "] * len(title), [0] * len(title)),
+        *(_WIDTH - 2 * _MARGIN, lambda text: width(text, 11, "bold")),
+    )[:2]
+    rows = _choose_rows(sentences, width)
+    high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + 1)
+    figure.set_figheight(high / 72)
+    y = high - _MARGIN - 11
+    for line in heading:
+        color = _WRONG if verdict(document) is False else _INK
+        for x, _, word, _ in line:
+            write(_MARGIN + x, y, word, size=11, weight="bold", color=color)
+        y -= _LEADING
+    y -= _LEADING / 2
+    for weight, share, line in rows:
+        if weight is not None:
+            write(_BAR - 6, y, percent(weight), size=9, color=_QUIET, ha="right")
+            fill(_BAR, y - 1, _TEXT - _BAR - 10, 9, _TRACK)
+            fill(_BAR, y - 1, share * (_TEXT - _BAR - 10), 9, _SENTENCE)
+        for x, wide, _, strength in line:
+            if strength:
+                fill(_TEXT + x, y - 4, wide, _LEADING - 1.5, _blend(strength))
+        for x, _, word, strength in line:
+            write(_TEXT + x, y, word, color=_QUIET if strength is None else _INK)
+        y -= _LEADING
+    legend = (
+        "Bar: the sentence's weight in the document. Behind a word: its weight in the "
+        "sentence, paler in lighter sentences."
+    )
+    write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
+    return figure
+
+
+def _title(document):
+    name = document.name if len(document.name) <= 60 else "…" + document.name[-59:]
+    parts = []
+    if document.predicted is not None:
+        share = "" if document.probability is None else f" ({percent(document.probability)})"
+        parts.append(f"predicted {document.predicted}{share}")
+    if document.expected is not None:
+        right = {True: " ✓ right", False: " ✗ wrong", None: ""}[verdict(document)]
+        parts.append(f"true class {document.expected}{right}")
+    elif parts:
+        parts.append("true class unknown")
+    return ": ".join(part for part in (name, ", ".join(parts)) if part)
+
+
+def _blend(strength):
+    """The colour behind a word, on white."""
+    return tuple(1 - strength * (1 - part / 255) for part in _WORD)
+
+
+def _choose_rows(sentences, width):
+    """Lines of the heaviest sentences in their order: `[(weight, share, line), ...]`.
+
+    Only the first line of a sentence has its weight. Lines of what was left out, and of a document
+    without words, have none; their only word has the strength None.
+    """
+
+    def note(text):
+        return None, None, [(0, width(text), text, None)]
+
+    shares, lines = [], []
+    for sentence in sentences:
+        to_left = bool(reads_to_left("".join(sentence.words)))
+        columns = sentence.words, sentence.gaps, sentence.strengths
+        flown = flow_lines(*columns, _ROOM, width, to_left)
+        if len(flown) > _LINES:
+            flown = [*flown[: _LINES - 1], [(0, width("…"), "…", None)]]
+        shares.append((sentence.weight, sentence.share))
+        lines.append(flown)
+
+    def rows(chosen):
+        found, left = [], False
+        for number, (weights, flown) in enumerate(zip(shares, lines, strict=True)):
+            if number in chosen:
+                found += [note("…")] * left
+                found += [
+                    (*((None, None) if place else weights), line)
+                    for place, line in enumerate(flown)
+                ]
+            left = number not in chosen
+        return found + [note("…")] * left
+
+    order = sorted(range(len(sentences)), key=lambda n: -sentences[n].weight)
+    best = []
+    for count in range(1, len(order) + 1):
+        found = rows(set(order[:count]))
+        if count > 1 and len(found) > _LINES + 2:
+            break
+        best = found
+    return best or [note("(no words)")]
