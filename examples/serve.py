@@ -14,9 +14,11 @@ The requests are those of TensorFlow Serving, so that clients can move to it and
 
 Requests that arrive while the model is busy are answered together, which is several times as fast
 (`--max-batch 1` for one by one). Texts of one batch are padded to the longest, so arrays over
-tokens may be longer than alone. What is wrong with a request, the answer says: 400 malformed, 413
-too large, 503 more waiting than `--max-waiting`. SIGTERM and Ctrl-C stop the server after the
-requests that it has.
+tokens may be longer than alone. What is wrong with a request, the answer says: 400 malformed, 408
+not sent within `--timeout`, 413 too large, 503 more waiting than `--max-waiting`. SIGTERM and
+Ctrl-C stop the server after the requests that it has. It listens on this machine only unless
+`--host` says otherwise, and knows neither passwords nor encryption: on an open network, put a proxy
+that does before it.
 
 Needs aiohttp: pip install "keras-attention-layers[serve]".
 """
@@ -268,7 +270,7 @@ def make_app(model, options):
     base, started = f"/v1/models/{options.name}", time.time()
 
     async def predict(request):
-        body = await read_body(request, options.max_body)
+        body = await read_body(request, options.max_body, options.timeout)
         rows, by_columns = read_rows(body, model.names, options.max_rows, options.max_length)
         found = await request.app["batcher"].submit(rows)
         if len(found[0]) == 1:  # without its name, as TensorFlow Serving does it
@@ -321,15 +323,24 @@ def make_app(model, options):
     return app
 
 
-async def read_body(request, limit):
+async def read_body(request, limit, seconds):
     """The body; of one that is too large the rest is read too, or no answer would get through."""
+    from aiohttp import web
+
     parts, size = [], 0
-    async for part in request.content.iter_any():
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        elif size > limit + 64 * MIB:
-            break
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.content.iter_any():
+                size += len(part)
+                if size <= limit:
+                    parts.append(part)
+                elif size > limit + 64 * MIB:
+                    break
+    except TimeoutError:
+        raise Refused(408, f"{size} bytes came within {seconds:g} seconds, not all") from None
+    except web.RequestPayloadError as error:
+        reason = " ".join(str(error).split())
+        raise Refused(400, f"the body is broken: {reason[:200]}") from None
     if size > limit:
         raise Refused(413, f"a body of {size} bytes or more; at most {limit}")
     return b"".join(parts)
@@ -348,7 +359,10 @@ def parse(argv):
     parser.add_argument("--max-rows", type=int, default=256, help="instances of a request")
     parser.add_argument("--max-length", type=int, default=20_000, help="letters of a text")
     parser.add_argument("--max-body", type=int, default=MIB, help="bytes of a request")
+    parser.add_argument("--timeout", type=float, default=30, help="seconds to send a request in")
     options = parser.parse_args(argv)
+    if not options.timeout > 0:
+        parser.error("--timeout must be positive")
     for name in ("max_batch", "max_waiting", "max_rows", "max_length", "max_body"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
@@ -379,12 +393,12 @@ def main(argv=None):
         await runner.setup()
         site = web.TCPSite(runner, options.host, options.port)
         await site.start()
-        port = runner.addresses[0][1]
-        print(f"{options.path} takes {', '.join(model.names)} at {address.format(port)}:predict")
-        sys.stdout.flush()
         stop = asyncio.Event()
         for name in ("SIGINT", "SIGTERM"):
             asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop.set)
+        port = runner.addresses[0][1]
+        print(f"{options.path} takes {', '.join(model.names)} at {address.format(port)}:predict")
+        sys.stdout.flush()
         await stop.wait()
         await runner.cleanup()
 

@@ -3,9 +3,11 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import gzip
 import http.client
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -58,7 +60,7 @@ def save(module, function, folder):
 def port(tmp_path_factory):
     joiner = Joiner()
     path = save(joiner, joiner.join, tmp_path_factory.mktemp("model") / "joiner")
-    process, port = start(path, "--max-rows", "10", "--max-length", "1000")
+    process, port = start(path, "--max-rows", "10", "--max-length", "1000", "--timeout", "2")
     yield port
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
@@ -134,6 +136,42 @@ def test_refused_requests(case, port):
     found, answer = ask(port, body)
     assert found == status
     assert message in answer["error"]
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+def send_raw(port, *parts, encoding="identity", length=None):
+    """Sends the parts of a body, and then nothing more; the status and the error."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        head = (
+            "POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\n"
+            f"Content-Encoding: {encoding}\r\nContent-Length: {length or len(b''.join(parts))}"
+        )
+        for part in (head.encode() + b"\r\n\r\n", *parts):
+            connection.sendall(part)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        return answer.status, json.loads(answer.read())
+
+
+def test_compressed_bodies(port):
+    body = gzip.compress(json.dumps({"instances": [GOOD]}).encode())
+    assert send_raw(port, body, encoding="gzip")[0] == 200
+    status, answer = send_raw(port, b"no gzip at all", encoding="gzip")
+    assert (status, "broken" in answer["error"]) == (400, True)
+    # Ten megabytes in ten kilobytes.
+    status, answer = send_raw(port, gzip.compress(b"x" * 10**7), encoding="gzip")
+    assert (status, "at most 1048576" in answer["error"]) == (413, True)
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+def test_a_body_that_does_not_come(port):
+    status, answer = send_raw(port, b'{"instances"', length=100)
+    assert status == 408
+    assert "12 bytes came within 2 seconds, not all" in answer["error"]
+    # And one whose sender hangs up.
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\n")
+        connection.sendall(b"Content-Length: 100\r\n\r\n{")
     assert ask(port, {"instances": [GOOD]})[0] == 200
 
 
@@ -249,6 +287,7 @@ def test_a_full_queue_one_that_left_and_the_end():
     [
         (["missing"], "missing is no SavedModel"),
         ([".", "--max-batch", "0"], "--max-batch must be at least 1"),
+        ([".", "--timeout", "0"], "--timeout must be positive"),
     ],
 )
 def test_bad_command_lines(options, message, tmp_path):
