@@ -394,8 +394,11 @@ def main(argv=None):
     for name in options.searches:
         if options.distributed:
             search_distributed(name, options, argv)
-        else:
+            continue
+        try:
             search(name, options, data)
+        except KeyboardInterrupt:
+            raise SystemExit(kept(options, name, "interrupted")) from None
     shares = compare(options, data, results)
     ahead = shares["best"] - shares["default"]
     print(f"The best configuration is ahead by {100 * ahead:.1f} points of letters.")

@@ -108,6 +108,33 @@ def test_a_worker_that_is_killed(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_search_that_is_stopped(number, workers, tmp_path):
+    options = ["--smoke", "--searches", "bayesian", "--trials", "9"]
+    options += ["--distributed", f"{workers}"] if workers else []
+    process = subprocess.Popen(
+        command(tmp_path, *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    with process.stdout as output:
+        text = ""
+        for line in output:
+            text += line
+            if re.search(r"[1-3] trials finished|best of 1", line):
+                break
+        process.send_signal(number)
+        text += output.read()
+    assert process.wait(60) == 1
+    assert "bayesian: interrupted. The search has ended; " in text
+    assert "Traceback" not in text
+    assert int(re.search(r"; (\d+) finished trials are kept", text)[1]) >= 1
+    time.sleep(1)
+    others = re.findall(r"(?:chief|worker-\d) (\d+)", text)
+    assert len(others) == (workers + 1 if workers else 0)
+    assert not [pid for pid in others if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.slow
 def test_time_that_is_over(tmp_path):
     text = run(tmp_path, "--smoke", "--distributed", "1", "--timeout", "3", code=1)
     assert "not done within --timeout 3.0 seconds" in text
