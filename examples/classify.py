@@ -232,10 +232,9 @@ def make_serve(reader, vocabulary, classes, longest):
             "end_byte": ends,
             **found,
         }
-        return {
-            "classes": tf.constant(classes),
-            **{name: value[:size] for name, value in result.items()},
-        }
+        # For every text again: servers hand out answers row by row.
+        names = tf.tile(tf.constant(classes)[None], [size, 1])
+        return {"classes": names, **{name: value[:size] for name, value in result.items()}}
 
     return serve
 

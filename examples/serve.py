@@ -68,6 +68,9 @@ class Model:
         other = {name: x.dtype.name for name, x in inputs.items() if x.dtype != tf.string}
         if other:
             raise SystemExit(f"{path}: serve.py serves models of strings; this one takes {other}")
+        # What has no axis for the texts, such as a list of classes, is the answer to each of them.
+        shapes = {name: x.shape for name, x in self._run.structured_outputs.items()}
+        self._whole = [n for n, x in shapes.items() if x.rank == 0 or (x.rank and x[0] is not None)]
 
     def predict(self, rows):
         """Rows, dictionaries of strings, to rows of the answers."""
@@ -80,6 +83,11 @@ class Model:
         except (self._tf.errors.InvalidArgumentError, self._tf.errors.OutOfRangeError) as error:
             raise Refused(400, f"the model refuses this input: {error.message[:500]}") from error
         columns = {name: _plain(x.numpy().tolist()) for name, x in outputs.items()}
+        for name in self._whole:
+            columns[name] = [columns[name]] * len(rows)
+        sizes = {name: len(column) for name, column in columns.items()}
+        if set(sizes.values()) != {len(rows)}:
+            raise RuntimeError(f"{len(rows)} texts, but answers of other numbers: {sizes}")
         return [{name: column[row] for name, column in columns.items()} for row in range(len(rows))]
 
     def metadata(self):

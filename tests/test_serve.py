@@ -33,7 +33,14 @@ class Joiner(tf.Module):
         with tf.control_dependencies([allowed]):
             size = tf.maximum(tf.strings.length(a), tf.strings.length(b))
         nan = tf.where(a == "nan", float("nan"), tf.cast(size, "float32") / 2)
-        return {"joined": a + "|" + b, "size": size, "half": nan}
+        both = tf.constant(["a", "b"])
+        return {
+            "joined": a + "|" + b,
+            "size": size,
+            "half": nan,
+            "all": tf.size(both),
+            "names": both,
+        }
 
 
 class Upper(tf.Module):
@@ -80,9 +87,11 @@ def test_rows_and_columns(port):
     rows = [{"a": "x", "b": "yy"}, {"a": "naïve ☃", "b": ""}]
     status, answer = ask(port, {"instances": rows})
     assert status == 200
+    # Without an axis for the texts: the same for all.
+    same = {"all": 2, "names": ["a", "b"]}
     assert answer["predictions"] == [
-        {"joined": "x|yy", "size": 2, "half": 1.0},
-        {"joined": "naïve ☃|", "size": 10, "half": 5.0},
+        {"joined": "x|yy", "size": 2, "half": 1.0, **same},
+        {"joined": "naïve ☃|", "size": 10, "half": 5.0, **same},
     ]
     status, answer = ask(port, {"inputs": {"a": ["x", "u"], "b": ["yy", "v"]}})
     assert (status, answer["outputs"]["joined"]) == (200, ["x|yy", "u|v"])
