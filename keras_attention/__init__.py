@@ -9,7 +9,8 @@ from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.memory import MemoryHop
 from keras_attention.layers.memory_network import MemoryNetwork
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.layers.scoring import Memory, ScoringMixin
+from keras_attention.layers.prepared import Memory
+from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.search import SearchResult, beam_search, greedy_search
 
 __all__ = [

@@ -167,8 +167,25 @@ def test_hops_of_any_text():
     assert "-1.00" in texts
 
 
+def test_long_memories_end_before_the_weights():
+    letters = ["W" * 99, "i" * 99, "北" * 99, "word " * 40]
+    figure = plot_hops(hops(4, memories=letters, facts=(0, 2), question="W" * 99, answer="W" * 20))
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    cells = min(patch.get_window_extent().x0 for patch in axes.patches)
+    answer, question, *texts = axes.texts
+    assert question.get_window_extent().x1 < answer.get_window_extent().x0
+    ends = [x.get_window_extent().x1 for x in texts if "…" in x.get_text()]
+    assert len(ends) == 4
+    assert max(ends) < cells
+    # Of the narrow letters there are as many as of others; of those as many as there is room for.
+    assert sorted(ends)[1] > 0.7 * cells
+
+
 def test_hops_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"here \(K, 3\) or wider, of one hop at least; received \(2, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"here \(K, 3\) or wider, of one hop at least; received \(2, 2\)"
+    ):
         plot_hops(hops(3, weights=np.ones((2, 2))))
     with pytest.raises(ValueError, match=r"of one hop at least; received \(0, 3\)"):
         plot_hops(hops(3, weights=np.ones((0, 3))))

@@ -13,14 +13,12 @@ from keras_attention.layers.cells import (
     with_constant_weights,
 )
 from keras_attention.layers.checks import (
-    check_batch,
     check_choice,
     check_mask,
     check_sequences,
-    fits,
     shape_of,
 )
-from keras_attention.layers.scoring import Memory, ScoringMixin
+from keras_attention.layers.decoder_checks import check_parts, check_states, check_step
 from keras_attention.ops.compiled import compiling
 
 # Positions travel through the loop as two digits: bfloat16 counts to 256 only.
@@ -108,25 +106,9 @@ class AttentionRNN(keras.layers.Layer):
         if kwargs.get("dtype") is None and cells:
             kwargs["dtype"] = getattr(cells[0], "dtype_policy", None)
         super().__init__(**kwargs)
-        if not all(_is_cell(one) for one in cells) or not cells:
-            raise ValueError(
-                f"{self.name}: `cell` must be a Keras RNN cell with a `state_size`, such as "
-                f"keras.layers.GRUCell(256), or a list of cells; received {cell!r}."
-            )
-        if not isinstance(attention, ScoringMixin):
-            raise ValueError(
-                f"{self.name}: `attention` must be a layer built on ScoringMixin, such as "
-                f"BahdanauAttention(256); received {attention!r}."
-            )
+        check_parts(self.name, self.compute_dtype, cell, attention)
         if isinstance(cell, (list, tuple)):
             cell = keras.layers.StackedRNNCells(cells, dtype=self.dtype_policy)
-        for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
-            if getattr(part, "compute_dtype", self.compute_dtype) != self.compute_dtype:
-                raise ValueError(
-                    f"{self.name}: cell, attention and decoder must compute in one dtype; the "
-                    f"decoder computes in {self.compute_dtype}, `{name}` in {part.compute_dtype}. "
-                    "Give all of them the same `dtype`."
-                )
         self.cell = cell
         self.attention = attention
         if query is None:
@@ -203,22 +185,9 @@ class AttentionRNN(keras.layers.Layer):
             raise ValueError(f"{self.name}: call the layer once, or its build(), before decoding.")
         sizes = tree.flatten(state_sizes(self.cell))
         count = len(sizes)
-        given = [] if initial_state is None else tree.flatten(initial_state)
-        if len(given) not in {0, count, count + self.input_feeding}:
-            raise ValueError(
-                f"{self.name}: `initial_state` must hold the {count} states of the cell, of sizes "
-                f"{sizes}; received {len(given)} of shapes "
-                f"{[tuple(state.shape) for state in given]}."
-            )
         sizes += [self._attention_size] * self.input_feeding
-        for state, size in zip(given, sizes, strict=False):
-            if len(state.shape) != 2 or state.shape[-1] != size:
-                raise ValueError(
-                    f"{self.name}: a state in `initial_state` must have shape (batch, {size}); "
-                    f"received {tuple(state.shape)}."
-                )
-            if isinstance(batch_size, int):
-                check_batch(self.name, sequences=(batch_size,), initial_state=state.shape)
+        given = [] if initial_state is None else tree.flatten(initial_state)
+        check_states(self.name, given, sizes, count, batch_size)
         zeros = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes[len(given) :]]
         states = [*given, *zeros]
         return [*as_states(self.cell, states[:count]), *states[count:]]
@@ -239,7 +208,7 @@ class AttentionRNN(keras.layers.Layer):
 
     def _step(self, inputs, states, memory, position, return_attention_scores=True):
         count = len(state_sizes(self.cell)) + self.input_feeding
-        self._check_step(inputs, states, memory, count)
+        check_step(self.name, inputs, self._input_size, states, count, memory)
         options = {"return_attention_scores": return_attention_scores}
         if self.attention.uses_position:
             options["position"] = position
@@ -337,25 +306,6 @@ class AttentionRNN(keras.layers.Layer):
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         check_sequences(self.name, "layer(sequences, memory)", **shapes)
 
-    def _check_step(self, inputs, states, memory, count):
-        if not isinstance(memory, Memory):
-            raise ValueError(
-                f"{self.name}: `memory` must be what prepare(memory, memory_mask) returns, made "
-                f"once before the first step; received {type(memory).__name__}."
-            )
-        shape = tuple(getattr(inputs, "shape", ()))
-        if not fits(shape, (memory.value.shape[0], self._input_size)):
-            raise ValueError(
-                f"{self.name}: `inputs` of a step must have shape (batch, {self._input_size}), "
-                f"without an axis of steps, the batch as in the memory; received {shape}."
-            )
-        if not isinstance(states, (list, tuple)) or len(states) != count:
-            found = len(states) if isinstance(states, (list, tuple)) else type(states).__name__
-            raise ValueError(
-                f"{self.name}: `states` must be the list of {count} that get_initial_state() or "
-                f"the step before returned; received {found}."
-            )
-
     def compute_output_shape(self, sequences_shape, memory_shape=None, initial_state_shape=None):
         self._check_shapes(sequences_shape, memory_shape)
         batch, steps, _ = sequences_shape
@@ -388,8 +338,3 @@ class AttentionRNN(keras.layers.Layer):
         for name in ("cell", "attention"):
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
-
-
-def _is_cell(cell):
-    is_layer = isinstance(cell, keras.layers.RNN)  # which has the state size of its cell
-    return hasattr(cell, "state_size") and callable(cell) and not is_layer

@@ -124,6 +124,32 @@ def check_mask(layer, name, mask, shapes):
         raise ValueError(f"{layer}: `{name}` must have shape {wanted}; received {given}.")
 
 
+def check_position(layer, position, wanted, query_shape):
+    """The number of a step is given for one step of a layer that wants it, and only there."""
+    if (wanted and len(query_shape) == 2) != (position is not None):
+        raise ValueError(
+            f"{layer}: `position`, the number of the step, is for a query of rank 2, one "
+            f"step, of a layer that counts steps (local-m), and needed there; received "
+            f"{position!r} with a query of shape {tuple(query_shape)}."
+        )
+
+
+def check_no_causal_mask(layer, use_causal_mask, query_shape):
+    if use_causal_mask:
+        raise ValueError(
+            f"{layer}: `use_causal_mask=True` needs a query of rank 3, "
+            f"(batch, steps, features); received one step, {tuple(query_shape)}."
+        )
+
+
+def check_scores(layer, given, wanted):
+    if not fits(given, wanted):
+        raise ValueError(
+            f"{layer}: `score` must return (batch, query steps, memory steps), here "
+            f"{wanted}; it returned {given}."
+        )
+
+
 def shape_of(tensor):
     """Of a list of tensors the list of their shapes, which the checks refuse; of None None."""
     if isinstance(tensor, (list, tuple)):

@@ -1,7 +1,6 @@
 """The one place that knows masks, normalisation, dropout and reading."""
 
 import inspect
-from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -11,31 +10,22 @@ from keras_attention.layers.checks import (
     check_choice,
     check_mask,
     check_memory,
+    check_no_causal_mask,
+    check_position,
     check_query,
     check_query_value,
     check_rate,
+    check_scores,
     check_seed,
     check_width,
-    fits,
     shape_of,
 )
+from keras_attention.layers.prepared import Memory
 from keras_attention.ops.compiled import compiling
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
 
 NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
-
-
-class Memory(NamedTuple):
-    """What a query attends to, made ready once by `ScoringMixin.prepare` for any number of steps.
-
-    key: `(B, Tk, Dp)`, as `project_key` returned it. value: `(B, Tk, Dv)`.
-    mask: `(B, Tk)` boolean, or None where every step is valid.
-    """
-
-    key: Any
-    value: Any
-    mask: Any = None
 
 
 class ScoringMixin:
@@ -190,18 +180,9 @@ class ScoringMixin:
         batch, steps = query.shape[0], query.shape[1]
         length = memory.value.shape[1]
         one_step = len(query.shape) == 2
-        if (self.uses_position and one_step) != (position is not None):
-            raise ValueError(
-                f"{self.name}: `position`, the number of the step, is for a query of rank 2, one "
-                f"step, of a layer that counts steps (local-m), and needed there; received "
-                f"{position!r} with a query of shape {tuple(query.shape)}."
-            )
+        check_position(self.name, position, self.uses_position, query.shape)
         if one_step:
-            if use_causal_mask:
-                raise ValueError(
-                    f"{self.name}: `use_causal_mask=True` needs a query of rank 3, "
-                    f"(batch, steps, features); received one step, {tuple(query.shape)}."
-                )
+            check_no_causal_mask(self.name, use_causal_mask, query.shape)
             check_mask(self.name, "query_mask", query_mask, [(batch,)])
             check_mask(self.name, "attention_mask", attention_mask, [(batch, length)])
             query, query_mask, attention_mask = (
@@ -308,12 +289,7 @@ class ScoringMixin:
     def check_scores(self, scores, query, memory):
         """Refuses scores that are not `(B, Tq, Tk)`."""
         wanted = (query.shape[0], query.shape[1], memory.value.shape[1])
-        given = tuple(scores.shape)
-        if not fits(given, wanted):
-            raise ValueError(
-                f"{self.name}: `score` must return (batch, query steps, memory steps), here "
-                f"{wanted}; it returned {given}."
-            )
+        check_scores(self.name, tuple(scores.shape), wanted)
 
     @property
     def score_dtype(self):

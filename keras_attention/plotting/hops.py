@@ -9,7 +9,7 @@ from keras_attention.plotting.weights import checked
 
 # Sentences of a memory that are drawn; of a longer one those that were read most.
 MOST_SENTENCES = 12
-SENTENCE_ROOM = 44
+SENTENCE_ROOM = 64
 
 
 class Hops(NamedTuple):
@@ -50,8 +50,8 @@ def plot_hops(*samples):
         >>> story = ["Mary took the milk.", "John sat down.", "Mary went out."]
         >>> weights = [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
         >>> figure = plot_hops(Hops(story, weights, "Where is the milk?", "out", facts=(0, 2)))
-        >>> [text.get_text() for text in figure.axes[0].texts][:4]
-        ['Where is the milk?', 'out', 'hop 1', 'hop 2']
+        >>> [text.get_text() for text in figure.axes[0].texts][1:4]
+        ['Where is the milk?', 'hop 1', 'hop 2']
     """
     if not samples:
         raise ValueError("plot_hops needs at least one `Hops`; received none.")
@@ -113,14 +113,23 @@ def _draw_hops(axes, sample, rows, height):
     def write(x, y, text, **options):
         # A dollar sign is one, not the beginning of a formula.
         options = {"size": 8.5, "va": "center", **options}
-        axes.text(x, y, text, family=fonts, parse_math=False, **options)
+        return axes.text(x, y, text, family=fonts, parse_math=False, **options)
+
+    def write_before(end, x, y, text, begin="", **options):
+        """As much of the text as there is room for."""
+        for room in range(SENTENCE_ROOM, 0, -4):
+            written = write(x, y, begin + shorten(text, room), **options)
+            if axes.transData.inverted().transform(written.get_window_extent())[1, 0] <= end:
+                return
+            written.remove()
 
     right = sample.expected is None or sample.answer == sample.expected
     verdict = sample.answer if right else f"{sample.answer} (right: {sample.expected})"
     verdict = shorten(verdict, 30)
     colour = "#1a1a1a" if sample.expected is None else "#1b6e3c" if right else "#b3261e"
-    write(0, 0.9, shorten(sample.question, int(end - 1.2 * len(verdict))), weight="bold", size=9)
-    write(end, 0.9, verdict, weight="bold", size=9, color=colour, ha="right")
+    answer = write(end, 0.9, verdict, weight="bold", size=9, color=colour, ha="right")
+    begin = axes.transData.inverted().transform(answer.get_window_extent())[0, 0]
+    write_before(begin - 1, 0, 0.9, sample.question, weight="bold", size=9)
     for hop in range(hop_count):
         write(left + cell * (hop + 0.5), 1.9, f"hop {hop + 1}", size=7.5, ha="center")
     for line, number in enumerate(rows):
@@ -129,8 +138,10 @@ def _draw_hops(axes, sample, rows, height):
             write(0, y + 0.5, "…", color="#666666")
             continue
         fact = number in sample.facts
-        text = ("• " if fact else "   ") + shorten(sample.memories[number], SENTENCE_ROOM)
-        write(0, y + 0.5, text, weight="bold" if fact else "normal")
+        style = {"begin": "• ", "weight": "bold"} if fact else {"begin": "   "}
+        write_before(left - 0.5, 0, y + 0.5, sample.memories[number], **style)
+        # From a memory to its weights, for the eye.
+        axes.plot([0, left], [y + 1, y + 1], color="#eeeeee", linewidth=0.5)
         for hop in range(hop_count):
             weight = float(sample.weights[hop, number])
             x, depth = left + cell * hop, min(max(weight, 0.0), 1.0)
@@ -138,5 +149,5 @@ def _draw_hops(axes, sample, rows, height):
             xs, ys = [x, x + cell, x + cell, x], [y, y, y + 1, y + 1]
             axes.fill(xs, ys, facecolor=colour, edgecolor="#cccccc", linewidth=0.5)
             if abs(weight) >= 0.005:
-                ink, text = "white" if depth > 0.5 else "black", f"{weight:.2f}"
-                write(x + cell / 2, y + 0.5, text, size=7, ha="center", color=ink)
+                ink = "white" if depth > 0.5 else "black"
+                write(x + cell / 2, y + 0.5, f"{weight:.2f}", size=7, ha="center", color=ink)
