@@ -11,6 +11,9 @@ import numpy as np
 import tensorflow as tf
 from checkpoint import whole_file
 
+# Scripts that train several models trace several functions; TensorFlow takes that for a mistake.
+tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in str(record.msg))
+
 
 def write_model(model, path, inputs):
     """Writes a `.keras` file; one that is there already is replaced after the new one is complete.

@@ -54,3 +54,14 @@ def test_local_links_lead_somewhere(document):
     links = re.findall(r"\]\(([^)#]+)", path.read_text("utf-8"))
     missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
     assert not missing
+
+
+def test_links_to_headings_lead_somewhere():
+    path = ROOT / "README.md"
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text("utf-8"))
+    assert links
+    for file, anchor in links:
+        text = (path.parent / file if file else path).read_text("utf-8")
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        slugs = [re.sub(r"[^\w\- ]", "", x.lower()).replace(" ", "-") for x in headings]
+        assert anchor in slugs, (file, anchor)
