@@ -26,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
@@ -181,7 +182,11 @@ def search_distributed(name, options, argv):
         command = [sys.executable, os.path.abspath(__file__), *argv, "--part", name]
         with open(logs / f"{name}-{role}.log", "ab") as log:
             processes[role] = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=subprocess.STDOUT
+                command,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     def finished():
@@ -218,6 +223,21 @@ def search_distributed(name, options, argv):
         # The chief last: it writes down what workers report.
         for role in sorted(processes, key=lambda x: x == "chief"):
             stop(processes[role])
+
+
+def follow_parent():
+    """Leaves it to the parent when this process ends, which is when the parent does at the latest.
+
+    Its end of the pipe to the standard input is closed even where it was killed.
+    """
+
+    def watch():
+        os.read(0, 1)
+        os._exit(1)
+
+    # Ctrl-C is sent to all processes; the first one decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def stop(process):
@@ -382,6 +402,8 @@ def main(argv=None):
     options = parse(argv)
     # As Ctrl-C: processes of a distributed search must be ended too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if options.part:
+        follow_parent()
     check_extras("keras_tuner", "tensorboard", "scipy", "sklearn", extra="tuner")
     data = load_data([options.pairs, 500, 1000], options.seed)
     if options.part:

@@ -62,15 +62,37 @@ def test_bad_command_lines(tmp_path):
     assert "--distributed must be at least 1" in run(tmp_path, "--distributed", "0", code=2)
 
 
+def interrupt(folder, options, pattern, stop):
+    """Runs a search, stops it when a line matches; what it printed, and its status."""
+    process = subprocess.Popen(
+        command(folder, *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    with process.stdout as output:
+        text = ""
+        for line in output:
+            text += line
+            if re.search(pattern, line):
+                break
+        stop(process, text)
+        text += output.read()
+    return text, process.wait(60)
+
+
+def assert_ended(text, count):
+    """No process of a search runs any more, or only for a moment."""
+    numbers = re.findall(r"(?:chief|worker-\d) (\d+)", text)
+    assert len(numbers) == count
+    running, end = numbers, time.monotonic() + 20
+    while running and time.monotonic() < end:
+        time.sleep(0.2)
+        running = [pid for pid in numbers if Path(f"/proc/{pid}").exists()]
+    assert not running
+
+
 @pytest.mark.slow
 def test_a_search_that_is_killed_goes_on(tmp_path):
     options = ["--smoke", "--searches", "bayesian", "--trials", "2"]
-    process = subprocess.Popen(command(tmp_path, *options), stdout=subprocess.PIPE, text=True)
-    with process.stdout as output:
-        first = next(line for line in output if "trial" in line)
-        process.kill()
-        process.wait()
-    assert "best of 1" in first
+    interrupt(tmp_path, options, "best of 1", lambda process, _: process.kill())
     text = run(tmp_path, *options)
     assert "bayesian, 2 trials, all completed" in text
     # The first was not tried again.
@@ -81,28 +103,15 @@ def test_a_search_that_is_killed_goes_on(tmp_path):
 @pytest.mark.slow
 def test_a_worker_that_is_killed(tmp_path):
     options = ["--smoke", "--searches", "bayesian", "--trials", "5", "--distributed", "2"]
-    process = subprocess.Popen(
-        command(tmp_path, *options),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with process.stdout as output:
-        text = ""
-        for line in output:
-            text += line
-            if re.search(r"[1-3] trials finished", line):
-                break
-        worker = int(re.search(r"worker-1 (\d+)", text)[1])
-        os.kill(worker, signal.SIGKILL)
-        text += output.read()
-    assert process.wait(60) == 1
+
+    def kill(_, text):
+        os.kill(int(re.search(r"worker-1 (\d+)", text)[1]), signal.SIGKILL)
+
+    text, status = interrupt(tmp_path, options, r"[1-3] trials finished", kill)
+    assert status == 1
     assert "worker-1 was killed by SIGKILL" in text
-    kept = int(re.search(r"; (\d+) finished trials are kept", text)[1])
-    assert kept >= 1
-    others = re.findall(r"(?:chief|worker-2) (\d+)", text)
-    time.sleep(1)
-    assert not [pid for pid in others if Path(f"/proc/{pid}").exists()]
+    assert int(re.search(r"; (\d+) finished trials are kept", text)[1]) >= 1
+    assert_ended(text, 3)
     # It goes on where it ended.
     assert "trials, all completed" in run(tmp_path, *options)
 
@@ -113,25 +122,21 @@ def test_a_worker_that_is_killed(tmp_path):
 def test_a_search_that_is_stopped(number, workers, tmp_path):
     options = ["--smoke", "--searches", "bayesian", "--trials", "9"]
     options += ["--distributed", f"{workers}"] if workers else []
-    process = subprocess.Popen(
-        command(tmp_path, *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    with process.stdout as output:
-        text = ""
-        for line in output:
-            text += line
-            if re.search(r"[1-3] trials finished|best of 1", line):
-                break
-        process.send_signal(number)
-        text += output.read()
-    assert process.wait(60) == 1
+    pattern = r"[1-3] trials finished|best of 1"
+    text, status = interrupt(tmp_path, options, pattern, lambda p, _: p.send_signal(number))
+    assert status == 1
     assert "bayesian: interrupted. The search has ended; " in text
     assert "Traceback" not in text
     assert int(re.search(r"; (\d+) finished trials are kept", text)[1]) >= 1
-    time.sleep(1)
-    others = re.findall(r"(?:chief|worker-\d) (\d+)", text)
-    assert len(others) == (workers + 1 if workers else 0)
-    assert not [pid for pid in others if Path(f"/proc/{pid}").exists()]
+    assert_ended(text, workers + 1 if workers else 0)
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_is_killed(tmp_path):
+    options = ["--smoke", "--searches", "bayesian", "--trials", "9", "--distributed", "1"]
+    text, status = interrupt(tmp_path, options, r"1 trials finished", lambda p, _: p.kill())
+    assert status == -signal.SIGKILL
+    assert_ended(text, 2)
 
 
 @pytest.mark.slow
