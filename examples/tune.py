@@ -107,15 +107,26 @@ def make_tuner(name, options):
     """One of `SEARCHES`, which goes on where the trials in its folder end."""
     import keras_tuner
 
+    from keras_attention.tuning import failure_cause
+
     class Reporting:
-        """Says what every trial has found."""
+        """Says what every trial has found, or why it failed."""
 
         def on_trial_begin(self, trial):
             super().on_trial_begin(trial)
             self._begin = time.time()
 
         def on_trial_end(self, trial):
-            super().on_trial_end(trial)
+            # The chief of a distributed search is not told, and its error does not say.
+            if trial.message:
+                raise Failed(trial.trial_id, failure_cause(trial), trial.message)
+            try:
+                super().on_trial_end(trial)
+            except Exception:
+                if self.oracle.get_trial(trial.trial_id).status != "FAILED":
+                    raise
+                trial.status = "FAILED"
+                raise Failed(trial.trial_id, failure_cause(trial), "") from None
             # A worker only knows its own.
             trials = getattr(self.oracle, "trials", {trial.trial_id: trial})
             done = [x for x in trials.values() if x.status == "COMPLETED"]
@@ -143,19 +154,40 @@ def make_tuner(name, options):
     return kind(max_trials=options.trials, num_initial_points=3, **common)
 
 
+def open_tuner(name, options):
+    """As `make_tuner`; says what to do where a kill has left half of a file of keras-tuner."""
+    try:
+        return make_tuner(name, options)
+    except json.JSONDecodeError as error:
+        raise SystemExit(
+            f"{options.output / name} is damaged, as a kill may leave it ({error}): delete it, "
+            "and the search begins anew."
+        ) from None
+
+
+class Failed(Exception):
+    """A trial failed: its number, why, and the traceback."""
+
+
 def search(name, options, data):
     """Runs a search here; in a process of a distributed one, the part of this process."""
     keras.utils.set_random_seed(options.seed)
     # Hyperband goes on with the weights of an earlier trial, but not with its optimizer.
     warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
-    tuner = make_tuner(name, options)
-    tuner.search(
-        *data[0],
-        validation_data=data[1],
-        epochs=options.epochs,
-        batch_size=32,
-        verbose=0,
-    )
+    tuner = open_tuner(name, options)
+    try:
+        tuner.search(
+            *data[0],
+            validation_data=data[1],
+            epochs=options.epochs,
+            batch_size=32,
+            verbose=0,
+        )
+    except Failed as error:
+        number, why, details = error.args
+        raise SystemExit(
+            kept(options, name, f"trial {number} failed: {why}") + f"\n{details}".rstrip()
+        ) from None
 
 
 def search_distributed(name, options, argv):
@@ -258,19 +290,21 @@ def how_it_ended(code):
 
 
 def last_words(logs, name, dead):
-    """The ends of the logs of processes that died by themselves."""
-    texts = [
-        f"\n{role}: " + (logs / f"{name}-{role}.log").read_text(errors="replace")[-1500:].strip()
-        for role, code in dead.items()
-        if code > 0
-    ]
+    """What processes that died by themselves wrote last, from their last message on."""
+    texts = []
+    for role, code in dead.items():
+        if code > 0:
+            log = (logs / f"{name}-{role}.log").read_text(errors="replace").strip()
+            message = max(log.rfind(f"\n{name}: "), len(log) - 8000, 0)
+            texts.append(f"\n{role}: {log[message:].strip()}")
     return "".join(texts)
 
 
 def kept(options, name, what):
     done = sum(x["status"] == "COMPLETED" for x in read_trials(options.output / name))
+    what = what if what.endswith(".") else what + "."
     return (
-        f"{name}: {what}. The search has ended; {done} finished trials are kept in "
+        f"{name}: {what} The search has ended; {done} finished trials are kept in "
         f"{options.output / name}, and the same command goes on with them."
     )
 
@@ -346,11 +380,17 @@ def compare(options, data, results):
 
     best = {}
     for name in options.searches:
-        tuner = make_tuner(name, options)
+        tuner = open_tuner(name, options)
         if options.distributed:
             # The tuner of this process has not searched; its files are those of the chief.
             tuner.oracle.reload()
-        trials = completed_trials(tuner)
+        try:
+            trials = completed_trials(tuner)
+        except RuntimeError as error:
+            raise SystemExit(
+                f"{name}: {error}\nWhat failed is not tried again: delete "
+                f"{options.output / name} to search anew."
+            ) from None
         print_trials(name, trials)
         best[name] = trials[0]
     winner = max(best.values(), key=lambda trial: trial.score).hyperparameters.values
@@ -386,12 +426,20 @@ def parse(argv):
     parser.add_argument("--pairs", type=int, help="to train with (default: 3000)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--distributed", type=int, metavar="N", help="workers, and a chief")
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds of a search")
+    parser.add_argument(
+        "--timeout", type=float, help="seconds of a distributed search (default: 1800)"
+    )
     parser.add_argument("--smoke", action="store_true", help="the shortest run that searches")
     parser.add_argument("--part", choices=SEARCHES, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     check_at_least_one(parser, options, ("epochs", "trials", "pairs", "distributed"))
     check_seed(parser, options)
+    if options.timeout is not None:
+        if not options.distributed:
+            parser.error("--timeout goes with --distributed")
+        if not options.timeout > 0:
+            parser.error("--timeout must be positive")
+    options.timeout = options.timeout or 1800.0
     smallest, usual = (2, 2, 500), (4, 6, 3000)
     sizes = smallest if options.smoke else usual
     return fill(options, dict(zip(("epochs", "trials", "pairs"), sizes, strict=True)))
@@ -411,6 +459,8 @@ def main(argv=None):
         return
     make_folder(options.output)
     settings = {name: getattr(options, name) for name in ("epochs", "trials", "pairs", "seed")}
+    # keras-tuner would not find the trials of the other kind, and begin anew.
+    settings["distributed"] = bool(options.distributed)
     results = Results(options.output / "results.json", settings)
     results.save()
     for name in options.searches:
@@ -421,7 +471,10 @@ def main(argv=None):
             search(name, options, data)
         except KeyboardInterrupt:
             raise SystemExit(kept(options, name, "interrupted")) from None
-    shares = compare(options, data, results)
+    try:
+        shares = compare(options, data, results)
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted; the same command goes on with the comparison") from None
     ahead = shares["best"] - shares["default"]
     print(f"The best configuration is ahead by {100 * ahead:.1f} points of letters.")
     if ahead <= 0:

@@ -3,6 +3,8 @@
 Needs keras-tuner with all that it uses: `pip install "keras-attention-layers[tuner]"`.
 """
 
+import warnings
+
 try:
     import keras_tuner
 except ImportError as error:
@@ -11,7 +13,7 @@ except ImportError as error:
     ) from error
 
 from keras_attention.layers.bahdanau import BahdanauAttention
-from keras_attention.layers.checks import check_choice
+from keras_attention.layers.checks import check_choice, check_positive_int, check_rate
 from keras_attention.layers.luong import ALIGNMENTS, SCORES, LuongAttention
 
 MECHANISMS = ("bahdanau", "luong")
@@ -43,17 +45,17 @@ def attention_space(
         scores: of `LuongAttention`. "dot" needs a query as wide as the key, "location"
             `max_length`.
         alignments: of `LuongAttention`.
-        units: smallest and largest width, in which powers of two are tried.
+        units: smallest and largest width; tried are the smallest and its doubles.
         windows: smallest and largest D of local alignments.
-        most_dropout: largest rate, in steps of 0.1; 0 for none.
+        most_dropout: the largest rate, tried with all tenths below; 0 for none.
         max_length: for the score "location".
 
     Returns:
         A `BahdanauAttention` or a `LuongAttention`, not yet built.
 
     Raises:
-        ValueError: an unknown mechanism, score or alignment, or none of them; bounds in the wrong
-            order; `most_dropout` not in [0, 1); `max_length` missing.
+        ValueError: an unknown mechanism, score or alignment, or none of them; bounds that are no
+            integers or in the wrong order; `most_dropout` not in [0, 1); `max_length` missing.
 
     Example:
         >>> import keras_tuner
@@ -68,13 +70,13 @@ def attention_space(
     if "luong" in mechanisms:
         _check_all("scores", scores, SCORES)
         _check_all("alignments", alignments, ALIGNMENTS)
-    for name, bounds in (("units", units), ("windows", windows)):
-        if len(bounds) != 2 or not 1 <= bounds[0] <= bounds[1]:
-            raise ValueError(f"{name}: (smallest, largest), both positive; received {bounds!r}.")
-    if not 0 <= most_dropout < 1:
-        raise ValueError(f"most_dropout must be in [0, 1); received {most_dropout!r}.")
-    if "luong" in mechanisms and "location" in scores and max_length is None:
-        raise ValueError('The score "location" needs max_length, the longest memory.')
+        if "location" in scores:
+            if max_length is None:
+                raise ValueError('The score "location" needs max_length, the longest memory.')
+            check_positive_int("attention_space", "max_length", max_length)
+    _check_bounds("units", units)
+    _check_bounds("windows", windows)
+    rates = _rates(check_rate("attention_space", "most_dropout", most_dropout))
 
     def name(of):
         return f"{prefix}_{of}"
@@ -84,29 +86,41 @@ def attention_space(
 
     mechanism = hp.Choice(name("mechanism"), list(mechanisms))
     common = {"normalizer": hp.Choice(name("normalizer"), ["softmax", "sparsemax"])}
-    if most_dropout:
-        common["dropout"] = hp.Float(name("dropout"), 0.0, most_dropout, step=0.1)
-    if mechanism == "bahdanau":
-        with hp.conditional_scope(name("mechanism"), ["bahdanau"]):
-            return BahdanauAttention(
-                width("units"),
-                normalize=hp.Boolean(name("normalize")),
-                use_bias=hp.Boolean(name("use_bias")),
-                **common,
-            )
-    with hp.conditional_scope(name("mechanism"), ["luong"]):
-        score = hp.Choice(name("score"), list(scores))
-        alignment = hp.Choice(name("alignment"), list(alignments))
-        if alignment != "global":
-            local = [x for x in alignments if x != "global"]
+    if len(rates) > 1:
+        common["dropout"] = hp.Choice(name("dropout"), rates, ordered=True)
+
+    def bahdanau():
+        return BahdanauAttention(
+            width("units"),
+            normalize=hp.Boolean(name("normalize")),
+            use_bias=hp.Boolean(name("use_bias")),
+            **common,
+        )
+
+    def luong():
+        options = dict(common)
+        options["score"] = hp.Choice(name("score"), list(scores))
+        options["alignment"] = hp.Choice(name("alignment"), list(alignments))
+        local = [choice for choice in alignments if choice != "global"]
+        if local:
             with hp.conditional_scope(name("alignment"), local):
-                common["window"] = hp.Int(name("window"), *windows)
-        if hp.Boolean(name("vector")):
-            with hp.conditional_scope(name("vector"), [True]):
-                common["units"] = width("vector_units")
-        if score == "location":
-            common["max_length"] = max_length
-        return LuongAttention(score, alignment, **common)
+                if options["alignment"] != "global":
+                    options["window"] = hp.Int(name("window"), *windows)
+        vector = hp.Boolean(name("vector"))
+        with hp.conditional_scope(name("vector"), [True]):
+            if vector:
+                options["units"] = width("vector_units")
+        if options["score"] == "location":
+            options["max_length"] = max_length
+        return LuongAttention(**options)
+
+    layer = None
+    # Every scope is entered, chosen or not: keras-tuner knows only those that it has seen.
+    for choice, make in (("bahdanau", bahdanau), ("luong", luong)):
+        if choice in mechanisms:
+            with hp.conditional_scope(name("mechanism"), [choice]):
+                layer = make() if mechanism == choice else layer
+    return layer
 
 
 class AttentionHyperModel(keras_tuner.HyperModel):
@@ -142,38 +156,66 @@ class AttentionHyperModel(keras_tuner.HyperModel):
         return self._make_model(hp, attention_space(hp, **self._space))
 
 
-def completed_trials(tuner):
-    """The trials of a search, the best first.
+def completed_trials(tuner, failed="raise"):
+    """The completed trials of a search, the best first.
 
-    A search of keras-tuner may end without an error although trials failed; this does not.
+    A search of keras-tuner may end without an error although trials failed; this tells.
 
     Args:
         tuner: a `keras_tuner.Tuner` after its `search`.
+        failed: "raise", or "warn" for the completed ones although others failed.
 
     Returns:
-        A list of `keras_tuner.engine.trial.Trial`, all completed.
+        A list of `keras_tuner.engine.trial.Trial`.
 
     Raises:
-        RuntimeError: there is none, or one did not complete; the message says which and why.
+        RuntimeError: none has completed; with failed="raise", also if one has not. The message says
+            which and why, as does the warning.
     """
+    check_choice("completed_trials", "failed", failed, ("raise", "warn"))
     trials = list(tuner.oracle.trials.values())
-    failed = [trial for trial in trials if trial.status != "COMPLETED"]
-    if failed:
-        causes = "\n".join(f"  {x.trial_id}: {x.status}, {_cause(x)}" for x in failed)
-        raise RuntimeError(f"{len(failed)} of {len(trials)} trials did not complete:\n{causes}")
+    completed = [trial for trial in trials if trial.status == "COMPLETED"]
+    others = [trial for trial in trials if trial.status != "COMPLETED"]
+    if others:
+        causes = "\n".join(f"  {x.trial_id}: {x.status}, {failure_cause(x)}" for x in others)
+        message = f"{len(others)} of {len(trials)} trials did not complete:\n{causes}"
+        if failed == "raise" or not completed:
+            raise RuntimeError(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
     if not trials:
         raise RuntimeError("There are no trials: call `search` first, with a larger max_trials.")
     backwards = tuner.oracle.objective.direction == "max"
-    return sorted(trials, key=lambda trial: trial.score, reverse=backwards)
+    return sorted(completed, key=lambda trial: trial.score, reverse=backwards)
 
 
-def _cause(trial):
-    lines = (trial.message or "no message; it was stopped from outside").strip().splitlines()
-    return lines[-1].strip()
+def failure_cause(trial):
+    """Why a trial of keras-tuner did not complete, in a line."""
+    if trial.message:
+        return trial.message.strip().splitlines()[-1].strip()
+    if trial.status == "RUNNING":
+        return "it was stopped from outside"
+    return "its objective was not a number, which a training that diverges gives"
+
+
+def _rates(most):
+    """0, 0.1, 0.2 and so on, and the largest."""
+    rates = [round(0.1 * n, 1) for n in range(10)]
+    return sorted({*(rate for rate in rates if rate <= most), most})
+
+
+def _check_bounds(name, bounds):
+    right = isinstance(bounds, (list, tuple)) and len(bounds) == 2
+    right = right and all(isinstance(x, int) and not isinstance(x, bool) for x in bounds)
+    if not right or not 1 <= bounds[0] <= bounds[1]:
+        raise ValueError(
+            f"{name}: (smallest, largest), both positive integers; received {bounds!r}."
+        )
 
 
 def _check_all(name, given, known):
-    if not given:
-        raise ValueError(f"{name}: at least one of {', '.join(known)}; received none.")
+    if not isinstance(given, (list, tuple)) or not given:
+        raise ValueError(
+            f"{name}: a list of at least one of {', '.join(known)}; received {given!r}."
+        )
     for choice in given:
         check_choice("attention_space", name, choice, known)

@@ -60,6 +60,8 @@ def test_how_processes_end():
 def test_bad_command_lines(tmp_path):
     assert "--epochs must be at least 1" in run(tmp_path, "--epochs", "0", code=2)
     assert "--distributed must be at least 1" in run(tmp_path, "--distributed", "0", code=2)
+    assert "--timeout goes with --distributed" in run(tmp_path, "--timeout", "3", code=2)
+    assert "must be positive" in run(tmp_path, "--distributed", "1", "--timeout", "nan", code=2)
 
 
 def interrupt(folder, options, pattern, stop):
@@ -137,6 +139,43 @@ def test_a_supervisor_that_is_killed(tmp_path):
     text, status = interrupt(tmp_path, options, r"1 trials finished", lambda p, _: p.kill())
     assert status == -signal.SIGKILL
     assert_ended(text, 2)
+
+
+NO_LUCK = """import keras
+
+def fit(*_, **__):
+    raise ArithmeticError("no luck")
+
+keras.Model.fit = fit
+"""
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_trial_that_fails(workers, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(NO_LUCK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    options = ["--smoke", "--searches", "bayesian"]
+    options += ["--distributed", f"{workers}"] if workers else []
+    text = run(tmp_path / "out", *options, code=1)
+    assert re.search(r"bayesian: trial 0+ failed: ArithmeticError: no luck. The search has", text)
+    assert "Traceback" in text
+    assert "in fit" in text
+    assert text.rstrip().endswith("ArithmeticError: no luck")
+
+
+def test_a_file_that_a_kill_has_damaged(tmp_path):
+    (tmp_path / "bayesian").mkdir()
+    for name in ("oracle.json", "tuner0.json"):
+        (tmp_path / "bayesian" / name).write_text('{"ongoing_tri')
+    text = run(tmp_path, "--smoke", "--searches", "bayesian", code=1)
+    assert "bayesian is damaged, as a kill may leave it" in text
+    assert "Traceback" not in text
+
+
+def test_the_other_kind_of_search_is_not_mixed_in(tmp_path):
+    settings = {"epochs": 2, "trials": 2, "pairs": 500, "seed": 0, "distributed": True}
+    tune.Results(tmp_path / "results.json", settings).save()
+    assert "other settings" in run(tmp_path, "--smoke", code=1)
 
 
 @pytest.mark.slow

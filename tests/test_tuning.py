@@ -61,6 +61,39 @@ def test_hyperparameters_of_other_choices_are_not_active():
     assert not {"a_window", "a_vector_units", "a_units"} & set(hp.values)
 
 
+def test_the_search_knows_the_whole_space(tmp_path):
+    """Also what is in scopes that the default does not choose, and samples it."""
+    tuner = make_tuner(tmp_path, AttentionHyperModel(build), trials=200)
+    names = {hp.name for hp in tuner.oracle.get_space().space}
+    inner = {"units", "normalize", "use_bias", "score", "alignment", "window", "vector"}
+    common = {"mechanism", "normalizer", "dropout", "vector_units"}
+    assert names == {"rate", *(f"attention_{name}" for name in inner | common)}
+    found = {name: set() for name in names}
+    for number in range(100):
+        trial = tuner.oracle.create_trial(f"{number}")
+        for name in trial.hyperparameters.values:
+            if trial.hyperparameters.is_active(name):
+                found[name].add(trial.hyperparameters.get(name))
+    assert found["attention_window"] == set(range(2, 11))
+    assert found["attention_vector_units"] == found["attention_units"] == {32, 64, 128, 256}
+    assert found["attention_alignment"] == {"global", "local-m", "local-p"}
+    assert found["attention_dropout"] == {0, 0.1, 0.2, 0.3, 0.4, 0.5}
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [(0.3, [0, 0.1, 0.2, 0.3]), (0.05, [0, 0.05]), (0.25, [0, 0.1, 0.2, 0.25])],
+)
+def test_rates_of_dropout(most, expected):
+    hp = keras_tuner.HyperParameters()
+    attention_space(hp, most_dropout=most)
+    (dropout,) = [x for x in hp.space if x.name == "attention_dropout"]
+    assert list(dropout.values) == expected
+    hp = keras_tuner.HyperParameters()
+    attention_space(hp, most_dropout=0)
+    assert "attention_dropout" not in hp.values
+
+
 def test_two_layers_of_one_model():
     hp = keras_tuner.HyperParameters()
     first, second = attention_space(hp, "first"), attention_space(hp, "second")
@@ -72,13 +105,18 @@ def test_two_layers_of_one_model():
     ("options", "message"),
     [
         ({"mechanisms": ["bahdanu"]}, "mechanisms.*bahdanu"),
-        ({"mechanisms": []}, "mechanisms: at least one of bahdanau, luong"),
+        ({"mechanisms": []}, "mechanisms: a list of at least one of bahdanau, luong"),
+        ({"mechanisms": "luong"}, "mechanisms: a list .*received 'luong'"),
         ({"scores": ["cosine"]}, "scores.*cosine"),
         ({"alignments": ["local"]}, "alignments.*local"),
         ({"units": (64, 32)}, r"units: \(smallest, largest\).*\(64, 32\)"),
         ({"windows": (0, 3)}, r"windows: \(smallest, largest\)"),
+        ({"windows": (1.5, 3)}, r"both positive integers; received \(1.5, 3\)"),
+        ({"units": 64}, r"units: \(smallest, largest\).*received 64"),
+        ({"scores": ["location"], "max_length": -3}, "max_length.*positive integer"),
         ({"scores": ["location"]}, "needs max_length"),
-        ({"most_dropout": 1.0}, r"most_dropout must be in \[0, 1\); received 1.0"),
+        ({"most_dropout": 1.0}, r"most_dropout` must be a number in \[0, 1\); received 1.0"),
+        ({"most_dropout": "x"}, r"most_dropout` must be a number"),
     ],
 )
 def test_bad_spaces(options, message):
@@ -145,6 +183,27 @@ def test_failed_trials_are_not_hidden(tmp_path):
     with pytest.raises(RuntimeError, match=r"of 4 trials did not complete") as caught:
         completed_trials(tuner)
     assert "FAILED, ArithmeticError: the rate is too large" in str(caught.value)
+    with pytest.warns(RuntimeWarning, match="of 4 trials did not complete:\n.*the rate is too"):
+        trials = completed_trials(tuner, failed="warn")
+    assert 1 <= len(trials) <= 3
+    assert {trial.status for trial in trials} == {"COMPLETED"}
+    with pytest.raises(ValueError, match=r"failed.*'ignore'"):
+        completed_trials(tuner, failed="ignore")
+
+
+# NumPy's, of the history of such a training in keras-tuner.
+@pytest.mark.filterwarnings("ignore:All-NaN axis encountered")
+def test_a_training_that_diverges(tmp_path):
+    def diverge(hp, attention):
+        model = build(hp, attention)
+        model.compile("sgd", lambda _, x: keras.ops.sum(x) * float("nan"), jit_compile=False)
+        return model
+
+    tuner = make_tuner(tmp_path, AttentionHyperModel(diverge), trials=1)
+    tuner.search(*DATA, validation_data=DATA, verbose=0)
+    for failed in ("raise", "warn"):
+        with pytest.raises(RuntimeError, match="its objective was not a number, which a training"):
+            completed_trials(tuner, failed=failed)
 
 
 def test_a_search_without_trials(tmp_path):
