@@ -64,7 +64,9 @@ def call_directly(path, rows):
     for row in rows:
         inputs = {name: tf.constant([text]) for name, text in row.items()}
         outputs = loaded.signatures["serving_default"](**inputs)
-        found.append({name: as_json(x.numpy()[0]) for name, x in outputs.items()})
+        one = {name: as_json(x.numpy()[0]) for name, x in outputs.items()}
+        # The server leaves the name of an only output out.
+        found.append(one if len(one) > 1 else next(iter(one.values())))
     return found
 
 
@@ -105,7 +107,10 @@ def measure(path, rows, clients, max_batch):
     server = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
     try:
         with server.stdout as output:
-            address = output.readline().split(" at ")[-1].strip()
+            line = output.readline()
+        if " at http" not in line:
+            raise SystemExit(f"the server did not start: {line or 'see its message above'}")
+        address = line.split(" at ")[-1].strip()
         asyncio.run(send_all(address, rows[:clients], clients))  # warms up
         return asyncio.run(send_all(address, rows, clients))
     finally:

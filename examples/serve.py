@@ -15,10 +15,10 @@ The requests are those of TensorFlow Serving, so that clients can move to it and
 Requests that arrive while the model is busy are answered together, which is several times as fast
 (`--max-batch 1` for one by one). Texts of one batch are padded to the longest, so arrays over
 tokens may be longer than alone. What is wrong with a request, the answer says: 400 malformed, 408
-not sent within `--timeout`, 413 too large, 503 more waiting than `--max-waiting`. SIGTERM and
-Ctrl-C stop the server after the requests that it has. It listens on this machine only unless
-`--host` says otherwise, and knows neither passwords nor encryption: on an open network, put a proxy
-that does before it.
+body not sent within `--timeout`, 413 too large, 503 more waiting than `--max-waiting`. SIGTERM and
+Ctrl-C stop the server after the requests that it has, or after `--drain` seconds. It listens on
+this machine only unless `--host` says otherwise, and has neither passwords nor encryption nor a
+limit of connections: on an open network, put a proxy that does before it.
 
 Needs aiohttp: pip install "keras-attention-layers[serve]".
 """
@@ -26,10 +26,12 @@ Needs aiohttp: pip install "keras-attention-layers[serve]".
 import argparse
 import asyncio
 import concurrent.futures
+import contextlib
 import json
 import logging
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -62,6 +64,9 @@ class Model:
 
         self.path, self._tf = path, tf
         self._loaded = tf.saved_model.load(path)  # or its tables would be deleted
+        if "serving_default" not in self._loaded.signatures:
+            found = ", ".join(self._loaded.signatures) or "none"
+            raise SystemExit(f"{path} has no signature serving_default; signatures: {found}")
         self._run = self._loaded.signatures["serving_default"]
         inputs = self._run.structured_input_signature[1]
         self.names = sorted(inputs)
@@ -142,7 +147,7 @@ def read_rows(body, names, max_rows, max_length):
     unknown = set(request) - {"instances", "inputs", "signature_name"}
     if unknown:
         raise Refused(400, f"unknown fields: {', '.join(sorted(map(str, unknown)))[:200]}")
-    if request.get("signature_name", "serving_default") != "serving_default":
+    if request.get("signature_name", "") not in ("", "serving_default"):
         raise Refused(400, 'the only signature_name is "serving_default"')
     by_columns = "inputs" in request
     rows = _from_columns(request["inputs"], names) if by_columns else request["instances"]
@@ -253,8 +258,8 @@ class Batcher:
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self._pool, self._predict, rows)
         except Exception as error:
-            if len(batch) > 1 and isinstance(error, Refused):
-                # It may be the fault of one: the others shall have their answers.
+            if len(batch) > 1:
+                # It may be the fault of one, or of all together: the others shall have answers.
                 half = len(batch) // 2
                 for part in (batch[:half], batch[half:]):
                     await self._answer([item for item in part if not item[1].done()])
@@ -354,12 +359,20 @@ async def read_body(request, limit, seconds):
     return b"".join(parts)
 
 
+def address_part(text):
+    if not re.fullmatch(r"[\w.-]+", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"letters, digits and _.- only; received {text!r}")
+    return text
+
+
 def parse(argv):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("path", help="folder of a SavedModel")
-    parser.add_argument("--name", default="model", help="in the addresses (default: model)")
+    parser.add_argument(
+        "--name", default="model", type=address_part, help="in the addresses (default: model)"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for other machines")
     parser.add_argument("--port", type=int, default=8501, help="0 for any that is free")
     parser.add_argument("--max-batch", type=int, default=64, help="instances answered together")
@@ -368,9 +381,11 @@ def parse(argv):
     parser.add_argument("--max-length", type=int, default=20_000, help="letters of a text")
     parser.add_argument("--max-body", type=int, default=MIB, help="bytes of a request")
     parser.add_argument("--timeout", type=float, default=30, help="seconds to send a request in")
+    parser.add_argument("--drain", type=float, default=30, help="seconds for the last requests")
     options = parser.parse_args(argv)
-    if not options.timeout > 0:
-        parser.error("--timeout must be positive")
+    for name in ("timeout", "drain"):
+        if not getattr(options, name) > 0:
+            parser.error(f"--{name} must be positive")
     for name in ("max_batch", "max_waiting", "max_rows", "max_length", "max_body"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
@@ -390,22 +405,27 @@ def main(argv=None):
         ) from None
     load_text_operations()
     model = Model(options.path)
-    # The first call optimises the graph; nobody should wait for that.
-    model.predict([dict.fromkeys(model.names, "a")])
+    with contextlib.suppress(Refused):
+        # The first call optimises the graph; nobody should wait for that.
+        model.predict([dict.fromkeys(model.names, "a")])
     check_absent()
-    address = f"http://{options.host}:{{}}/v1/models/{options.name}"
 
     async def serve():
         app = make_app(model, options)
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=10)
+        runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=options.drain
+        )
         await runner.setup()
-        site = web.TCPSite(runner, options.host, options.port)
-        await site.start()
+        try:
+            await web.TCPSite(runner, options.host, options.port).start()
+        except OSError as error:
+            raise SystemExit(f"cannot listen at {options.host}:{options.port}: {error}") from None
         stop = asyncio.Event()
         for name in ("SIGINT", "SIGTERM"):
             asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop.set)
         port = runner.addresses[0][1]
-        print(f"{options.path} takes {', '.join(model.names)} at {address.format(port)}:predict")
+        address = f"http://{options.host}:{port}/v1/models/{options.name}"
+        print(f"{options.path} takes {', '.join(model.names)} at {address}:predict")
         sys.stdout.flush()
         await stop.wait()
         await runner.cleanup()

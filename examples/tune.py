@@ -422,8 +422,8 @@ def parse(argv):
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("output/tune"))
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
     parser.add_argument("--epochs", type=int, help="of a trial, at most (default: 4)")
-    parser.add_argument("--trials", type=int, help="of the Bayesian search (default: 6)")
-    parser.add_argument("--pairs", type=int, help="to train with (default: 3000)")
+    parser.add_argument("--trials", type=int, help="of the Bayesian search (default: 5)")
+    parser.add_argument("--pairs", type=int, help="to train with (default: 2500)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--distributed", type=int, metavar="N", help="workers, and a chief")
     parser.add_argument(
@@ -440,7 +440,7 @@ def parse(argv):
         if not options.timeout > 0:
             parser.error("--timeout must be positive")
     options.timeout = options.timeout or 1800.0
-    smallest, usual = (2, 2, 500), (4, 6, 3000)
+    smallest, usual = (2, 2, 500), (4, 5, 2500)
     sizes = smallest if options.smoke else usual
     return fill(options, dict(zip(("epochs", "trials", "pairs"), sizes, strict=True)))
 

@@ -33,6 +33,10 @@ def two(layer):
     return lambda steps: (layer(), [(steps, 5), (steps, 7)])
 
 
+def encoder():
+    return layers.Bidirectional(layers.GRU(3, return_sequences=True))
+
+
 def masked(query, ids):
     """A mask on its own way, from an embedding."""
     return BahdanauAttention(9)(query, layers.Embedding(11, 7, mask_zero=True)(ids))
@@ -53,13 +57,23 @@ CASES = {
     "BiDAFAttentionFlow": lambda steps: (BiDAFAttentionFlow(), [(steps, 5), (steps, 5)]),
     "AttentionPooling": lambda steps: (AttentionPooling(9), [(steps, 5)]),
     "HierarchicalAttention": lambda steps: (HierarchicalAttention(9), [(steps, steps, 5)]),
+    "HierarchicalAttention, encoders": lambda steps: (
+        HierarchicalAttention(9, word_encoder=encoder(), sentence_encoder=encoder()),
+        [(steps, steps, 5)],
+    ),
     "MemoryHop": lambda steps: (MemoryHop(), [(5,), (steps, 5)]),
     "MemoryNetwork": lambda steps: (MemoryNetwork(11, 5, hops=2), [(steps, steps), (steps,)]),
     "AttentionRNN": lambda steps: (
         AttentionRNN(layers.GRUCell(5), BahdanauAttention(9)),
         [(steps, 5), (steps, 7)],
     ),
+    "AttentionRNN, input feeding": lambda steps: (
+        AttentionRNN(layers.LSTMCell(5), LuongAttention(units=3), input_feeding=True),
+        [(steps, 5), (steps, 7)],
+    ),
 }
+# Whose loops need operations of TensorFlow beside LiteRT's own.
+LOOPS = {"AttentionRNN", "AttentionRNN, input feeding", "HierarchicalAttention, encoders"}
 OF_IDS = {("BahdanauAttention, mask", 1), ("MemoryNetwork", 0), ("MemoryNetwork", 1)}
 LAYERS = {name.split(",")[0] for name in CASES}
 
@@ -145,8 +159,7 @@ def test_one_export(kind, tmp_path):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_export(kind, case, tmp_path):
-    if (kind, case) == ("LiteRT", "AttentionRNN"):
-        # Its loop needs operations of TensorFlow beside LiteRT's own.
+    if kind == "LiteRT" and case in LOOPS:
         with pytest.raises(RuntimeError, match=r"Select TensorFlow op\(s\)"):
             assert_exports(case, kind, tmp_path)
     else:

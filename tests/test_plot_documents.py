@@ -9,7 +9,7 @@ import pytest
 
 from keras_attention.plotting import Document, document_page, plot_document
 from keras_attention.plotting import document_picture as picture
-from keras_attention.plotting.documents import percent, read_sentences
+from keras_attention.plotting.documents import percent, read_document
 from keras_attention.plotting.lines import flow_lines
 
 HOSTILE = (
@@ -133,7 +133,17 @@ TWO_WORDS = Document([["x", "y"]], [[0.5, 0.5]], [1.0], "d", "a", 0.5, "a")
 )
 def test_sizes_that_do_not_agree(change, message):
     with pytest.raises(ValueError, match=message):
-        read_sentences(TWO_WORDS._replace(**change))
+        read_document(TWO_WORDS._replace(**change))[1]
+
+
+def test_classes_in_bytes_and_long_ones():
+    document = TWO_WORDS._replace(name=b"n" * 99, predicted=b"pos", expected="pos")
+    assert "✓ right" in document_page([document], "")
+    assert "predicted <strong><bdi>pos</bdi>" in document_page([document], "")
+    long = document._replace(predicted="W " * 99, expected="北" * 99)
+    texts = [text.get_text() for text in plot_document(long).figure.texts]
+    assert {"✗", "wrong"} <= set(texts)
+    assert "&lt;0.1%" in document_page([document._replace(probability=1e-9)], "")
 
 
 def test_no_document():
@@ -144,7 +154,7 @@ def test_no_document():
 def test_padding_behind_and_bytes():
     padded = np.array([[0.25, 0.75, 0, 0], [0.5, 0.25, 0.25, 0], [0, 0, 0, 0]])
     words = [[b"caf\xc3\xa9", "b"], ["c", "d", "e"]]
-    sentences = read_sentences(Document(words, padded, np.array([0.5, 0.5, 0])))
+    sentences = read_document(Document(words, padded, np.array([0.5, 0.5, 0])))[1]
     assert [x.weights for x in sentences] == [[0.25, 0.75], [0.5, 0.25, 0.25]]
     assert [x.gaps for x in sentences] == [[" "] * 2, [" "] * 3]
     assert ">café</mark>" in document_page([Document(words, padded, [0.5, 0.5])], "")
@@ -157,11 +167,11 @@ def test_strengths():
         [[0.75, 0.25], [0.5, 0.5, 0.0], [1.0]],
     )
     expected = [(1, [1, 1 / 3]), (0.25, [0.5, 0.5, 0]), (0, [0])]
-    sentences = read_sentences(Document(words, weights, [0.8, 0.2, 0]))
+    sentences = read_document(Document(words, weights, [0.8, 0.2, 0]))[1]
     for sentence, (share, strengths) in zip(sentences, expected, strict=True):
         assert sentence.share == pytest.approx(share)
         assert sentence.strengths == pytest.approx(strengths)
-    assert read_sentences(Document([], [], [])) == []
+    assert read_document(Document([], [], []))[1] == []
 
 
 @pytest.mark.parametrize(
@@ -228,7 +238,7 @@ def width(text):
 
 
 def test_the_heaviest_sentences_are_drawn_in_their_order():
-    sentences = read_sentences(DOCUMENTS[-1])
+    sentences = read_document(DOCUMENTS[-1])[1]
     rows = picture._choose_rows(sentences, width)
     assert 10 < len(rows) <= picture._LINES + 2
     drawn = [weight for weight, *_ in rows if weight is not None]
@@ -239,8 +249,8 @@ def test_the_heaviest_sentences_are_drawn_in_their_order():
     assert [weight for weight, *_ in rows] == [weight for weight, _ in itertools.groupby(weights)]
     assert all((line[0][2] == "…") == (weight is None) for weight, _, line in rows)
     # Nothing is left out of a short one, and a very long sentence ends with dots.
-    assert len(picture._choose_rows(read_sentences(REVIEW), width)) < 10
-    long = read_sentences(Document([["ab"] * 999], [[1 / 999] * 999], [1.0]))
+    assert len(picture._choose_rows(read_document(REVIEW)[1], width)) < 10
+    long = read_document(Document([["ab"] * 999], [[1 / 999] * 999], [1.0]))[1]
     rows = picture._choose_rows(long, width)
     assert len(rows) == picture._LINES
     assert rows[-1][-1][0][2] == "…"
@@ -325,7 +335,7 @@ def test_weights_in_the_page(page):
             ]))""",
     )
     for sentences, document in zip(found, DOCUMENTS, strict=True):
-        for (weight, weights), sentence in zip(sentences, read_sentences(document), strict=True):
+        for (weight, weights), sentence in zip(sentences, read_document(document)[1], strict=True):
             assert weight == pytest.approx(sentence.weight, rel=1e-8)
             assert weights == pytest.approx(sentence.weights, rel=1e-8)
             if sum(sentence.weights):
@@ -354,7 +364,7 @@ def test_text_in_the_page_is_the_given_text(page):
         assert f", true class {label}" in verdict
         marks = {None: "", document.predicted: " ✓ right"}
         assert verdict.endswith(label + marks.get(document.expected, " ✗ wrong"))
-        for (text, seen), sentence in zip(lines, read_sentences(document), strict=True):
+        for (text, seen), sentence in zip(lines, read_document(document)[1], strict=True):
             parts = zip(sentence.gaps, sentence.words, strict=True)
             assert text == shown("".join(gap + word for gap, word in parts)).lstrip()
             # Two spaces between words are two on the screen.
@@ -461,7 +471,7 @@ def test_contrast_and_strength_of_colours(page, scheme):
                     mark => getComputedStyle(mark).backgroundColor))""",
             number,
         )
-        for row, sentence in zip(colors, read_sentences(document), strict=True):
+        for row, sentence in zip(colors, read_document(document)[1], strict=True):
             away = [
                 sum(abs(c - p) for c, p in zip(blend(x, paper), paper, strict=True)) for x in row
             ]

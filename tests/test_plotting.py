@@ -99,6 +99,21 @@ def test_the_map_without_a_target():
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"per_line": 0}, "per_line` must be a positive integer; received 0"),
+        ({"per_line": "a"}, "per_line` must be a positive integer; received 'a'"),
+        ({"largest": np.inf}, "largest must be a positive number or None; received inf"),
+        ({"largest": "a"}, "largest must be a positive number"),
+        ({"marked": [0.5]}, r"\[0.5\] are no numbers of the 2 source tokens"),
+    ],
+)
+def test_options_that_make_no_sense(options, message):
+    with pytest.raises(ValueError, match=message):
+        plot_attention([0.5, 0.5], ["a", "b"], **options)
+
+
+@pytest.mark.parametrize(
     ("weights", "message"),
     [
         (weights_of(3, 2), r"\(2, 3\); received \(3, 2\)\.$"),
@@ -120,7 +135,15 @@ def test_marks_outside():
 
 @pytest.mark.parametrize(
     ("text", "room", "expected"),
-    [("abc  def", 7, "abc def"), ("abcdefgh", 7, "abcde …"), ("", 3, ""), (" ", 3, "␣")],
+    [
+        ("abc  def", 7, "abc def"),
+        ("abcdefgh", 7, "abcde …"),
+        ("", 3, ""),
+        (" ", 3, "␣"),
+        # Marks take no room, and stay with their letter.
+        ("e\u0301" * 7, 7, "e\u0301" * 7),
+        ("e\u0301" * 8, 7, "e\u0301" * 5 + " …"),
+    ],
 )
 def test_text_is_shortened(text, room, expected):
     assert shorten(text, room) == expected
@@ -132,6 +155,69 @@ def test_signs_that_cannot_be_drawn():
     assert control in "␀□"
     assert half in "\ufffd□"
     assert drawable(b"caf\xc3\xa9") == "café"
+    # A mark on a sign that no font has goes with it.
+    assert drawable("\U00014400\u0301e\u0301") == "□e\u0301"
+
+
+def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
+    """Warnings of missing signs would be errors."""
+    words = [
+        "नमस्ते",
+        "ไทย",
+        "தமிழ்",
+        "한국어",
+        "北京很好",
+        "مرحبا",
+        "שלום",
+        "👍",
+        "\U0001f1e9",
+        "e\u0301",
+    ]
+    plot_attention([[1 / len(words)] * len(words)], words, ["x"]).canvas.draw()
+    plot_hops(Hops(words, [[0.1] * len(words)], "北京", "தமிழ்")).canvas.draw()
+
+
+def installed(signs):
+    import matplotlib.font_manager as manager
+
+    return any(
+        all(ord(sign) in manager.get_font(path).get_charmap() for sign in signs)
+        for path in manager.findSystemFonts()
+    )
+
+
+def test_chinese_is_drawn_where_a_font_has_it():
+    if not installed("北京"):
+        pytest.skip("no font with Chinese signs is installed: apt-get install fonts-noto-cjk")
+    assert drawable("北京") == "北京"
+    label = plot_attention([1], ["北京"]).axes[0].get_xticklabels()[0]
+    other = plot_attention([1], ["京北"]).axes[0].get_xticklabels()[0]
+    pictures = [pixels_of(x) for x in (label, other)]
+    assert pictures[0].tobytes() != pictures[1].tobytes()
+
+
+def pixels_of(label):
+    figure = label.get_figure()
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())
+
+
+@pytest.mark.parametrize("draw", ["map", "hops"])
+def test_hebrew_is_drawn_from_the_right(draw):
+    """As its letters in the other order are, forced to be drawn from the left."""
+
+    def picture(word):
+        if draw == "map":
+            figure = plot_attention([[1]], ["x"], [word])
+        else:
+            figure = plot_hops(Hops([word], [[1]]))
+        figure.canvas.draw()
+        return np.asarray(figure.canvas.buffer_rgba()).astype(int)
+
+    word = "שלום"
+    right = picture(word)
+    assert np.abs(right - picture("\u202d" + word[::-1])).max() < 8
+    assert np.abs(right - picture("\u202d" + word)).max() > 100
 
 
 # --- hops ----------------------------------------------------------------------------------------
@@ -165,6 +251,12 @@ def test_hops_of_any_text():
     assert "• Sentence 1." in texts
     assert "0.40" in texts
     assert "-1.00" in texts
+
+
+def test_answers_in_bytes():
+    (axes,) = plot_hops(Hops(["a"], [[1.0]], b"q?", b"park", expected="park")).axes
+    assert [x.get_text() for x in axes.texts[:2]] == ["park", "q?"]
+    assert axes.texts[0].get_color() == "#1b6e3c"
 
 
 def test_long_memories_end_before_the_weights():

@@ -6,11 +6,13 @@ import contextlib
 import gzip
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -44,14 +46,25 @@ class Joiner(tf.Module):
 
 
 class Upper(tf.Module):
+    """Takes three seconds for the text "slow", and refuses texts of one letter."""
+
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="text")])
     def upper(self, text):
-        return {"upper": tf.strings.upper(text)}
+        slow = tf.cast(tf.reduce_any(text == "slow"), "float64")
+        end = tf.timestamp() + 3 * slow
+        checked = tf.debugging.assert_greater(tf.strings.length(text), 1, message="too short")
+        with tf.control_dependencies([checked]):
+            start = tf.zeros(10**5)
+        waited = tf.while_loop(lambda _: tf.timestamp() < end, lambda x: [tf.sin(x)], [start])
+        with tf.control_dependencies(waited):
+            return {"upper": tf.strings.upper(text)}
 
 
-def start(path, *options):
+def start(path, *options, **environment):
     command = [sys.executable, str(EXAMPLES / "serve.py"), str(path), "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, encoding="utf-8", env={**os.environ, **environment}
+    )
     with process.stdout as output:
         line = output.readline()
     assert "http://127.0.0.1:" in line, line
@@ -214,25 +227,83 @@ def test_many_at_once_and_one_that_is_refused(port):
         assert all(pool.map(one, range(200)))
 
 
-def test_texts_alone_and_a_full_server(tmp_path):
+@pytest.fixture
+def upper(tmp_path):
+    """Starts servers of `Upper`."""
     module = Upper()
     path = save(module, module.upper, tmp_path / "upper")
-    process, port = start(path, "--name", "up", "--max-batch", "1", "--max-waiting", "1")
-    try:
-        address = "/v1/models/up:predict"
-        assert ask(port, {"instances": ["a", "b"]}, address)[1]["predictions"] == [
-            "A",
-            "B",
-        ]
-        assert ask(port, {"inputs": ["a"]}, address)[1] == {"outputs": ["A"]}
-        with concurrent.futures.ThreadPoolExecutor(20) as pool:
-            found = list(pool.map(lambda n: ask(port, {"instances": ["a"]}, address), range(100)))
-        assert {status for status, _ in found} <= {200, 503}
-        assert 200 in {status for status, _ in found}
-        assert all("waiting" in x["error"] for status, x in found if status == 503)
-    finally:
+    processes = []
+
+    def begin(*options, **environment):
+        process, port = start(path, "--name", "up", *options, **environment)
+        processes.append(process)
+        return process, lambda *texts: ask(port, {"instances": texts}, "/v1/models/up:predict")
+
+    yield begin
+    for process in processes:
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
+
+
+def test_texts_alone(upper):
+    _, predict = upper()
+    assert predict("ab", "cd") == (200, {"predictions": ["AB", "CD"]})
+    status, answer = predict("ab", "c")
+    assert (status, "too short" in answer["error"]) == (400, True)
+
+
+def test_a_full_server(upper):
+    _, predict = upper("--max-waiting", "2")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        slow = pool.submit(predict, "slow")
+        time.sleep(0.5)
+        # Too many for what is left, and again when there is room.
+        status, answer = predict("ab", "cd")
+        assert status == 503
+        assert "1 instances are waiting" in answer["error"]
+        assert slow.result() == (200, {"predictions": ["SLOW"]})
+    assert predict("ab", "cd")[0] == 200
+
+
+def test_the_last_requests_are_answered(upper):
+    process, predict = upper("--max-batch", "1")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answers = [pool.submit(predict, text) for text in ("slow", "ab", "cd")]
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        found = [answer.result()[1]["predictions"] for answer in answers]
+    assert found == [["SLOW"], ["AB"], ["CD"]]
+    assert process.wait(20) == 0
+
+
+def test_neither_keras_nor_this_package_is_imported(upper, tmp_path):
+    for name in ("keras", "keras_attention", "tf_keras"):
+        (tmp_path / f"{name}.py").write_text(
+            "import pathlib\npathlib.Path(__file__ + '.seen').touch()"
+        )
+    _, predict = upper(PYTHONPATH=str(tmp_path))
+    assert predict("ab")[0] == 200
+    assert not list(tmp_path.glob("*.seen"))
+
+
+def test_a_port_that_is_taken(port, tmp_path):
+    module = Upper()
+    path = save(module, module.upper, tmp_path / "upper")
+    command = [sys.executable, str(EXAMPLES / "serve.py"), str(path), "--port", str(port)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert f"cannot listen at 127.0.0.1:{port}" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_other_signatures(tmp_path):
+    module = Upper()
+    function = module.upper.get_concrete_function()
+    tf.saved_model.save(module, str(tmp_path), signatures={"other": function})
+    command = [sys.executable, str(EXAMPLES / "serve.py"), str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "has no signature serving_default; signatures: other" in run.stderr
 
 
 def batched(max_batch, max_waiting, use):
@@ -244,6 +315,8 @@ def batched(max_batch, max_waiting, use):
         sizes.append(len(rows))
         if "bad" in rows:
             raise serve.Refused(400, "bad")
+        if "broken" in rows:
+            raise RuntimeError("broken")
         return [row.upper() for row in rows]
 
     async def main():
@@ -255,16 +328,17 @@ def batched(max_batch, max_waiting, use):
     return sizes
 
 
-def test_what_waits_is_answered_together_and_one_that_is_refused_alone():
+@pytest.mark.parametrize(("wrong", "error"), [("bad", serve.Refused), ("broken", RuntimeError)])
+def test_what_waits_is_answered_together_and_one_that_fails_alone(wrong, error):
     async def use(batcher, go):
         tasks = [asyncio.create_task(batcher.submit(["first"]))]
         await asyncio.sleep(0.1)
-        tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b", "bad", "c")]
+        tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b", wrong, "c")]
         tasks.append(asyncio.create_task(batcher.submit(["d", "e"])))
         await asyncio.sleep(0.1)
         go.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(found.pop(3), serve.Refused)
+        assert isinstance(found.pop(3), error)
         assert found == [["FIRST"], ["A"], ["B"], ["C"], ["D", "E"]]
 
     sizes = batched(5, 100, use)
@@ -297,6 +371,8 @@ def test_a_full_queue_one_that_left_and_the_end():
         (["missing"], "missing is no SavedModel"),
         ([".", "--max-batch", "0"], "--max-batch must be at least 1"),
         ([".", "--timeout", "0"], "--timeout must be positive"),
+        ([".", "--drain", "nan"], "--drain must be positive"),
+        ([".", "--name", "a b"], "letters, digits and _.- only; received 'a b'"),
     ],
 )
 def test_bad_command_lines(options, message, tmp_path):

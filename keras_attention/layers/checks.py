@@ -124,9 +124,9 @@ def check_mask(layer, name, mask, shapes):
         raise ValueError(f"{layer}: `{name}` must have shape {wanted}; received {given}.")
 
 
-def check_position(layer, position, wanted, query_shape):
-    """The number of a step is given for one step of a layer that wants it, and only there."""
-    if (wanted and len(query_shape) == 2) != (position is not None):
+def check_position(layer, position, uses_position, query_shape):
+    """The number of a step is given for one step of a layer that uses it, and only there."""
+    if (uses_position and len(query_shape) == 2) != (position is not None):
         raise ValueError(
             f"{layer}: `position`, the number of the step, is for a query of rank 2, one "
             f"step, of a layer that counts steps (local-m), and needed there; received "

@@ -55,7 +55,8 @@ class ScoringMixin:
     Hooks, from the one always written to those seldom needed: `score(query, key)`;
     `project_key(key)`, the part of the score that depends on the memory alone and is computed
     once; `align(query, scores, mask, memory, position)`, from scores to weights; `combine(query,
-    context)`, from the context to the output, with `output_size(query_size, value_size)`.
+    context)`, from the context to the output, with `output_size(query_size, value_size)`; `focus`,
+    all from queries to contexts, for a layer that does not score every step of the memory.
 
     Args:
         normalizer: "softmax" or "sparsemax".

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_attention.layers.checks import check_positive_int
 from keras_attention.plotting.heat_map import plot_attention
 from keras_attention.plotting.text import matplotlib_classes
 from keras_attention.plotting.weights import attention_weights
@@ -37,8 +38,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
                 f"targets: a list of tokens for each of the {len(sources)} sources; received "
                 f"{len(targets)}."
             )
-        if not isinstance(every, int) or every < 1:
-            raise ValueError(f"every must be a positive integer; received {every!r}.")
+        check_positive_int("AttentionMapCallback", "every", every)
         self.log_dir, self.inputs, self.layer, self.every = log_dir, inputs, layer, every
         self.sources, self.targets = sources, targets
         self._writer = None

@@ -1,6 +1,6 @@
 """A page of HTML for documents with the weights of their words and sentences."""
 
-from keras_attention.plotting.documents import percent, read_sentences, verdict
+from keras_attention.plotting.documents import percent, read_document, verdict
 from keras_attention.plotting.html import escape
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -84,7 +84,9 @@ def document_page(documents, title):
         >>> page.count("<mark")
         9
     """
-    articles = [_article(number, document) for number, document in enumerate(documents, 1)]
+    read = [read_document(document) for document in documents]
+    documents = [document for document, _ in read]
+    articles = [_article(number, *one) for number, one in enumerate(read, 1)]
     known = [one for one in map(verdict, documents) if one is not None]
     count = f"{len(documents):,} document" + ("" if len(documents) == 1 else "s")
     if known:
@@ -108,8 +110,8 @@ def document_page(documents, title):
     return "".join(parts)
 
 
-def _article(number, document):
-    rows = [_row(sentence) for sentence in read_sentences(document)]
+def _article(number, document, sentences):
+    rows = [_row(sentence) for sentence in sentences]
     text = "<ol>\n" + "".join(rows) + "</ol>" if rows else '<p class="none">(no words)</p>'
     missed = ' class="missed"' if verdict(document) is False else ""
     return (
@@ -122,7 +124,8 @@ def _classes(document):
     """The line on the predicted and the true class, if there is any."""
     parts = []
     if document.predicted is not None:
-        share = "" if document.probability is None else f" ({percent(document.probability)})"
+        share = document.probability
+        share = "" if share is None else f" ({escape(percent(share))})"
         parts.append(f"predicted <strong><bdi>{escape(document.predicted)}</bdi></strong>{share}")
     if document.expected is not None:
         parts.append(f"true class <bdi>{escape(document.expected)}</bdi>")
@@ -149,7 +152,7 @@ def _row(sentence):
         )
     return (
         f'<li data-weight="{sentence.weight:.9g}">'
-        f'<span class="share">{percent(sentence.weight)}</span>'
+        f'<span class="share">{escape(percent(sentence.weight))}</span>'
         f'<span class="bar" style="--s:{sentence.share:.3f}" '
         f'title="{100 * sentence.weight:.4g}% of the document"></span>'
         f'<p dir="auto">{"".join(words)}</p></li>\n'

@@ -1,8 +1,8 @@
 """A picture of a document with the weights of its words and sentences."""
 
-from keras_attention.plotting.documents import percent, read_sentences, verdict
+from keras_attention.plotting.documents import percent, read_document, verdict
 from keras_attention.plotting.lines import flow_lines, reads_to_left
-from keras_attention.plotting.text import font_families, matplotlib_classes
+from keras_attention.plotting.text import font_families, matplotlib_classes, shorten
 
 # Sizes in points. The colours are those of `document_page` by day.
 _WIDTH, _MARGIN, _LEADING, _LINES, _DPI = 640, 14, 16, 12, 150
@@ -34,26 +34,27 @@ def plot_document(document):
         >>> [text.get_text() for text in figure.texts][:4]
         ['letter', '10.0%', 'Dear', 'all']
     """
-    sentences = read_sentences(document)
+    document, sentences = read_document(document)
     figure_class, canvas = matplotlib_classes()
     import matplotlib.font_manager
     from matplotlib.patches import Rectangle
     from matplotlib.transforms import Affine2D
 
-    families = font_families()
     figure = figure_class((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
     renderer = canvas(figure).get_renderer()
     # From points to what the figure is saved in, at any resolution.
     points = Affine2D().scale(1 / 72) + figure.dpi_scale_trans
 
     def width(text, size=10, weight="normal"):
-        font = matplotlib.font_manager.FontProperties(family=families, size=size, weight=weight)
+        style = {"family": font_families(), "size": size, "weight": weight}
+        font = matplotlib.font_manager.FontProperties(**style)
         return renderer.get_text_width_height_descent(text, font, False)[0] * 72 / _DPI
 
     def write(x, y, text, **options):
         options = {"color": _INK, "size": 10, "va": "baseline", **options}
         # A dollar sign is one, not the beginning of a formula.
-        figure.text(x, y, text, transform=points, family=families, parse_math=False, **options)
+        options = {"family": font_families(), "parse_math": False, **options}
+        figure.text(x, y, text, transform=points, **options)
 
     def fill(x, y, wide, high, color):
         figure.add_artist(Rectangle((x, y), wide, high, color=color, lw=0, transform=points))
@@ -62,7 +63,7 @@ def plot_document(document):
     heading = flow_lines(
         *(title, [" "] * len(title), [0] * len(title)),
         *(_WIDTH - 2 * _MARGIN, lambda text: width(text, 11, "bold")),
-    )[:2]
+    )
     rows = _choose_rows(sentences, width)
     high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + 1)
     figure.set_figheight(high / 72)
@@ -93,14 +94,15 @@ def plot_document(document):
 
 
 def _title(document):
+    # The end of a path says most.
     name = document.name if len(document.name) <= 60 else "…" + document.name[-59:]
     parts = []
     if document.predicted is not None:
         share = "" if document.probability is None else f" ({percent(document.probability)})"
-        parts.append(f"predicted {document.predicted}{share}")
+        parts.append(f"predicted {shorten(document.predicted, 30)}{share}")
     if document.expected is not None:
         right = {True: " ✓ right", False: " ✗ wrong", None: ""}[verdict(document)]
-        parts.append(f"true class {document.expected}{right}")
+        parts.append(f"true class {shorten(document.expected, 30)}{right}")
     elif parts:
         parts.append("true class unknown")
     return ": ".join(part for part in (name, ", ".join(parts)) if part)

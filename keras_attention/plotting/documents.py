@@ -50,12 +50,15 @@ class Sentence(NamedTuple):
     strengths: list
 
 
-def read_sentences(document):
-    """The list of `Sentence` of a document, those without words left out.
+def read_document(document):
+    """The document with its texts as they are shown, and its sentences, without empty ones.
 
     Yang et al. multiply a word's weight by the root of its sentence's, so that a word counts only
     where its sentence does. Here each is first divided by the largest: otherwise the words of
     short sentences, which share a weight of one among few, would outshine all others.
+
+    Returns:
+        `(document, sentences)`, a `Document` and a list of `Sentence`.
 
     Raises:
         ValueError: it is no `Document`; the sizes do not agree; a weight or the probability is
@@ -66,6 +69,10 @@ def read_sentences(document):
             "expected a `Document(words, word_weights, sentence_weights, ...)`; received "
             f"{type(document).__name__}."
         )
+    texts = {name: getattr(document, name) for name in ("name", "predicted", "expected")}
+    document = document._replace(
+        **{name: None if text is None else visible(text) for name, text in texts.items()}
+    )
     name, words, gaps = document.name or "document", document.words, document.gaps
     weights = _cut(f"{name}: sentence_weights", document.sentence_weights, len(words), "sentence")
     if len(document.word_weights) < len(words) or (gaps is not None and len(gaps) != len(words)):
@@ -92,7 +99,7 @@ def read_sentences(document):
         strengths = [math.sqrt(share) * _relative(one, most) for one in each]
         texts = [[visible(text) for text in column] for column in (own, before)]
         sentences.append(Sentence(weight, texts[0], each, texts[1], share, strengths))
-    return [sentence for sentence in sentences if sentence.words]
+    return document, [sentence for sentence in sentences if sentence.words]
 
 
 def _cut(name, weights, count, of="word"):

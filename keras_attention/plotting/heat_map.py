@@ -2,9 +2,11 @@
 
 import math
 import textwrap
+from numbers import Real
 
 import numpy as np
 
+from keras_attention.layers.checks import check_positive_int
 from keras_attention.plotting.text import (
     drawable,
     font_families,
@@ -33,8 +35,9 @@ def plot_attention(
         A `matplotlib.figure.Figure`. It grows with the number of tokens.
 
     Raises:
-        ValueError: the sizes do not agree; a weight is NaN, infinite or negative; `largest` or
-            `per_line` is not positive; `marked` has a number that no token has.
+        ValueError: the sizes do not agree; a weight is NaN, infinite or negative; `largest` is no
+            positive number, `per_line` no positive integer; `marked` has a number that no token
+            has.
 
     Example:
         >>> from keras_attention.plotting import plot_attention
@@ -43,14 +46,13 @@ def plot_attention(
         ''
     """
     weights, marked = checked(weights), set(marked)
-    if per_line < 1 or (largest is not None and not largest > 0):
-        raise ValueError(
-            f"per_line and largest must be positive; received {per_line!r} and {largest!r}."
-        )
+    check_positive_int("plot_attention", "per_line", per_line)
+    if largest is not None and not (isinstance(largest, Real) and 0 < largest < math.inf):
+        raise ValueError(f"largest must be a positive number or None; received {largest!r}.")
     rows = [""] if target is None else list(target)
     weights = weights[None] if weights.ndim == 1 and target is None else weights
     check_shape("weights", weights, (len(rows), len(source)), "(target tokens, source tokens)")
-    outside = [n for n in marked if not 0 <= n < len(source)]
+    outside = [n for n in marked if n not in range(len(source))]
     if outside:
         raise ValueError(f"marked: {outside} are no numbers of the {len(source)} source tokens.")
     figure_class, canvas = matplotlib_classes()

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_attention.plotting.text import font_families, matplotlib_classes, shorten
+from keras_attention.plotting.text import font_families, matplotlib_classes, shorten, visible
 from keras_attention.plotting.weights import checked
 
 # Sentences of a memory that are drawn; of a longer one those that were read most.
@@ -60,7 +60,14 @@ def plot_hops(*samples):
         raise ValueError(
             f"plot_hops draws `Hops(memories, weights, ...)`; received {type(wrong[0]).__name__}."
         )
-    samples = [s._replace(weights=checked(s.weights, negative=True)) for s in samples]
+    samples = [
+        s._replace(
+            weights=checked(s.weights, negative=True),
+            answer=visible(s.answer),
+            expected=None if s.expected is None else visible(s.expected),
+        )
+        for s in samples
+    ]
     for sample in samples:
         count = len(sample.memories)
         shape = sample.weights.shape
@@ -105,7 +112,7 @@ def _most_read(sample):
 
 def _draw_hops(axes, sample, rows, height):
     hop_count, left, cell = len(sample.weights), 46, 6  # in widths of a letter, about
-    end, fonts = left + cell * hop_count, font_families()
+    end = left + cell * hop_count
     axes.set_xlim(-1, end + 1)
     axes.set_ylim(height, 0)
     axes.axis("off")
@@ -113,7 +120,7 @@ def _draw_hops(axes, sample, rows, height):
     def write(x, y, text, **options):
         # A dollar sign is one, not the beginning of a formula.
         options = {"size": 8.5, "va": "center", **options}
-        return axes.text(x, y, text, family=fonts, parse_math=False, **options)
+        return axes.text(x, y, text, family=font_families(), parse_math=False, **options)
 
     def write_before(end, x, y, text, begin="", **options):
         """As much of the text as there is room for."""

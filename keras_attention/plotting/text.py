@@ -1,6 +1,7 @@
 """Text of all scripts as matplotlib can draw it."""
 
 import functools
+import itertools
 import unicodedata
 
 # Labels are cut to so many letters of average width.
@@ -25,8 +26,8 @@ def visible(text):
 
 
 def font_families():
-    """Fonts for text in as many scripts as are installed, for matplotlib."""
-    return list(_fonts()[0])
+    """Fonts for matplotlib: the known ones that are installed, and others for `drawable` texts."""
+    return [*_fonts()[0], *_others]
 
 
 def shorten(text, room=LONGEST_LABEL):
@@ -35,29 +36,71 @@ def shorten(text, room=LONGEST_LABEL):
     White space becomes single blanks, and signs that no font has become boxes.
     """
     text = " ".join(drawable(text).split()) or ("␣" if text else "")
-    width, kept = 0, []
-    for sign in text:
-        width += width_of(sign)
-        if width > room:
-            return "".join(kept[:-2]).rstrip() + " …"
-        kept.append(sign)
-    return "".join(kept)
+    if width_of(text) <= room:
+        return text
+    # Two for the dots.
+    end = sum(width <= room - 2 for width in itertools.accumulate(map(width_of, text)))
+    return text[:end].rstrip() + " …"
 
 
 def width_of(text):
-    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
+    """About how many letters of average width it is as wide as."""
+    return sum(
+        2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text if not _joins(sign)
+    )
 
 
 def drawable(text):
     """The text in one line, with boxes for signs that no font has."""
-    known = _fonts()[1]
-    # Marks that join others have no sign of their own in some fonts.
-    return "".join(
-        sign
-        if ord(sign) in known or sign.isspace() or unicodedata.category(sign) in ("Mn", "Cf")
-        else "□"
-        for sign in visible(text)
-    )
+    found, boxed = [], False
+    for sign in visible(text):
+        if _joins(sign):
+            # Marks have no sign of their own in some fonts; a box does not bear them.
+            found += [] if boxed else [sign]
+            continue
+        boxed = not (sign.isspace() or _has_font(sign))
+        found.append("□" if boxed else sign)
+    return "".join(found)
+
+
+def _joins(sign):
+    return unicodedata.category(sign) in ("Mn", "Me", "Cf")
+
+
+def _has_font(sign):
+    if ord(sign) in _fonts()[1]:
+        return True
+    family = _family_of(sign)
+    if family is not None:
+        _others[family] = None
+    return family is not None
+
+
+# Families beside the known ones that a text has needed, in the order in which it did.
+_others = {}
+
+
+@functools.cache
+def _family_of(sign):
+    """One of the other fonts that are installed, or None."""
+    import matplotlib.font_manager as manager
+
+    for entry in manager.fontManager.ttflist:
+        # A font of last resort has a sign for everything, and none that can be read.
+        usable = entry.size == "scalable" and "LastResort" not in entry.name.replace(" ", "")
+        if usable and ord(sign) in _codes(entry.fname):
+            return entry.name
+    return None
+
+
+@functools.cache
+def _codes(path):
+    import matplotlib.font_manager as manager
+
+    try:
+        return frozenset(manager.get_font(path).get_charmap())
+    except (OSError, RuntimeError):  # a file that FreeType cannot read
+        return frozenset()
 
 
 @functools.cache
@@ -68,11 +111,8 @@ def _fonts():
 
     installed = set(manager.get_font_names())
     families = tuple(name for name in _KNOWN_FONTS if name in installed)
-    codes = set()
-    for family in families:
-        path = manager.findfont(manager.FontProperties(family=family))
-        codes.update(manager.get_font(path).get_charmap())
-    return families, frozenset(codes)
+    paths = [manager.findfont(manager.FontProperties(family=family)) for family in families]
+    return families, frozenset().union(*map(_codes, paths))
 
 
 def matplotlib_classes():
