@@ -177,6 +177,20 @@ def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
     plot_hops(Hops(words, [[0.1] * len(words)], "北京", "தமிழ்")).canvas.draw()
 
 
+def test_fonts_that_are_not_known():
+    """STIX comes with matplotlib and has signs that the first of the known fonts has not."""
+    import matplotlib.font_manager as manager
+
+    codes = [
+        set(manager.get_font(manager.findfont(name)).get_charmap())
+        for name in ("STIXGeneral", "DejaVu Sans")
+    ]
+    words = [chr(code) for code in sorted(codes[0] - codes[1]) if chr(code).isprintable()][:5]
+    assert len(words) == 5
+    assert drawable("".join(words)) == "".join(words)
+    plot_attention([[0.2] * 5], words, ["x"]).canvas.draw()  # a missing sign would be a warning
+
+
 def installed(signs):
     import matplotlib.font_manager as manager
 

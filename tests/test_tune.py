@@ -103,6 +103,26 @@ def test_a_search_that_is_killed_goes_on(tmp_path):
 
 
 @pytest.mark.slow
+def test_rounds_of_hyperband_after_a_kill(tmp_path):
+    """In the second round trials go on with the weights of those of the first."""
+    options = ["--smoke", "--searches", "hyperband", "--epochs", "3"]
+    first, _ = interrupt(tmp_path, options, "best of 4", lambda process, _: process.kill())
+    text = run(tmp_path, *options)
+    done = [re.findall(r"hyperband: trial (\d+):", x) for x in (first, text)]
+    assert not set(done[0]) & set(done[1])
+    count = int(re.search(r"hyperband, (\d+) trials, all completed", text)[1])
+    assert count == len(done[0]) + len(done[1])
+    epochs = re.findall(r"^ +\d{4} +\d\.\d{3} +(\d)  ", text, re.MULTILINE)
+    assert len(epochs) == count
+    assert set(epochs) == {"1", "3"}
+    raised = [
+        trial["hyperparameters"]["values"].get("tuner/trial_id")
+        for trial in tune.read_trials(tmp_path / "hyperband")
+    ]
+    assert any(raised)
+
+
+@pytest.mark.slow
 def test_a_worker_that_is_killed(tmp_path):
     options = ["--smoke", "--searches", "bayesian", "--trials", "5", "--distributed", "2"]
 
