@@ -170,7 +170,11 @@ class Failed(Exception):
 
 
 def search(name, options, data):
-    """Runs a search here; in a process of a distributed one, the part of this process."""
+    """Runs a search here; in a process of a distributed one, the part of this process.
+
+    Returns:
+        The tuner.
+    """
     keras.utils.set_random_seed(options.seed)
     # Hyperband goes on with the weights of an earlier trial, but not with its optimizer.
     warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
@@ -188,6 +192,7 @@ def search(name, options, data):
         raise SystemExit(
             kept(options, name, f"trial {number} failed: {why}") + f"\n{details}".rstrip()
         ) from None
+    return tuner
 
 
 def search_distributed(name, options, argv):
@@ -372,18 +377,14 @@ def train(values, options, data):
     return {"letters": found["accuracy"], "dates": found["right_dates"]}
 
 
-def compare(options, data, results):
+def compare(tuners, options, data, results):
     """Trains the best and the default configuration alike; returns their shares of letters."""
     import keras_tuner
 
     from keras_attention.tuning import completed_trials
 
     best = {}
-    for name in options.searches:
-        tuner = open_tuner(name, options)
-        if options.distributed:
-            # The tuner of this process has not searched; its files are those of the chief.
-            tuner.oracle.reload()
+    for name, tuner in tuners.items():
         try:
             trials = completed_trials(tuner)
         except RuntimeError as error:
@@ -445,6 +446,13 @@ def parse(argv):
     return fill(options, dict(zip(("epochs", "trials", "pairs"), sizes, strict=True)))
 
 
+def settings_of(options):
+    """What must be the same for a search to go on."""
+    settings = {name: getattr(options, name) for name in ("epochs", "trials", "pairs", "seed")}
+    # keras-tuner does not find the trials of the other kind.
+    return {**settings, "distributed": bool(options.distributed)}
+
+
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     options = parse(argv)
@@ -458,21 +466,22 @@ def main(argv=None):
         search(options.part, options, data)
         return
     make_folder(options.output)
-    settings = {name: getattr(options, name) for name in ("epochs", "trials", "pairs", "seed")}
-    # keras-tuner would not find the trials of the other kind, and begin anew.
-    settings["distributed"] = bool(options.distributed)
-    results = Results(options.output / "results.json", settings)
+    results = Results(options.output / "results.json", settings_of(options))
     results.save()
+    tuners = {}
     for name in options.searches:
         if options.distributed:
             search_distributed(name, options, argv)
+            tuners[name] = open_tuner(name, options)
+            # It has not searched; the files are those of the chief.
+            tuners[name].oracle.reload()
             continue
         try:
-            search(name, options, data)
+            tuners[name] = search(name, options, data)
         except KeyboardInterrupt:
             raise SystemExit(kept(options, name, "interrupted")) from None
     try:
-        shares = compare(options, data, results)
+        shares = compare(tuners, options, data, results)
     except KeyboardInterrupt:
         raise SystemExit("interrupted; the same command goes on with the comparison") from None
     ahead = shares["best"] - shares["default"]

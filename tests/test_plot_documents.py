@@ -67,6 +67,15 @@ DOCUMENTS = [
     Document([], [], [], "empty", "pos", 1 / 3),
     Document([[]], [[]], [1.0], "no words", "pos", 1.0, "pos"),
     Document([["a", "b"]], [[0.0, 0.0]], [0.0], "zeros", "pos", 0.0, "pos"),
+    Document(
+        [["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "&amp;", "</mark>"]],
+        [[0.25] * 4],
+        [1.0],
+        "markup in words",
+        "pos",
+        0.5,
+        gaps=[["<i>", "</p>", '<a href="x">', " "]],
+    ),
     make_document(
         "many", "a", "a", [f"Line {n} of a hundred lines, like others." for n in range(100)]
     ),
@@ -370,7 +379,7 @@ def test_text_in_the_page_is_the_given_text(page):
             # Two spaces between words are two on the screen.
             assert seen == text
     text = ask(page, "document.body.innerText")
-    assert "9 documents; 4 of 7 classified rightly." in text
+    assert "10 documents; 4 of 7 classified rightly." in text
     assert not re.search(r"\b(nan|inf|infinity|none|undefined)\b", text.lower())
     assert ask(page, "document.title") == " ".join(shown(HOSTILE).split())
 

@@ -193,9 +193,11 @@ def test_a_file_that_a_kill_has_damaged(tmp_path):
 
 
 def test_the_other_kind_of_search_is_not_mixed_in(tmp_path):
-    settings = {"epochs": 2, "trials": 2, "pairs": 500, "seed": 0, "distributed": True}
+    settings = tune.settings_of(tune.parse(["--smoke", "--distributed", "2"]))
+    assert settings == tune.settings_of(tune.parse(["--smoke", "--distributed", "1"]))
     tune.Results(tmp_path / "results.json", settings).save()
-    assert "other settings" in run(tmp_path, "--smoke", code=1)
+    with pytest.raises(SystemExit, match="other settings"):
+        tune.Results(tmp_path / "results.json", tune.settings_of(tune.parse(["--smoke"])))
 
 
 @pytest.mark.slow

@@ -61,6 +61,16 @@ def test_hyperparameters_of_other_choices_are_not_active():
     assert not {"a_window", "a_vector_units", "a_units"} & set(hp.values)
 
 
+def test_scopes_that_are_not_chosen_are_entered():
+    """Or keras-tuner would know of them by chance only."""
+    hp = keras_tuner.HyperParameters()
+    hp.values = {"attention_mechanism": "luong", "attention_alignment": "global"}
+    attention_space(hp)
+    seen = {tuple(condition.name for condition in scope) for scope in hp.inactive_scopes}
+    inner = [("attention_mechanism", f"attention_{name}") for name in ("alignment", "vector")]
+    assert seen == {("attention_mechanism",), *inner}
+
+
 def test_the_search_knows_the_whole_space(tmp_path):
     """Also what is in scopes that the default does not choose, and samples it."""
     tuner = make_tuner(tmp_path, AttentionHyperModel(build), trials=200)
