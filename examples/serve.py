@@ -12,6 +12,9 @@ The requests are those of TensorFlow Serving, so that clients can move to it and
     GET  /v1/models/NAME/metadata  names, types and shapes of what it takes and returns
     GET  /healthz                  whether the server runs
 
+Served are models of strings, one a row for each input: those of the examples, and for instance
+Keras models of `keras.Input((), dtype="string")`.
+
 Requests that arrive while the model is busy are answered together, which is several times as fast
 (`--max-batch 1` for one by one). Texts of one batch are padded to the longest, so arrays over
 tokens may be longer than alone. What is wrong with a request, the answer says: 400 malformed, 408
@@ -63,16 +66,25 @@ class Model:
         import tensorflow as tf
 
         self.path, self._tf = path, tf
-        self._loaded = tf.saved_model.load(path)  # or its tables would be deleted
+        try:
+            self._loaded = tf.saved_model.load(path)  # or its tables would be deleted
+        except (OSError, tf.errors.OpError) as error:
+            raise SystemExit(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
         if "serving_default" not in self._loaded.signatures:
             found = ", ".join(self._loaded.signatures) or "none"
             raise SystemExit(f"{path} has no signature serving_default; signatures: {found}")
         self._run = self._loaded.signatures["serving_default"]
         inputs = self._run.structured_input_signature[1]
         self.names = sorted(inputs)
-        other = {name: x.dtype.name for name, x in inputs.items() if x.dtype != tf.string}
-        if other:
-            raise SystemExit(f"{path}: serve.py serves models of strings; this one takes {other}")
+        # A text a row; Keras also has it as a column.
+        shapes = {name: x.shape.as_list() for name, x in inputs.items() if x.dtype == tf.string}
+        if len(shapes) < len(inputs) or not all(x in ([None], [None, 1]) for x in shapes.values()):
+            found = ", ".join(f"{name}: {x.dtype.name} {x.shape}" for name, x in inputs.items())
+            raise SystemExit(
+                f"{path}: serve.py serves models of one string a row for each input, of shape "
+                f"(None,) or (None, 1); this one takes {found}"
+            )
+        self._sizes = {name: [-1, *shape[1:]] for name, shape in shapes.items()}
         # What has no axis for the texts, such as a list of classes, is the answer to each of them.
         shapes = {name: x.shape for name, x in self._run.structured_outputs.items()}
         self._whole = [n for n, x in shapes.items() if x.rank == 0 or (x.rank and x[0] is not None)]
@@ -80,7 +92,9 @@ class Model:
     def predict(self, rows):
         """Rows, dictionaries of strings, to rows of the answers."""
         columns = {
-            name: self._tf.constant([row[name] for row in rows], self._tf.string)
+            name: self._tf.reshape(
+                self._tf.constant([row[name] for row in rows], self._tf.string), self._sizes[name]
+            )
             for name in self.names
         }
         try:
@@ -143,7 +157,8 @@ def read_rows(body, names, max_rows, max_length):
         raise Refused(400, f"the body is not JSON: {error}") from None
     example = '{"instances": [' + ", ".join([json.dumps(dict.fromkeys(names, "text"))]) + "]}"
     if not isinstance(request, dict) or ("instances" in request) == ("inputs" in request):
-        raise Refused(400, f'expected an object with "instances" or "inputs", like {example}')
+        message = f'expected an object with either "instances" or "inputs", like {example}'
+        raise Refused(400, message)
     unknown = set(request) - {"instances", "inputs", "signature_name"}
     if unknown:
         raise Refused(400, f"unknown fields: {', '.join(sorted(map(str, unknown)))[:200]}")
@@ -152,7 +167,7 @@ def read_rows(body, names, max_rows, max_length):
     by_columns = "inputs" in request
     rows = _from_columns(request["inputs"], names) if by_columns else request["instances"]
     if not isinstance(rows, list) or not rows:
-        raise Refused(400, f"expected at least one instance, like {example}")
+        raise Refused(400, f"expected a list of at least one instance, like {example}")
     if len(rows) > max_rows:
         raise Refused(413, f"{len(rows)} instances; at most {max_rows} in a request")
     return [_read_row(row, n, names, max_length) for n, row in enumerate(rows)], by_columns
@@ -176,7 +191,9 @@ def _read_row(row, number, names, max_length):
     if isinstance(row, str) and len(names) == 1:
         row = {names[0]: row}
     if not isinstance(row, dict) or sorted(row) != names:
-        raise Refused(400, f"instance {number}: expected an object with a string for: {names}")
+        either = "a string, or " if len(names) == 1 else ""
+        message = f"instance {number}: expected {either}an object with a string for: {names}"
+        raise Refused(400, message)
     for name, text in row.items():
         if not isinstance(text, str):
             kind = type(text).__name__
@@ -277,7 +294,8 @@ class Batcher:
 # --- server --------------------------------------------------------------------------------------
 
 
-def make_app(model, options):
+def make_app(model, options, stop):
+    """The addresses of the server; `stop` is the event that ends it."""
     from aiohttp import web
 
     base, started = f"/v1/models/{options.name}", time.time()
@@ -306,6 +324,13 @@ def make_app(model, options):
         return answer(200, {"status": "ok", "seconds": round(time.time() - started)})
 
     @web.middleware
+    async def last_answers(request, handler):
+        found = await handler(request)
+        if stop.is_set():
+            found.force_close()  # the client must not send another request here
+        return found
+
+    @web.middleware
     async def errors(request, handler):
         try:
             return await handler(request)
@@ -327,7 +352,7 @@ def make_app(model, options):
         yield
         await app["batcher"].close()
 
-    app = web.Application(middlewares=[errors])
+    app = web.Application(middlewares=[last_answers, errors])
     app.cleanup_ctx.append(batching)
     app.router.add_post(f"{base}:predict", predict)
     app.router.add_get(base, status)
@@ -366,13 +391,12 @@ def address_part(text):
 
 
 def parse(argv):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    class Formatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+        pass
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Formatter)
     parser.add_argument("path", help="folder of a SavedModel")
-    parser.add_argument(
-        "--name", default="model", type=address_part, help="in the addresses (default: model)"
-    )
+    parser.add_argument("--name", default="model", type=address_part, help="in the addresses")
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for other machines")
     parser.add_argument("--port", type=int, default=8501, help="0 for any that is free")
     parser.add_argument("--max-batch", type=int, default=64, help="instances answered together")
@@ -386,6 +410,8 @@ def parse(argv):
     for name in ("timeout", "drain"):
         if not getattr(options, name) > 0:
             parser.error(f"--{name} must be positive")
+    if not 0 <= options.port < 65536:
+        parser.error("--port must be from 0 to 65535")
     for name in ("max_batch", "max_waiting", "max_rows", "max_length", "max_body"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
@@ -411,7 +437,8 @@ def main(argv=None):
     check_absent()
 
     async def serve():
-        app = make_app(model, options)
+        stop = asyncio.Event()
+        app = make_app(model, options, stop)
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=options.drain
         )
@@ -420,7 +447,6 @@ def main(argv=None):
             await web.TCPSite(runner, options.host, options.port).start()
         except OSError as error:
             raise SystemExit(f"cannot listen at {options.host}:{options.port}: {error}") from None
-        stop = asyncio.Event()
         for name in ("SIGINT", "SIGTERM"):
             asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop.set)
         port = runner.addresses[0][1]

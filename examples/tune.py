@@ -114,6 +114,8 @@ def make_tuner(name, options):
 
         def on_trial_begin(self, trial):
             super().on_trial_begin(trial)
+            # Each begins alike, also after a kill.
+            keras.utils.set_random_seed(options.seed)
             self._begin = time.time()
 
         def on_trial_end(self, trial):
@@ -348,18 +350,20 @@ def describe(values):
         ),
     }[other]
     shown = {
-        name.removeprefix("attention_"): value
+        name: value
         for name, value in values.items()
         if not name.startswith("tuner/") and name not in skip
     }
-    if shown.get("alignment") == "global":
-        shown.pop("window", None)
-    if shown.get("vector") is False:
-        shown.pop("vector_units", None)
-    texts = [
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in shown.items()
-    ]
+    if shown.get("attention_alignment") == "global":
+        shown.pop("attention_window", None)
+    if shown.get("attention_vector") is False:
+        shown.pop("attention_vector_units", None)
+    texts = []
+    for name, value in shown.items():
+        # As short as they are told apart: the decoder has units, too.
+        short = name.removeprefix("attention_")
+        short = name if short != name and short in shown else short
+        texts.append(f"{short} {value:.4g}" if isinstance(value, float) else f"{short} {value}")
     return ", ".join(texts)
 
 
@@ -435,6 +439,9 @@ def parse(argv):
     options = parser.parse_args(argv)
     check_at_least_one(parser, options, ("epochs", "trials", "pairs", "distributed"))
     check_seed(parser, options)
+    most = (dates.LAST - dates.FIRST).days + 1 - 1500
+    if (options.pairs or 0) > most:
+        parser.error(f"--pairs must be at most {most:,}: there are no more dates")
     if options.timeout is not None:
         if not options.distributed:
             parser.error("--timeout goes with --distributed")

@@ -3,6 +3,7 @@
 Needs keras-tuner with all that it uses: `pip install "keras-attention-layers[tuner]"`.
 """
 
+import inspect
 import warnings
 
 try:
@@ -40,7 +41,9 @@ def attention_space(
 
     Args:
         hp: `keras_tuner.HyperParameters`.
-        prefix: of all names; give different ones to different layers of a model.
+        prefix: of all names; give different ones to different layers of a model, for layers of one
+            prefix are chosen alike. A search that goes on in its folder keeps the names and bounds
+            that it began with.
         mechanisms: of "bahdanau" and "luong".
         scores: of `LuongAttention`. "dot" needs a query as wide as the key, "location"
             `max_length`.
@@ -54,8 +57,9 @@ def attention_space(
         A `BahdanauAttention` or a `LuongAttention`, not yet built.
 
     Raises:
-        ValueError: an unknown mechanism, score or alignment, or none of them; bounds that are no
-            integers or in the wrong order; `most_dropout` not in [0, 1); `max_length` missing.
+        ValueError: an empty prefix; an unknown mechanism, score or alignment, or none of them;
+            bounds that are no integers or in the wrong order; `most_dropout` not in [0, 1);
+            `max_length` missing.
 
     Example:
         >>> import keras_tuner
@@ -66,6 +70,8 @@ def attention_space(
         >>> hp.values["attention_mechanism"]
         'bahdanau'
     """
+    if not isinstance(prefix, str) or not prefix:
+        raise ValueError(f"prefix: a string, the first part of all names; received {prefix!r}.")
     _check_all("mechanisms", mechanisms, MECHANISMS)
     if "luong" in mechanisms:
         _check_all("scores", scores, SCORES)
@@ -150,6 +156,12 @@ class AttentionHyperModel(keras_tuner.HyperModel):
             raise ValueError(
                 f"build must be a function of hyperparameters and a layer; received {build!r}."
             )
+        known = set(inspect.signature(attention_space).parameters) - {"hp"}
+        if set(space) - known:
+            raise ValueError(
+                f"AttentionHyperModel: {', '.join(sorted(set(space) - known))} unknown; options of "
+                f"attention_space: {', '.join(sorted(known))}."
+            )
         self._make_model, self._space = build, space
 
     def build(self, hp):
@@ -189,7 +201,14 @@ def completed_trials(tuner, failed="raise"):
 
 
 def failure_cause(trial):
-    """Why a trial of keras-tuner did not complete, in a line."""
+    """Why a trial did not complete, in a line.
+
+    Args:
+        trial: a `keras_tuner.engine.trial.Trial`.
+
+    Returns:
+        A string: the last line of its error, or what its status says.
+    """
     if trial.message:
         return trial.message.strip().splitlines()[-1].strip()
     if trial.status == "RUNNING":

@@ -117,7 +117,7 @@ def test_a_document_of_no_known_class():
     [
         (lambda x: {"word_weights": [[0.5, x]]}, r"word_weights\[0\] must be finite and not neg"),
         (lambda x: {"sentence_weights": [x]}, "d: sentence_weights must be finite and not neg"),
-        (lambda x: {"probability": x}, "its probability must be finite and not negative"),
+        (lambda x: {"probability": x}, "its probability must be a number from 0 to 1; rec"),
     ],
 )
 def test_nonsense_is_refused(show, change, message, weight):

@@ -105,6 +105,7 @@ def test_the_map_without_a_target():
         ({"per_line": "a"}, "per_line` must be a positive integer; received 'a'"),
         ({"largest": np.inf}, "largest must be a positive number or None; received inf"),
         ({"largest": "a"}, "largest must be a positive number"),
+        ({"marked": 1}, "marked: a list of numbers of source tokens; received 1"),
         ({"marked": [0.5]}, r"\[0.5\] are no numbers of the 2 source tokens"),
     ],
 )
@@ -252,6 +253,14 @@ def test_of_a_long_story_the_sentences_that_were_read():
     assert _most_read(hops(40)) == [*range(MOST_SENTENCES), None]
 
 
+def test_many_hops():
+    figure = plot_hops(hops(3, weights=np.full((20, 3), 0.5)), hops(3))
+    assert_nothing_is_cut_off(figure)
+    headers = [x for x in figure.axes[0].texts if x.get_text().startswith("hop ")]
+    assert len(headers) == 20
+    assert_labels_are_apart(headers, "x")
+
+
 def test_hops_of_any_text():
     samples = [
         hops(3, top=[1], facts=(1,), expected="a"),
@@ -348,6 +357,9 @@ def test_highlighted_bytes():
 def test_gaps_of_highlighted_text():
     assert read(highlight(["a", ",", "b"], [0, 0, 0], ["", "", "\n"])).text == "a,\nb"
     assert read(highlight([], [])).text == ""
+    assert read(highlight(iter("ab"), [0, 0])).text == "a b"
+    with pytest.raises(ValueError, match=r"joiner: a string, or one before each token; .*None"):
+        highlight(["a"], [0], None)
     with pytest.raises(ValueError, match="one before each token, here 3; received 2"):
         highlight(["a", "b", "c"], [0, 0, 0], ["", ""])
     with pytest.raises(ValueError, match=r"here \(2,\); received \(3,\)\. Cut padding off"):
@@ -512,6 +524,15 @@ def test_maps_in_tensorboard(tmp_path):
     figure.savefig(tmp_path / "map.png")
     expected = matplotlib.image.imread(tmp_path / "map.png") * 255
     np.testing.assert_allclose(found["attention/0", 3], expected, atol=1.5)
+
+
+def test_a_training_that_diverges_goes_on(tmp_path):
+    model = translator()
+    model.compile("sgd", lambda _, x: keras.ops.sum(x) * float("nan"))
+    inputs = [np.array([[3, 4]]), np.array([[5, 6]])]
+    callback = AttentionMapCallback(tmp_path, inputs, [["a", "b"]], [["c", "d"]])
+    with pytest.warns(RuntimeWarning, match="no map after epoch 1: weights must be finite"):
+        model.fit(inputs, inputs[1], epochs=1, verbose=0, callbacks=[callback])
 
 
 @pytest.mark.parametrize(

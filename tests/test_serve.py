@@ -276,6 +276,56 @@ def test_the_last_requests_are_answered(upper):
     assert process.wait(20) == 0
 
 
+def test_a_connection_ends_with_the_last_answer(tmp_path):
+    module = Upper()
+    process, port = start(save(module, module.upper, tmp_path / "upper"))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        for text, header in (("ab", None), ("slow", "close")):
+            connection.request(
+                "POST", "/v1/models/model:predict", json.dumps({"instances": [text]})
+            )
+            if text == "slow":
+                time.sleep(0.5)
+                process.send_signal(signal.SIGTERM)
+            answer = connection.getresponse()
+            assert json.loads(answer.read()) == {"predictions": [text.upper()]}
+            assert answer.getheader("Connection") == header
+    assert process.wait(20) == 0
+
+
+class Columns(tf.Module):
+    """As Keras models of `keras.Input((1,), dtype="string")`."""
+
+    def __init__(self, width):
+        spec = tf.TensorSpec((None, width), tf.string, name="text")
+        self.run = tf.function(lambda text: {"text": text[:, 0]}, input_signature=[spec])
+
+
+def test_texts_in_a_column(tmp_path):
+    module = Columns(1)
+    process, port = start(save(module, module.run, tmp_path / "columns"))
+    assert ask(port, {"instances": ["a", "b"]}) == (200, {"predictions": ["a", "b"]})
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def refused_at_start(path):
+    command = [sys.executable, str(EXAMPLES / "serve.py"), str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    return run.stderr
+
+
+def test_models_that_cannot_be_served(tmp_path):
+    module = Columns(2)
+    path = save(module, module.run, tmp_path / "columns")
+    assert "(None, 1); this one takes text: string (None, 2)" in refused_at_start(path)
+    (path / "saved_model.pb").write_bytes(b"no model")
+    assert f"{path} cannot be read" in refused_at_start(path)
+
+
 def test_neither_keras_nor_this_package_is_imported(upper, tmp_path):
     for name in ("keras", "keras_attention", "tf_keras"):
         (tmp_path / f"{name}.py").write_text(
@@ -300,10 +350,8 @@ def test_other_signatures(tmp_path):
     module = Upper()
     function = module.upper.get_concrete_function()
     tf.saved_model.save(module, str(tmp_path), signatures={"other": function})
-    command = [sys.executable, str(EXAMPLES / "serve.py"), str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 1
-    assert "has no signature serving_default; signatures: other" in run.stderr
+    message = "has no signature serving_default; signatures: other"
+    assert message in refused_at_start(tmp_path)
 
 
 def batched(max_batch, max_waiting, use):
@@ -372,6 +420,7 @@ def test_a_full_queue_one_that_left_and_the_end():
         ([".", "--max-batch", "0"], "--max-batch must be at least 1"),
         ([".", "--timeout", "0"], "--timeout must be positive"),
         ([".", "--drain", "nan"], "--drain must be positive"),
+        ([".", "--port", "99999"], "--port must be from 0 to 65535"),
         ([".", "--name", "a b"], "letters, digits and _.- only; received 'a b'"),
     ],
 )

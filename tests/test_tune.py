@@ -50,6 +50,9 @@ def test_a_configuration_in_a_line():
     values |= {"attention_vector": False, "attention_vector_units": 64}
     expected = "mechanism luong, alignment global, units 32, vector False, rate 0.1235"
     assert sorted(tune.describe(values).split(", ")) == sorted(expected.split(", "))
+    values |= {"attention_mechanism": "bahdanau"}
+    assert "attention_units 8, " in tune.describe(values) + ", "
+    assert ", units 32, " in tune.describe(values) + ", "
 
 
 def test_how_processes_end():
@@ -60,6 +63,7 @@ def test_how_processes_end():
 def test_bad_command_lines(tmp_path):
     assert "--epochs must be at least 1" in run(tmp_path, "--epochs", "0", code=2)
     assert "--distributed must be at least 1" in run(tmp_path, "--distributed", "0", code=2)
+    assert "--pairs must be at most" in run(tmp_path, "--pairs", "100000", code=2)
     assert "--timeout goes with --distributed" in run(tmp_path, "--timeout", "3", code=2)
     assert "must be positive" in run(tmp_path, "--distributed", "1", "--timeout", "nan", code=2)
 

@@ -126,6 +126,7 @@ def test_two_layers_of_one_model():
         ({"scores": ["location"], "max_length": -3}, "max_length.*positive integer"),
         ({"scores": ["location"]}, "needs max_length"),
         ({"most_dropout": 1.0}, r"most_dropout` must be a number in \[0, 1\); received 1.0"),
+        ({"prefix": ""}, "prefix: a string"),
         ({"most_dropout": "x"}, r"most_dropout` must be a number"),
     ],
 )
@@ -143,6 +144,8 @@ def test_scores_of_a_mechanism_that_is_not_searched():
 def test_a_build_that_is_no_function():
     with pytest.raises(ValueError, match="function of hyperparameters and a layer; received 3"):
         AttentionHyperModel(3)
+    with pytest.raises(ValueError, match="unit unknown; options of attention_space: alignments, "):
+        AttentionHyperModel(build, unit=(3, 4))
 
 
 def build(hp, attention):

@@ -1,5 +1,7 @@
 """Attention maps in TensorBoard."""
 
+import warnings
+
 import keras
 import numpy as np
 
@@ -11,6 +13,8 @@ from keras_attention.plotting.weights import attention_weights
 
 class AttentionMapCallback(keras.callbacks.Callback):
     """Draws attention maps of some samples after every epoch, as images of TensorBoard.
+
+    Where weights have become NaN it warns, and draws none.
 
     Args:
         log_dir: folder, of a run of TensorBoard.
@@ -53,9 +57,17 @@ class AttentionMapCallback(keras.callbacks.Callback):
         if (epoch + 1) % self.every:
             return
         summary = _summaries()
-        with self._writer.as_default(step=epoch):
-            for number, figure in enumerate(self._figures()):
-                summary.image(f"attention/{number}", _pixels(figure)[None])
+        try:
+            with self._writer.as_default(step=epoch):
+                for number, figure in enumerate(self._figures()):
+                    summary.image(f"attention/{number}", _pixels(figure)[None])
+        except ValueError as error:
+            # NaN, for example, with which Keras trains on.
+            warnings.warn(
+                f"AttentionMapCallback: no map after epoch {epoch + 1}: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         self._writer.flush()
 
     def on_train_end(self, logs=None):

@@ -15,7 +15,9 @@ _WORD = (255, 176, 32)
 def plot_document(document):
     """Draws a document with the weights of its words and sentences.
 
-    Of a long document the sentences with the largest weights are drawn, dots for the others.
+    Of a long document the sentences with the largest weights are drawn, dots for the others. The
+    largest weight of a document has a full bar, the largest of a sentence the full colour, paler in
+    sentences of less weight, as the square root of their bar.
 
     Args:
         document: a `Document`.
@@ -86,8 +88,8 @@ def plot_document(document):
             write(_TEXT + x, y, word, color=_QUIET if strength is None else _INK)
         y -= _LEADING
     legend = (
-        "Bar: the sentence's weight in the document. Behind a word: its weight in the "
-        "sentence, paler in lighter sentences."
+        "Bar: the sentence's weight, full for the largest. Behind a word: its weight, full for "
+        "the largest of its sentence, paler in lighter sentences."
     )
     write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
     return figure

@@ -1,6 +1,7 @@
 """Documents with the weights of their words and sentences, checked before they are shown."""
 
 import math
+from numbers import Real
 from typing import Any, NamedTuple
 
 import keras
@@ -61,8 +62,8 @@ def read_document(document):
         `(document, sentences)`, a `Document` and a list of `Sentence`.
 
     Raises:
-        ValueError: it is no `Document`; the sizes do not agree; a weight or the probability is
-            NaN, infinite or negative.
+        ValueError: it is no `Document`; the sizes do not agree; a weight is NaN, infinite or
+            negative; the probability is none.
     """
     if not isinstance(document, Document):
         raise ValueError(
@@ -82,9 +83,9 @@ def read_document(document):
             + "; expected those of every sentence."
         )
     probability = document.probability
-    if probability is not None and not 0 <= probability < math.inf:
+    if probability is not None and not (isinstance(probability, Real) and 0 <= probability < 1.001):
         raise ValueError(
-            f"{name}: its probability must be finite and not negative; received {probability}."
+            f"{name}: its probability must be a number from 0 to 1; received {probability!r}."
         )
     largest, sentences = max(weights, default=0), []
     for number, (weight, own) in enumerate(zip(weights, words, strict=True)):

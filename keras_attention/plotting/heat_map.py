@@ -22,6 +22,9 @@ def plot_attention(
 ):
     """Draws which source each target looked at, as a heat map with a token a row and a column.
 
+    For sequences that can be looked at, of some hundreds of tokens; long tokens are cut to 24
+    letters, and signs that no installed font has become boxes.
+
     Args:
         weights: `(Tq, Tk)`, of one sample; `(Tk,)` where there is no target.
         source: Tk strings, the columns. target: Tq strings, the rows.
@@ -45,7 +48,9 @@ def plot_attention(
         >>> figure.axes[0].get_title()
         ''
     """
-    weights, marked = checked(weights), set(marked)
+    if isinstance(marked, int):
+        raise ValueError(f"marked: a list of numbers of source tokens; received {marked!r}.")
+    weights, marked, source = checked(weights), set(marked), list(source)
     check_positive_int("plot_attention", "per_line", per_line)
     if largest is not None and not (isinstance(largest, Real) and 0 < largest < math.inf):
         raise ValueError(f"largest must be a positive number or None; received {largest!r}.")

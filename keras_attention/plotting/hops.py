@@ -10,6 +10,8 @@ from keras_attention.plotting.weights import checked
 # Sentences of a memory that are drawn; of a longer one those that were read most.
 MOST_SENTENCES = 12
 SENTENCE_ROOM = 64
+# Where the weights begin, and how wide one is, in widths of a letter.
+LEFT, CELL = 46, 6
 
 
 class Hops(NamedTuple):
@@ -34,6 +36,8 @@ class Hops(NamedTuple):
 
 def plot_hops(*samples):
     """Draws for every sample its memories, and beside each the weight that every hop gave it.
+
+    Of a long memory the beginning is drawn, of many those that were read most.
 
     Args:
         samples: `Hops`, drawn in two columns.
@@ -85,7 +89,9 @@ def plot_hops(*samples):
     rows = [[_most_read(sample) for sample in line] for line in grid]
     # Title, memories, numbers of the hops.
     heights = [max(len(r) for r in line) + 3.5 for line in rows]
-    figure = figure_class(figsize=(6.6 * columns, 0.27 * sum(heights)), dpi=120)
+    hops = max(len(sample.weights) for sample in samples)
+    wide = 0.1 * (LEFT + CELL * max(hops, 3) + 2)
+    figure = figure_class(figsize=(wide * columns, 0.27 * sum(heights)), dpi=120)
     canvas(figure)
     outer = figure.add_gridspec(
         len(grid), columns, height_ratios=heights, hspace=0, wspace=0.06, left=0, right=1
@@ -111,7 +117,7 @@ def _most_read(sample):
 
 
 def _draw_hops(axes, sample, rows, height):
-    hop_count, left, cell = len(sample.weights), 46, 6  # in widths of a letter, about
+    hop_count, left, cell = len(sample.weights), LEFT, CELL
     end = left + cell * hop_count
     axes.set_xlim(-1, end + 1)
     axes.set_ylim(height, 0)

@@ -11,7 +11,7 @@ def highlight(tokens, weights, joiner=" "):
 
     Args:
         tokens: T strings; whatever they contain is escaped.
-        weights: `(T,)`; the largest has the strongest colour.
+        weights: `(T,)`; the largest has the strongest colour, however large it is.
         joiner: what is between two tokens, or T strings, the text before each.
 
     Returns:
@@ -27,7 +27,9 @@ def highlight(tokens, weights, joiner=" "):
         >>> "&lt;movie&gt;" in page
         True
     """
-    weights = checked(weights)
+    weights, tokens = checked(weights), list(tokens)
+    if not isinstance(joiner, (str, list, tuple)):
+        raise ValueError(f"joiner: a string, or one before each token; received {joiner!r}.")
     check_shape("weights", weights, (len(tokens),), "(tokens,)")
     gaps = ["", *[joiner] * (len(tokens) - 1)] if isinstance(joiner, str) else list(joiner)
     if len(gaps) != len(tokens) and len(tokens):
