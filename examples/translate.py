@@ -472,7 +472,7 @@ def parse(argv):
     parser.add_argument("--smoothing", type=float, help="of labels (default: 0; files: 0.1)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", default="output/translate", help="where results are written")
-    parser.add_argument("--smoke", action="store_true", help="dates, less than a minute")
+    parser.add_argument("--smoke", action="store_true", help="dates in two formats, a minute")
     arguments = parser.parse_args(argv)
     given = [arguments.train, arguments.valid, arguments.test]
     if any(given) and not all(given):

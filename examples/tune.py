@@ -6,8 +6,8 @@ reads "the third of May, 1998" letter by letter and writes "1998-05-03" with an 
 Mechanism, score, alignment, window, units, dropout and normalizer of its attention, the width of
 the decoder and the learning rate are searched by Hyperband and by Bayesian optimisation; then the
 best and the default configuration are trained for as many epochs each, and tried on unseen dates.
-In about five minutes on two cores the best one is far ahead. A search that was killed goes on when
-the same command is given again. A trial that fails stops the script with its cause.
+In five to seven minutes on two cores the best one is far ahead. A search that was killed goes on
+when the same command is given again. A trial that fails stops the script with its cause.
 
     python examples/tune.py --distributed 2
 
