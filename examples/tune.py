@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -116,6 +117,7 @@ def make_tuner(name, options):
             super().on_trial_begin(trial)
             # Each begins alike, also after a kill.
             keras.utils.set_random_seed(options.seed)
+            keep_copies(options.output / name)
             self._begin = time.time()
 
         def on_trial_end(self, trial):
@@ -129,6 +131,7 @@ def make_tuner(name, options):
                     raise
                 trial.status = "FAILED"
                 raise Failed(trial.trial_id, failure_cause(trial), "") from None
+            keep_copies(options.output / name)
             # A worker only knows its own.
             trials = getattr(self.oracle, "trials", {trial.trial_id: trial})
             done = [x for x in trials.values() if x.status == "COMPLETED"]
@@ -157,7 +160,17 @@ def make_tuner(name, options):
 
 
 def open_tuner(name, options):
-    """As `make_tuner`; says what to do where a kill has left half of a file of keras-tuner."""
+    """As `make_tuner`; goes back to copies where a kill has left half of a file of keras-tuner.
+
+    Raises:
+        SystemExit: there are none; says what to do.
+    """
+    folder = options.output / name
+    for path in (folder / name for name in STATES):
+        copy = path.with_suffix(".kept")
+        if path.exists() and not can_be_read(path) and copy.exists():
+            print(f"{path} is damaged, as a kill may leave it; its copy is taken instead.")
+            shutil.copyfile(copy, path)
     try:
         return make_tuner(name, options)
     except json.JSONDecodeError as error:
@@ -165,6 +178,26 @@ def open_tuner(name, options):
             f"{options.output / name} is damaged, as a kill may leave it ({error}): delete it, "
             "and the search begins anew."
         ) from None
+
+
+# What keras-tuner writes anew at every step, not whole or not at all.
+STATES = ("oracle.json", "tuner0.json")
+
+
+def keep_copies(folder):
+    for path in (folder / name for name in STATES):
+        if can_be_read(path):
+            temporary = path.with_suffix(".tmp")
+            shutil.copyfile(path, temporary)
+            temporary.replace(path.with_suffix(".kept"))
+
+
+def can_be_read(path):
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 class Failed(Exception):

@@ -196,6 +196,22 @@ def test_a_file_that_a_kill_has_damaged(tmp_path):
     assert "Traceback" not in text
 
 
+def test_copies_for_files_that_a_kill_has_damaged(tmp_path):
+    options = tune.parse(["--smoke", "--output", str(tmp_path)])
+    tuner = tune.make_tuner("bayesian", options)
+    trial = tuner.oracle.create_trial("tuner0")
+    tuner.save()
+    tuner.on_trial_begin(trial)
+    for name in tune.STATES:
+        (tmp_path / "bayesian" / name).write_text("")
+    # No copy is made of what is damaged.
+    tune.keep_copies(tmp_path / "bayesian")
+    again = tune.open_tuner("bayesian", options)
+    assert set(again.oracle.trials) == {trial.trial_id}
+    values = again.oracle.trials[trial.trial_id].hyperparameters.values
+    assert values == trial.hyperparameters.values
+
+
 def test_the_other_kind_of_search_is_not_mixed_in(tmp_path):
     settings = tune.settings_of(tune.parse(["--smoke", "--distributed", "2"]))
     assert settings == tune.settings_of(tune.parse(["--smoke", "--distributed", "1"]))
