@@ -13,7 +13,17 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention import (
+    AttentionPooling,
+    AttentionRNN,
+    BahdanauAttention,
+    HierarchicalAttention,
+    LuongAttention,
+    Memory,
+    MemoryHop,
+    beam_search,
+    greedy_search,
+)
 from keras_attention.ops import additive_score, compiling
 
 SEED = 11
@@ -72,7 +82,7 @@ def self_attention(variant, batch, steps, units):
 
 def windows(variant, batch, steps, units, score="general", window=10):
     """`LuongAttention`, variant its alignment."""
-    attention = LuongAttention(score, variant, window=window)
+    attention = LuongAttention(score, variant, half_width=window)
     shape = (batch, steps, units)
     attention.build(shape, shape)
     return attention, normal(1.0, shape, shape), attention.weights
@@ -157,7 +167,83 @@ def lengths(batch, units, longest):
     return {"compiled": sum(x > 0.2 for x in more), "slowest": max(more), "total": sum(first)}
 
 
+def sweep(variant, **sizes):
+    """The cases of `sweep.py`."""
+    if variant.endswith("search"):
+        return search(variant, **sizes)
+    if variant == "BiDAF":
+        return flow("ours", **sizes)
+    units, batch = sizes["units"], sizes["batch"]
+    if variant == "hierarchical":
+        encoders = [keras.layers.GRU(units, return_sequences=True) for _ in range(2)]
+        attention = HierarchicalAttention(units, None, *encoders)
+        shapes = [(batch, sizes["sentences"], sizes["words"], units)]
+    elif variant == "pooling":
+        attention, shapes = AttentionPooling(units), [(batch, sizes["steps"], units)]
+    else:
+        half_width = {"half_width": sizes["half_width"]} if "half_width" in sizes else {}
+        attention = {
+            "additive, one step": lambda: BahdanauAttention(units),
+            "additive": lambda: BahdanauAttention(units),
+            "dot": lambda: LuongAttention("dot"),
+            "general": lambda: LuongAttention("general"),
+            "general, attentional vector": lambda: LuongAttention("general", units=units),
+            "general, sparsemax": lambda: LuongAttention("general", normalizer="sparsemax"),
+            "local-m": lambda: LuongAttention("general", "local-m", **half_width),
+            "local-p": lambda: LuongAttention("general", "local-p", **half_width),
+            "memory hop": MemoryHop,
+        }[variant]()
+        value = (batch, sizes["steps"], units)
+        one_step = variant in ("additive, one step", "memory hop")
+        shapes = [(batch, units) if one_step else value, value]
+    attention.build(*shapes)
+    inputs, weights = normal(1.0, *shapes), attention.trainable_weights
+    if variant != "additive, one step":
+        return attention, inputs, weights
+
+    # A decoder projects the keys once, before its loop.
+    def function(query, key, value):
+        memory = Memory(key, value)
+        return attention.attend(query, memory, return_attention_scores=False).output
+
+    weights = [weight for weight in weights if weight.name != "key_kernel"]
+    return function, [*inputs, inputs[-1]], weights
+
+
+def search(variant, batch, steps, units, words, longest, beams):
+    """A decoder of one GRU cell with additive attention. No hypothesis ends early."""
+    embedding, head = keras.layers.Embedding(words, units), keras.layers.Dense(words)
+    decoder = AttentionRNN(
+        keras.layers.GRUCell(units), BahdanauAttention(units), output_mode="concat"
+    )
+    shape = (batch, steps, 2 * units)
+    embedding.build((None,))
+    head.build((None, 3 * units))
+    decoder.build((batch, longest, units), shape)
+    end = words - 1
+    bias = np.zeros(words, "float32")
+    bias[end] = -1e9
+    head.bias.assign(bias)
+
+    def step(tokens, state, memory):
+        output, state, weights = decoder.step(embedding(tokens), state, memory)
+        return head(output), state, weights
+
+    def function(memory):
+        state = decoder.get_initial_state(batch)
+        options = {"start_token": 1, "end_token": end, "max_length": longest}
+        if variant == "beam search":
+            found = beam_search(step, state, decoder.prepare(memory), beam_width=beams, **options)
+        else:
+            found = greedy_search(step, state, decoder.prepare(memory), **options)
+        return found.tokens
+
+    weights = [*embedding.weights, *head.weights, *decoder.weights]
+    return function, normal(1.0, shape), weights
+
+
 CASES = {
+    "sweep": sweep,
     "flow": flow,
     "additive": additive,
     "layer": layer,

@@ -44,6 +44,7 @@ from checkpoint import (
     make_folder,
     reseed,
     save_figure,
+    seed_model,
     write_text,
 )
 from extras import check_extras
@@ -451,8 +452,7 @@ def run(flow, data, test, sizes, vectors, arguments):
     checkpoint = Checkpoint(
         pathlib.Path(arguments.output) / flow / "checkpoint", settings, unit="step"
     )
-    # Here, so that it does not matter which model came before.
-    keras.utils.set_random_seed(arguments.seed)
+    seed_model(arguments.seed)
     model, answerer = build_model(
         sizes, arguments.units, flow, arguments.dropout, arguments.max_answer, vectors
     )
@@ -517,10 +517,13 @@ def main(argv=None):
     test, _ = prepare(texts[1], vocabulary)
     given = data, test, vocabulary.sizes, vectors, arguments
     make_folder(output)
+    compared = not arguments.data and arguments.flow != "none" and not arguments.smoke
+    if compared:
+        make_folder(output.with_name("none"))
 
     answerer, answers, summary = run(arguments.flow, *given)
     write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")
-    if not arguments.data and arguments.flow != "none" and not arguments.smoke:
+    if compared:
         *_, baseline = run("none", *given)
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
     report(summary, texts[1], answers)

@@ -20,6 +20,7 @@ zero, as it began. Such words are counted, and so are sentences that fall out of
 """
 
 import argparse
+import io
 import multiprocessing
 import os
 import pathlib
@@ -36,7 +37,15 @@ import tasks
 import tensorflow as tf
 import workers
 from arguments import check_at_least_one, check_ranges, check_seed, fill
-from checkpoint import Interrupt, Results, make_folder, save_figure, whole_file
+from checkpoint import (
+    Interrupt,
+    Results,
+    fingerprint,
+    make_folder,
+    read_unchanged,
+    save_figure,
+    write_bytes,
+)
 from extras import check_extras
 from serving import ask_saved_model, write_model, write_saved_model
 
@@ -88,8 +97,10 @@ class Models:
     """The finished models of a folder: what is known of each, and its weights."""
 
     def __init__(self, folder, settings):
-        self.folder = folder
+        self.folder = make_folder(folder / "weights")
         self.results = Results(folder / "results.json", settings)
+        for entry in self.results.state["results"]:
+            self.weights(entry)  # refused now rather than after all work
 
     def entries(self, task, hop_count, data, repeats):
         names = {"task": task, "hops": hop_count, "data": data}
@@ -98,17 +109,18 @@ class Models:
 
     def add(self, entry, weights):
         # First the weights, then that there are some.
-        with whole_file(self.path(entry)) as temporary:
-            np.savez(temporary, *weights)
-        self.results.add(entry)
+        file = io.BytesIO()
+        np.savez(file, *weights)
+        write_bytes(self.path(entry), file.getvalue())
+        self.results.add({**entry, "digest": fingerprint(file.getvalue())})
 
     def weights(self, entry):
-        with np.load(self.path(entry)) as arrays:
+        data = read_unchanged(self.path(entry), entry["digest"], self.folder.parent)
+        with np.load(io.BytesIO(data)) as arrays:
             return [arrays[name] for name in arrays.files]
 
     def path(self, entry):
-        name = "{task}-hops-{hops}-{repeat}-{data:.8}.npz".format(**entry)
-        return make_folder(self.folder / "weights") / name
+        return self.folder / "{task}-hops-{hops}-{repeat}-{data:.8}.npz".format(**entry)
 
 
 def best_of(entries):
@@ -425,11 +437,15 @@ def main(argv=None):
     corpus = tasks.Corpus(found, joint, arguments.memory, arguments.noise)
     output = make_folder(pathlib.Path(arguments.output))
     models = Models(output, settings)
+    folders = {
+        group: make_folder(output / (group if joint else f"task-{group}"))
+        for group in corpus.groups
+    }
     train_all(corpus, models, settings, arguments)
     chosen = report(corpus, models, arguments, settings)
     for group in corpus.groups:
-        folder = make_folder(output / (group if joint else f"task-{group}"))
-        save(corpus, models, group, chosen[group, arguments.hops[0]], settings, folder)
+        entry = chosen[group, arguments.hops[0]]
+        save(corpus, models, group, entry, settings, folders[group])
     if arguments.smoke:
         error = chosen[next(iter(corpus.groups)), arguments.hops[0]]["train_error"]
         if not error < 10:

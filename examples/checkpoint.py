@@ -2,18 +2,24 @@
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import pathlib
+import shutil
 import signal
+import tempfile
 
+import keras
 import numpy as np
 
 
 def make_folder(path):
-    """Makes the folder for the results, before any work is done."""
+    """Makes a folder for results and checks that it can be written, before any work is done."""
     try:
         path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(4096))
     except OSError as error:
         raise SystemExit(
             f"--output {path}: {error.strerror}. Choose a folder that can be written."
@@ -23,21 +29,88 @@ def make_folder(path):
 
 @contextlib.contextmanager
 def whole_file(path):
-    """The name under which to write, so that the file is there whole or not at all."""
-    temporary = path.with_name(f"tmp-{path.name}")
-    yield temporary
-    temporary.replace(path)
+    """The name under which to write a file or a folder, so that it is there whole or not at all.
+
+    Raises:
+        SystemExit: it cannot be written. What was there before is unchanged.
+    """
+    temporary, old = (path.with_name(f"{part}-{path.name}") for part in ("tmp", "old"))
+    try:
+        _remove(temporary)
+        yield temporary
+        if temporary.is_dir() and path.is_dir():
+            # No single step replaces a folder that is not empty.
+            _remove(old)
+            path.rename(old)
+        temporary.replace(path)
+        _remove(old)
+    except OSError as error:
+        raise SystemExit(
+            f"{path} cannot be written: {error.strerror or error}. Earlier results are unchanged. "
+            "Free space on the disk or choose another --output, then start the same command again."
+        ) from error
+    finally:
+        _remove(temporary)
+
+
+def _remove(path):
+    with contextlib.suppress(OSError):
+        path.unlink()
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def write_bytes(path, data):
+    with whole_file(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def write_text(path, text):
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
 
 
 def save_figure(path, figure):
     """Writes a figure of matplotlib as a PNG."""
     with whole_file(path) as temporary:
         figure.savefig(temporary, format="png")
+
+
+def read_unchanged(path, digest, folder):
+    """The bytes of a file, refused if they are not those of which `fingerprint` gave `digest`.
+
+    Args:
+        folder: what the message says to delete.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise refusal(path, f"cannot be read ({error.strerror})", folder) from error
+    if fingerprint(data) != digest:
+        raise refusal(path, "was changed after it was written: its digest differs", folder)
+    return data
+
+
+def refusal(path, problem, folder):
+    return SystemExit(
+        f"{path} {problem}. Delete {folder} to start again, or choose another --output. Nothing "
+        "was written."
+    )
+
+
+class _Weights(io.BytesIO):
+    """A file in memory that Keras accepts as a weights file because of how its name ends.
+
+    When a disk is full, HDF5 ends the process without a message. Python does not.
+    """
+
+    def __str__(self):
+        return "memory.weights.h5"
+
+
+def weights_as_bytes(model):
+    """What `model.save_weights` writes, the state of the optimizer included."""
+    file = _Weights()
+    model.save_weights(file)
+    return file.getvalue()
 
 
 def fingerprint(*data):
@@ -49,6 +122,16 @@ def fingerprint(*data):
             part = np.ascontiguousarray(part).data
         digest.update(part)
     return digest.hexdigest()
+
+
+def seed_model(seed):
+    """Makes the next model independent of the models before it: call this before building each one.
+
+    On TensorFlow this deletes the resources of existing tokenizers of SentencePiece. Make new
+    tokenizers after it.
+    """
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(seed)
 
 
 def reseed(model, seed, step):
@@ -109,20 +192,28 @@ class Results:
         self.save()
 
     def save(self):
-        write_text(self.path, json.dumps(self.state, indent=1) + "\n")
+        write_state(self.path, self.state)
+
+
+def write_state(path, state):
+    """Writes a dictionary as JSON, with the digest of its other entries as the first one."""
+    digest = fingerprint(json.dumps(state).encode())
+    write_text(path, json.dumps({"digest": digest, **state}, indent=1) + "\n")
 
 
 def read_state(path, new):
-    """The state in a JSON file, or `new` where there is none; refused if it is of another run."""
+    """The state in a JSON file, or `new` if there is none; refused if it is of another run."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return new
     except (OSError, ValueError) as error:
-        raise damaged(path, error) from error
-    of_us = isinstance(found, dict) and set(found) >= set(new)
-    if not of_us or not isinstance(found["arguments"], dict):
-        raise damaged(path, "it is not of this program")
+        raise refusal(path, f"cannot be read ({error})", path.parent) from error
+    complete = isinstance(found, dict) and set(found) >= {"digest", *new}
+    if not complete or not isinstance(found["arguments"], dict):
+        raise refusal(path, "cannot be read (it is not of this program)", path.parent)
+    if found.pop("digest") != fingerprint(json.dumps(found).encode()):
+        raise refusal(path, "was changed after it was written: its digest differs", path.parent)
     # As they look after they were written and read.
     old, arguments = found["arguments"], json.loads(json.dumps(new["arguments"]))
     changed = [
@@ -138,15 +229,10 @@ def read_state(path, new):
     return found
 
 
-def damaged(path, error):
-    return SystemExit(
-        f"{path} cannot be read ({error}). Delete it to begin anew, or choose another --output. "
-        "Nothing was written."
-    )
-
-
 class Checkpoint:
     """The weights after the last epoch or step, the optimizer's among them, and the best ones.
+
+    `state.json` holds the digest of every weights file; a file that differs is refused.
 
     Args:
         directory: a folder of its own.
@@ -157,18 +243,18 @@ class Checkpoint:
     def __init__(self, directory, arguments, unit="epoch"):
         self.directory = pathlib.Path(directory)
         self.unit = unit
-        self.state = {"arguments": arguments, unit: 0, "history": [], "best": None}
+        self.state = {"arguments": arguments, unit: 0, "history": [], "best": None, "digests": {}}
         self.state = read_state(self.directory / "state.json", self.state)
 
     def restore(self, model):
         """Puts the last saved state, if there is one, into a compiled model; returns its number."""
         count = self.state[self.unit]
+        for name in self.state["digests"]:
+            self._read(name)  # the best weights too, before any work is done
+        make_folder(self.directory)
         if count:
             model.optimizer.build(model.trainable_variables)
-            try:
-                model.load_weights(self._path(self.unit, count))
-            except (OSError, ValueError) as error:
-                raise damaged(self.directory, error) from error
+            self._load(model, self._name(self.unit, count))
             print(f"Resuming after {self.unit} {count:,} of {self.directory}")
         return count
 
@@ -185,23 +271,39 @@ class Checkpoint:
                 f"the training diverged: validation loss {loss} after {self.unit} {count}. "
                 "Choose a lower --learning-rate and another --output."
             )
-        self.directory.mkdir(parents=True, exist_ok=True)
-        losses = [past["valid_loss"] for past in self.state["history"] if "valid_loss" in past]
-        self.state[self.unit] = count
-        self.state["history"].append(entry)
-        model.save_weights(self._path(self.unit, count))
+        best, history = self.state["best"], self.state["history"]
+        losses = [past["valid_loss"] for past in history if "valid_loss" in past]
+        new = [self._name(self.unit, count)]
         if "valid_loss" in entry and loss < min(losses, default=float("inf")):
-            self.state["best"] = count
-            model.save_weights(self._path("best", count))
-        write_text(self.directory / "state.json", json.dumps(self.state, indent=1))
-        keep = {self._path(self.unit, count)}
-        if self.state["best"] is not None:
-            keep.add(self._path("best", self.state["best"]))
-        for old in set(self.directory.glob("*.weights.h5")) - keep:
-            old.unlink()
+            best = count
+            new.append(self._name("best", best))
+        data = weights_as_bytes(model)
+        for name in new:
+            write_bytes(self.directory / name, data)
+        digests = dict.fromkeys(new, fingerprint(data))
+        if best is not None:
+            name = self._name("best", best)
+            digests.setdefault(name, self.state["digests"].get(name))
+        changes = {self.unit: count, "history": [*history, entry], "best": best}
+        self.state = {**self.state, **changes, "digests": digests}
+        write_state(self.directory / "state.json", self.state)
+        for old in self.directory.glob("*.weights.h5"):
+            if old.name not in digests:
+                _remove(old)
 
     def load_best(self, model):
-        model.load_weights(self._path("best", self.state["best"]))
+        self._load(model, self._name("best", self.state["best"]))
 
-    def _path(self, kind, count):
-        return self.directory / f"{kind}-{count:03d}.weights.h5"
+    def _load(self, model, name):
+        try:
+            model.load_weights(_Weights(self._read(name)))
+        except (OSError, ValueError) as error:
+            problem = f"cannot be read ({error})"
+            raise refusal(self.directory / name, problem, self.directory) from error
+
+    def _read(self, name):
+        digest = self.state["digests"].get(name)
+        return read_unchanged(self.directory / name, digest, self.directory)
+
+    def _name(self, kind, count):
+        return f"{kind}-{count:03d}.weights.h5"

@@ -45,6 +45,7 @@ from checkpoint import (
     make_folder,
     reseed,
     save_figure,
+    seed_model,
     write_text,
 )
 from extras import check_extras
@@ -175,9 +176,7 @@ def run_fold(task, deciding, settings, pooling, number, output, interrupt):
     """Trains on all folds but one and tests on that: an entry of the results."""
     settings = {**settings, "pooling": pooling, "fold": number + 1}
     data, vocabulary, inside, outside = task.split(number)
-    # Here, so that it does not matter what was trained before, nor stays in memory.
-    keras.backend.clear_session()
-    keras.utils.set_random_seed((settings["seed"] + number) % 2**32)
+    seed_model((settings["seed"] + number) % 2**32)
     shape = {name: settings[name] for name in ("embedding", "units", "dropout", "word_dropout")}
     model, reader = build_model(
         vocabulary.size, len(task.classes), pooling, settings["encoder"], **shape
@@ -395,6 +394,7 @@ def main(argv=None):
     settings["training data"] = fingerprint(listed.encode())
     settings["backend"] = keras.backend.backend()
     output = make_folder(pathlib.Path(arguments.output))
+    folders = {pooling: make_folder(output / pooling) for pooling in arguments.pooling}
     results = Results(output / "results.json", settings)
     task = Folds(texts, arguments.folds, arguments.longest, arguments.min_count)
     if task.empty:
@@ -403,7 +403,7 @@ def main(argv=None):
         # All poolings of a fold before the next fold, so that a part of the table can be compared.
         for number in range(arguments.runs):
             for pooling in arguments.pooling:
-                folder = make_folder(output / pooling)
+                folder = folders[pooling]
                 if not results.find(pooling=pooling, fold=number + 1):
                     given = task, deciding, settings, pooling, number, folder, interrupt
                     results.add(run_fold(*given))

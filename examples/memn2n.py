@@ -58,9 +58,9 @@ def build_model(task, hops, settings):
         ],
         memory_size=task.memory,
         null_memories=settings["null_memories"],
-        linear_start=settings["linear_start"],
         name="network",
     )
+    network.linear = settings["linear_start"]
     # One call for both models: Keras 3.15 takes no second one that has other outputs.
     logits, weights = network(story, question, return_attention_scores=True)
     probabilities = keras.layers.Softmax(name="probabilities")(logits)

@@ -18,7 +18,8 @@ Keras models of `keras.Input((), dtype="string")`.
 Requests that arrive while the model is busy are answered together, which is several times as fast
 (`--max-batch 1` for one by one). Texts of one batch are padded to the longest, so arrays over
 tokens may be longer than alone. What is wrong with a request, the answer says: 400 malformed, 408
-body not sent within `--timeout`, 413 too large, 503 more waiting than `--max-waiting`. SIGTERM and
+headers or body not sent within `--timeout` each, 413 too large, 503 more waiting than
+`--max-waiting`. Between requests a connection may be idle for longer than `--timeout`. SIGTERM and
 Ctrl-C stop the server after the requests that it has, or after `--drain` seconds. It listens on
 this machine only unless `--host` says otherwise, and has neither passwords nor encryption nor a
 limit of connections: on an open network, put a proxy that does before it.
@@ -291,6 +292,60 @@ class Batcher:
                 answer.set_result(own)
 
 
+# --- connections ---------------------------------------------------------------------------------
+
+
+class Connection(asyncio.Protocol):
+    """A connection of aiohttp, closed when the headers of a request do not come in time.
+
+    aiohttp itself only limits how long a connection may be idle.
+
+    Args:
+        protocol: as a `web.Server` makes it.
+        seconds: from the first byte of the headers to the last one.
+    """
+
+    def __init__(self, protocol, seconds):
+        self._protocol, self._seconds = protocol, seconds
+        self._idle, self._timer = True, None
+        for name in ("eof_received", "pause_writing", "resume_writing"):
+            setattr(self, name, getattr(protocol, name))
+
+    def connection_made(self, transport):
+        self._transport = transport
+        self._protocol.connection_made(transport)
+
+    def data_received(self, data):
+        if self._idle:
+            self._idle = False
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._close)
+        self._protocol.data_received(data)
+
+    def connection_lost(self, error):
+        self.begin_request()
+        self._protocol.connection_lost(error)
+
+    def begin_request(self):
+        """All headers are there."""
+        self._idle = False
+        if self._timer:
+            self._timer.cancel()
+
+    def end_request(self):
+        """The next byte is of the headers of another request."""
+        self._idle = True
+
+    def _close(self):
+        message = f"the headers did not come within {self._seconds:g} seconds"
+        body = json.dumps({"error": message}).encode()
+        head = (
+            "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + body)
+        self._transport.close()
+
+
 # --- server --------------------------------------------------------------------------------------
 
 
@@ -324,10 +379,15 @@ def make_app(model, options, stop):
         return answer(200, {"status": "ok", "seconds": round(time.time() - started)})
 
     @web.middleware
-    async def last_answers(request, handler):
+    async def connections(request, handler):
+        connection = request.transport.get_protocol() if request.transport else None
+        if connection:  # the client is still there
+            connection.begin_request()
         found = await handler(request)
-        if stop.is_set():
+        if stop.is_set() or request.can_read_body:
             found.force_close()  # the client must not send another request here
+        elif connection:
+            connection.end_request()
         return found
 
     @web.middleware
@@ -352,7 +412,7 @@ def make_app(model, options, stop):
         yield
         await app["batcher"].close()
 
-    app = web.Application(middlewares=[last_answers, errors])
+    app = web.Application(middlewares=[connections, errors])
     app.cleanup_ctx.append(batching)
     app.router.add_post(f"{base}:predict", predict)
     app.router.add_get(base, status)
@@ -404,7 +464,9 @@ def parse(argv):
     parser.add_argument("--max-rows", type=int, default=256, help="instances of a request")
     parser.add_argument("--max-length", type=int, default=20_000, help="letters of a text")
     parser.add_argument("--max-body", type=int, default=MIB, help="bytes of a request")
-    parser.add_argument("--timeout", type=float, default=30, help="seconds to send a request in")
+    parser.add_argument(
+        "--timeout", type=float, default=30, help="seconds for headers, and for a body"
+    )
     parser.add_argument("--drain", type=float, default=30, help="seconds for the last requests")
     options = parser.parse_args(argv)
     for name in ("timeout", "drain"):
@@ -443,17 +505,21 @@ def main(argv=None):
             app, access_log=None, handler_cancellation=True, shutdown_timeout=options.drain
         )
         await runner.setup()
+        loop = asyncio.get_running_loop()
         try:
-            await web.TCPSite(runner, options.host, options.port).start()
+            server = await loop.create_server(
+                lambda: Connection(runner.server(), options.timeout), options.host, options.port
+            )
         except OSError as error:
             raise SystemExit(f"cannot listen at {options.host}:{options.port}: {error}") from None
         for name in ("SIGINT", "SIGTERM"):
-            asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop.set)
-        port = runner.addresses[0][1]
+            loop.add_signal_handler(getattr(signal, name), stop.set)
+        port = server.sockets[0].getsockname()[1]
         address = f"http://{options.host}:{port}/v1/models/{options.name}"
         print(f"{options.path} takes {', '.join(model.names)} at {address}:predict")
         sys.stdout.flush()
         await stop.wait()
+        server.close()
         await runner.cleanup()
 
     asyncio.run(serve())

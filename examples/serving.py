@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -52,11 +51,11 @@ def write_saved_model(path, serve, names, tracked):
     archive.add_endpoint(
         "serving_default", tf.function(serve, input_signature=signature, autograph=False)
     )
-    temporary = path.with_name(path.name + ".tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    archive.write_out(str(temporary), verbose=False)
-    shutil.rmtree(path, ignore_errors=True)
-    temporary.rename(path)
+    with whole_file(path) as temporary:
+        try:
+            archive.write_out(str(temporary), verbose=False)
+        except tf.errors.OpError as error:
+            raise OSError(" ".join(error.message.split())) from error
 
 
 def ask_saved_model(path, inputs):

@@ -32,7 +32,15 @@ import numpy as np
 import tensorflow as tf
 from arguments import check_at_least_one, check_ranges, check_seed, fill
 from batching import bucketed
-from checkpoint import Checkpoint, fingerprint, make_folder, reseed, save_figure, write_text
+from checkpoint import (
+    Checkpoint,
+    fingerprint,
+    make_folder,
+    reseed,
+    save_figure,
+    seed_model,
+    write_text,
+)
 from extras import check_extras
 from keras import layers, ops
 from schedules import warmup_cosine
@@ -112,11 +120,15 @@ def learn_subwords(lines, size, kind):
     return model.getvalue()
 
 
-def make_tokenizer(model, name):
+def make_tokenizers(subwords):
+    """Tokenizers of the source and the target, from their two SentencePiece models."""
     import tensorflow_text
 
     # In a SavedModel two tokenizers without names of their own would share one vocabulary.
-    return tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
+    return [
+        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
+        for model, name in zip(subwords, ("source", "target"), strict=True)
+    ]
 
 
 def encode(tokenizer, lines):
@@ -171,7 +183,7 @@ def make_attention(name, units, window):
         return BahdanauAttention(units)
     kind = name.removeprefix("luong-")
     if kind.startswith("local"):
-        return LuongAttention("general", alignment=kind, window=window, units=units)
+        return LuongAttention("general", alignment=kind, half_width=window, units=units)
     return LuongAttention(kind, units=units)
 
 
@@ -211,7 +223,7 @@ def build_model(attention, source_size, target_size, units, embedding, dropout, 
             cell,
             make_attention(attention, units, window),
             query="previous" if attention == "bahdanau" else "current",
-            output="concat" if attention == "bahdanau" else "attention",
+            output_mode="concat" if attention == "bahdanau" else "attention",
             input_feeding=feeding,
             name="decoder",
         )
@@ -510,9 +522,11 @@ def load_data(arguments):
     return dict(zip(("train", "valid", "test"), sets, strict=True))
 
 
-def run(name, texts, tokenizers, arguments):
+def run(name, texts, subwords, arguments):
     """Trains one model and translates the test set: the translator, its translations, a summary."""
     output = pathlib.Path(arguments.output)
+    seed_model(arguments.seed)
+    tokenizers = make_tokenizers(subwords)
     data = {
         part: [encode(tokenizer, side) for tokenizer, side in zip(tokenizers, sides, strict=True)]
         for part, sides in texts.items()
@@ -562,23 +576,20 @@ def main(argv=None):
     texts = load_data(arguments)
     output = pathlib.Path(arguments.output)
     make_folder(output)
-    # Before the tokenizers: it takes away the resources of those that exist.
-    keras.utils.set_random_seed(arguments.seed)
+    compared = not arguments.train and arguments.attention != "none" and not arguments.smoke
+    for name in (arguments.attention, *(["none"] if compared else [])):
+        make_folder(output / f"checkpoint-{name}")
     kind = "bpe" if arguments.train else "char"
-    tokenizers = [
-        make_tokenizer(learn_subwords(side, arguments.vocabulary, kind), name)
-        for side, name in zip(texts["train"], ("source", "target"), strict=True)
-    ]
-
-    translator, translations, summary = run(arguments.attention, texts, tokenizers, arguments)
+    subwords = [learn_subwords(side, arguments.vocabulary, kind) for side in texts["train"]]
+    translator, translations, summary = run(arguments.attention, texts, subwords, arguments)
     if arguments.train:
         summary["BLEU"] = bleu_report(texts["test"][0], translations, texts["test"][1])
-    elif arguments.attention != "none" and not arguments.smoke:
-        *_, baseline = run("none", texts, tokenizers, arguments)
+    elif compared:
+        *_, baseline = run("none", texts, subwords, arguments)
         summary["exact_without_attention"] = baseline["exact"]
     write_text(output / "translations.txt", "\n".join(translations) + "\n")
     report(summary, texts["test"], translations)
-    save(translator, tokenizers, texts["test"][0], output)
+    save(translator, make_tokenizers(subwords), texts["test"][0], output)
     write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     if arguments.smoke and summary["exact"] < 0.5:
         raise SystemExit(f"smoke run: only {summary['exact']:.1%} right, expected at least 50%")

@@ -19,10 +19,10 @@ Needs keras-tuner: pip install "keras-attention-layers[tuner]".
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -36,8 +36,19 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import dates
 import keras
 import numpy as np
+import tensorflow as tf
 from arguments import check_at_least_one, check_seed, fill
-from checkpoint import Results, make_folder
+from checkpoint import (
+    Results,
+    fingerprint,
+    make_folder,
+    read_unchanged,
+    refusal,
+    seed_model,
+    weights_as_bytes,
+    write_bytes,
+    write_text,
+)
 from extras import check_extras
 from keras import layers, ops
 
@@ -69,6 +80,13 @@ def encode(texts, length):
     return ids
 
 
+class Model(keras.Model):
+    """Writes its weights whole or not at all; keras-tuner does it after every better epoch."""
+
+    def save_weights(self, filepath, overwrite=True):
+        write_bytes(pathlib.Path(filepath), weights_as_bytes(super()))
+
+
 def build(hp, attention):
     """The compiled model with an attention layer that the search has chosen."""
     units = hp.Choice("units", [32, 64, 128])
@@ -78,7 +96,7 @@ def build(hp, attention):
     encoded = layers.Bidirectional(layers.GRU(units // 2, return_sequences=True))(x)
     words = layers.Embedding(len(SIGNS) + 1, 32)(shifted)
     hidden = AttentionRNN(layers.GRUCell(units), attention)(words, encoded)
-    model = keras.Model([source, shifted], layers.Dense(len(SIGNS) + 1)(hidden))
+    model = Model([source, shifted], layers.Dense(len(SIGNS) + 1)(hidden))
     model.compile(
         keras.optimizers.Adam(hp.Float("learning_rate", 1e-3, 1e-2, sampling="log")),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -132,6 +150,7 @@ def make_tuner(name, options):
                 trial.status = "FAILED"
                 raise Failed(trial.trial_id, failure_cause(trial), "") from None
             keep_copies(options.output / name)
+            note_digests(pathlib.Path(self.get_trial_dir(trial.trial_id)))
             # A worker only knows its own.
             trials = getattr(self.oracle, "trials", {trial.trial_id: trial})
             done = [x for x in trials.values() if x.status == "COMPLETED"]
@@ -163,14 +182,15 @@ def open_tuner(name, options):
     """As `make_tuner`; goes back to copies where a kill has left half of a file of keras-tuner.
 
     Raises:
-        SystemExit: there are none; says what to do.
+        SystemExit: there are none, or a file of a finished trial was changed; says what to do.
     """
     folder = options.output / name
+    check_digests(folder)
     for path in (folder / name for name in STATES):
         copy = path.with_suffix(".kept")
         if path.exists() and not can_be_read(path) and copy.exists():
             print(f"{path} is damaged, as a kill may leave it; its copy is taken instead.")
-            shutil.copyfile(copy, path)
+            write_bytes(path, copy.read_bytes())
     try:
         return make_tuner(name, options)
     except json.JSONDecodeError as error:
@@ -187,9 +207,7 @@ STATES = ("oracle.json", "tuner0.json")
 def keep_copies(folder):
     for path in (folder / name for name in STATES):
         if can_be_read(path):
-            temporary = path.with_suffix(".tmp")
-            shutil.copyfile(path, temporary)
-            temporary.replace(path.with_suffix(".kept"))
+            write_bytes(path.with_suffix(".kept"), path.read_bytes())
 
 
 def can_be_read(path):
@@ -198,6 +216,32 @@ def can_be_read(path):
     except (OSError, ValueError):
         return False
     return True
+
+
+def note_digests(trial):
+    """Writes the digests of the files of a finished trial beside them."""
+    files = [path for path in trial.iterdir() if path.name != "digests.json"]
+    digests = {path.name: fingerprint(path.read_bytes()) for path in files}
+    write_text(trial / "digests.json", json.dumps(digests))
+
+
+def check_digests(folder):
+    for path in folder.glob("trial_*/digests.json"):
+        try:
+            digests = dict(json.loads(path.read_bytes()))
+        except (OSError, ValueError, TypeError) as error:
+            raise refusal(path, f"cannot be read ({error})", folder) from error
+        for name, digest in digests.items():
+            read_unchanged(path.with_name(name), digest, folder)
+
+
+@contextlib.contextmanager
+def naming_files(options, name):
+    """Ends a search that cannot write a file with a message that names the file."""
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        raise SystemExit(kept(options, name, f"a file cannot be written: {error}")) from error
 
 
 class Failed(Exception):
@@ -215,13 +259,14 @@ def search(name, options, data):
     warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
     tuner = open_tuner(name, options)
     try:
-        tuner.search(
-            *data[0],
-            validation_data=data[1],
-            epochs=options.epochs,
-            batch_size=32,
-            verbose=0,
-        )
+        with naming_files(options, name):
+            tuner.search(
+                *data[0],
+                validation_data=data[1],
+                epochs=options.epochs,
+                batch_size=32,
+                verbose=0,
+            )
     except Failed as error:
         number, why, details = error.args
         raise SystemExit(
@@ -240,7 +285,6 @@ def search_distributed(name, options, argv):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     logs = options.output / "logs"
-    logs.mkdir(exist_ok=True)
     processes = {}
     began = time.time()
 
@@ -252,7 +296,7 @@ def search_distributed(name, options, argv):
             "KERASTUNER_ORACLE_PORT": str(port),
         }
         command = [sys.executable, os.path.abspath(__file__), *argv, "--part", name]
-        with open(logs / f"{name}-{role}.log", "ab") as log:
+        with naming_files(options, name), open(logs / f"{name}-{role}.log", "ab") as log:
             processes[role] = subprocess.Popen(
                 command,
                 env=environment,
@@ -376,9 +420,9 @@ def describe(values):
     """Hyperparameters in one line, only those that count for the mechanism."""
     other = {"bahdanau": "luong", "luong": "bahdanau"}[values["attention_mechanism"]]
     skip = {
-        "bahdanau": ("attention_units", "attention_normalize", "attention_use_bias"),
+        "bahdanau": ("attention_units", "attention_weight_norm", "attention_use_bias"),
         "luong": (
-            *("attention_score", "attention_alignment", "attention_window"),
+            *("attention_score_mode", "attention_alignment", "attention_half_width"),
             *("attention_vector", "attention_vector_units"),
         ),
     }[other]
@@ -388,7 +432,7 @@ def describe(values):
         if not name.startswith("tuner/") and name not in skip
     }
     if shown.get("attention_alignment") == "global":
-        shown.pop("attention_window", None)
+        shown.pop("attention_half_width", None)
     if shown.get("attention_vector") is False:
         shown.pop("attention_vector_units", None)
     texts = []
@@ -404,8 +448,7 @@ def train(values, options, data):
     """Trains a configuration anew: shares of right letters and dates in the test data."""
     import keras_tuner
 
-    keras.utils.clear_session()
-    keras.utils.set_random_seed(options.seed)
+    seed_model(options.seed)
     hp = keras_tuner.HyperParameters()
     hp.values = dict(values)
     model = make_hypermodel().build(hp)
@@ -506,6 +549,8 @@ def main(argv=None):
         search(options.part, options, data)
         return
     make_folder(options.output)
+    for name in (*options.searches, *(["logs"] if options.distributed else [])):
+        make_folder(options.output / name)
     results = Results(options.output / "results.json", settings_of(options))
     results.save()
     tuners = {}

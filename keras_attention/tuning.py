@@ -13,11 +13,24 @@ except ImportError as error:
         'keras_attention.tuning needs keras-tuner: pip install "keras-attention-layers[tuner]"'
     ) from error
 
+from keras_attention._checks import (
+    LONGEST,
+    WIDEST,
+    check_bool,
+    check_choice,
+    check_positive_int,
+    check_rate,
+    described,
+    is_integer,
+)
 from keras_attention.layers.bahdanau import BahdanauAttention
-from keras_attention.layers.checks import check_choice, check_positive_int, check_rate
 from keras_attention.layers.luong import ALIGNMENTS, SCORES, LuongAttention
 
+__all__ = ["AttentionHyperModel", "attention_space", "completed_trials", "failure_cause"]
+
 MECHANISMS = ("bahdanau", "luong")
+# Every alignment that needs nothing but query and value.
+SEARCHED_ALIGNMENTS = tuple(choice for choice in ALIGNMENTS if choice != "local-m")
 
 
 def attention_space(
@@ -26,17 +39,17 @@ def attention_space(
     *,
     mechanisms=MECHANISMS,
     scores=("general", "concat"),
-    alignments=ALIGNMENTS,
+    alignments=SEARCHED_ALIGNMENTS,
     units=(32, 256),
-    windows=(2, 10),
+    half_widths=(2, 10),
     most_dropout=0.5,
     max_length=None,
 ):
     """An attention layer, chosen by hyperparameters.
 
     The first value of each is the default, and those that only some choices have are in conditional
-    scopes: `<prefix>_mechanism`; of bahdanau `_units`, `_normalize`, `_use_bias`; of luong
-    `_score`, `_alignment`, and of a local one `_window`, `_vector` (whether it returns the
+    scopes: `<prefix>_mechanism`; of bahdanau `_units`, `_weight_norm`, `_use_bias`; of luong
+    `_score_mode`, `_alignment`, and of a local one `_half_width`, `_vector` (whether it returns the
     attentional vector) and, if it does, `_vector_units`; of both `_normalizer` and `_dropout`.
 
     Args:
@@ -47,9 +60,11 @@ def attention_space(
         mechanisms: of "bahdanau" and "luong".
         scores: of `LuongAttention`. "dot" needs a query as wide as the key, "location"
             `max_length`.
-        alignments: of `LuongAttention`.
+        alignments: of `LuongAttention`. Pass "local-m" among them if your model can pass the
+            position of every step: `AttentionRNN.step` takes it for all attentions, but the layer
+            itself, called on one step, needs it for "local-m" and refuses it for others.
         units: smallest and largest width; tried are the smallest and its doubles.
-        windows: smallest and largest D of local alignments.
+        half_widths: smallest and largest D of local alignments.
         most_dropout: the largest rate, tried with all tenths below; 0 for none.
         max_length: for the score "location".
 
@@ -57,9 +72,9 @@ def attention_space(
         A `BahdanauAttention` or a `LuongAttention`, not yet built.
 
     Raises:
-        ValueError: an empty prefix; an unknown mechanism, score or alignment, or none of them;
-            bounds that are no integers or in the wrong order; `most_dropout` not in [0, 1);
-            `max_length` missing.
+        ValueError: `hp` holds no hyperparameters; an empty prefix; an unknown mechanism, score or
+            alignment, or none of them; bounds that are no integers, too large or in the wrong
+            order; `most_dropout` not in [0, 1); `max_length` missing.
 
     Example:
         >>> import keras_tuner
@@ -70,6 +85,11 @@ def attention_space(
         >>> hp.values["attention_mechanism"]
         'bahdanau'
     """
+    if not isinstance(hp, keras_tuner.HyperParameters):
+        raise ValueError(
+            "attention_space: `hp` must be keras_tuner.HyperParameters; received "
+            f"{described(hp)}. Pass the `hp` that keras-tuner gives to your build function."
+        )
     if not isinstance(prefix, str) or not prefix:
         raise ValueError(f"prefix: a string, the first part of all names; received {prefix!r}.")
     _check_all("mechanisms", mechanisms, MECHANISMS)
@@ -79,9 +99,9 @@ def attention_space(
         if "location" in scores:
             if max_length is None:
                 raise ValueError('The score "location" needs max_length, the longest memory.')
-            check_positive_int("attention_space", "max_length", max_length)
-    _check_bounds("units", units)
-    _check_bounds("windows", windows)
+            check_positive_int("attention_space", "max_length", max_length, LONGEST)
+    _check_bounds("units", units, WIDEST)
+    _check_bounds("half_widths", half_widths, LONGEST)
     rates = _rates(check_rate("attention_space", "most_dropout", most_dropout))
 
     def name(of):
@@ -98,25 +118,25 @@ def attention_space(
     def bahdanau():
         return BahdanauAttention(
             width("units"),
-            normalize=hp.Boolean(name("normalize")),
+            weight_norm=hp.Boolean(name("weight_norm")),
             use_bias=hp.Boolean(name("use_bias")),
             **common,
         )
 
     def luong():
         options = dict(common)
-        options["score"] = hp.Choice(name("score"), list(scores))
+        options["score_mode"] = hp.Choice(name("score_mode"), list(scores))
         options["alignment"] = hp.Choice(name("alignment"), list(alignments))
         local = [choice for choice in alignments if choice != "global"]
         if local:
             with hp.conditional_scope(name("alignment"), local):
                 if options["alignment"] != "global":
-                    options["window"] = hp.Int(name("window"), *windows)
+                    options["half_width"] = hp.Int(name("half_width"), *half_widths)
         vector = hp.Boolean(name("vector"))
         with hp.conditional_scope(name("vector"), [True]):
             if vector:
                 options["units"] = width("vector_units")
-        if options["score"] == "location":
+        if options["score_mode"] == "location":
             options["max_length"] = max_length
         return LuongAttention(**options)
 
@@ -151,11 +171,16 @@ class AttentionHyperModel(keras_tuner.HyperModel):
     """
 
     def __init__(self, build, name=None, tunable=True, **space):
-        super().__init__(name, tunable)
+        super().__init__(name, check_bool("AttentionHyperModel", "tunable", tunable))
+        form = "build must be a function of hyperparameters and a layer"
         if not callable(build):
+            raise ValueError(f"{form}; received {build!r}.")
+        try:
+            inspect.signature(build).bind(None, None)
+        except TypeError:
             raise ValueError(
-                f"build must be a function of hyperparameters and a layer; received {build!r}."
-            )
+                f"{form}, build(hp, attention); received one that takes {inspect.signature(build)}."
+            ) from None
         known = set(inspect.signature(attention_space).parameters) - {"hp"}
         if set(space) - known:
             raise ValueError(
@@ -181,10 +206,15 @@ def completed_trials(tuner, failed="raise"):
         A list of `keras_tuner.engine.trial.Trial`.
 
     Raises:
+        ValueError: `tuner` is no tuner.
         RuntimeError: none has completed; with failed="raise", also if one has not. The message says
             which and why, as does the warning.
     """
     check_choice("completed_trials", "failed", failed, ("raise", "warn"))
+    if not hasattr(tuner, "oracle"):
+        raise ValueError(
+            f"completed_trials: `tuner` must be a keras_tuner.Tuner; received {described(tuner)}."
+        )
     trials = list(tuner.oracle.trials.values())
     completed = [trial for trial in trials if trial.status == "COMPLETED"]
     others = [trial for trial in trials if trial.status != "COMPLETED"]
@@ -222,19 +252,21 @@ def _rates(most):
     return sorted({*(rate for rate in rates if rate <= most), most})
 
 
-def _check_bounds(name, bounds):
+def _check_bounds(name, bounds, most):
     right = isinstance(bounds, (list, tuple)) and len(bounds) == 2
-    right = right and all(isinstance(x, int) and not isinstance(x, bool) for x in bounds)
-    if not right or not 1 <= bounds[0] <= bounds[1]:
+    right = right and all(map(is_integer, bounds))
+    if not right or not 1 <= bounds[0] <= bounds[1] <= most:
         raise ValueError(
-            f"{name}: (smallest, largest), both positive integers; received {bounds!r}."
+            f"{name}: (smallest, largest), both positive integers, at most {most}; received "
+            f"{bounds!r}."
         )
 
 
 def _check_all(name, given, known):
     if not isinstance(given, (list, tuple)) or not given:
+        remedy = f" Write {name}=[{given!r}]." if isinstance(given, str) else ""
         raise ValueError(
-            f"{name}: a list of at least one of {', '.join(known)}; received {given!r}."
+            f"{name}: a list of at least one of {', '.join(known)}; received {given!r}.{remedy}"
         )
     for choice in given:
         check_choice("attention_space", name, choice, known)

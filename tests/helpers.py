@@ -63,7 +63,7 @@ class Mechanism:
 
     @property
     def dk(self):
-        return DQ if self.options.get("score") == "dot" else DK
+        return DQ if self.options.get("score_mode") == "dot" else DK
 
     def make(self, **kwargs):
         return self.layer(**self.options, **kwargs)
@@ -92,19 +92,19 @@ class Mechanism:
 BAHDANAU = {
     "plain": Mechanism(BahdanauAttention, {"units": 17}),
     "bias": Mechanism(BahdanauAttention, {"units": 17, "use_bias": True}),
-    "normalized": Mechanism(BahdanauAttention, {"units": 17, "normalize": True}),
+    "normalized": Mechanism(BahdanauAttention, {"units": 17, "weight_norm": True}),
     "sparse": Mechanism(
         BahdanauAttention,
-        {"units": 17, "use_bias": True, "normalize": True, "normalizer": "sparsemax"},
+        {"units": 17, "use_bias": True, "weight_norm": True, "normalizer": "sparsemax"},
     ),
 }
 LUONG = {
     f"{score}-{alignment}": Mechanism(
         LuongAttention,
         {
-            "score": score,
+            "score_mode": score,
             "alignment": alignment,
-            "window": 2,
+            "half_width": 2,
             **({"max_length": 19} if score == "location" else {}),
         },
     )
@@ -115,7 +115,8 @@ MECHANISMS = {
     "bahdanau": BAHDANAU["sparse"],
     **LUONG,
     "vector": Mechanism(
-        LuongAttention, {"score": "general", "alignment": "local-p", "window": 2, "units": 23}
+        LuongAttention,
+        {"score_mode": "general", "alignment": "local-p", "half_width": 2, "units": 23},
     ),
 }
 

@@ -75,29 +75,30 @@ def bahdanau(weights, normalizer="softmax"):
     return row
 
 
-def luong(weights, score="general", alignment="global", window=10, normalizer="softmax"):
+def luong(weights, score_mode="general", alignment="global", half_width=10, normalizer="softmax"):
     """Luong, Pham and Manning (2015), sections 3.1 and 3.2, windows as in the authors' code."""
 
     def score_of(query, key, j):
-        if score == "dot":
+        if score_mode == "dot":
             return query @ key
-        if score == "general":
+        if score_mode == "general":
             return query @ weights["score_kernel"] @ key
-        if score == "concat":
+        if score_mode == "concat":
             hidden = np.tanh(np.concatenate([query, key]) @ weights["score_kernel"])
             return weights["score_vector"] @ hidden
         return (query @ weights["score_kernel"])[j]
 
     def row(query, keys, values, valid, allowed, position):
-        first = next((j for j in range(len(valid)) if valid[j]), 0)
-        size = sum(bool(v) for v in valid)  # S
+        words = [j for j in range(len(valid)) if valid[j]]
+        first = words[0] if words else 0
+        size = words[-1] - first + 1 if words else 0  # S
         center = None
         if alignment == "local-m":
             center = first + max(min(position, size - 1), 0)
         if alignment == "local-p":
             center = first + size * predicted(query)
         inside = [
-            allowed[j] and (center is None or abs(j - math.floor(center)) <= window)
+            allowed[j] and (center is None or abs(j - math.floor(center)) <= half_width)
             for j in range(len(keys))
         ]
         scores = [
@@ -105,7 +106,7 @@ def luong(weights, score="general", alignment="global", window=10, normalizer="s
         ]
         align = NORMALIZERS[normalizer](scores, inside)
         if alignment == "local-p":
-            sigma = window / 2
+            sigma = half_width / 2
             for j in range(len(keys)):
                 align[j] *= math.exp(-((j - center) ** 2) / (2 * sigma**2))
         context = _read(align, values)
@@ -423,15 +424,17 @@ def attention_rnn(
     fed=None,
     query="previous",
     input_feeding=False,
-    output="cell",
+    output_mode="cell",
     sequences_mask=None,
     memory_mask=None,
+    ask=lambda states: states[0],
 ):
     """The decoder of Bahdanau ("previous") or Luong ("current").
 
     `cells` are functions `(x, states) -> (h, states)`, the first fed by the input, each next by the
-    one before. `initial_states[b][n]` is the list of states of cell n for sample b; `fed[b]` the
-    attentional vector before the first step. Returns outputs, weights and for each sample the last
+    one before; `ask(states)` of the last one is the query. `initial_states[b][n]` is the list of
+    states of cell n for sample b; `fed[b]` the attentional vector before the first step. Returns
+    outputs, weights and for each sample the last
     `(states, fed)`. Where the sequence is masked the states stay and output and weights are zero.
     """
     outputs, weights, last = [], [], []
@@ -445,7 +448,7 @@ def attention_rnn(
             if sequences_mask is None or sequences_mask[b, t]:
                 x = sequences[b, t]
                 if query == "previous":
-                    top = states[-1][0]
+                    top = ask(states[-1])
                     vector, align = row(top, memory[b], memory[b], valid, valid, t)
                     x = np.concatenate([x, vector])
                 elif input_feeding:
@@ -454,7 +457,7 @@ def attention_rnn(
                     x, states[n] = cell(x, states[n])
                 if query == "current":
                     vector, align = row(x, memory[b], memory[b], valid, valid, t)
-                parts = {"cell": [x], "attention": [vector], "concat": [vector, x]}[output]
+                parts = {"cell": [x], "attention": [vector], "concat": [vector, x]}[output_mode]
                 outputs[-1].append(np.concatenate(parts))
                 weights[-1].append(align)
             else:

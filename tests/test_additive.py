@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attention import AttentionRNN, BahdanauAttention
-from keras_attention.ops import additive, additive_score, blocks, compiling, tanh_sums
-from keras_attention.ops.compiled import round_up
-from keras_attention.ops.tanh_sums import GROUP
+from keras_attention.ops import _additive, _blocked, _tanh_sums, _xla, additive_score, compiling
+from keras_attention.ops._tanh_sums import GROUP
+from keras_attention.ops._xla import round_up_length
 
 FORWARD, BACKWARD = 2e-6, 1e-5
 FORMS = {
-    "whole": (blocks.whole_score, blocks.whole_gradient),
-    "grouped": (additive.grouped_score, additive.grouped_gradient),
-    "blocked": (blocks.blocked_score, blocks.blocked_gradient),
+    "whole": (_blocked.whole_score, _blocked.whole_gradient),
+    "grouped": (_additive.grouped_score, _additive.grouped_gradient),
+    "blocked": (_blocked.blocked_score, _blocked.blocked_gradient),
 }
 
 
@@ -80,7 +80,7 @@ def both(query, key, vector, upstream):
     deviation=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
     seed=st.integers(0, 999),
     block=st.sampled_from([1, 300, 2**20]),
-    slices=st.sampled_from([0, tanh_sums.LARGEST_SLICE]),
+    slices=st.sampled_from([0, _tanh_sums.LARGEST_SLICE]),
 )
 @settings(max_examples=40, deadline=None)
 def test_every_form_is_exact(form, sizes, deviation, seed, block, slices):
@@ -88,23 +88,23 @@ def test_every_form_is_exact(form, sizes, deviation, seed, block, slices):
     score, gradient = FORMS[form]
     with pytest.MonkeyPatch.context() as patch:
         # Also where there is more than one block.
-        patch.setattr(blocks, "BLOCK", block)
-        patch.setattr(blocks, "WHOLE", block)
-        patch.setattr(tanh_sums, "LARGEST_SLICE", slices)
-        patch.setattr(blocks, "SMALLEST_SAMPLE", 0)
+        patch.setattr(_blocked, "BLOCK", block)
+        patch.setattr(_blocked, "WHOLE", block)
+        patch.setattr(_tanh_sums, "LARGEST_SLICE", slices)
+        patch.setattr(_blocked, "SMALLEST_SAMPLE", 0)
         tensors = [tf.constant(x) for x in inputs]
         found = [score(*tensors[:3]), *gradient(*tensors)]
         assert_exact(found, inputs, few=min(sizes[1:]) < 20)
 
 
 @pytest.mark.parametrize("length", [1, 2, 15, 2 * GROUP - 1, 2 * GROUP, 2 * GROUP + 1, 71, 96])
-@pytest.mark.parametrize("slices", [0, tanh_sums.LARGEST_SLICE])
+@pytest.mark.parametrize("slices", [0, _tanh_sums.LARGEST_SLICE])
 def test_groups_of_every_size(length, slices, monkeypatch):
-    monkeypatch.setattr(tanh_sums, "LARGEST_SLICE", slices)
+    monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", slices)
     for sizes in ((1, 3, length, 5), (1, length, 3, 5), (1, 3, 5, length)):
         inputs = make_inputs(sizes)
         tensors = [tf.constant(x) for x in inputs]
-        found = [additive.grouped_score(*tensors[:3]), *additive.grouped_gradient(*tensors)]
+        found = [_additive.grouped_score(*tensors[:3]), *_additive.grouped_gradient(*tensors)]
         assert_exact(found, inputs, few=True)
 
 
@@ -147,17 +147,17 @@ PLACES = {
 @pytest.fixture
 def large(monkeypatch):
     """All sizes are taken for large ones."""
-    monkeypatch.setattr(additive, "SMALLEST", {"tensorflow": 1, "jax": 1})
-    monkeypatch.setattr(blocks, "WHOLE", 1)
-    monkeypatch.setattr(blocks, "SMALLEST_SAMPLE", 1)
-    monkeypatch.setattr(blocks, "BLOCK", 10_000)
+    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1, "jax": 1})
+    monkeypatch.setattr(_blocked, "WHOLE", 1)
+    monkeypatch.setattr(_blocked, "SMALLEST_SAMPLE", 1)
+    monkeypatch.setattr(_blocked, "BLOCK", 10_000)
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_place_is_exact(place, large, monkeypatch):
     taken = []
-    placement = additive.placement
-    monkeypatch.setattr(additive, "placement", lambda *x: taken.append(placement(*x)) or taken[-1])
+    choose = _additive.where_to_run
+    monkeypatch.setattr(_additive, "where_to_run", lambda *x: taken.append(choose(*x)) or taken[-1])
     function, expected = PLACES[place]
     inputs = make_inputs(SIZES)
     assert_exact(function(*[tf.constant(x) for x in inputs]), inputs)
@@ -168,9 +168,9 @@ def test_every_place_is_exact(place, large, monkeypatch):
 def test_compiled_sums_are_exact_beyond_the_range_of_exponentials(deviation):
     inputs = make_inputs(SIZES, deviation)
     tensors = [tf.constant(x) for x in inputs]
-    for form in (additive.grouped_score, additive.grouped_gradient):
+    for form in (_additive.grouped_score, _additive.grouped_gradient):
         run = tf.function(form, jit_compile=True)
-        count = 3 if form is additive.grouped_score else 4
+        count = 3 if form is _additive.grouped_score else 4
         found = run(*tensors[:count])
         found = [found, *oracle(*inputs)[1:]] if count == 3 else [oracle(*inputs)[0], *found]
         assert_exact(found, inputs)
@@ -213,40 +213,66 @@ def largest_tensor(graph):
 
 def test_nothing_as_large_as_all_pairs_is_made(monkeypatch):
     sizes = 2, 64, 96, 128
-    monkeypatch.setattr(additive, "SMALLEST", {"tensorflow": 1})
+    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1})
     specs = signature(*sizes)
     grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(grouped) == 2 * 64 * 96 * 8
-    monkeypatch.setattr(tanh_sums, "LARGEST_SLICE", 0)
+    monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", 0)
     grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(grouped) == 2 * 96 * 128
-    monkeypatch.setattr(additive, "SMALLEST", {"tensorflow": 2**40})
+    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 2**40})
     plain = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(plain) == 2 * 64 * 96 * 128
 
 
 def test_lengths_are_rounded_up_to_few():
-    sizes = range(1, 3000)
-    rounded = [round_up(n) for n in sizes]
-    assert rounded == numpy(tf.map_fn(round_up, tf.constant(sizes))).tolist()
-    assert all(n <= m <= max(1.25 * n, n + 31) for n, m in zip(sizes, rounded, strict=True))
-    assert sorted(set(rounded[:128])) == [1, 32, 64, 96, 128]
-    assert len(set(rounded)) <= 24
+    few = [0, 1, *range(32, 256, 32), *range(256, 512, 64), *range(512, 1024, 128)]
+    few += [size * 2**n for n in range(1, 12) for size in range(512, 1024, 128)]
+    sizes = [*range(3000), *(m + n for m in few if m >= 3000 for n in (-1, 0, 1))]
+    rounded = [round_up_length(n) for n in sizes]
+    assert rounded == [min(m for m in [*few, 2**21] if m >= n) for n in sizes]
+    of_tensors = tf.function(lambda x: tf.map_fn(round_up_length, x))
+    assert rounded == numpy(of_tensors(tf.constant(sizes))).tolist()
+    assert all(m <= max(1.25 * n, n + 31) for n, m in zip(sizes, rounded, strict=True))
 
 
 def test_lengths_are_compiled_a_few_times_only(large, monkeypatch):
     shapes = set()
-    alone = additive.alone
+    run_compiled = _additive.run_compiled
 
     def spy(function, *tensors):
         shapes.add((function.__name__, *(tuple(x.shape) for x in tensors)))
-        return alone(function, *tensors)
+        return run_compiled(function, *tensors)
 
-    monkeypatch.setattr(additive, "alone", spy)
+    monkeypatch.setattr(_additive, "run_compiled", spy)
     for length in (2, 17, 31, 40, 64, 65, 97, 128):
         inputs = make_inputs((1, length, length, 8))
         assert_exact(both(*[tf.constant(x) for x in inputs]), inputs, few=True)
     assert len(shapes) == 2 * 4
+
+
+def test_eager_calls_compile_so_many_programs_and_no_more(monkeypatch):
+    """TensorFlow never frees a program; what comes later runs as ordinary operations."""
+    made = []
+    function = tf.function
+
+    def counting(*args, **kwargs):
+        made.append(kwargs.get("jit_compile"))
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(tf, "function", counting)
+    monkeypatch.setattr(_xla, "_programs", set())
+    monkeypatch.setattr(_xla, "MOST_PROGRAMS", 5)
+    _xla._compiled.cache_clear()
+    monkeypatch.setitem(_additive.SMALLEST, "tensorflow", 0)
+    for steps in (*range(40, 400, 40), 40, 200):
+        inputs = make_inputs((1, steps, 37, 3), seed=steps)
+        with tf.GradientTape() as tape:
+            given = [tf.constant(x) for x in inputs[:3]]
+            tape.watch(given)
+            scores = additive_score(*given)
+        assert_exact([scores, *tape.gradient(scores, given, inputs[3])], inputs)
+    assert made.count(True) == 5
 
 
 def test_what_will_be_exported_holds_ordinary_operations(large):
@@ -262,6 +288,26 @@ def test_what_will_be_exported_holds_ordinary_operations(large):
     assert not compiled_functions(None)
     assert not compiled_functions(False)
     assert compiled_functions(True)
+
+
+@pytest.mark.parametrize(
+    ("choice", "known", "count"),
+    [
+        (None, True, 2),
+        (None, False, 0),
+        (True, True, 2),
+        (True, False, 2),
+        (False, True, 0),
+        (False, False, 0),
+    ],
+)
+def test_score_and_gradient_are_compiled_where_it_is_wanted(choice, known, count):
+    """The gradient as the score, although it is made outside of the context."""
+    sizes = 2, 64, 96, 128
+    specs = signature(*(sizes if known else (None, None, None, 128)))
+    graph = tf.function(both_with(choice), specs).get_concrete_function().graph
+    functions = graph.as_graph_def().library.function
+    assert sum(one.attr["_XlaMustCompile"].b for one in functions) == count
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -286,8 +332,10 @@ def test_fit_compiles_score_and_gradient(large, monkeypatch):
     query, memory = keras.Input((None, 5)), keras.Input((None, 7))
     model = keras.Model([query, memory], BahdanauAttention(64)(query, memory))
     model.compile("sgd", "mse", jit_compile=False)
-    taken, placement = [], additive.placement
-    monkeypatch.setattr(additive, "placement", lambda *x: taken.append(placement(*x)) or taken[-1])
+    taken, placement = [], _additive.where_to_run
+    monkeypatch.setattr(
+        _additive, "where_to_run", lambda *x: taken.append(placement(*x)) or taken[-1]
+    )
     x = [np.ones((5, 33, n), "float32") for n in (5, 7)]
     model.fit(x, x[1], batch_size=2, verbose=0)
     assert taken
@@ -341,9 +389,9 @@ def test_nothing_to_compare(form, sizes):
 def test_compiling_cannot_be_overruled_from_inside():
     inputs = [tf.constant(x) for x in make_inputs((2, 3, 5, 7))]
     with compiling(False), compiling(True):
-        assert additive.placement(*inputs) == "nowhere"
+        assert _xla.where_to_run(*inputs) == "nowhere"
     with compiling(True), compiling(None):
-        assert additive.placement(*inputs) == "alone"
+        assert _xla.where_to_run(*inputs) == "alone"
 
 
 def loop_of(decoder, memory_shape):
@@ -377,8 +425,8 @@ def test_the_loop_of_a_decoder_keeps_neither_keys_nor_weights(large):
 JAX = """
 import json, sys
 import jax, numpy as np
-from keras_attention.ops import additive, additive_score
-additive.SMALLEST["jax"] = 1
+from keras_attention.ops import _additive, additive_score
+_additive.SMALLEST["jax"] = 1
 arrays = np.load(sys.argv[1])
 inputs = [arrays[name] for name in sorted(arrays)]
 def both(query, key, vector, upstream):

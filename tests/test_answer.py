@@ -1,5 +1,6 @@
 """The question-answering example: its text, its model, its errors, its resumption."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -408,6 +409,57 @@ def test_a_stopped_run_goes_on_to_the_same_result(tmp_path, examples, monkeypatc
     assert all(np.array_equal(x, y) for x, y in zip(same, weights, strict=True))
 
 
+class Killed(Exception):
+    pass
+
+
+def run_small(output, patch, examples, at=None):
+    """Six steps of four an epoch, every second one saved; killed before step `at` of this run.
+
+    Returns all that was learned and answered, without times.
+    """
+    steps, saved, reseed = itertools.count(), [], checkpoint.reseed
+
+    def killed(model, seed, step):
+        if next(steps) == at:
+            raise Killed
+        reseed(model, seed, step)
+
+    patch.setattr(answer, "reseed", killed)
+    patch.setattr(answer, "MULTIPLE", 128)  # one shape, so that little is traced
+    patch.setattr(answer, "load_data", lambda arguments: (examples[:32], examples[32:]))
+    patch.setattr(answer, "save", lambda answerer, *_: saved.extend(answerer.get_weights()))
+    sizes = ["--units", "3", "--batch-size", "8", "--steps", "6", "--save-every", "2"]
+    try:
+        answer.main(["--data", "x", *sizes, "--average", "0.5", "--output", str(output)])
+    finally:
+        patch.undo()
+    folder = output / "both"
+    state, summary = (
+        json.loads((folder / name).read_text())
+        for name in ("checkpoint/state.json", "summary.json")
+    )
+    for timed in ("seconds_a_step", "answer_seconds"):
+        del summary[timed]
+    losses = [entry["loss"] for entry in state["history"]]
+    return (losses, summary, (folder / "predictions.json").read_text()), saved
+
+
+def test_a_killed_run_continues_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
+    whole, weights = run_small(tmp_path / "whole", monkeypatch, examples)
+    with pytest.raises(Killed):
+        run_small(tmp_path / "parts", monkeypatch, examples, at=3)
+    capsys.readouterr()
+    again, same = run_small(tmp_path / "parts", monkeypatch, examples)
+    printed = capsys.readouterr().out
+    assert "Resuming after step 2" in printed
+    assert "epoch 1: exact match" in printed
+    assert len(whole[0]) == 3
+    assert again == whole
+    for x, y in zip(same, weights, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 def test_averaged_weights_are_lent(examples):
     data, _ = answer.prepare(examples, make_vocabulary(examples), (400, 50))
     model, _ = bidaf.build_model((2000, 200), 2, "none", 0.0, 20)
@@ -423,6 +475,24 @@ def test_averaged_weights_are_lent(examples):
     for first, second, average, kept in zip(*seen, inside, after, strict=True):
         assert np.array_equal(second, kept)
         np.testing.assert_allclose(average, (first + second) / 2, atol=1e-6)
+
+
+def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, examples, monkeypatch):
+    monkeypatch.setattr(answer, "load_data", lambda arguments: (examples, examples[:4]))
+    monkeypatch.setattr(answer, "save", lambda *_: None)
+    begun = []
+
+    def train(model, *_):
+        begun.append([np.array(variable) for variable in model.variables])
+        return {"history": [{"seconds_a_step": 1.0}]}
+
+    monkeypatch.setattr(answer, "train", train)
+    sizes = ["--units", "3", "--output", str(tmp_path)]
+    answer.main(sizes)
+    answer.main([*sizes, "--flow", "none"])
+    _, second, alone = begun
+    for x, y in zip(second, alone, strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 # --- command line --------------------------------------------------------------------------------
@@ -537,11 +607,13 @@ def test_files_with_vectors_and_without_attention(tmp_path, capsys):
         answer.main([*arguments, "--learning-rate", "0.1"])
     weights = next(state.parent.glob("*.h5"))
     weights.write_bytes(weights.read_bytes()[:3000])
-    with pytest.raises(SystemExit, match=r"cannot be read .* Delete it to begin anew"):
+    with pytest.raises(
+        SystemExit, match=rf"{weights.name} was changed .* Delete .* to start again"
+    ):
         answer.main(arguments)
     for text in ("garbage", "{}", "[]"):
         state.write_text(text)
-        with pytest.raises(SystemExit, match=r"cannot be read .* Delete it to begin anew"):
+        with pytest.raises(SystemExit, match=r"cannot be read .* Delete .* to start again"):
             answer.main(arguments)
     blocked = [*arguments[:3], str(vectors), *arguments[4:]]
     with pytest.raises(SystemExit, match=r"--output .* Choose a folder that can be written"):

@@ -210,7 +210,7 @@ def test_models_are_kept_with_their_weights(tmp_path):
     models.add(entry(2, 3.0), [np.ones((2, 3)), np.array(True)])
     again = babi.Models(tmp_path, {"units": 1})
     (found,) = again.entries("1", 3, "x", range(1, 4))
-    assert found == entry(2, 3.0)
+    assert found == {**entry(2, 3.0), "digest": found["digest"]}
     ones, true = again.weights(found)
     assert ones.shape == (2, 3)
     assert true
@@ -219,6 +219,37 @@ def test_models_are_kept_with_their_weights(tmp_path):
     assert again.weights(found)[0].shape == (2, 3)
     with pytest.raises(SystemExit, match=r"other settings .units: 1 then, 2 now"):
         babi.Models(tmp_path, {"units": 2})
+
+
+def test_weights_that_were_changed_are_refused_before_any_work(tmp_path):
+    babi.Models(tmp_path, {"units": 1}).add(entry(2, 3.0), [np.ones(200)])
+    (path,) = (tmp_path / "weights").iterdir()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SystemExit, match=rf"{path.name} was changed after it was written"):
+        babi.Models(tmp_path, {"units": 1})
+    path.unlink()
+    with pytest.raises(SystemExit, match=rf"{path.name} cannot be read .No such file"):
+        babi.Models(tmp_path, {"units": 1})
+
+
+def test_a_disk_that_fills_up_leaves_the_models_before(tmp_path, monkeypatch):
+    models = babi.Models(tmp_path, {"units": 1})
+    models.add(entry(1, 3.0), [np.ones(200)])
+    files = sorted(tmp_path.rglob("*"))
+
+    def full(path, data):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pathlib.Path, "write_bytes", full)
+        with pytest.raises(SystemExit, match=r"npz cannot be written: No space left on device\. E"):
+            models.add(entry(2, 3.0), [np.ones(200)])
+    assert sorted(tmp_path.rglob("*")) == files
+    again = babi.Models(tmp_path, {"units": 1})
+    assert [e["repeat"] for e in again.entries("1", 3, "x", range(1, 4))] == [1]
 
 
 def corpus_of(train, test, memory=50, noise=0.1, name="counting"):
@@ -468,7 +499,7 @@ def test_a_run_is_stopped(data_path, tmp_path, early):
     assert "for want of memory" not in rest
     if early or "[2/2]" not in rest:
         assert run.returncode == 1
-        assert not (tmp_path / "task-1").exists()
+        assert not list((tmp_path / "task-1").iterdir())
 
 
 # --- command line --------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_gradients_are_those_of_the_paper(name):
 
 
 def test_weights():
-    layer = BahdanauAttention(17, use_bias=True, normalize=True)
+    layer = BahdanauAttention(17, use_bias=True, weight_norm=True)
     layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DK))
     shapes = {weight.name: tuple(weight.shape) for weight in layer.weights}
     assert shapes == {

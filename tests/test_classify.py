@@ -683,7 +683,7 @@ def test_results_are_kept(tmp_path):
         checkpoint.Results(path, {"a": 3, "b": 1})
     for text in ("", "garbage", "[]", "{}", '{"arguments": {}}', '{"a": 1, "b": 2}', '"x"'):
         path.write_text(text)
-        with pytest.raises(SystemExit, match=r"cannot be read .* Delete it to begin anew"):
+        with pytest.raises(SystemExit, match=r"cannot be read .* Delete .* to start again"):
             checkpoint.Results(path, {"a": 1})
     path.write_text('{"arguments": [], "results": []}')
     with pytest.raises(SystemExit, match="it is not of this program"):

@@ -204,7 +204,7 @@ CASES = {
         {
             "units": 13,
             "use_bias": True,
-            "normalize": True,
+            "weight_norm": True,
             "normalizer": "sparsemax",
             "dropout": 0.2,
             "seed": 3,
@@ -215,24 +215,24 @@ CASES = {
     ),
     "bahdanau, one step": Case(BahdanauAttention, {"units": 13}, (STEP, VALUE), ((TK,),)),
     "luong general": Case(
-        LuongAttention, {"score": "general"}, (QUERY, VALUE), ((TQ, TK),), masked_like="query"
+        LuongAttention, {"score_mode": "general"}, (QUERY, VALUE), ((TQ, TK),), masked_like="query"
     ),
     "luong concat local-m": Case(
         LuongAttention,
-        {"score": "concat", "alignment": "local-m", "window": 2},
+        {"score_mode": "concat", "alignment": "local-m", "half_width": 2},
         (QUERY, VALUE),
         ((TQ, TK),),
         masked_like="query",
     ),
     "luong location, one step": Case(
-        LuongAttention, {"score": "location", "max_length": 17}, (STEP, VALUE), ((TK,),)
+        LuongAttention, {"score_mode": "location", "max_length": 17}, (STEP, VALUE), ((TK,),)
     ),
     "luong dot local-p, all options": Case(
         LuongAttention,
         {
-            "score": "dot",
+            "score_mode": "dot",
             "alignment": "local-p",
-            "window": 2,
+            "half_width": 2,
             "units": 13,
             "normalizer": "sparsemax",
             "dropout": 0.2,
@@ -273,7 +273,7 @@ CASES = {
     ),
     "decoder": Case(
         AttentionRNN,
-        {"query": "previous", "output": "attention"},
+        {"query": "previous", "output_mode": "attention"},
         (SEQUENCES, MEMORY),
         ((TQ, TK),),
         {"cell": cell(layers.GRUCell, 13), "attention": part(BahdanauAttention, 2)},
@@ -282,12 +282,12 @@ CASES = {
     ),
     "decoder, stacked, input feeding": Case(
         AttentionRNN,
-        {"query": "current", "input_feeding": True, "output": "concat", "return_state": True},
+        {"query": "current", "input_feeding": True, "output_mode": "concat", "return_state": True},
         (SEQUENCES, MEMORY),
         ((TQ, TK),),
         {
             "cell": cells(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 2)),
-            "attention": part(LuongAttention, "general", "local-p", window=2, units=13),
+            "attention": part(LuongAttention, "general", "local-p", half_width=2, units=13),
         },
         memory="memory",
         reads_zeros=False,
@@ -300,7 +300,7 @@ CASES = {
         ((TQ, TK),),
         {
             "cell": cell(layers.LSTMCell, 13),
-            "attention": part(LuongAttention, "concat", "local-m", window=2),
+            "attention": part(LuongAttention, "concat", "local-m", half_width=2),
         },
         memory="memory",
         masked_like="sequences",
@@ -359,7 +359,6 @@ CASES = {
         MemoryHop,
         {
             "update": "linear",
-            "linear_start": True,
             "normalizer": "sparsemax",
             "dropout": 0.2,
             "seed": 3,
@@ -389,7 +388,6 @@ CASES = {
             "position_encoding": 4,
             "memory_size": 4,
             "null_memories": True,
-            "linear_start": True,
         },
         (STORY, ASKED),
         ((2, 5),),
@@ -460,6 +458,24 @@ def test_compute_output_shape(case):
         assert len(output.shape) == 1 + len(shape)
     actual = tree.flatten(layer(*tensors, return_attention_scores=True))[-len(case.scores) :]
     assert [tuple(x.shape) for x in actual] == [(2, *shape) for shape in case.scores]
+
+
+@every_case
+# The first finds inputs that are not cast, the second weights.
+@pytest.mark.parametrize("policy", ["float64", "mixed_float16"])
+def test_compute_output_spec(case, policy):
+    """Called directly, where Keras casts no inputs, it tells the shapes and dtypes of a call."""
+    layer = case.built(policy)
+    called = layer(*case.symbols(), return_attention_scores=True)
+    for dtype in ("float32", layer.compute_dtype):
+        symbols = [
+            keras.KerasTensor(x.shape, x.dtype if x.dtype == "int32" else dtype)
+            for x in case.symbols()
+        ]
+        told = layer.compute_output_spec(*symbols, return_attention_scores=True)
+        tree.assert_same_structure(told, called)
+        for x, y in zip(tree.flatten(told), tree.flatten(called), strict=True):
+            assert (x.shape, x.dtype) == (y.shape, y.dtype)
 
 
 def levels(mask):

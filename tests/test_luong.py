@@ -24,9 +24,14 @@ from helpers import (
 from oracles import attend
 
 from keras_attention import LuongAttention
-from keras_attention.layers import local
+from keras_attention.layers import _reading
 
-SPARSE = {"score": "general", "alignment": "local-p", "window": 2, "normalizer": "sparsemax"}
+SPARSE = {
+    "score_mode": "general",
+    "alignment": "local-p",
+    "half_width": 2,
+    "normalizer": "sparsemax",
+}
 CASES = {**LUONG, "vector": MECHANISMS["vector"], "sparse": Mechanism(LuongAttention, SPARSE)}
 # A short sentence, and padding in front.
 VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
@@ -36,7 +41,7 @@ VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 def _way(request, monkeypatch):
     """Both ways to local attention, whatever the length of the memory."""
     limit = 0 if request.param == "windows only" else 10**6
-    monkeypatch.setattr(local, "WORTHWHILE", {True: limit, False: limit})
+    monkeypatch.setattr(_reading, "WORTHWHILE", {True: limit, False: limit})
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
@@ -70,7 +75,7 @@ def test_gradients_are_those_of_the_paper(name):
 @pytest.mark.parametrize("alignment", ["local-m", "local-p"])
 def test_windows_of_any_size(alignment, window):
     mechanism = Mechanism(
-        LuongAttention, {"score": "general", "alignment": alignment, "window": window}
+        LuongAttention, {"score_mode": "general", "alignment": alignment, "half_width": window}
     )
     layer = mechanism.built(dtype="float64")
     query, value, key = mechanism.tensors()
@@ -80,7 +85,7 @@ def test_windows_of_any_size(alignment, window):
 
 def test_monotonic_windows_by_hand():
     """With equal scores the weights show the window, clipped to the sentence of 4 words."""
-    layer = LuongAttention("dot", "local-m", window=1)
+    layer = LuongAttention("dot", "local-m", half_width=1)
     query, value = np.zeros((1, 6, DQ)), np.ones((1, TK, DQ))
     mask = lengths_mask([4], TK)
     _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
@@ -98,12 +103,43 @@ def test_monotonic_windows_by_hand():
 
 def test_predicted_windows_by_hand():
     """A zero query predicts the middle, p = 7 / 2 of 7 words: five equal weights around 3."""
-    layer = randomize_all(LuongAttention("dot", "local-p", window=2))
+    layer = randomize_all(LuongAttention("dot", "local-p", half_width=2))
     query, value = np.zeros((1, 1, DQ)), np.ones((1, TK, DQ))
     _, weights = layer(query, value, return_attention_scores=True)
     distance = np.arange(TK) - 3.5
     expected = np.where(np.abs(np.arange(TK) - 3) <= 2, np.exp(-(distance**2) / 2) / 5, 0)
     assert_close(weights, expected[None, None], "float32")
+
+
+def test_a_window_reaches_the_last_word_behind_holes():
+    """Of 40 steps every second is masked: the sentence spans 0 to 38, and p at its most is 39."""
+    layer = randomize_all(LuongAttention("dot", "local-p", half_width=2))
+    layer.position_kernel.assign(np.eye(DQ))
+    layer.position_vector.assign(np.full(DQ, 1e3))
+    query, value, mask = np.ones((1, 1, DQ)), np.zeros((1, 40, DQ)), np.arange(40)[None] % 2 == 0
+    _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
+    assert np.flatnonzero(numpy(weights)).tolist() == [38]
+
+
+HOLES = {
+    "in front": np.arange(TK) >= 2,
+    "in the middle": np.arange(TK) % 3 != 1,
+    "at the end": np.arange(TK) < 4,
+    "everywhere": np.array([False, True, False, False, True, True, False]),
+    "one word": np.arange(TK) == 4,
+}
+
+
+@pytest.mark.parametrize("holes", HOLES)
+@pytest.mark.parametrize("name", [name for name in LUONG if "local" in name])
+def test_windows_over_masks_with_holes(name, holes):
+    layer = LUONG[name].built(dtype="float64")
+    query, value, key = LUONG[name].tensors()
+    mask = np.stack([HOLES[holes], np.ones(TK, bool)])
+    results = layer(query, value, key, value_mask=mask, return_attention_scores=True)
+    expected = attend(LUONG[name].row(layer), query, value, key, value_mask=mask)
+    assert_close(results[0], expected[0])
+    assert_close(results[1], expected[1])
 
 
 def randomize_all(layer):
@@ -135,12 +171,12 @@ def test_location_ignores_the_keys(name):
 @pytest.mark.parametrize(
     ("options", "shapes"),
     [
-        ({"score": "dot"}, {}),
-        ({"score": "general"}, {"score_kernel": (DQ, DK)}),
-        ({"score": "concat"}, {"score_kernel": (DQ + DK, DQ), "score_vector": (DQ,)}),
-        ({"score": "location", "max_length": 19}, {"score_kernel": (DQ, 19)}),
+        ({"score_mode": "dot"}, {}),
+        ({"score_mode": "general"}, {"score_kernel": (DQ, DK)}),
+        ({"score_mode": "concat"}, {"score_kernel": (DQ + DK, DQ), "score_vector": (DQ,)}),
+        ({"score_mode": "location", "max_length": 19}, {"score_kernel": (DQ, 19)}),
         (
-            {"score": "dot", "alignment": "local-p", "units": 23},
+            {"score_mode": "dot", "alignment": "local-p", "units": 23},
             {
                 "position_kernel": (DQ, DQ),
                 "position_vector": (DQ,),
@@ -151,7 +187,7 @@ def test_location_ignores_the_keys(name):
 )
 def test_weights(options, shapes):
     layer = LuongAttention(**options)
-    layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DQ if options["score"] == "dot" else DK))
+    layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DQ if options["score_mode"] == "dot" else DK))
     assert {weight.name: tuple(weight.shape) for weight in layer.weights} == shapes
     assert all(tuple(getattr(layer, name).shape) == shape for name, shape in shapes.items())
 
@@ -166,27 +202,30 @@ def test_each_sample_of_a_step_has_its_position(score):
     for position in (np.array([2, 0]), keras.ops.convert_to_tensor([2, 0])):
         rows = np.stack([numpy(weights)[0, 2], numpy(weights)[1, 0]])
         step = np.stack([query[0, 2], query[1, 0]])
-        assert_close(layer.attend(step, memory, position=position)[1], rows)
+        assert_close(layer.attend(step, memory, position=position).weights, rows)
         called = layer(step, value, key, position=position, return_attention_scores=True)
         assert_close(called[1], rows)
-    far = layer.attend(query[:, 0], memory, position=1000)[1]
-    assert_close(far, numpy(layer.attend(query[:, 0], memory, position=TK - 1)[1]))
+    far = layer.attend(query[:, 0], memory, position=1000).weights
+    assert_close(far, numpy(layer.attend(query[:, 0], memory, position=TK - 1).weights))
 
 
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        ({"score": "cosine"}, ("`score`", "'dot', 'general', 'concat', 'location'", "'cosine'")),
+        (
+            {"score_mode": "cosine"},
+            ("`score_mode`", "'dot', 'general', 'concat', 'location'", "'cosine'"),
+        ),
         ({"alignment": "local"}, ("`alignment`", "'global', 'local-m', 'local-p'", "'local'")),
-        ({"window": 0}, ("`window`", "a positive integer", "received 0")),
-        ({"window": -2}, ("`window`", "a positive integer", "received -2")),
-        ({"window": 1.5}, ("`window`", "a positive integer", "received 1.5")),
+        ({"half_width": 0}, ("`half_width`", "a positive integer", "received 0")),
+        ({"half_width": -2}, ("`half_width`", "a positive integer", "received -2")),
+        ({"half_width": 1.5}, ("`half_width`", "a positive integer", "received 1.5")),
         ({"units": 0}, ("`units`", "a positive integer", "received 0")),
         ({"units": True}, ("`units`", "a positive integer", "received True")),
-        ({"score": "location"}, ("`max_length`", "is needed", "max_length=None")),
+        ({"score_mode": "location"}, ("`max_length`", "is needed", "max_length=None")),
         ({"max_length": 5}, ("`max_length`", "for no other", "max_length=5", "'general'")),
         (
-            {"score": "location", "max_length": 0},
+            {"score_mode": "location", "max_length": 0},
             ("`max_length`", "a positive integer", "received 0"),
         ),
     ],
@@ -199,7 +238,7 @@ def test_location_reads_no_further_than_max_length():
     """In a graph of unknown sizes; positions count from the first valid memory step."""
     layer = LuongAttention("location", max_length=4, dtype="float64")
     layer.build((None, None, DQ), (None, None, DV))
-    row = Mechanism(LuongAttention, {"score": "location"}).row(randomize(layer))
+    row = Mechanism(LuongAttention, {"score_mode": "location"}).row(randomize(layer))
     query, value, _ = CASES["location-global"].tensors()
     first = 1
     mask = np.tile(np.arange(TK) >= first, (B, 1))
@@ -221,7 +260,9 @@ class TestBadCalls:
     def test_dot_with_two_widths(self, symbolic):
         inputs = arguments({"query": (B, TQ, DQ), "value": (B, TK, DV)}, symbolic)
         layer = LuongAttention("dot")
-        assert_refused(lambda: layer(**inputs), 'score="dot"', "same width", "query 5", "key 13")
+        assert_refused(
+            lambda: layer(**inputs), 'score_mode="dot"', "same width", "query 5", "key 13"
+        )
 
     def test_dot_with_a_key_of_another_width(self, symbolic):
         shapes = {"query": (B, TQ, DQ), "value": (B, TK, DQ), "key": (B, TK, DK)}
@@ -242,7 +283,7 @@ class TestBadCalls:
         if built:
             layer.build((None, DQ), (None, None, DV))
         inputs = arguments({"query": (B, DQ), "value": (B, TK, DV)}, symbolic)
-        assert_refused(lambda: layer(**inputs), "`position`", "rank 2", "received None")
+        assert_refused(lambda: layer(**inputs), "`position`", "is missing", "Pass position=i")
 
     @pytest.mark.parametrize(
         ("alignment", "query"),
@@ -254,6 +295,6 @@ class TestBadCalls:
         assert_refused(
             lambda: layer(**inputs, position=3),
             "`position`",
-            "rank 2",
             "received 3",
+            "out.",
         )

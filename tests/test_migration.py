@@ -80,7 +80,7 @@ def test_of_tfa_bahdanau(normalize):
     pairs = (query @ query_layer)[:, :, None] + (value @ memory_layer)[:, None]
     if normalize:
         scores = np.tanh(pairs + b) @ (g * v / np.linalg.norm(v))
-        layer = BahdanauAttention(U, use_bias=True, normalize=True)
+        layer = BahdanauAttention(U, use_bias=True, weight_norm=True)
     else:
         scores, layer = np.tanh(pairs) @ v, BahdanauAttention(U)
     named = {

@@ -85,6 +85,32 @@ def test_nothing_valid_means_zero(name, dtype, jit):
 
 
 @both
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
+    scores = normal(5, 2, 7)
+    scores[0, 2] = scores[1, 2] = bad
+    weights = numpy(NORMALIZERS[name](tf.constant(scores), np.array([[True], [False]])))
+    assert np.isnan(weights[0]).any()
+    assert not weights[1].any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 1000])
+@pytest.mark.parametrize("jit", [False, True])
+def test_sparsemax_of_many_supports(size, jit):
+    """From one entry in the support to all of them, with ties, in float32 and float64."""
+    spread = np.geomspace(1e-4, 1e3, 29)[:, None]
+    scores = np.concatenate([normal(1, 29, size) * spread, np.round(normal(2, 29, size))])
+    for dtype in ("float64", "float32"):
+        given = tf.constant(scores, dtype)
+        weights = compiled(masked_sparsemax, jit)(given)
+        expected = [oracles.masked_sparsemax(row, [True] * size) for row in numpy(given)]
+        # The largest scores are thousands, of which float32 has seven digits.
+        np.testing.assert_allclose(
+            numpy(weights), expected, atol=1e-12 if dtype == "float64" else 1e-3
+        )
+
+
+@both
 @pytest.mark.parametrize("top", [-3e4, 3e4, -1e30, 1e30])
 def test_extreme_scores_do_not_reach_the_masked_ones(name, top):
     scores = np.full((1, 5), top, "float32")
@@ -192,7 +218,7 @@ def test_sentence_span():
     mask = np.array([[0, 0, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]], bool)
     start, size = sentence_span(tf.constant(mask), 4, 5)
     assert numpy(start).tolist() == [2, 0, 0, 1]
-    assert numpy(size).tolist() == [3, 2, 0, 2]
+    assert numpy(size).tolist() == [3, 2, 0, 3]
     start, size = sentence_span(None, 4, 5, "float64")
     assert numpy(start).tolist() == [0, 0, 0, 0]
     assert numpy(size).tolist() == [5, 5, 5, 5]

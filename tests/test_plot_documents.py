@@ -9,8 +9,8 @@ import pytest
 
 from keras_attention.plotting import Document, document_page, plot_document
 from keras_attention.plotting import document_picture as picture
+from keras_attention.plotting._lines import flow_lines
 from keras_attention.plotting.documents import percent, read_document
-from keras_attention.plotting.lines import flow_lines
 
 HOSTILE = (
     "<script>alert(1)</script> <img src=x onerror=alert(1)> \"><b>bold</b> '><b> &amp; &lt; "
@@ -131,6 +131,13 @@ TWO_WORDS = Document([["x", "y"]], [[0.5, 0.5]], [1.0], "d", "a", 0.5, "a")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"probability": True}, "its probability must .* received True"),
+        ({"probability": 90}, r"received 90\. Write 0.9 for 90 %"),
+        ({"words": "Dear all"}, "d: words must be a list of sentences; received the string 'Dear"),
+        (
+            {"words": ["Dear all"]},
+            r"d: words\[0\] must be a list of words; received the string .*words\[0\]\.split",
+        ),
         ({"gaps": [[]]}, r"gaps\[0\]: the text before each of its 2 words; received 0"),
         ({"gaps": []}, "1 sentences, word_weights of 1, gaps of 0"),
         ({"word_weights": []}, "1 sentences, word_weights of 0"),
@@ -140,7 +147,7 @@ TWO_WORDS = Document([["x", "y"]], [[0.5, 0.5]], [1.0], "d", "a", 0.5, "a")
         ({"sentence_weights": ["x"]}, "sentence_weights: expected numbers"),
     ],
 )
-def test_sizes_that_do_not_agree(change, message):
+def test_documents_that_do_not_agree(change, message):
     with pytest.raises(ValueError, match=message):
         read_document(TWO_WORDS._replace(**change))[1]
 
@@ -158,6 +165,8 @@ def test_classes_in_bytes_and_long_ones():
 def test_no_document():
     with pytest.raises(ValueError, match=r"expected a `Document\(words.*received list"):
         plot_document([["a"]])
+    with pytest.raises(ValueError, match=r"documents must be a list of `Document`.*\[document\]"):
+        document_page(TWO_WORDS, "")
 
 
 def test_padding_behind_and_bytes():

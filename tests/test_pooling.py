@@ -290,7 +290,8 @@ class TestBadCalls:
     @pytest.mark.parametrize("number", [1, 2, 3])
     def test_several_tensors(self, kind, number, prepared, symbolic):
         layer, inputs = self.layer(prepared), arguments(GOOD, symbolic)
-        assert_refused(lambda: layer(kind([*inputs.values()] * number)), layer.name, RANK)
+        call = "`inputs` must be one tensor", f"a list of {number}", "Call layer(inputs)"
+        assert_refused(lambda: layer(kind([*inputs.values()] * number)), layer.name, *call)
 
 
 @pytest.mark.parametrize("symbolic", [False, True])

@@ -177,7 +177,8 @@ def test_one_step_is_a_row_of_the_full_run(name):
             **position,
             return_attention_scores=True,
         )
-        for step in (called, layer.attend(query[:, i], memory, **step_masks, **position)):
+        attended = layer.attend(query[:, i], memory, **step_masks, **position)
+        for step in (called, (attended.output, attended.weights)):
             assert_close(step[0], numpy(output)[:, i])
             assert_close(step[1], numpy(weights)[:, i])
 
@@ -211,7 +212,9 @@ def test_masks_come_from_an_embedding(name):
 
 DROPPING = {
     "bahdanau": lambda **kwargs: BahdanauAttention(17, dropout=0.4, **kwargs),
-    "luong": lambda **kwargs: LuongAttention("general", "local-p", window=2, dropout=0.4, **kwargs),
+    "luong": lambda **kwargs: LuongAttention(
+        "general", "local-p", half_width=2, dropout=0.4, **kwargs
+    ),
 }
 dropping = pytest.mark.parametrize("make", DROPPING.values(), ids=DROPPING)
 
@@ -323,8 +326,8 @@ class Hooked(ScoringMixin, keras.layers.Layer):
     def score(self, query, key):
         return ops.einsum("bqd,bkd->bqk", query, key)
 
-    def align(self, query, scores, mask, memory, position=None):
-        return ops.flip(super().align(query, scores, mask, memory, position), axis=-1)
+    def weigh(self, scores, mask):
+        return ops.flip(super().weigh(scores, mask), axis=-1)
 
     def combine(self, query, context):
         return ops.concatenate([context, query], axis=-1)
@@ -353,6 +356,23 @@ def test_hooks():
     for i in range(TQ):
         assert_close(layer.attend(query[:, i], memory)[0], expected[0][:, i])
     assert layer.projections == 2
+
+
+@pytest.mark.parametrize("fill", [1.0, np.nan])
+def test_masked_queries_give_zeros_whatever_the_last_hook_makes_of_them(fill):
+    class Shifted(CosineAttention):
+        def combine(self, query, context):
+            # What it makes of a query of zeros, as masked ones are.
+            empty = ops.all(query == 0, axis=-1, keepdims=True)
+            return ops.where(empty, ops.full_like(context, fill), context)
+
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
+    layer = Shifted(dtype="float64")
+    expected = attend(cosine_row, query, value)[0] * QUERY_MASK[..., None]
+    assert_close(layer(query, value, query_mask=QUERY_MASK), expected)
+    for i in range(TQ):
+        step = layer(query[:, i], value, query_mask=QUERY_MASK[:, i])
+        assert_close(step, expected[:, i])
 
 
 def test_a_layer_without_score_says_so():

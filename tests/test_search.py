@@ -666,6 +666,18 @@ def test_steps_that_return_something_else(outputs, message):
         greedy_search(lambda tokens, state, memory: outputs, STATE, **TOKENS)
 
 
+@on_tensorflow
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_a_vocabulary_of_unknown_size(search):
+    import tensorflow as tf
+
+    def find(table):
+        return search(lambda tokens, state, memory: (memory, state, None), None, table, **TOKENS)
+
+    with pytest.raises(ValueError, match="logits for None tokens: their number must be known"):
+        tf.function(find, [tf.TensorSpec((None, None))]).get_concrete_function()
+
+
 @pytest.mark.parametrize("search", [greedy_search, partial(beam_search, beam_width=3)])
 def test_no_sample_at_all(search):
     def step(tokens, state, memory):

@@ -197,6 +197,95 @@ def test_a_body_that_does_not_come(port):
     assert ask(port, {"instances": [GOOD]})[0] == 200
 
 
+HALF = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Half: "
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def connect(port):
+    return contextlib.closing(socket.create_connection(("127.0.0.1", port), timeout=20))
+
+
+def read_answer(connection):
+    with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
+        answer.begin()
+        return answer.status, json.loads(answer.read())
+
+
+def assert_ended(connection):
+    """The server answers that the headers are late, and closes the connection."""
+    status, answer = read_answer(connection)
+    assert (status, answer) == (408, {"error": "the headers did not come within 2 seconds"})
+    assert connection.recv(1) == b""
+
+
+def test_headers_that_do_not_come(port):
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(connect(port)) for _ in range(20)]
+        for n, connection in enumerate(connections):
+            connection.sendall(HALF[: n + 1])
+        # Meanwhile others are answered.
+        assert ask(port, {"instances": [GOOD]})[0] == 200
+        for connection in connections:
+            assert_ended(connection)
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+def test_headers_that_come_too_slowly(port):
+    """One byte after the other: each of them comes in time."""
+    with contextlib.ExitStack() as stack:
+        open_ones = [stack.enter_context(connect(port)) for _ in range(3)]
+        for connection in open_ones:
+            connection.sendall(HALF)
+            connection.settimeout(0.1)
+        for _ in range(100):
+            for connection in list(open_ones):
+                try:
+                    connection.sendall(b"a")
+                    ended = not connection.recv(1000)
+                except TimeoutError:
+                    ended = False
+                except ConnectionError:
+                    ended = True
+                if ended:
+                    open_ones.remove(connection)
+        assert not open_ones
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+def test_connections_may_be_idle_for_longer_than_the_headers_may_take(port):
+    with connect(port) as connection:
+        for pause in (0, 3, 3):
+            time.sleep(pause)
+            connection.sendall(WHOLE)
+            assert read_answer(connection)[0] == 200
+        connection.sendall(HALF)
+        assert_ended(connection)
+    with connect(port) as connection:
+        time.sleep(3)
+        # Two at once, and the end of the second one later.
+        connection.sendall(WHOLE + WHOLE[:-1])
+        assert read_answer(connection)[0] == 200
+        time.sleep(1)
+        connection.sendall(WHOLE[-1:])
+        assert read_answer(connection)[0] == 200
+
+
+def test_an_answer_may_take_longer_than_the_headers(upper):
+    _, predict = upper("--timeout", "1")
+    assert predict("slow") == (200, {"predictions": ["SLOW"]})
+
+
+def test_a_connection_ends_when_its_body_is_not_wanted(port):
+    """Or the rest of the body would be taken for the headers of the next request."""
+    with connect(port) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc")
+        with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
+            answer.begin()
+            assert (answer.status, answer.getheader("Connection")) == (404, "close")
+        connection.sendall(b"defghi")
+        assert connection.recv(1) == b""
+
+
 @pytest.mark.parametrize(
     ("path", "method", "status"),
     [

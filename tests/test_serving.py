@@ -54,6 +54,9 @@ def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch
         raise OSError("disk full")
 
     monkeypatch.setattr(model, "save", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(
+        SystemExit, match=r"model\.keras cannot be written: disk full\. Earlier res"
+    ):
         serving.write_model(model, path, INPUTS)
     assert path.read_text() == "an old one"
+    assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]

@@ -154,6 +154,26 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys
     assert files == sorted(path.name for path in (tmp_path / "killed").iterdir())
 
 
+def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, monkeypatch):
+    sets = dict(zip(("train", "valid", "test"), dates.make_pairs((60, 10, 12), 3), strict=True))
+    monkeypatch.setattr(translate, "load_data", lambda arguments: sets)
+    begun = []
+
+    def train(model, *_):
+        begun.append([np.array(variable) for variable in model.variables])
+        return {"history": [{"valid_loss": 1.0, "seconds": 1.0}], "best": 1}
+
+    monkeypatch.setattr(translate, "train", train)
+    sizes = ["--units", "8", "--embedding", "4", "--beam", "2", "--output", str(tmp_path)]
+    # Writes a SavedModel after it has begun the second model.
+    translate.main([*sizes, "--attention", "luong-dot"])
+    monkeypatch.setattr(translate, "save", lambda *_: None)
+    translate.main([*sizes, "--attention", "none"])
+    _, second, alone = begun
+    for x, y in zip(second, alone, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 def test_a_diverged_run_says_so_and_keeps_what_it_had(tmp_path):
     saved = checkpoint.Checkpoint(tmp_path / "run", {})
     with pytest.raises(SystemExit, match="diverged: validation loss nan after epoch 1"):

@@ -46,13 +46,32 @@ def test_data():
 
 def test_a_configuration_in_a_line():
     values = {"attention_mechanism": "luong", "attention_alignment": "global", "units": 32}
-    values |= {"attention_window": 3, "attention_units": 8, "tuner/epochs": 2, "rate": 0.12345}
+    values |= {"attention_half_width": 3, "attention_units": 8, "tuner/epochs": 2, "rate": 0.12345}
     values |= {"attention_vector": False, "attention_vector_units": 64}
     expected = "mechanism luong, alignment global, units 32, vector False, rate 0.1235"
     assert sorted(tune.describe(values).split(", ")) == sorted(expected.split(", "))
     values |= {"attention_mechanism": "bahdanau"}
     assert "attention_units 8, " in tune.describe(values) + ", "
     assert ", units 32, " in tune.describe(values) + ", "
+
+
+def test_a_model_is_the_same_whatever_was_trained_before(monkeypatch):
+    begun = []
+
+    def fit(model, *_, **__):
+        begun.append(np.concatenate([np.ravel(variable) for variable in model.variables]))
+
+    monkeypatch.setattr(tune.keras.Model, "fit", fit)
+    monkeypatch.setattr(
+        tune.keras.Model, "evaluate", lambda *_, **__: {"accuracy": 0.0, "right_dates": 0.0}
+    )
+    options, data = tune.parse([]), tune.load_data([64, 4, 20], seed=1)
+    values = {"units": 32, "learning_rate": 0.01, "attention_mechanism": "bahdanau"}
+    for units in (32, 64, 32):
+        tune.train({**values, "units": units}, options, data)
+    first, between, again = begun
+    assert between.shape != first.shape
+    np.testing.assert_array_equal(again, first)
 
 
 def test_how_processes_end():
@@ -210,6 +229,69 @@ def test_copies_for_files_that_a_kill_has_damaged(tmp_path):
     assert set(again.oracle.trials) == {trial.trial_id}
     values = again.oracle.trials[trial.trial_id].hyperparameters.values
     assert values == trial.hyperparameters.values
+
+
+def test_files_of_finished_trials_that_were_changed_are_refused(tmp_path):
+    options = tune.parse(["--smoke", "--output", str(tmp_path)])
+    tuner = tune.make_tuner("bayesian", options)
+    trial = tuner.oracle.create_trial("tuner0")
+    tuner.on_trial_begin(trial)
+    folder = Path(tuner.get_trial_dir(trial.trial_id))
+    weights = folder / "checkpoint.weights.h5"
+    weights.write_bytes(bytes(100))
+    tuner.oracle.update_trial(trial.trial_id, {"val_accuracy": 0.5})
+    trial.status = "COMPLETED"
+    tuner.on_trial_end(trial)
+    tune.open_tuner("bayesian", options)
+    for path in (weights, folder / "trial.json"):
+        data = path.read_bytes()
+        path.write_bytes(data[:-20] + b"x" + data[-19:])
+        with pytest.raises(SystemExit, match=rf"{path.name} was changed .* Delete {folder.parent}"):
+            tune.open_tuner("bayesian", options)
+        path.write_bytes(data)
+    tune.open_tuner("bayesian", options)
+    for text in ("", "3", "[3]"):
+        (folder / "digests.json").write_text(text)
+        with pytest.raises(SystemExit, match=r"digests.json cannot be read .* Delete .*bayesian"):
+            tune.open_tuner("bayesian", options)
+
+
+def test_a_disk_that_is_full_ends_a_search(tmp_path, monkeypatch):
+    options = tune.parse(["--smoke", "--trials", "1", "--output", str(tmp_path)])
+    monkeypatch.setattr(tune, "make_hypermodel", lambda: tiny_hypermodel)
+    write_bytes = Path.write_bytes
+
+    def full(path, data):
+        if path.name.endswith(".weights.h5"):
+            raise OSError(28, "No space left on device")
+        return write_bytes(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(SystemExit, match=r"h5 cannot be written: No space left on device\. Ea"):
+            tune.search("bayesian", options, TINY)
+    # The trial that was not finished is tried again.
+    assert tune.search("bayesian", options, TINY).oracle.trials
+
+    def fails(*_):
+        raise OSError(28, "No space left on device", "oracle.json")
+
+    monkeypatch.setattr(tune, "keep_copies", fails)
+    options.trials = 2
+    with pytest.raises(SystemExit, match=r"oracle\.json.* 1 finished trials are kept") as error:
+        tune.search("bayesian", options, TINY)
+    assert "No space left on device" in str(error.value)
+
+
+TINY = [(np.ones((4, 3), "float32"), np.ones((4, 1), "float32"))] * 2
+
+
+def tiny_hypermodel(hp):
+    x = tune.keras.Input((3,))
+    model = tune.Model(x, tune.layers.Dense(1)(x))  # as `build` makes it
+    rate = hp.Float("rate", 0.1, 0.2)
+    model.compile(tune.keras.optimizers.SGD(rate), "mse", metrics=["accuracy"])
+    return model
 
 
 def test_the_other_kind_of_search_is_not_mixed_in(tmp_path):

@@ -16,6 +16,8 @@ from keras_attention.tuning import (  # noqa: E402
     completed_trials,
 )
 
+ALL_ALIGNMENTS = ("global", "local-m", "local-p")
+
 
 def hyperparameters(**values):
     hp = keras_tuner.HyperParameters()
@@ -29,21 +31,24 @@ def test_the_default():
     assert isinstance(layer, BahdanauAttention)
     config = layer.get_config()
     assert config["units"] == 32
-    assert (config["normalize"], config["use_bias"], config["dropout"]) == (False, False, 0.0)
+    assert (config["weight_norm"], config["use_bias"], config["dropout"]) == (False, False, 0.0)
 
 
 @pytest.mark.parametrize("alignment", ["global", "local-m", "local-p"])
 @pytest.mark.parametrize("score", ["dot", "general", "concat", "location"])
 @pytest.mark.parametrize("vector", [False, True])
 def test_every_choice_of_luong(score, alignment, vector):
-    chosen = {"mechanism": "luong", "score": score, "alignment": alignment, "vector": vector}
-    hp = hyperparameters(**chosen, window=3, vector_units=64, normalizer="sparsemax", dropout=0.2)
-    layer = attention_space(hp, scores=("dot", "general", "concat", "location"), max_length=17)
+    chosen = {"mechanism": "luong", "score_mode": score, "alignment": alignment, "vector": vector}
+    hp = hyperparameters(
+        **chosen, half_width=3, vector_units=64, normalizer="sparsemax", dropout=0.2
+    )
+    scores = ("dot", "general", "concat", "location")
+    layer = attention_space(hp, scores=scores, alignments=ALL_ALIGNMENTS, max_length=17)
     assert isinstance(layer, LuongAttention)
     config = layer.get_config()
-    assert (config["score"], config["alignment"]) == (score, alignment)
+    assert (config["score_mode"], config["alignment"]) == (score, alignment)
     assert config["units"] == (64 if vector else None)
-    assert config["window"] == (10 if alignment == "global" else 3)
+    assert config["half_width"] == (10 if alignment == "global" else 3)
     assert config["max_length"] == (17 if score == "location" else None)
     assert (config["normalizer"], config["dropout"]) == ("sparsemax", 0.2)
     assert layer(np.ones((2, 3, 5)), np.ones((2, 7, 5))).shape == (2, 3, 64 if vector else 5)
@@ -52,13 +57,13 @@ def test_every_choice_of_luong(score, alignment, vector):
 def test_hyperparameters_of_other_choices_are_not_active():
     hp = keras_tuner.HyperParameters()
     attention_space(hp, "a")
-    names = {"mechanism", "normalizer", "dropout", "units", "normalize", "use_bias"}
+    names = {"mechanism", "normalizer", "dropout", "units", "weight_norm", "use_bias"}
     assert set(hp.values) == {f"a_{name}" for name in names}
     hp = keras_tuner.HyperParameters()
     hp.Fixed("a_mechanism", "luong")
     attention_space(hp, "a")
-    assert {"a_score", "a_alignment", "a_vector"} <= set(hp.values)
-    assert not {"a_window", "a_vector_units", "a_units"} & set(hp.values)
+    assert {"a_score_mode", "a_alignment", "a_vector"} <= set(hp.values)
+    assert not {"a_half_width", "a_vector_units", "a_units"} & set(hp.values)
 
 
 def test_scopes_that_are_not_chosen_are_entered():
@@ -75,18 +80,18 @@ def test_the_search_knows_the_whole_space(tmp_path):
     """Also what is in scopes that the default does not choose, and samples it."""
     tuner = make_tuner(tmp_path, AttentionHyperModel(build), trials=200)
     names = {hp.name for hp in tuner.oracle.get_space().space}
-    inner = {"units", "normalize", "use_bias", "score", "alignment", "window", "vector"}
+    inner = {"units", "weight_norm", "use_bias", "score_mode", "alignment", "half_width", "vector"}
     common = {"mechanism", "normalizer", "dropout", "vector_units"}
     assert names == {"rate", *(f"attention_{name}" for name in inner | common)}
     found = {name: set() for name in names}
-    for number in range(100):
+    for number in range(200):
         trial = tuner.oracle.create_trial(f"{number}")
         for name in trial.hyperparameters.values:
             if trial.hyperparameters.is_active(name):
                 found[name].add(trial.hyperparameters.get(name))
-    assert found["attention_window"] == set(range(2, 11))
+    assert found["attention_half_width"] == set(range(2, 11))
     assert found["attention_vector_units"] == found["attention_units"] == {32, 64, 128, 256}
-    assert found["attention_alignment"] == {"global", "local-m", "local-p"}
+    assert found["attention_alignment"] == {"global", "local-p"}
     assert found["attention_dropout"] == {0, 0.1, 0.2, 0.3, 0.4, 0.5}
 
 
@@ -120,8 +125,8 @@ def test_two_layers_of_one_model():
         ({"scores": ["cosine"]}, "scores.*cosine"),
         ({"alignments": ["local"]}, "alignments.*local"),
         ({"units": (64, 32)}, r"units: \(smallest, largest\).*\(64, 32\)"),
-        ({"windows": (0, 3)}, r"windows: \(smallest, largest\)"),
-        ({"windows": (1.5, 3)}, r"both positive integers; received \(1.5, 3\)"),
+        ({"half_widths": (0, 3)}, r"half_widths: \(smallest, largest\)"),
+        ({"half_widths": (1.5, 3)}, r"both positive integers, .*received \(1.5, 3\)"),
         ({"units": 64}, r"units: \(smallest, largest\).*received 64"),
         ({"scores": ["location"], "max_length": -3}, "max_length.*positive integer"),
         ({"scores": ["location"]}, "needs max_length"),
@@ -222,3 +227,48 @@ def test_a_training_that_diverges(tmp_path):
 def test_a_search_without_trials(tmp_path):
     with pytest.raises(RuntimeError, match="There are no trials"):
         completed_trials(make_tuner(tmp_path, AttentionHyperModel(build)))
+
+
+def test_local_m_is_not_searched_unless_asked_for():
+    """A model that decodes step by step would have to pass positions, which others refuse."""
+    for alignments, expected in ((None, {"global", "local-p"}), (ALL_ALIGNMENTS, ALL_ALIGNMENTS)):
+        hp = hyperparameters(mechanism="luong")
+        attention_space(hp, **({} if alignments is None else {"alignments": list(alignments)}))
+        (chosen,) = (x for x in hp.space if x.name == "attention_alignment")
+        assert set(chosen.values) == set(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"units": (32, 2**62)}, r"units: \(smallest, largest\).*at most 1048576"),
+        ({"half_widths": (2, 2**25)}, r"half_widths: \(smallest, largest\).*at most 16777216"),
+        ({"scores": ["location"], "max_length": 2**62}, "max_length.*at most 16777216"),
+        ({"scores": "dot"}, r"scores: a list of .*received 'dot'. Write scores=\['dot'\]"),
+    ],
+)
+def test_spaces_of_newcomers(options, message):
+    with pytest.raises(ValueError, match=message):
+        attention_space(keras_tuner.HyperParameters(), **options)
+
+
+def test_what_is_no_hyperparameters():
+    for given in (None, keras_tuner.HyperParameters, {"units": 64}):
+        with pytest.raises(ValueError, match=r"`hp` must be keras_tuner.HyperParameters; received"):
+            attention_space(given)
+
+
+def test_a_build_of_one_argument():
+    with pytest.raises(ValueError, match=r"build\(hp, attention\).*received one that takes \(hp\)"):
+        AttentionHyperModel(lambda hp: None)
+
+
+@pytest.mark.parametrize("given", ["False", 1, None])
+def test_tunable_is_true_or_false(given):
+    with pytest.raises(ValueError, match="`tunable` must be True or False"):
+        AttentionHyperModel(build, tunable=given)
+
+
+def test_what_is_no_tuner():
+    with pytest.raises(ValueError, match=r"`tuner` must be a keras_tuner.Tuner; received"):
+        completed_trials(AttentionHyperModel(build))

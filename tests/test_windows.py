@@ -13,8 +13,8 @@ import tensorflow as tf
 from helpers import assert_close, assert_gradients, lengths_mask, normal, numpy
 
 from keras_attention import AttentionRNN, LuongAttention
-from keras_attention.layers import local as ways
-from keras_attention.ops import local, spread_windows, take_windows, window_positions
+from keras_attention.layers import _reading as ways
+from keras_attention.ops import _gathered, spread_windows, take_windows, window_positions
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # WORTHWHILE for which every memory is a long one, and for which it is not.
@@ -27,7 +27,7 @@ class Weightless:
 
 def make_layer(score, alignment, dtype="float64", **options):
     length = {"max_length": 47} if score == "location" else {}
-    layer = LuongAttention(score, alignment, window=2, dtype=dtype, **length, **options)
+    layer = LuongAttention(score, alignment, half_width=2, dtype=dtype, **length, **options)
     layer.build((None, None, D), (None, None, D))
     for n, weight in enumerate(layer.trainable_weights):
         weight.assign(2 * normal([7, n], *weight.shape))
@@ -56,6 +56,8 @@ def run(layer, jit, masks, unknown=False, weights_too=True):
 MASKS = {
     "none": {},
     "padding": {"value_mask": np.stack([lengths_mask([31], TK)[0], np.arange(TK) >= 6])},
+    # A word, holes, and words again; and every second step.
+    "holes": {"value_mask": np.stack([np.arange(TK) % 17 > 4, np.arange(TK) % 2 == 1])},
     "all": {
         "query_mask": lengths_mask([4, 5], TQ),
         "value_mask": lengths_mask([31, 0], TK),
@@ -96,10 +98,10 @@ def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
-    def nothing(layer, query, vector, memory, *others):
+    def nothing(layer, query, memory, *others):
         return tf.zeros_like(memory.value[:, : tf.shape(query)[1]]), None
 
-    monkeypatch.setattr(ways, "_focus_narrow", nothing)
+    monkeypatch.setattr(ways, "_read_gathered", nothing)
     monkeypatch.setattr(ways, "WORTHWHILE", {jit: 4})
     layer = make_layer("general", "local-p")
     signature = [tf.TensorSpec((None, None, D), "float64")] * 2
@@ -129,7 +131,7 @@ def test_many_queries_of_one_place_in_half_precision(jit):
     def gradients():
         with tf.GradientTape() as tape:
             tape.watch(value)
-            outputs = local.window_dot(query, value, position)
+            outputs = _gathered.window_dot(query, value, position)
         return tape.gradient(outputs, value)
 
     assert numpy(gradients())[0, 0].tolist() == [2000] * 3
@@ -139,7 +141,7 @@ def test_many_queries_of_one_place_in_half_precision(jit):
 def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
     inputs = keras.Input((None, 5)), keras.Input((None, 5))
-    layer = LuongAttention("dot", "local-p", window=1, dropout=0.2, seed=1)
+    layer = LuongAttention("dot", "local-p", half_width=1, dropout=0.2, seed=1)
     model = keras.Model(inputs, layer(*inputs, training=True))
     model.compile("sgd", "mse", jit_compile=False)
     x = [np.ones((2, n, 5), "float32") for n in (7, 41)]
@@ -175,7 +177,7 @@ def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkey
 def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     query, value = keras.Input((None, D)), keras.Input((None, D))
-    layer = LuongAttention(score, "local-p", window=2)
+    layer = LuongAttention(score, "local-p", half_width=2)
     model = keras.Model([query, value], keras.layers.Dense(D)(layer(query, value)))
     layer.trainable = False
     frozen = [numpy(weight) for weight in layer.weights]
@@ -217,23 +219,46 @@ def test_second_derivatives(score, jit, monkeypatch):
         np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-10)
 
 
-def test_a_subclass_that_drops_in_its_own_way(monkeypatch):
-    class Dropping(LuongAttention):
-        def drop(self, weights, training):
-            return 0.0 * weights if training else weights
+def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is():
+    """Of the additive score, for a memory that may be short: in training, and there only."""
+    layer = make_layer("concat", "local-p", dtype="float32")
+    signature = [tf.TensorSpec((None, None, D))] * 2
 
+    def compiled_functions(training, backward):
+        def run(query, value):
+            with tf.GradientTape() as tape:
+                tape.watch(value)
+                output = layer(query, value, training=training)
+            return tape.gradient(output, value) if backward else output
+
+        graph = tf.function(run, signature).get_concrete_function().graph
+        functions = graph.as_graph_def().library.function
+        return sum(one.attr["_XlaMustCompile"].b for one in functions)
+
+    assert [compiled_functions(True, backward) for backward in (False, True)] == [1, 2]
+    assert [compiled_functions(None, backward) for backward in (False, True)] == [0, 0]
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_subclass_that_weighs_in_its_own_way(unknown, monkeypatch):
+    class Squaring(LuongAttention):
+        def weigh(self, scores, mask):
+            return super().weigh(scores, mask) ** 2
+
+    layer = Squaring("dot", "local-p", half_width=2, dtype="float64")
+    layer.build((None, None, D), (None, None, D))
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = run(layer, None, {})
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
-    layer = Dropping("dot", "local-p", window=2, dtype="float64")
-    signature = [tf.TensorSpec((None, None, D), "float64")] * 2
-    graph = tf.function(lambda *x: layer(*x, training=True), signature)
-    assert not numpy(graph(normal(1, B, TQ, D), normal(2, B, TK, D))).any()
+    for x, y in zip(run(layer, False, {}, unknown), expected, strict=True):
+        assert_close(x, numpy(y))
 
 
 @pytest.mark.parametrize("alignment", ["global", "local-p"])
 @pytest.mark.parametrize("score", ["general", "concat"])
 def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
-    attention = LuongAttention(score, alignment, window=2, dtype="float64")
+    attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
     cell = keras.layers.GRUCell(7, dtype="float64")
     decoder = AttentionRNN(cell, attention, query="previous")
     assert_graph_differentiates(decoder)
@@ -241,7 +266,7 @@ def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
 
 def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
-    attention = LuongAttention("general", "local-p", window=2)
+    attention = LuongAttention("general", "local-p", half_width=2)
     decoder = AttentionRNN(keras.layers.GRUCell(7), attention, query="previous")
 
     @tf.function
@@ -270,7 +295,7 @@ def test_a_score_of_a_subclass_is_used(monkeypatch):
                 -1,
             )
 
-    layer = Distance("dot", "local-m", window=2, dtype="float64")
+    layer = Distance("dot", "local-m", half_width=2, dtype="float64")
     monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
     expected = run(layer, None, {})
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
@@ -282,7 +307,7 @@ def test_a_score_of_a_subclass_is_used(monkeypatch):
 def test_dropout_in_windows(alignment, monkeypatch):
     """Weights are dropped one by one, and the others scaled: the mean stays."""
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
-    layer = LuongAttention("dot", alignment, window=2, dropout=0.5, seed=1)
+    layer = LuongAttention("dot", alignment, half_width=2, dropout=0.5, seed=1)
     query, value = np.ones((1, TQ, D), "float32"), np.ones((1, TK, D), "float32")
     expected = numpy(layer(query, value))
     dropped = np.stack([numpy(layer(query, value, training=True)) for _ in range(500)])
@@ -290,16 +315,46 @@ def test_dropout_in_windows(alignment, monkeypatch):
     np.testing.assert_allclose(dropped.mean(0), expected, rtol=0, atol=0.1)
 
 
-@pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
+HALVES = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
+
+
+@pytest.mark.parametrize("policy", HALVES)
 def test_other_dtypes(policy, monkeypatch):
     outputs = []
     for worthwhile in (SHORT, LONG):
         monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
         keras.utils.set_random_seed(1)
-        layer = LuongAttention("general", "local-p", window=2, dtype=policy)
+        layer = LuongAttention("general", "local-p", half_width=2, dtype=policy)
         outputs.append(layer(normal(1, B, TQ, D), normal(2, B, TK, D)))
         assert outputs[-1].dtype == layer.compute_dtype
     np.testing.assert_allclose(*map(numpy, outputs), rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("policy", HALVES)
+@pytest.mark.parametrize("score", ["dot", "general", "concat"])
+def test_every_score_in_half_precision(score, policy, monkeypatch):
+    """Where the windows are does not depend on what is rounded."""
+    query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
+    layer = LuongAttention(score, "local-m", half_width=2, dtype=policy)
+    layer.build(query.shape, value.shape)
+
+    def both(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch((query, value))
+            output = layer(query, value)
+        return output, *tape.gradient(output, (query, value))
+
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = both(query, value)
+    assert expected[0].dtype == layer.compute_dtype
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    for run in (both, tf.function(both, jit_compile=True)):
+        for x, y in zip(run(query, value), expected, strict=True):
+            np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=5e-2)
+    # Outside of a call nothing is cast on the way in.
+    output = layer.attend(query, layer.prepare(value)).output
+    assert output.dtype == layer.compute_dtype
+    np.testing.assert_allclose(numpy(output), numpy(expected[0]), rtol=0, atol=5e-2)
 
 
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
@@ -332,7 +387,7 @@ def test_a_decoder_with_local_attention(monkeypatch):
         monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
         for alignment in ("local-m", "local-p"):
             keras.utils.set_random_seed(5)
-            attention = LuongAttention("general", alignment, window=2, dtype="float64")
+            attention = LuongAttention("general", alignment, half_width=2, dtype="float64")
             cell = keras.layers.GRUCell(11, dtype="float64")
             decoder = AttentionRNN(cell, attention, query="previous")
             outputs, weights = decoder(x, memory, return_attention_scores=True)
@@ -345,42 +400,47 @@ def test_a_decoder_with_local_attention(monkeypatch):
 
 
 JAX = """
-import sys
+import itertools, sys
 import jax, keras, numpy as np
 from keras_attention import LuongAttention
-from keras_attention.layers import local as ways
+from keras_attention.layers import _reading as ways
 inputs = np.load(sys.argv[1])
-query, value, mask = inputs["query"], inputs["value"], inputs["mask"]
 found = {}
-for score in ("dot", "general", "concat"):
+for dtype, score in itertools.product(("float32", "float64"), ("dot", "general", "concat")):
+    query, value = inputs["query"].astype(dtype), inputs["value"].astype(dtype)
     for name, worthwhile in (("wide", 10**6), ("narrow", 0)):
         ways.WORTHWHILE = {True: worthwhile}
         keras.utils.set_random_seed(1)
-        layer = LuongAttention(score, "local-p", window=2)
+        layer = LuongAttention(score, "local-p", half_width=2, dtype=dtype)
         layer.build(query.shape, value.shape)
-        run = lambda q, v: layer(q, v, value_mask=mask)
+        run = lambda q, v: layer(q, v, value_mask=inputs["mask"])
         output, gradient = jax.vjp(jax.jit(run), query, value)
-        second = jax.grad(lambda q, v: (jax.grad(lambda *x: run(*x).sum())(q, v) ** 2).sum(), 1)
+        first = jax.grad(lambda q, v: run(q, v).sum())
+        second = jax.grad(lambda q, v: (first(q, v) ** 2).mean(), 1)
         for n, x in enumerate((output, *gradient(output), second(query, value))):
-            found[f"{score} {n} {name}"] = x
+            found[f"{dtype} {score} {n} {name}"] = x
 np.savez(sys.argv[2], **found)
 """
 
 
 def test_jax(tmp_path):
     pytest.importorskip("jax", reason="JAX is not installed")
-    arrays = {"query": normal(1, B, TQ, D, dtype="float32"), "value": normal(2, B, TK, D)}
-    arrays = {name: x.astype("float32") for name, x in arrays.items()}
+    arrays = {"query": normal(1, B, TQ, D), "value": normal(2, B, TK, D)}
     np.savez(tmp_path / "in.npz", **arrays, mask=MASKS["padding"]["value_mask"])
     root = str(Path(__file__).parents[1])
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    environment = {**os.environ, **environment}
     command = [sys.executable, "-c", JAX, str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
     subprocess.run(command, check=True, env={**environment, "PYTHONPATH": root})
     found = np.load(tmp_path / "out.npz")
-    for score, n in itertools.product(("dot", "general", "concat"), range(4)):
-        wide, narrow = (found[f"{score} {n} {name}"] for name in ("wide", "narrow"))
+    for dtype, score, n in itertools.product(
+        ("float32", "float64"), ("dot", "general", "concat"), range(4)
+    ):
+        wide, narrow = (found[f"{dtype} {score} {n} {name}"] for name in ("wide", "narrow"))
         assert np.abs(wide).max() > 1e-3
-        np.testing.assert_allclose(narrow, wide, rtol=0, atol=5e-6)
+        # Keras computes tanh in float32 on JAX, whatever the dtype of the layer.
+        exact = dtype == "float64" and score != "concat"
+        np.testing.assert_allclose(narrow, wide, rtol=0, atol=1e-10 if exact else 5e-6)
 
 
 def test_window_positions():
@@ -418,7 +478,7 @@ def test_spreading_is_the_inverse_of_taking():
 @pytest.mark.parametrize("widest", [0, 64])
 @pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
 def test_products_in_windows(name, widest, jit, monkeypatch):
-    monkeypatch.setattr(local, "WIDEST", widest)
+    monkeypatch.setattr(_gathered, "WIDEST", widest)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
 
     def rows(x):
@@ -431,7 +491,7 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
         equation = {"window_dot": "bqd,bqwd->bqw", "window_sum": "bqw,bqwd->bqd"}[name]
         return [np.einsum(equation, first, rows(memory))]
 
-    function, places = getattr(local, name), tf.constant(position, "int32")
+    function, places = getattr(_gathered, name), tf.constant(position, "int32")
     inputs = [normal(1, 2, 3, 5 if name == "window_sum" else 4), normal(2, 2, 7, 4)]
     inputs += [normal(3, 4)] * (name == "window_tanh")
     call = lambda *given: [function(*given, places)]  # noqa: E731

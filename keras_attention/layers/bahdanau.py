@@ -3,32 +3,35 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_positive_int
+from keras_attention._checks import check_bool, check_positive_int, check_renamed
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
+
+__all__ = ["BahdanauAttention"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class BahdanauAttention(ScoringMixin, keras.layers.Layer):
     """Additive attention (Bahdanau, Cho and Bengio, 2015).
 
-        e[b,i,j] = v . tanh(W q[b,i] + U k[b,j] + b)       b with `use_bias` only
+        e[b,i,j] = v . tanh(W q[b,i] + U k[b,j] + b)
         a[b,i,:] = softmax of e[b,i,:] over the valid j
         c[b,i]   = sum_j a[b,i,j] v[b,j]
 
-    With `normalize` the vector v is replaced by g v / |v|, g a learned number.
+    The bias b exists with `use_bias` only. With `weight_norm`, g v / |v| takes the place of v,
+    where g is a learned number.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, U units.
 
     Args:
-        units: U, the width in which query and key are compared.
-        use_bias: whether there is a bias b inside the tanh.
-        normalize: whether v is normalised in its length.
+        units: U, the width in which query and key are compared; required.
+        use_bias: whether to add a bias inside the tanh.
+        weight_norm: whether to normalise v and learn its length.
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
         query_kernel: W, `(Dq, U)`. key_kernel: U, `(Dk, U)`. score_vector: v, `(U,)`.
-        bias: b, `(U,)`, with `use_bias`. gain: g, `()`, with `normalize`.
+        bias: b, `(U,)`, with `use_bias`. gain: g, `()`, with `weight_norm`.
 
     Call arguments:
         query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
@@ -41,7 +44,7 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
         Context `(B, Tq, Dv)`; with `return_attention_scores` also weights `(B, Tq, Tk)`.
 
     Raises:
-        ValueError: `units` is not a positive integer; otherwise as `ScoringMixin`.
+        ValueError: `units` is missing or not a positive integer; otherwise as `ScoringMixin`.
 
     Example:
         >>> import numpy
@@ -55,42 +58,43 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
     sequence; for the paper's decoder put the layer into an `AttentionRNN`.
     """
 
-    def __init__(self, units, use_bias=False, normalize=False, **kwargs):
+    def __init__(self, units=None, use_bias=False, weight_norm=False, **kwargs):
+        check_renamed(type(self).__name__, kwargs, normalize="weight_norm")
         super().__init__(**kwargs)
-        self.units = check_positive_int(self.name, "units", units)
-        self.use_bias = use_bias
-        self.normalize = normalize
+        hint = (
+            " It is the width in which queries and keys are compared; write BahdanauAttention(128)."
+        )
+        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.use_bias = check_bool(self.name, "use_bias", use_bias)
+        self.weight_norm = check_bool(self.name, "weight_norm", weight_norm)
+        self.bias = self.gain = None
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
         key_size = (key_shape or value_shape)[-1]
         self.query_kernel = self.add_weight((query_shape[-1], self.units), name="query_kernel")
         self.key_kernel = self.add_weight((key_size, self.units), name="key_kernel")
-        self.score_vector = self.add_weight((self.units,), name="score_vector")
+        self.score_vector = self.add_weight((self.units,), name="score_vector", autocast=False)
         if self.use_bias:
-            self.bias = self.add_weight((self.units,), initializer="zeros", name="bias")
-        if self.normalize:
+            self.bias = self.add_weight(
+                (self.units,), initializer="zeros", name="bias", autocast=False
+            )
+        if self.weight_norm:
             length = keras.initializers.Constant(self.units**-0.5)
-            self.gain = self.add_weight((), initializer=length, name="gain")
+            self.gain = self.add_weight((), initializer=length, name="gain", autocast=False)
 
     def project_key(self, key):
-        return ops.cast(self.project(key, self.key_kernel), self.score_dtype)
+        return self.project(key, self.key_kernel)
 
     def score(self, query, key):
         query = self.project(query, self.query_kernel)
-        if self.use_bias:
-            query = query + ops.cast(self.bias, query.dtype)
-        vector = ops.cast(self.score_vector, self.score_dtype)
-        if self.normalize:
-            # The floor leaves a vector of zeros, where some start from, at zero.
-            square = ops.maximum(ops.sum(ops.square(vector)), 1e-30)
-            vector = ops.cast(self.gain, self.score_dtype) * vector * ops.rsqrt(square)
-        return additive_score(ops.cast(query, self.score_dtype), key, vector)
+        query = query if self.bias is None else ops.add(query, self.bias)
+        return additive_score(query, key, self._scaled_vector())
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "use_bias": self.use_bias,
-            "normalize": self.normalize,
-        }
+    def _scaled_vector(self):
+        vector = ops.cast(self.score_vector, self.score_dtype)
+        if self.gain is None:
+            return vector
+        # The floor keeps a vector of zeros, with which some models start, at zero.
+        square = ops.maximum(ops.sum(ops.square(vector)), 1e-30)
+        return ops.multiply(self.gain, vector) * ops.rsqrt(square)

@@ -3,17 +3,21 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import (
+from keras_attention._checks import (
+    check_bool,
     check_features,
-    check_mask,
     check_sequences,
     check_width,
     shape_of,
 )
+from keras_attention.layers._calls import check_mask
+from keras_attention.layers._reading import weighted_sum
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops.masks import all_of, blanked
+from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score
+
+__all__ = ["BiDAFAttentionFlow"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -74,13 +78,13 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
 
     def __init__(self, query_to_context=True, context_to_query=True, **kwargs):
         super().__init__(**kwargs)
+        self.query_to_context = check_bool(self.name, "query_to_context", query_to_context)
+        self.context_to_query = check_bool(self.name, "context_to_query", context_to_query)
         if not (query_to_context or context_to_query):
             raise ValueError(
                 f"{self.name}: `query_to_context` and `context_to_query` are both False, and "
                 "nothing would flow. Leave out one of them at most."
             )
-        self.query_to_context = bool(query_to_context)
-        self.context_to_query = bool(context_to_query)
 
     def build(self, context_shape, query_shape=None):
         self._check_shapes(context_shape, query_shape)
@@ -89,9 +93,11 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         # Alone, context to query does not see w_h: it adds the same to all scores of a row.
         self.context_vector = None
         if self.query_to_context:
-            self.context_vector = self.add_weight((size,), name="context_vector")
-        self.query_vector = self.add_weight((size,), name="query_vector")
-        self.product_vector = self.add_weight((size,), initializer="ones", name="product_vector")
+            self.context_vector = self.add_weight((size,), name="context_vector", autocast=False)
+        self.query_vector = self.add_weight((size,), name="query_vector", autocast=False)
+        self.product_vector = self.add_weight(
+            (size,), initializer="ones", name="product_vector", autocast=False
+        )
 
     def call(
         self,
@@ -106,21 +112,17 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         check_width(self.name, "context", context.shape, self.product_vector.shape[0])
         check_mask(self.name, "context_mask", context_mask, [context.shape[:2]])
         check_mask(self.name, "query_mask", query_mask, [query.shape[:2]])
+        # Keras casts the inputs of a call, but not those of a direct `compute_output_spec`.
+        context, query = (ops.cast(x, self.compute_dtype) for x in (context, query))
         context, query = blanked(context, context_mask), blanked(query, query_mask)
-        scores = self.score(context, query)
-        valid = all_of(
-            None if context_mask is None else ops.expand_dims(context_mask, 2),
-            None if query_mask is None else ops.expand_dims(query_mask, 1),
-        )
-
-        weights = self.align(
-            context, scores if self.context_to_query else ops.zeros_like(scores), valid, None
-        )
-        attended = self.read(weights, query, training)
+        scores = self.score(*(ops.cast(x, self.score_dtype) for x in (context, query)))
+        mask = Masks(memory=query_mask, query=context_mask).joined(*ops.shape(scores)[1:])
+        weights = self.weigh(scores if self.context_to_query else ops.zeros_like(scores), mask)
+        attended = weighted_sum(self, weights, query, training)
         merged, returned = [context, attended, context * attended], [weights]
         if self.query_to_context:
-            weights = self._summary_weights(context, scores, valid)
-            merged.append(context * self.read(weights, context, training))
+            weights = self._summary_weights(scores, mask)
+            merged.append(context * weighted_sum(self, weights, context, training))
             returned.append(ops.squeeze(weights, 1))
         merged = ops.concatenate(merged, axis=-1)
         if not return_attention_scores:
@@ -128,25 +130,21 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         return merged, tuple(ops.cast(weights, self.compute_dtype) for weights in returned)
 
     def score(self, query, key):
-        vectors = {
-            "context_vector": self.context_vector,
-            "query_vector": self.query_vector,
-            "product_vector": self.product_vector,
-        }
+        names = ("query_vector", "product_vector", "context_vector")
+        vectors = {name: getattr(self, name) for name in names}
         vectors = {
             name: ops.cast(x, self.score_dtype) for name, x in vectors.items() if x is not None
         }
-        query, key = (ops.cast(x, self.score_dtype) for x in (query, key))
         return trilinear_score(query, key, **vectors)
 
-    def _summary_weights(self, context, scores, valid):
+    def _summary_weights(self, scores, mask):
         """b, `(B, 1, T)`."""
         floor = ops.cast(FLOOR, scores.dtype)
-        if valid is not None:
-            scores = ops.where(valid, scores, floor)
-        # Also of no query steps at all.
+        if mask is not None:
+            scores = ops.where(mask, scores, floor)
+        # The initial value also serves a query of zero steps.
         best = ops.expand_dims(ops.max(scores, axis=2, initial=FLOOR), 1)
-        return self.align(context, best, best > floor, None)
+        return self.weigh(best, best > floor)
 
     def _check_shapes(self, context_shape, query_shape):
         shapes = {"context": context_shape, "query": query_shape}

@@ -8,26 +8,32 @@ import warnings
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import (
+from keras_attention._checks import (
+    LAST_SEED,
     check_choice,
-    check_mask,
     check_positive_int,
     check_rate,
     check_seed,
     check_width,
+    described,
     fits,
+    is_cell,
+    made,
     shape_of,
 )
+from keras_attention.layers._calls import CheckedLayer, check_mask
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.scoring import NORMALIZERS
 from keras_attention.ops.masks import blanked
+
+__all__ = ["HierarchicalAttention"]
 
 # A length to try an encoder with where it is not known yet.
 _PROBE = 7
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class HierarchicalAttention(keras.layers.Layer):
+class HierarchicalAttention(CheckedLayer, keras.layers.Layer):
     """A vector for a document of sentences of words (Yang et al., 2016).
 
         h[b,i,:] = word_encoder(x[b,i,:])
@@ -44,7 +50,7 @@ class HierarchicalAttention(keras.layers.Layer):
     convolution; behind a first layer with a bias a convolution sees padding that is zero no more.
 
     Args:
-        units: the width in which words are compared with the query of the words.
+        units: the width in which words are compared with the query of the words; required.
         sentence_units: the same of the sentences; `units` if not given.
         word_encoder: a layer or model from `(N, W, D)` to `(N, W, E)`, such as a bidirectional GRU
             with `return_sequences=True`; if not given, words are read as they are, and E = D.
@@ -86,7 +92,7 @@ class HierarchicalAttention(keras.layers.Layer):
 
     def __init__(
         self,
-        units,
+        units=None,
         sentence_units=None,
         word_encoder=None,
         sentence_encoder=None,
@@ -96,16 +102,24 @@ class HierarchicalAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.units = check_positive_int(self.name, "units", units)
+        hint = (
+            " It is the width in which words are compared with the learned query; write "
+            "HierarchicalAttention(64)."
+        )
+        self.units = check_positive_int(self.name, "units", units, hint=hint)
         self.sentence_units = sentence_units
         if sentence_units is not None:
             self.sentence_units = check_positive_int(self.name, "sentence_units", sentence_units)
         for name, encoder in (("word", word_encoder), ("sentence", sentence_encoder)):
-            if encoder is not None and not isinstance(encoder, keras.layers.Layer):
+            cell = is_cell(encoder)
+            if encoder is not None and (cell or not isinstance(encoder, keras.layers.Layer)):
+                remedy = (
+                    " A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."
+                )
                 raise ValueError(
                     f"{self.name}: `{name}_encoder` must be a Keras layer or model that returns a "
                     "vector for every step, such as keras.layers.GRU(50, return_sequences=True), "
-                    f"or None; received {encoder!r}."
+                    f"or None; received {described(encoder)}.{made(encoder) or remedy * cell}"
                 )
         self.word_encoder = word_encoder
         self.sentence_encoder = sentence_encoder
@@ -113,7 +127,7 @@ class HierarchicalAttention(keras.layers.Layer):
         self.dropout = check_rate(self.name, "dropout", dropout)
         self.seed = check_seed(self.name, seed)
         # Of one seed both would draw the same numbers, and drop alike.
-        seeds = (seed, None if seed is None else seed + 1)
+        seeds = (self.seed, None if seed is None else (self.seed + 1) % (LAST_SEED + 1))
         self.word_attention = self.make_pooling("word_attention", self.units, seeds[0])
         self.sentence_attention = self.make_pooling(
             "sentence_attention", self.sentence_units or self.units, seeds[1]

@@ -3,43 +3,115 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_choice, check_positive_int
-from keras_attention.layers.local import comparable, compare, focus_locally, focus_widely
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention._checks import (
+    LONGEST,
+    check_choice,
+    check_positive_int,
+    check_renamed,
+    is_integer,
+)
+from keras_attention.layers.scoring import ScoringMixin, Window
+from keras_attention.ops._gathered import window_dot, window_tanh
+from keras_attention.ops.additive import additive_score
 from keras_attention.ops.windows import sentence_span
 
-SCORES = ("dot", "general", "concat", "location")
+__all__ = ["LuongAttention"]
+
 ALIGNMENTS = ("global", "local-m", "local-p")
+
+
+class _Dot:
+    """q . k"""
+
+    def build(self, layer, query_size, key_size):
+        if query_size != key_size:
+            raise ValueError(
+                f'{layer.name}: score_mode="dot" needs a query and a key of the same width; '
+                f'received query {query_size} and key {key_size}. Use score_mode="general".'
+            )
+
+    def project_key(self, layer, key):
+        return key
+
+    def score(self, layer, query, key):
+        return ops.einsum("bqd,bkd->bqk", query, key)
+
+    def score_window(self, layer, query, key, position):
+        return window_dot(query, key, position)
+
+
+class _General(_Dot):
+    """q . W k"""
+
+    def build(self, layer, query_size, key_size):
+        layer.score_kernel = layer.add_weight((query_size, key_size), name="score_kernel")
+
+    def project_key(self, layer, key):
+        return layer.project(key, ops.transpose(layer.score_kernel))
+
+
+class _Concat:
+    """v . tanh(W [q; k]), W in two parts, one for q and one for k."""
+
+    def build(self, layer, query_size, key_size):
+        shape = (query_size + key_size, query_size)
+        layer.score_kernel = layer.add_weight(shape, name="score_kernel")
+        layer.score_vector = layer.add_weight((query_size,), name="score_vector", autocast=False)
+
+    def project_key(self, layer, key):
+        return layer.project(key, layer.score_kernel[layer.score_vector.shape[0] :])
+
+    def score(self, layer, query, key):
+        return additive_score(*self._compared(layer, query, key))
+
+    def score_window(self, layer, query, key, position):
+        return window_tanh(*self._compared(layer, query, key), position)
+
+    def _compared(self, layer, query, key):
+        query = layer.project(query, layer.score_kernel[: layer.score_vector.shape[0]])
+        return query, key, ops.cast(layer.score_vector, layer.score_dtype)
+
+
+class _Location(_Dot):
+    """W^T q: a dot product, with the column of W for a position as its key (see `prepare`)."""
+
+    def build(self, layer, query_size, key_size):
+        layer.score_kernel = layer.add_weight((query_size, layer.max_length), name="score_kernel")
+
+
+SCORES = {"dot": _Dot(), "general": _General(), "concat": _Concat(), "location": _Location()}
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class LuongAttention(ScoringMixin, keras.layers.Layer):
     """Attention by several scores, global and local (Luong, Pham and Manning, 2015).
 
-        e[b,i,j] = q[b,i] . k[b,j]                         score="dot"
-                   q[b,i] . W k[b,j]                       score="general"
-                   v . tanh(W [q[b,i]; k[b,j]])            score="concat"
-                   (W^T q[b,i])[j]                         score="location"
+        e[b,i,j] = q[b,i] . k[b,j]                         score_mode="dot"
+                   q[b,i] . W k[b,j]                       score_mode="general"
+                   v . tanh(W [q[b,i]; k[b,j]])            score_mode="concat"
+                   (W^T q[b,i])[j]                         score_mode="location"
         a[b,i,:] = softmax of e[b,i,:] over the valid j    alignment="global"
         c[b,i]   = sum_j a[b,i,j] v[b,j]
         h~[b,i]  = tanh(W_c [c[b,i]; q[b,i]])              with `units`, the attentional vector
 
-    Local alignment reads the 2D + 1 positions around floor(p[b,i]) only, and normalises there;
-    S is the number of valid memory steps:
+    Local alignment reads the 2D + 1 positions around floor(p[b,i]) only, and normalises there.
+    The sentence spans the positions from the first valid step f[b] to the last valid step l[b];
+    masked steps between them count as positions, but are not read:
 
-        p[b,i]   = i, at most S - 1                              alignment="local-m"
-        p[b,i]   = S sigmoid(v_p . tanh(W_p q[b,i]))             alignment="local-p", and then
+        S[b]     = l[b] - f[b] + 1
+        p[b,i]   = f[b] + min(i, S[b] - 1)                       alignment="local-m"
+        p[b,i]   = f[b] + S[b] sigmoid(v_p . tanh(W_p q[b,i]))   alignment="local-p", and then
         a[b,i,j] = softmax(e)[b,i,j] exp(-(j - p[b,i])^2 / (2 (D/2)^2)), not normalised again
 
-    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, D window.
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, D half-width.
 
     Args:
-        score: "dot" (Dq = Dk), "general", "concat", or "location", which looks at the query and
-            the position alone.
+        score_mode: "dot" (Dq = Dk), "general", "concat", or "location", which looks at the query
+            and the position alone.
         alignment: "global", "local-m" (monotonic) or "local-p" (predictive).
-        window: D, half the width of the local window.
-        units: of the attentional vector; None returns the context.
-        max_length: the largest Tk, for score="location". Where Tk is not known before a graph
+        half_width: D of the local window.
+        units: width of the attentional vector; None returns the context.
+        max_length: the largest Tk, for score_mode="location". Where Tk is not known before a graph
             runs, memory steps beyond max_length are not attended to.
         normalizer, dropout, seed: see `ScoringMixin`.
 
@@ -63,45 +135,53 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         local-p.
 
     Raises:
-        ValueError: unknown `score` or `alignment`; `window` or `units` not positive; Dq and Dk
-            differ for dot; `max_length` missing for location, given for another score, or shorter
-            than the memory; `position` missing; otherwise as `ScoringMixin`.
+        ValueError: unknown `score_mode` or `alignment`; `half_width` or `units` is not positive;
+            Dq and Dk differ for dot; `max_length` is missing for location, given for another score,
+            or shorter than the memory; `position` is missing; otherwise as `ScoringMixin`.
 
     Example:
         >>> import numpy
         >>> from keras_attention import LuongAttention
-        >>> attention = LuongAttention(score="general", alignment="local-p", window=2, units=17)
+        >>> attention = LuongAttention("general", "local-p", half_width=2, units=17)
         >>> attention(numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11))).shape
         TensorShape([2, 3, 17])
 
     Reference: https://arxiv.org/abs/1508.04025, section 3. The window and the product with the
-    Gaussian follow the authors' code. With padding in front, positions count from the first valid
-    memory step.
+    Gaussian follow the authors' code. There f = 0: sentences start at the first memory step.
     """
 
     decoder_query = "current"
 
     def __init__(
         self,
-        score="general",
+        score_mode="general",
         alignment="global",
-        window=10,
+        half_width=10,
         units=None,
         max_length=None,
         **kwargs,
     ):
+        check_renamed(type(self).__name__, kwargs, score="score_mode", window="half_width")
         super().__init__(**kwargs)
-        self.score_type = check_choice(self.name, "score", score, SCORES)
+        hint = ""
+        if is_integer(score_mode):
+            call = f"LuongAttention(units={score_mode})"
+            hint = f" For an attentional vector of {score_mode} features write {call}."
+        self.score_mode = check_choice(self.name, "score_mode", score_mode, tuple(SCORES), hint)
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
-        self.window = check_positive_int(self.name, "window", window)
+        self.half_width = check_positive_int(self.name, "half_width", half_width, LONGEST)
         self.units = None if units is None else check_positive_int(self.name, "units", units)
-        if (max_length is None) == (self.score_type == "location"):
+        if (max_length is None) == (score_mode == "location"):
+            remedy = "Leave it out"
+            if max_length is None:
+                remedy = "Write max_length=100 where no memory is longer than 100 steps"
             raise ValueError(
-                f'{self.name}: `max_length`, the longest memory, is needed for score="location" '
-                f"and for no other; received max_length={max_length!r} with score={score!r}."
+                f"{self.name}: `max_length`, the longest memory, is needed for "
+                f'score_mode="location" and for no other; received max_length={max_length!r} with '
+                f"score_mode={score_mode!r}. {remedy}."
             )
         if max_length is not None:
-            max_length = check_positive_int(self.name, "max_length", max_length)
+            max_length = check_positive_int(self.name, "max_length", max_length, LONGEST)
         self.max_length = max_length
 
     @property
@@ -111,108 +191,79 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
         query_size, key_size = query_shape[-1], (key_shape or value_shape)[-1]
-        if self.score_type == "dot" and query_size != key_size:
-            raise ValueError(
-                f'{self.name}: score="dot" needs a query and a key of the same width; received '
-                f'query {query_size} and key {key_size}. Use score="general".'
-            )
         self._check_length(value_shape)
-        kernel_shape = {
-            "general": (query_size, key_size),
-            "concat": (query_size + key_size, query_size),
-            "location": (query_size, self.max_length),
-        }.get(self.score_type)
-        if kernel_shape:
-            self.score_kernel = self.add_weight(kernel_shape, name="score_kernel")
-        if self.score_type == "concat":
-            self.score_vector = self.add_weight((query_size,), name="score_vector")
+        SCORES[self.score_mode].build(self, query_size, key_size)
         if self.alignment == "local-p":
             self.position_kernel = self.add_weight((query_size, query_size), name="position_kernel")
-            self.position_vector = self.add_weight((query_size,), name="position_vector")
+            self.position_vector = self.add_weight(
+                (query_size,), name="position_vector", autocast=False
+            )
         if self.units is not None:
             shape = (value_shape[-1] + query_size, self.units)
             self.output_kernel = self.add_weight(shape, name="output_kernel")
 
+    def project_key(self, key):
+        return SCORES[self.score_mode].project_key(self, key)
+
+    def score(self, query, key):
+        return SCORES[self.score_mode].score(self, query, key)
+
+    def score_window(self, query, key, position):
+        return SCORES[self.score_mode].score_window(self, query, key, position)
+
     def prepare(self, value, key=None, value_mask=None):
         memory = super().prepare(value, key, value_mask)
-        if self.score_type != "location":
+        if self.score_mode != "location":
             return memory
-        # The score of a position is a dot product, with the column of W for that position as key.
         self._check_length(value.shape)
-        batch, length = ops.shape(value)[0], ops.shape(value)[1]
+        batch, length = ops.shape(value)[:2]
         start, _ = sentence_span(memory.mask, batch, length, "int32")
         column = ops.arange(length, dtype="int32") - ops.expand_dims(start, -1)  # (B, Tk)
         inside = column < self.max_length
         mask = inside if memory.mask is None else ops.logical_and(inside, memory.mask)
-        column = ops.clip(column, 0, self.max_length - 1)
         kernel = ops.cast(ops.transpose(self.score_kernel), self.score_dtype)
-        return memory._replace(key=ops.take(kernel, column, axis=0), mask=mask)
+        key = ops.take(kernel, ops.clip(column, 0, self.max_length - 1), axis=0)
+        return memory._replace(key=key, mask=mask)
 
-    def project_key(self, key):
-        if self.score_type == "general":
-            key = self.project(key, ops.transpose(self.score_kernel))
-        if self.score_type == "concat":
-            key = self.project(key, self.score_kernel[self.score_vector.shape[0] :])
-        # Not even a copy of the same numbers: what is read from the windows is read once.
-        same = keras.backend.standardize_dtype(key.dtype) == self.score_dtype
-        return key if same else ops.cast(key, self.score_dtype)
-
-    def score(self, query, key):
-        query, vector = comparable(self, query)
-        return compare(query, key, vector)
-
-    def focus(self, query, memory, masks, position, return_attention_scores, training):
+    def window(self, query, memory, position):
         if self.alignment == "global":
-            return super().focus(query, memory, masks, position, return_attention_scores, training)
+            return None
         batch, length = ops.shape(memory.value)[:2]
         start, size = sentence_span(memory.mask, batch, length, self.score_dtype)
-        center = self._center(query, ops.shape(query)[1], size, position)
-        center = center + ops.expand_dims(start, -1)  # (B, Tq)
-        hooks = ("score", "align", "read", "drop")
-        given = all(getattr(type(self), x) is getattr(LuongAttention, x) for x in hooks)
-        if not given:
-            # A subclass may need all of the memory.
-            return focus_widely(self, query, memory, masks, center, training)
-        return focus_locally(self, query, memory, masks, center, return_attention_scores, training)
-
-    def _center(self, query, steps, size, position):
-        """p of every query, counted from the start of its sentence: `(B, Tq)`."""
-        size = ops.expand_dims(size, -1)
+        start, size = ops.expand_dims(start, -1), ops.expand_dims(size, -1)
         if self.alignment == "local-p":
-            hidden = ops.tanh(self.project(query, self.position_kernel))
-            vector = ops.cast(self.position_vector, self.score_dtype)
-            logit = ops.einsum("bqu,u->bq", ops.cast(hidden, self.score_dtype), vector)
-            return size * ops.sigmoid(logit)
+            center = size * self._predict(query)
+        else:
+            center = ops.maximum(ops.minimum(self._steps(query, position), size - 1), 0)
+        return Window(start + center, self.half_width, gaussian=self.alignment == "local-p")
+
+    def _predict(self, query):
+        """sigmoid(v_p . tanh(W_p q)), `(B, Tq)`."""
+        hidden = ops.tanh(self.project(query, self.position_kernel))
+        # As a product of matrices it would hold the reshaped vector for every step of a loop.
+        return ops.sigmoid(ops.sum(ops.multiply(hidden, self.position_vector), axis=-1))
+
+    def _steps(self, query, position):
+        """The numbers of the query steps, `(1, Tq)` or `(B, 1)`."""
         if position is None:
-            position = ops.expand_dims(ops.arange(steps), 0)
+            position = ops.expand_dims(ops.arange(ops.shape(query)[1]), 0)
         else:
             position = ops.reshape(ops.convert_to_tensor(position), (-1, 1))
-        position = ops.cast(position, self.score_dtype)
-        return ops.maximum(ops.minimum(position, size - 1), 0)
-
-    def _check_length(self, shape):
-        steps = shape[1] if isinstance(shape[1], int) else 0
-        if self.score_type == "location" and steps > self.max_length:
-            raise ValueError(
-                f'{self.name}: score="location" has weights for max_length={self.max_length} '
-                f"memory steps; received a memory of {steps}. Give a larger max_length."
-            )
+        return ops.cast(position, self.score_dtype)
 
     def combine(self, query, context):
         if self.units is None:
             return context
-        vector = ops.concatenate([context, ops.cast(query, context.dtype)], axis=-1)
-        return ops.tanh(self.project(vector, self.output_kernel))
+        both = ops.concatenate([context, ops.cast(query, context.dtype)], axis=-1)
+        return ops.cast(ops.tanh(self.project(both, self.output_kernel)), self.compute_dtype)
 
     def output_size(self, query_size, value_size):
         return value_size if self.units is None else self.units
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "score": self.score_type,
-            "alignment": self.alignment,
-            "window": self.window,
-            "units": self.units,
-            "max_length": self.max_length,
-        }
+    def _check_length(self, shape):
+        steps = shape[1] if isinstance(shape[1], int) else 0
+        if self.score_mode == "location" and steps > self.max_length:
+            raise ValueError(
+                f'{self.name}: score_mode="location" has weights for max_length={self.max_length} '
+                f"memory steps; received a memory of {steps}. Give a larger max_length."
+            )

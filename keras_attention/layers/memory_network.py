@@ -1,16 +1,27 @@
 """A memory network from words to an answer."""
 
-import numbers
-
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_choice, check_positive_int, fits, shape_of
-from keras_attention.layers.memory import MemoryHop
+from keras_attention._checks import (
+    DEEPEST,
+    LONGEST,
+    check_bool,
+    check_choice,
+    check_linear_start,
+    check_positive_int,
+    fits,
+    is_integer,
+    shape_of,
+)
+from keras_attention.layers._calls import CheckedLayer
+from keras_attention.layers.memory_hop import MemoryHop
+
+__all__ = ["MemoryNetwork"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MemoryNetwork(keras.layers.Layer):
+class MemoryNetwork(CheckedLayer, keras.layers.Layer):
     """An end-to-end memory network (Sukhbaatar, Szlam, Weston and Fergus, 2015).
 
         m[i]  = sum_j l_j * A x[i,j] + T_A(t_i)       a memory for every sentence of the story
@@ -30,9 +41,9 @@ class MemoryNetwork(keras.layers.Layer):
     Sentences further back than `memory_size` fall out.
 
     Args:
-        vocabulary_size: V, with the padding.
-        units: D.
-        hops: K.
+        vocabulary_size: V, with the padding; required.
+        units: D; required.
+        hops: K, at most 100.
         tying: "adjacent": A of a hop is C of the one before, likewise T; B is the first A, and W
             the last C. "layerwise": all hops have one A, C and T, and a linear update.
         position_encoding: whether the order of words counts; bags of words otherwise. A number J
@@ -44,11 +55,10 @@ class MemoryNetwork(keras.layers.Layer):
         null_memories: whether the places of the memory that the sentences leave empty are read
             too, as zeros with the score 0, so that a hop may read nothing; so does the authors'
             code.
-        linear_start: whether `linear` is True at first.
 
     Attributes:
-        linear: whether the softmax is left out of all hops; may be set at any time, see
-            `MemoryHop`.
+        linear: whether the softmax is left out of all hops. Set it before training for a linear
+            start, and back to False later; see `MemoryHop`.
 
     Weights:
         embeddings: list of `(V, D)`; adjacent K + 1: A of the first hop, then C of every hop.
@@ -85,40 +95,42 @@ class MemoryNetwork(keras.layers.Layer):
 
     def __init__(
         self,
-        vocabulary_size,
-        units,
+        vocabulary_size=None,
+        units=None,
         hops=3,
         tying="adjacent",
         position_encoding=True,
         memory_size=50,
         null_memories=False,
-        linear_start=False,
         **kwargs,
     ):
+        check_linear_start(type(self).__name__, kwargs)
         super().__init__(**kwargs)
-        self.vocabulary_size = check_positive_int(self.name, "vocabulary_size", vocabulary_size)
-        self.units = check_positive_int(self.name, "units", units)
-        self.hops = check_positive_int(self.name, "hops", hops)
+        hint = " It is the number of words, the padding 0 included."
+        self.vocabulary_size = check_positive_int(
+            self.name, "vocabulary_size", vocabulary_size, LONGEST, hint
+        )
+        hint = " It is the width of the embeddings; write MemoryNetwork(vocabulary_size, 20)."
+        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.hops = check_positive_int(self.name, "hops", hops, DEEPEST)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
         if not isinstance(position_encoding, bool):
             given = position_encoding
-            if not isinstance(given, numbers.Integral) or given < 1:
+            if not is_integer(given) or not 1 <= given <= LONGEST:
                 raise ValueError(
                     f"{self.name}: `position_encoding` must be True, False or a positive integer, "
-                    f"the length of the longest sentence; received {given!r}."
+                    f"the length of the longest sentence, at most {LONGEST}; received "
+                    f"{given!r:.80}."
                 )
             position_encoding = int(given)
         self.position_encoding = position_encoding
-        self.memory_size = check_positive_int(self.name, "memory_size", memory_size)
-        choices = (True, False)
-        self.null_memories = bool(check_choice(self.name, "null_memories", null_memories, choices))
-        self.linear_start = bool(check_choice(self.name, "linear_start", linear_start, choices))
+        self.memory_size = check_positive_int(self.name, "memory_size", memory_size, LONGEST)
+        self.null_memories = check_bool(self.name, "null_memories", null_memories)
         update = "add" if tying == "adjacent" else "linear"
         # Tied hops of one kernel are one layer.
         count = hops if tying == "adjacent" else 1
         self.hop_layers = [
-            MemoryHop(update, self.linear_start, name=f"hop_{n}", dtype=self.dtype_policy)
-            for n in range(count)
+            MemoryHop(update, name=f"hop_{n}", dtype=self.dtype_policy) for n in range(count)
         ]
 
     def build(self, story_shape, question_shape=None):
@@ -153,7 +165,9 @@ class MemoryNetwork(keras.layers.Layer):
             if "int" not in keras.backend.standardize_dtype(ids.dtype):
                 raise ValueError(
                     f"{self.name}: `{name}` must hold word ids, integers; received dtype "
-                    f"{keras.backend.standardize_dtype(ids.dtype)}."
+                    f"{keras.backend.standardize_dtype(ids.dtype)}. Cast them, "
+                    f'keras.ops.cast({name}, "int32"), or declare them, '
+                    'keras.Input(shape, dtype="int32").'
                 )
         # Not every integer type can be looked up.
         story, question = (
@@ -167,7 +181,7 @@ class MemoryNetwork(keras.layers.Layer):
         asked = tables[0] if self.tying == "adjacent" else tables[2]
         state = self._encode(self._places(ops.expand_dims(question, 1)), asked)[:, 0]
         memories = [
-            self._encode(story, table) + ops.take(past, times, axis=0)
+            self._encode(story, table) + ops.take(ops.cast(past, self.compute_dtype), times, axis=0)
             for table, past in zip(tables[: len(pasts)], pasts, strict=True)
         ]
         if self.null_memories:
@@ -265,7 +279,6 @@ class MemoryNetwork(keras.layers.Layer):
             "position_encoding": self.position_encoding,
             "memory_size": self.memory_size,
             "null_memories": self.null_memories,
-            "linear_start": self.linear_start,
         }
 
 

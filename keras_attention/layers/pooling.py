@@ -3,14 +3,16 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import (
-    check_mask,
+from keras_attention._checks import (
     check_positive_int,
     check_sequences,
     check_width,
     shape_of,
 )
+from keras_attention.layers._calls import check_mask
 from keras_attention.layers.scoring import ScoringMixin
+
+__all__ = ["AttentionPooling"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -24,7 +26,7 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
     Sizes: B samples, T steps, D features, U units.
 
     Args:
-        units: U, the width in which steps are compared with the query u_q.
+        units: U, the width in which steps are compared with the query u_q; required.
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
@@ -42,8 +44,9 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
         valid both are exactly zero, with finite gradients.
 
     Raises:
-        ValueError: `units` is not a positive integer; `inputs` is not of rank 3, or has another
-            width than the layer was built for; the mask is not boolean or has another shape.
+        ValueError: `units` is missing or not a positive integer; `inputs` is not of rank 3, or has
+            another width than the layer was built for; the mask is not boolean or has another
+            shape.
 
     Example:
         >>> import numpy
@@ -57,16 +60,20 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
     Reference: https://aclanthology.org/N16-1174, equations 5 to 7.
     """
 
-    def __init__(self, units, **kwargs):
+    def __init__(self, units=None, **kwargs):
         super().__init__(**kwargs)
-        self.units = check_positive_int(self.name, "units", units)
+        hint = (
+            " It is the width in which steps are compared with the learned query; write "
+            "AttentionPooling(64)."
+        )
+        self.units = check_positive_int(self.name, "units", units, hint=hint)
 
     def build(self, inputs_shape):
         self._check_shape(inputs_shape)
         # To the mixin it is a query of one step.
         super().build((inputs_shape[0], self.units), inputs_shape)
         self.kernel = self.add_weight((inputs_shape[-1], self.units), name="kernel")
-        self.bias = self.add_weight((self.units,), initializer="zeros", name="bias")
+        self.bias = self.add_weight((self.units,), initializer="zeros", name="bias", autocast=False)
         self.query_vector = self.add_weight((self.units,), name="query_vector")
 
     def call(self, inputs, mask=None, return_attention_scores=False, training=None):
@@ -74,17 +81,14 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
         check_width(self.name, "inputs", inputs.shape, self.kernel.shape[0])
         check_mask(self.name, "mask", mask, [inputs.shape[:2]])
         query = ops.broadcast_to(self.query_vector, (ops.shape(inputs)[0], self.units))
-        pooled, weights = self.attend(
-            query, self.prepare(inputs, value_mask=mask), training=training
-        )
-        return (pooled, weights) if return_attention_scores else pooled
+        attended = self.attend(query, self.prepare(inputs, value_mask=mask), training=training)
+        return (attended.output, attended.weights) if return_attention_scores else attended.output
 
     def project_key(self, key):
-        hidden = self.project(key, self.kernel)
-        return ops.tanh(ops.cast(hidden + ops.cast(self.bias, hidden.dtype), self.score_dtype))
+        return ops.tanh(ops.add(self.project(key, self.kernel), self.bias))
 
     def score(self, query, key):
-        return ops.einsum("bqu,bku->bqk", ops.cast(query, self.score_dtype), key)
+        return ops.einsum("bqu,bku->bqk", query, key)
 
     def compute_mask(self, inputs, mask=None):
         # The steps are gone.

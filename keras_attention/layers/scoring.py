@@ -1,45 +1,55 @@
-"""The one place that knows masks, normalisation, dropout and reading."""
+"""The protocol of an attention: its hooks, and everything that is the same in all of them."""
 
 import inspect
 
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import (
+from keras_attention._checks import (
     check_batch,
+    check_bool,
     check_choice,
-    check_mask,
     check_memory,
-    check_no_causal_mask,
-    check_position,
     check_query,
     check_query_value,
     check_rate,
-    check_scores,
     check_seed,
+    check_training,
     check_width,
     shape_of,
 )
-from keras_attention.layers.prepared import Memory
-from keras_attention.ops.compiled import compiling
+from keras_attention.layers._calls import (
+    CheckedLayer,
+    check_mask,
+    check_no_causal_mask,
+    check_position,
+    check_prepared,
+    check_tensor,
+    check_vectors,
+)
+from keras_attention.layers._reading import read_memory
+from keras_attention.layers._types import Attended, Memory, Window
+from keras_attention.ops._xla import compiling
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
+from keras_attention.ops.products import project
+
+__all__ = ["Attended", "Memory", "ScoringMixin", "Window"]
 
 NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
 
 
-class ScoringMixin:
+class ScoringMixin(CheckedLayer):
     """Makes an attention layer out of a score.
 
-        e[b,i,j] = score(q[b,i], k[b,j])                    `score`, the one method to write
-        a[b,i,:] = normalizer of e[b,i,:] over the valid j  softmax or sparsemax
+        e[b,i,j] = score(q[b,i], k[b,j])                    the one method to write
+        a[b,i,:] = softmax of e[b,i,:] over the valid j     or sparsemax
         c[b,i]   = sum_j a[b,i,j] v[b,j]
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
-    Put it before `keras.layers.Layer` among the bases and write `score`; give `build` if the
-    score has weights, and begin it with `super().build(...)`, which checks the shapes. Keras
-    wants the arguments of `build` named as below, after those of the call.
+    Put the mixin before `keras.layers.Layer` among the base classes and write `score`. A score
+    with weights also needs `build`, which begins with `super().build(...)`.
 
         >>> import keras, numpy
         >>> from keras_attention import ScoringMixin
@@ -52,11 +62,10 @@ class ScoringMixin:
         >>> [round(float(w), 4) for w in weights[0, 0]]
         [0.5761, 0.2119, 0.2119]
 
-    Hooks, from the one always written to those seldom needed: `score(query, key)`;
-    `project_key(key)`, the part of the score that depends on the memory alone and is computed
-    once; `align(query, scores, mask, memory, position)`, from scores to weights; `combine(query,
-    context)`, from the context to the output, with `output_size(query_size, value_size)`; `focus`,
-    all from queries to contexts, for a layer that does not score every step of the memory.
+    There are five hooks, in the order in which people need them: `score`, `project_key`, `weigh`,
+    `window` and `combine` with `output_size`. The mixin does the masking, the dropout and the
+    casts. `get_config` stores every constructor argument that is kept in an attribute of the same
+    name.
 
     Args:
         normalizer: "softmax" or "sparsemax".
@@ -69,7 +78,7 @@ class ScoringMixin:
         key: `(B, Tk, Dk)`; the value if not given.
         query_mask: `(B, Tq)` boolean; the output is zero where it is False.
         value_mask: `(B, Tk)` boolean; memory steps where it is False are not attended to. Both
-            come by themselves from a masking layer such as `Embedding(mask_zero=True)`.
+            masks propagate automatically from layers such as `Embedding(mask_zero=True)`.
         attention_mask: `(Tq, Tk)` or `(B, Tq, Tk)` boolean, `(B, Tk)` for one step.
         use_causal_mask: query step i attends to memory steps 0 .. i only.
         return_attention_scores: also return the weights, as they are before dropout.
@@ -82,21 +91,44 @@ class ScoringMixin:
 
     Raises:
         ValueError: ranks, batch sizes or lengths do not agree; a mask is not boolean or has
-            another shape; no value is given; an argument is out of its range.
+            another shape; no value is given; a tensor does not hold floating-point numbers; an
+            argument is out of its range.
+        TypeError: an argument of the call is unknown.
     """
 
-    # Which state is the query in an `AttentionRNN`: "previous" or "current".
+    # Which output of the cell is the query in an `AttentionRNN`: "previous" or "current".
     decoder_query = "previous"
     # Whether a query of one step must come with its `position`.
     uses_position = False
+    # A score for windows, `score_window(query, key, position)`: keys `(B, Tk, Dp)` at positions
+    # `(B, Tq, W)` to scores `(B, Tq, W)`. Without one, windows mask the scores of the whole memory.
+    score_window = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "score" in vars(cls) and "score_window" not in vars(cls):
+            cls.score_window = None  # the inherited one belongs to another score
+        bases = cls.__mro__
+        if keras.layers.Layer in bases and bases.index(keras.layers.Layer) < bases.index(
+            ScoringMixin
+        ):
+            raise TypeError(
+                f"{cls.__name__}: ScoringMixin must come before the Keras layer. Write class "
+                f"{cls.__name__}(ScoringMixin, keras.layers.Layer)."
+            )
 
     def __init__(self, normalizer="softmax", dropout=0.0, seed=None, **kwargs):
+        if not isinstance(self, keras.layers.Layer):
+            raise TypeError(
+                f"{type(self).__name__} is not a Keras layer. Write class MyAttention("
+                "ScoringMixin, keras.layers.Layer)."
+            )
         super().__init__(**kwargs)
         self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
         self.dropout = check_rate(self.name, "dropout", dropout)
         self.seed = check_seed(self.name, seed)
         if self.dropout > 0:
-            self.seed_generator = keras.random.SeedGenerator(seed)
+            self.seed_generator = keras.random.SeedGenerator(self.seed)
         self.supports_masking = True
 
     def build(self, query_shape, value_shape=None, key_shape=None):
@@ -118,7 +150,7 @@ class ScoringMixin:
         training=None,
     ):
         check_query_value(self.name, shape_of(query), shape_of(value), shape_of(key))
-        output, weights = self.attend(
+        attended = self.attend(
             query,
             self.prepare(value, key, value_mask),
             query_mask=query_mask,
@@ -128,34 +160,41 @@ class ScoringMixin:
             return_attention_scores=return_attention_scores,
             training=training,
         )
-        return (output, weights) if return_attention_scores else output
+        return (attended.output, attended.weights) if return_attention_scores else attended.output
 
     def prepare(self, value, key=None, value_mask=None):
-        """Computes once what does not depend on the query: the projected keys.
+        """Computes, once per memory, everything that does not depend on the query.
 
         For decoding: `memory = layer.prepare(encoded, value_mask=mask)` before the loop, and
         `layer.attend(query, memory)` in it. The layer must have been built.
 
         Args:
-            value, key, value_mask: as in a call, except that no mask comes by itself.
+            value, key, value_mask: as in a call. Pass the mask: it does not propagate here.
 
         Returns:
             A `Memory`.
         """
+        for name, x in (("value", value), ("key", key)):
+            check_tensor(self.name, name, x, " Call layer.prepare(value).")
+            check_vectors(self.name, name, x, " Pass a mask by its name: `value_mask`.")
         check_memory(self.name, shape_of(value), shape_of(key))
         check_mask(self.name, "value_mask", value_mask, [shape_of(value)[:2]])
         self._check_built("value", value)
         self._check_built("key", value if key is None else key)
-        if value_mask is None:
-            return Memory(self.project_key(value if key is None else key), value)
-        value = blanked(value, value_mask)
-        key = value if key is None else blanked(key, value_mask)
-        return Memory(self.project_key(key), value, value_mask)
+        if value_mask is not None:
+            key = None if key is None else blanked(key, value_mask)
+            value = blanked(value, value_mask)
+        key = self.project_key(value if key is None else key)
+        # A cast would copy the keys even if their dtype is right.
+        if keras.backend.standardize_dtype(key.dtype) != self.score_dtype:
+            key = ops.cast(key, self.score_dtype)
+        return Memory(key, value, value_mask)
 
     def attend(
         self,
         query,
         memory,
+        state=None,
         query_mask=None,
         attention_mask=None,
         use_causal_mask=False,
@@ -166,109 +205,74 @@ class ScoringMixin:
         """Attends to a prepared memory.
 
         Args:
-            query, query_mask, attention_mask, use_causal_mask, training: as in a call.
+            query, query_mask, attention_mask, use_causal_mask, position, training: as in a call.
             memory: a `Memory`, from `prepare`.
-            position: as in a call.
-            return_attention_scores: False if the weights are not needed, which may save the work
-                of making them; then `weights` may be None.
+            state: None, for an attention without a state.
+            return_attention_scores: pass False where the weights are not needed. This may save
+                the work of making them; then the weights may be None.
 
         Returns:
-            `(output, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`, without Tq for one step.
+            `Attended(output, state, weights)`.
         """
-        check_query(self.name, query.shape)
-        check_batch(self.name, query=query.shape, value=memory.value.shape)
-        self._check_built("query", query)
-        batch, steps = query.shape[0], query.shape[1]
-        length = memory.value.shape[1]
-        one_step = len(query.shape) == 2
-        check_position(self.name, position, self.uses_position, query.shape)
+        check_bool(self.name, "return_attention_scores", return_attention_scores)
+        check_training(self.name, training)
+        one_step = self._check_attend(
+            query, memory, query_mask, attention_mask, use_causal_mask, position
+        )
         if one_step:
-            check_no_causal_mask(self.name, use_causal_mask, query.shape)
-            check_mask(self.name, "query_mask", query_mask, [(batch,)])
-            check_mask(self.name, "attention_mask", attention_mask, [(batch, length)])
             query, query_mask, attention_mask = (
                 None if x is None else ops.expand_dims(x, 1)
                 for x in (query, query_mask, attention_mask)
             )
-        else:
-            check_mask(self.name, "query_mask", query_mask, [(batch, steps)])
-            shapes = [(steps, length), (batch, steps, length)]
-            check_mask(self.name, "attention_mask", attention_mask, shapes)
-
         query = blanked(query, query_mask)
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
-        with compiling(training or None):
-            context, weights = self.focus(
-                query, memory, masks, position, return_attention_scores, training
+        with compiling(True if training else None):
+            window = self.window(query, memory, position)
+            context, weights = read_memory(
+                self, query, memory, masks, window, return_attention_scores, training
             )
         output = blanked(self.combine(query, context), query_mask)
         weights = None if weights is None else ops.cast(weights, self.compute_dtype)
         if one_step:
             output = ops.squeeze(output, 1)
             weights = None if weights is None else ops.squeeze(weights, 1)
-        return output, weights
-
-    def focus(self, query, memory, masks, position, return_attention_scores, training):
-        """Scores, weights and context, of queries that are blanked where they are masked.
-
-        Here every query is compared with the whole memory. A layer whose queries read less of it
-        has a way of its own.
-
-        Args:
-            query: `(B, Tq, Dq)`. masks: `Masks`, for the two.
-            memory, position, return_attention_scores, training: as of `attend`.
-
-        Returns:
-            `(context, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`, or None if they are not wanted.
-        """
-        scores = self.score(query, memory.key)
-        self.check_scores(scores, query, memory)
-        mask = masks.joined(*ops.shape(scores)[1:])
-        weights = self.align(query, scores, mask, memory, position)
-        return self.read(weights, memory.value, training), weights
+        return Attended(output, state, weights)
 
     def score(self, query, key):
-        """The equation of the layer: `(B, Tq, Dq)` and projected keys to scores `(B, Tq, Tk)`."""
+        """The equation of the layer.
+
+        Args:
+            query: `(B, Tq, Dq)` in `score_dtype`.
+            key: `(B, Tk, Dp)` in `score_dtype`, as `project_key` returned it.
+
+        Returns:
+            Scores `(B, Tq, Tk)`.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} must define score(query, key) -> (batch, query steps, "
             "memory steps)."
         )
 
     def project_key(self, key):
-        """The part of the score that depends on the keys alone; `score` receives its result."""
+        """The part of the score that depends on the keys alone, computed once per memory."""
         return key
 
-    def project(self, sequence, kernel):
-        """`(B, T, D)` by `(D, U)`, in the compute dtype, also outside a call of the layer."""
-        sequence, kernel = (ops.cast(x, self.compute_dtype) for x in (sequence, kernel))
-        return ops.einsum("btd,du->btu", sequence, kernel)
+    def weigh(self, scores, mask):
+        """From scores to weights, over the last axis.
 
-    def align(self, query, scores, mask, memory, position=None):
-        """From scores to weights, in float32 or wider; `mask` broadcasts to the scores, or None."""
+        Args:
+            scores: `(B, Tq, Tk)`, or `(B, Tq, W)` in a window.
+            mask: boolean, broadcasts to the scores, or None.
+        """
         return NORMALIZERS[self.normalizer](scores, mask)
 
-    def drop_memory(self, memory):
-        """The memory with dropout for all steps alike, where `attend` is to be called in a loop.
+    def window(self, query, memory, position):
+        """The `Window` of the memory that each query reads; None to read everything.
 
-        A weight that is dropped at every step is a value that is dropped, and so one draw before
-        the loop will do, as in the cells of Keras.
+        Args:
+            query: `(B, Tq, Dq)`. memory: `Memory`. position: as in a call.
         """
-        if self.dropout == 0:
-            return memory
-        keep = ops.ones_like(memory.value[:, :, :1])
-        keep = keras.random.dropout(keep, self.dropout, seed=self.seed_generator)
-        return memory._replace(value=memory.value * keep)
-
-    def read(self, weights, value, training=None):
-        """The context: the values summed by their weights, some of them dropped in training."""
-        value = ops.cast(value, self.compute_dtype)
-        return ops.einsum("bqk,bkd->bqd", self.drop(weights, training), value)
-
-    def drop(self, weights, training=None):
-        """The weights as they are used: in the compute dtype, some of them dropped in training."""
-        if training and self.dropout > 0:
-            weights = keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
-        return ops.cast(weights, self.compute_dtype)
+        return None
 
     def combine(self, query, context):
         """From the context to the output of the layer."""
@@ -277,6 +281,35 @@ class ScoringMixin:
     def output_size(self, query_size, value_size):
         """The features of the output."""
         return value_size
+
+    def project(self, sequence, kernel):
+        """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
+        sequence, kernel = (ops.cast(x, self.compute_dtype) for x in (sequence, kernel))
+        return ops.cast(project(sequence, kernel), self.score_dtype)
+
+    @property
+    def score_dtype(self):
+        """The dtype of scores: at least float32, whatever the compute dtype."""
+        return "float64" if self.compute_dtype == "float64" else "float32"
+
+    def _check_attend(self, query, memory, query_mask, attention_mask, use_causal_mask, position):
+        """Checks the arguments of `attend`; returns whether the query is one step."""
+        check_tensor(self.name, "query", query)
+        check_vectors(self.name, "query", query)
+        check_prepared(self.name, memory)
+        check_bool(self.name, "use_causal_mask", use_causal_mask)
+        check_query(self.name, query.shape)
+        check_batch(self.name, query=query.shape, value=memory.value.shape)
+        self._check_built("query", query)
+        check_position(self.name, position, self.uses_position, query.shape)
+        batch, steps, length = query.shape[0], query.shape[1], memory.value.shape[1]
+        one_step = len(query.shape) == 2
+        if one_step:
+            check_no_causal_mask(self.name, use_causal_mask, query.shape)
+        check_mask(self.name, "query_mask", query_mask, [(batch,) if one_step else (batch, steps)])
+        pairs = [(batch, length)] if one_step else [(steps, length), (batch, steps, length)]
+        check_mask(self.name, "attention_mask", attention_mask, pairs)
+        return one_step
 
     def _check_built(self, name, tensor):
         if not self.built:
@@ -287,22 +320,12 @@ class ScoringMixin:
         if hasattr(self, "_sizes"):
             check_width(self.name, name, tensor.shape, self._sizes[name])
 
-    def check_scores(self, scores, query, memory):
-        """Refuses scores that are not `(B, Tq, Tk)`."""
-        wanted = (query.shape[0], query.shape[1], memory.value.shape[1])
-        check_scores(self.name, tuple(scores.shape), wanted)
-
-    @property
-    def score_dtype(self):
-        """Scores of half-precision layers are summed in float32."""
-        return "float64" if self.compute_dtype == "float64" else "float32"
-
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         check_query_value(self.name, query_shape, value_shape, key_shape)
         return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
 
     def compute_output_spec(self, *args, **kwargs):
-        # By tracing: what is returned depends on return_attention_scores.
+        # Tracing the call finds out whether it returns weights.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
@@ -312,9 +335,7 @@ class ScoringMixin:
             "dropout": self.dropout,
             "seed": self.seed,
         }
-        # Arguments of a subclass that are kept, as Keras does it, in attributes of the same name.
-        for name in inspect.signature(type(self).__init__).parameters:
-            value = getattr(self, name, None)
-            if name not in config and isinstance(value, (bool, int, float, str)):
-                config[name] = value
+        for name in inspect.signature(self.__init__).parameters:
+            if name not in config and hasattr(self, name):
+                config[name] = getattr(self, name)
         return config

@@ -1,9 +1,10 @@
 """Pure functions on tensors: no weights, no state, no layers."""
 
+from keras_attention.ops._xla import compiling
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.compiled import compiling
 from keras_attention.ops.masks import all_of, blanked, causal_mask
 from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
+from keras_attention.ops.products import project
 from keras_attention.ops.trilinear import trilinear_score
 from keras_attention.ops.windows import (
     gaussian,
@@ -23,6 +24,7 @@ __all__ = [
     "gaussian",
     "masked_softmax",
     "masked_sparsemax",
+    "project",
     "sentence_span",
     "spread_windows",
     "take_windows",

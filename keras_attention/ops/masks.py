@@ -6,6 +6,8 @@ from keras import ops
 
 from keras_attention.ops.windows import take_windows
 
+__all__ = ["Masks", "all_of", "blanked", "causal_mask"]
+
 
 def blanked(sequence, mask):
     """`(B, T, D)` with zeros where the mask `(B, T)`, or None, is False."""

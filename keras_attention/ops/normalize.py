@@ -1,7 +1,11 @@
 """From scores to weights, under a mask."""
 
+import math
+
 import keras
 from keras import ops
+
+__all__ = ["masked_softmax", "masked_sparsemax"]
 
 # Stands for the score of an invalid entry. Finite, unlike -inf, whose gradient is NaN where nothing
 # is valid; and far below any score, yet with room left to subtract a maximum.
@@ -43,26 +47,44 @@ def masked_sparsemax(scores, mask=None):
         return scores
     if mask is not None:
         scores = _floored(scores, mask)
-    ordered = ops.flip(ops.sort(ops.stop_gradient(scores), axis=-1), axis=-1)
-    largest = ordered[..., :1]
+    largest = ops.max(scores, axis=-1, keepdims=True, initial=-math.inf)
+    largest = ops.stop_gradient(largest)
     scores = scores - largest
-    support = _sparsemax_support(ops.stop_gradient(scores), ordered - largest)
-    if mask is not None:
-        support = ops.logical_and(support, mask)
-    size = ops.maximum(ops.sum(ops.cast(support, scores.dtype), axis=-1, keepdims=True), 1.0)
-    tau = (ops.sum(_only(support, scores), axis=-1, keepdims=True) - 1.0) / size
-    return _only(support, scores - tau)
+    support = _sparsemax_support(ops.stop_gradient(scores))
+    weights = _only(support, scores - _threshold(support, scores))
+    # Comparisons hide a NaN: a row that holds one has no support.
+    weights = ops.where(ops.isfinite(largest), weights, float("nan"))
+    return weights if mask is None else _only(mask, weights)
 
 
-def _sparsemax_support(scores, ordered):
-    """Which entries stay positive: the k largest, k the last with 1 + k e_k > e_1 + .. + e_k."""
-    # Entries below max - 1 are never in the support; the clip keeps masked ones from overflowing.
-    ordered = ops.maximum(ordered, -2.0)
-    rank = ops.cumsum(ops.ones_like(ordered), axis=-1)
-    inside = 1.0 + rank * ordered > ops.cumsum(ordered, axis=-1)
-    size = ops.sum(ops.cast(inside, scores.dtype), axis=-1, keepdims=True)
-    tau = (ops.sum(_only(inside, ordered), axis=-1, keepdims=True) - 1.0) / size
-    return scores > tau
+def _sparsemax_support(scores):
+    """Which entries stay positive, for scores whose largest is zero.
+
+    tau is at least max - 1. Starting there, taking the threshold of the entries above the last one
+    drops entries that are not in the support, and none that is. This needs a few passes over the
+    scores, where a sort of each row would need many.
+    """
+
+    def changes(support, size, previous):
+        return ops.any(size < previous)
+
+    def shrink(support, size, previous):
+        support = scores > _threshold(support, scores)
+        return support, _sizes(support), size
+
+    support = scores > -1.0
+    size = _sizes(support)
+    return ops.while_loop(changes, shrink, (support, size, size + 1))[0]
+
+
+def _sizes(support):
+    return ops.sum(ops.cast(support, "int32"), axis=-1, keepdims=True)
+
+
+def _threshold(support, scores):
+    """tau, were this the support."""
+    size = ops.maximum(ops.cast(_sizes(support), scores.dtype), 1.0)
+    return (ops.sum(_only(support, scores), axis=-1, keepdims=True) - 1.0) / size
 
 
 def _softmax(scores):

@@ -2,6 +2,10 @@
 
 from keras import ops
 
+from keras_attention.ops.products import project
+
+__all__ = ["trilinear_score"]
+
 
 def trilinear_score(context, query, *, query_vector, product_vector, context_vector=None):
     """Compares every context step with every query step.
@@ -26,4 +30,4 @@ def trilinear_score(context, query, *, query_vector, product_vector, context_vec
     pairs = ops.einsum("btd,bjd->btj", query_vector + product_vector * context, query)
     if context_vector is None:
         return pairs
-    return pairs + ops.expand_dims(ops.einsum("btd,d->bt", context, context_vector), 2)
+    return pairs + project(context, ops.expand_dims(context_vector, 1))

@@ -7,9 +7,22 @@ floor(p) + D, as in the authors' code; those outside the sentence are masked by 
 import keras
 from keras import ops
 
+__all__ = [
+    "gaussian",
+    "sentence_span",
+    "spread_windows",
+    "take_windows",
+    "window_mask",
+    "window_positions",
+]
+
+_BEYOND = 2**30  # a position after any memory
+
 
 def sentence_span(mask, batch_size, length, dtype="float32"):
-    """Where each sentence of a padded batch starts and how long it is.
+    """Where each sentence of a padded batch starts and how many positions it spans.
+
+    Masked positions between two words belong to the span: they are not read, but they count.
 
     Args:
         mask: `(B, Tk)` boolean, True for a word; None: all positions are words.
@@ -17,15 +30,19 @@ def sentence_span(mask, batch_size, length, dtype="float32"):
         dtype: of the results.
 
     Returns:
-        `(start, size)`, each `(B,)`: the first valid position, and the number of valid ones. With
-        padding in front, positions count from `start`.
+        `(start, size)`, each `(B,)`: the first valid position, and
+        S = last valid position - first valid position + 1. Both are 0 where nothing is valid.
     """
     if mask is None:
         return ops.zeros((batch_size,), dtype), ops.ones((batch_size,), dtype) * ops.cast(
             length, dtype
         )
-    start = ops.argmax(ops.cast(mask, "int32"), axis=-1)
-    return ops.cast(start, dtype), ops.sum(ops.cast(mask, dtype), axis=-1)
+    position = ops.arange(ops.shape(mask)[1], dtype="int32")
+    # The initial values also serve a memory of zero steps.
+    last = ops.max(ops.where(mask, position, -1), axis=-1, initial=-1)
+    first = ops.min(ops.where(mask, position, _BEYOND), axis=-1, initial=_BEYOND)
+    first = ops.minimum(first, last + 1)
+    return ops.cast(first, dtype), ops.cast(last - first + 1, dtype)
 
 
 def window_mask(center, position, window):

@@ -1,14 +1,17 @@
 """Attention maps in TensorBoard."""
 
+import os
 import warnings
 
 import keras
 import numpy as np
 
-from keras_attention.layers.checks import check_positive_int
+from keras_attention._checks import check_positive_int
+from keras_attention.plotting._text import matplotlib_classes
 from keras_attention.plotting.heat_map import plot_attention
-from keras_attention.plotting.text import matplotlib_classes
-from keras_attention.plotting.weights import attention_weights
+from keras_attention.plotting.weights import attention_weights, string_list
+
+__all__ = ["AttentionMapCallback"]
 
 
 class AttentionMapCallback(keras.callbacks.Callback):
@@ -37,6 +40,12 @@ class AttentionMapCallback(keras.callbacks.Callback):
 
     def __init__(self, log_dir, inputs, sources, targets=None, layer=None, every=1):
         super().__init__()
+        if not isinstance(log_dir, (str, os.PathLike)):
+            raise ValueError(f"log_dir: a folder; received {log_dir!r}.")
+        if layer is not None and not isinstance(layer, str):
+            raise ValueError(f"layer: the name of a layer, or None; received {layer!r}.")
+        sources = _token_lists("sources", sources)
+        targets = None if targets is None else _token_lists("targets", targets)
         if targets is not None and len(targets) != len(sources):
             raise ValueError(
                 f"targets: a list of tokens for each of the {len(sources)} sources; received "
@@ -96,6 +105,12 @@ class AttentionMapCallback(keras.callbacks.Callback):
             else:
                 target = self.targets[number]
                 yield plot_attention(one[: len(target), : len(source)], source, target)
+
+
+def _token_lists(name, lists):
+    if isinstance(lists, (str, bytes)):
+        raise ValueError(f"{name} must be a list of lists of tokens; received {lists!r:.80}.")
+    return [string_list(f"{name}[{n}]", tokens) for n, tokens in enumerate(lists)]
 
 
 def _shapes(weights):

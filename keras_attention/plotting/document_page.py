@@ -1,7 +1,9 @@
 """A page of HTML for documents with the weights of their words and sentences."""
 
-from keras_attention.plotting.documents import percent, read_document, verdict
+from keras_attention.plotting.documents import Document, percent, read_document, verdict
 from keras_attention.plotting.html import escape
+
+__all__ = ["document_page"]
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
@@ -84,6 +86,8 @@ def document_page(documents, title):
         >>> page.count("<mark")
         9
     """
+    if isinstance(documents, Document):
+        raise ValueError("documents must be a list of `Document`; received one. Write [document].")
     read = [read_document(document) for document in documents]
     documents = [document for document, _ in read]
     articles = [_article(number, *one) for number, one in enumerate(read, 1)]

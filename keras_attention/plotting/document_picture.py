@@ -1,8 +1,10 @@
 """A picture of a document with the weights of its words and sentences."""
 
+from keras_attention.plotting._lines import flow_lines, reads_to_left
+from keras_attention.plotting._text import font_families, matplotlib_classes, shorten
 from keras_attention.plotting.documents import percent, read_document, verdict
-from keras_attention.plotting.lines import flow_lines, reads_to_left
-from keras_attention.plotting.text import font_families, matplotlib_classes, shorten
+
+__all__ = ["plot_document"]
 
 # Sizes in points. The colours are those of `document_page` by day.
 _WIDTH, _MARGIN, _LEADING, _LINES, _DPI = 640, 14, 16, 12, 150

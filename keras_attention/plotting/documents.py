@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_attention.plotting.text import visible
-from keras_attention.plotting.weights import check_numbers
+from keras_attention.plotting._text import visible
+from keras_attention.plotting.weights import check_numbers, string_list
+
+__all__ = ["Document"]
 
 
 class Document(NamedTuple):
@@ -74,7 +76,14 @@ def read_document(document):
     document = document._replace(
         **{name: None if text is None else visible(text) for name, text in texts.items()}
     )
-    name, words, gaps = document.name or "document", document.words, document.gaps
+    name, gaps = document.name or "document", document.gaps
+    remedy = "a list of words for each"
+    words = [
+        string_list(f"{name}: words[{n}]", sentence, "words", f"words[{n}].split()")
+        for n, sentence in enumerate(
+            string_list(f"{name}: words", document.words, "sentences", remedy)
+        )
+    ]
     weights = _cut(f"{name}: sentence_weights", document.sentence_weights, len(words), "sentence")
     if len(document.word_weights) < len(words) or (gaps is not None and len(gaps) != len(words)):
         raise ValueError(
@@ -83,9 +92,12 @@ def read_document(document):
             + "; expected those of every sentence."
         )
     probability = document.probability
-    if probability is not None and not (isinstance(probability, Real) and 0 <= probability < 1.001):
+    number = isinstance(probability, Real) and not isinstance(probability, bool)
+    if probability is not None and not (number and 0 <= probability < 1.001):
+        percent = number and 1 < probability <= 100
         raise ValueError(
             f"{name}: its probability must be a number from 0 to 1; received {probability!r}."
+            + (f" Write {probability / 100:g} for {probability:g} %." if percent else "")
         )
     largest, sentences = max(weights, default=0), []
     for number, (weight, own) in enumerate(zip(weights, words, strict=True)):

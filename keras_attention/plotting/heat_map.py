@@ -6,15 +6,17 @@ from numbers import Real
 
 import numpy as np
 
-from keras_attention.layers.checks import check_positive_int
-from keras_attention.plotting.text import (
+from keras_attention._checks import check_positive_int
+from keras_attention.plotting._text import (
     drawable,
     font_families,
     matplotlib_classes,
     shorten,
     width_of,
 )
-from keras_attention.plotting.weights import check_shape, checked
+from keras_attention.plotting.weights import check_shape, checked, string_list
+
+__all__ = ["plot_attention"]
 
 
 def plot_attention(
@@ -50,11 +52,13 @@ def plot_attention(
     """
     if isinstance(marked, int):
         raise ValueError(f"marked: a list of numbers of source tokens; received {marked!r}.")
-    weights, marked, source = checked(weights), set(marked), list(source)
+    source = string_list("source", source)
+    weights, marked = checked(weights), set(marked)
     check_positive_int("plot_attention", "per_line", per_line)
-    if largest is not None and not (isinstance(largest, Real) and 0 < largest < math.inf):
+    number = isinstance(largest, Real) and not isinstance(largest, bool)
+    if largest is not None and not (number and 0 < largest < math.inf):
         raise ValueError(f"largest must be a positive number or None; received {largest!r}.")
-    rows = [""] if target is None else list(target)
+    rows = [""] if target is None else string_list("target", target)
     weights = weights[None] if weights.ndim == 1 and target is None else weights
     check_shape("weights", weights, (len(rows), len(source)), "(target tokens, source tokens)")
     outside = [n for n in marked if n not in range(len(source))]

@@ -1,11 +1,14 @@
 """What each hop of a memory network read."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_attention.plotting.text import font_families, matplotlib_classes, shorten, visible
-from keras_attention.plotting.weights import checked
+from keras_attention.plotting._text import font_families, matplotlib_classes, shorten, visible
+from keras_attention.plotting.weights import checked, string_list
+
+__all__ = ["Hops", "plot_hops"]
 
 # Sentences of a memory that are drawn; of a longer one those that were read most.
 MOST_SENTENCES = 12
@@ -63,9 +66,11 @@ def plot_hops(*samples):
     if wrong:
         raise ValueError(
             f"plot_hops draws `Hops(memories, weights, ...)`; received {type(wrong[0]).__name__}."
+            + (" Write plot_hops(*samples)." if isinstance(wrong[0], list) else "")
         )
     samples = [
         s._replace(
+            memories=string_list("memories", s.memories, "strings", "one for each memory"),
             weights=checked(s.weights, negative=True),
             answer=visible(s.answer),
             expected=None if s.expected is None else visible(s.expected),
@@ -80,7 +85,9 @@ def plot_hops(*samples):
                 f"weights must be (hops, memories), here (K, {count}) or wider, of one hop at "
                 f"least; received {shape}."
             )
-        outside = [n for n in sample.facts if not 0 <= n < count]
+        if not isinstance(sample.facts, Iterable):
+            raise ValueError(f"facts: a list of numbers of memories; received {sample.facts!r}.")
+        outside = [n for n in sample.facts if n not in range(count)]
         if outside:
             raise ValueError(f"facts: {outside} are no numbers of the {count} memories.")
     figure_class, canvas = matplotlib_classes()

@@ -2,8 +2,10 @@
 
 import html
 
-from keras_attention.plotting.text import visible
-from keras_attention.plotting.weights import check_shape, checked
+from keras_attention.plotting._text import visible
+from keras_attention.plotting.weights import check_shape, checked, string_list
+
+__all__ = ["highlight"]
 
 
 def highlight(tokens, weights, joiner=" "):
@@ -27,7 +29,8 @@ def highlight(tokens, weights, joiner=" "):
         >>> "&lt;movie&gt;" in page
         True
     """
-    weights, tokens = checked(weights), list(tokens)
+    tokens = string_list("tokens", tokens)
+    weights = checked(weights)
     if not isinstance(joiner, (str, list, tuple)):
         raise ValueError(f"joiner: a string, or one before each token; received {joiner!r}.")
     check_shape("weights", weights, (len(tokens),), "(tokens,)")

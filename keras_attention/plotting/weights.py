@@ -7,6 +7,10 @@ import inspect
 import keras
 import numpy as np
 
+from keras_attention._checks import described
+
+__all__ = ["attention_weights"]
+
 
 def attention_weights(model, inputs):
     """The weights of all attention layers of a model for some inputs, without another model.
@@ -22,8 +26,8 @@ def attention_weights(model, inputs):
         several layers of one name, all but the first have a number after it.
 
     Raises:
-        ValueError: no layer of the model has weights to return, or none was called, or only in a
-            function that is compiled.
+        ValueError: `model` is no model; no layer of it has weights to return, or none was called,
+            or only in a function that is compiled.
 
     Example:
         >>> import keras, numpy
@@ -34,6 +38,16 @@ def attention_weights(model, inputs):
         >>> attention_weights(model, numpy.ones((2, 4, 3)))["pooling"].shape
         (2, 4)
     """
+    if not isinstance(model, keras.layers.Layer):
+        raise ValueError(
+            f"model must be a keras.Model; received {_kind(model)}. Call attention_weights(model, "
+            "inputs)."
+        )
+    if _gives_weights(model):
+        raise ValueError(
+            f"{model.name}: expected a keras.Model; received a layer that returns its weights "
+            "itself. Call the layer with return_attention_scores=True."
+        )
     layers = list(_layers(model))
     attending = _unique_names([layer for layer in layers if _gives_weights(layer)])
     if not attending:
@@ -123,7 +137,16 @@ def as_array(x):
 
 def checked(weights, negative=False):
     """As an array of numbers that can be drawn; refuses those that cannot."""
-    weights = as_array(weights)
+    try:
+        if weights is None:  # of which NumPy makes a number
+            raise TypeError
+        weights = as_array(weights)
+    except (TypeError, ValueError):
+        found, remedy = f"{weights!r:.80}", ""
+        if isinstance(weights, tuple) and all(hasattr(x, "shape") for x in weights):
+            found = f"a tuple of {len(weights)} tensors"
+            remedy = " Pass the second of (output, weights)."
+        raise ValueError(f"weights must be numbers; received {found}.{remedy}") from None
     check_numbers(weights, negative=negative)
     return weights
 
@@ -135,6 +158,20 @@ def check_numbers(weights, name="weights", negative=False):
         raise ValueError(
             f"{name} must be {wanted}; received numbers from {weights.min()} to {weights.max()}."
         )
+
+
+def string_list(name, strings, of="tokens", remedy=None):
+    """As a list; refuses a string, which is a list of letters to Python."""
+    if isinstance(strings, (str, bytes)):
+        raise ValueError(
+            f"{name} must be a list of {of}; received the string {strings!r:.80}. Write "
+            f"{remedy or f'{name}.split()'}."
+        )
+    return list(strings)
+
+
+def _kind(x):
+    return described(x) if isinstance(x, type) else type(x).__name__
 
 
 def check_shape(name, weights, wanted, axes):

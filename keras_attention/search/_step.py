@@ -1,29 +1,22 @@
-"""What a search and the decoder it drives expect of each other.
+"""What a search and the decoder that it drives expect of each other.
 
-The decoder is a function `step(tokens, state, memory) -> (logits, state, weights)` of N hypotheses:
-
-    tokens:  `(N,)` int32, the tokens chosen last; at first the start token.
-    state:   what changes from step to step: any nesting of tensors `(N, ...)` and None, of any
-             dtypes. It comes back nested and shaped as it was given.
-    memory:  what stays (encoder outputs, projected keys, masks): any nesting of tensors `(N, ...)`
-             and None. Repeated once for the beams, then neither reordered nor copied.
-    logits:  `(N, V)`, unnormalised; -inf forbids a token, and a row of them, or NaN, the sequence.
-    weights: `(N, Tk)`, the attention weights of this step, or None.
-
-B samples, K beams, N = B K; V tokens in the vocabulary, Tk memory steps. The search carries the
-state through its loop as a flat list of tensors, and checks every output when it is traced.
+The search carries the state through its loop as a flat list of tensors, and checks every output
+when it is traced.
 """
 
 import keras
 from keras import ops, tree
 
-from keras_attention.layers.checks import fits
+from keras_attention._checks import fits
+from keras_attention.layers._calls import check_dense
 
 
 def named_leaves(name, structure):
     """The names and tensors of a structure, without the None leaves, which no loop can carry."""
     found = [(path, x) for path, x in tree.flatten_with_path(structure) if x is not None]
     names = [name + "".join(f"[{key!r}]" for key in path) for path, _ in found]
+    for label, (_, x) in zip(names, found, strict=True):
+        check_dense("search", label, x)
     return names, [ops.convert_to_tensor(x) for _, x in found]
 
 

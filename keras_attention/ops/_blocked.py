@@ -1,16 +1,16 @@
-"""The additive score where nothing is compiled: tanh for blocks of queries.
+"""The additive score without XLA: tanh for one block of queries after the other.
 
-A block is so large that it stays in the cache of a core, and is used for all that needs it before
-the next one takes its place. Operations are few and large, as they must be where each has a price.
+A block fits into the cache of a core. Everything that needs its tanh uses it before the next block
+is computed. Uncompiled operations have a fixed price each, so they are few and large.
 """
 
 from keras import ops
 
-# In numbers, of a block; and up to which everything is one block.
-BLOCK = 2**20
-WHOLE = 2**22
-# A sample with fewer is not worth a step of its own in a loop.
-SMALLEST_SAMPLE = 2**16
+from keras_attention.ops.products import project
+
+BLOCK = 2**20  # numbers in a block
+WHOLE = 2**22  # up to so many numbers, everything is one block
+SMALLEST_SAMPLE = 2**16  # a sample with fewer numbers is not worth a step in a loop
 
 
 def pairs(query, key):
@@ -19,11 +19,9 @@ def pairs(query, key):
 
 
 def whole_score(query, key, vector):
-    """The score as it is written, all pairs at once. Arguments may be without the axis B."""
-    hidden = pairs(query, key)
-    # The product of two matrices is the fastest sum over features.
-    scores = ops.matmul(ops.reshape(hidden, (-1, vector.shape[0])), ops.expand_dims(vector, 1))
-    return ops.reshape(scores, ops.shape(hidden)[:-1])
+    """The score as it is written, all pairs at once. The arguments may lack the axis B."""
+    # A product of two matrices is the fastest sum over features.
+    return ops.squeeze(project(pairs(query, key), ops.expand_dims(vector, 1)), -1)
 
 
 def whole_gradient(query, key, vector, upstream):
@@ -48,7 +46,7 @@ def blocked_score(query, key, vector):
         lambda: whole_score(query, key, vector),
         lambda: ops.map(of_sample, (query, key)),
     )
-    # A conditional forgets the sizes that are known.
+    # The result of a conditional has lost the sizes that are known.
     return ops.reshape(scores, (*ops.shape(query)[:2], ops.shape(key)[1]))
 
 
@@ -96,7 +94,7 @@ def _gradient_of_sample(sample):
 def _by_size(query, key, whole, by_sample):
     batch, steps, units = (_size(n) for n in ops.shape(query))
     sample = steps * _size(ops.shape(key)[1]) * units
-    # Without a conditional where that is known: converters have trouble with them.
+    # Where the sizes are known there is no conditional, which some converters cannot handle.
     if isinstance(sample, float) and sample <= SMALLEST_SAMPLE:
         return whole()
     if isinstance(batch * sample, float):
@@ -106,18 +104,18 @@ def _by_size(query, key, whole, by_sample):
 
 
 def _size(n):
-    # As a float, for products may have more than 31 bits.
+    # Products of sizes may have more than 31 bits, so they are computed in floating point.
     return float(n) if isinstance(n, int) else ops.cast(n, "float32")
 
 
 def _in_blocks(query, key):
-    """Queries `(Tq, U)` in blocks `(count, size, U)`, the last one filled with zeros."""
+    """Cuts queries `(Tq, U)` into blocks `(count, size, U)`; zeros fill the last one."""
     (steps, units), length = ops.shape(query), ops.shape(key)[0]
     known = all(isinstance(n, int) for n in (steps, length))
     largest = max if known else ops.maximum
     size = largest(1, BLOCK // largest(1, length * units))
     count = largest(1, (steps + size - 1) // size)
-    # All of one size, so that little is left to be filled.
+    # Blocks of equal size need the least padding.
     size = largest(1, (steps + count - 1) // count)
     padding = ops.zeros((count * size - steps, units), query.dtype)
     return ops.reshape(ops.concatenate([query, padding]), (count, size, units))

@@ -3,7 +3,7 @@
 import keras
 from keras import ops, tree
 
-from keras_attention.ops.compiled import makes_graph
+from keras_attention.ops._xla import in_graph
 
 
 def state_sizes(cell):
@@ -22,14 +22,36 @@ def _plain(sizes):
     return [_plain(size) for size in sizes] if tree.is_nested(sizes) else sizes
 
 
-def top(cell, states):
-    """The first state, or its size, of the last of stacked cells: in Keras's cells, its output."""
-    state = states[-1 if isinstance(cell, keras.layers.StackedRNNCells) else 0]
-    return state[0] if tree.is_nested(state) else state
+def last_cell(cell):
+    """The cell itself, or the last of stacked cells."""
+    stacked = isinstance(cell, keras.layers.StackedRNNCells)
+    return last_cell(cell.cells[-1]) if stacked else cell
+
+
+def query_of(cell, states):
+    """What the states of a cell ask the memory for.
+
+    This is `cell.query(states)` where the cell has such a method, and otherwise its first state.
+    Of stacked cells, the last one asks.
+    """
+    if isinstance(cell, keras.layers.StackedRNNCells):
+        return query_of(cell.cells[-1], states[-1])
+    states = states if tree.is_nested(states) else [states]
+    return cell.query(states) if has_query(cell) else states[0]
+
+
+def has_query(cell):
+    return callable(getattr(last_cell(cell), "query", None))
+
+
+def query_size(cell):
+    """The features of `query_of`."""
+    states = tree.map_structure(lambda size: keras.KerasTensor((None, size)), state_sizes(cell))
+    return query_of(cell, states).shape[-1]
 
 
 def output_size(cell):
-    return getattr(cell, "output_size", None) or top(cell, state_sizes(cell))
+    return getattr(cell, "output_size", None) or tree.flatten(state_sizes(last_cell(cell)))[0]
 
 
 class BoundCell:
@@ -63,7 +85,8 @@ class DropoutMasks:
         for cell in self.cells:
             if hasattr(cell, "get_dropout_mask"):
                 cell.get_dropout_mask(self._like(cell, width))
-                cell.get_recurrent_dropout_mask(self._like(cell, top(cell, state_sizes(cell))))
+                state_size = tree.flatten(state_sizes(cell))[0]
+                cell.get_recurrent_dropout_mask(self._like(cell, state_size))
             width = output_size(cell)
 
     def __exit__(self, *_):
@@ -76,6 +99,35 @@ class DropoutMasks:
         return ops.ones((self.batch_size, width), dtype=cell.compute_dtype)
 
 
+def run_at_least_once(run, sequences, memory, states, mask):
+    """Calls `run`, a recurrent loop, which needs a sample and a step, where either may be missing.
+
+    Such a call gets one of zeros, and the results are cut, so that gradients exist: they are zero.
+
+    Args:
+        run: takes the other arguments and returns (outputs, weights or None, states).
+    """
+    steps = sequences.shape[1]
+    given = sequences, memory, states, mask
+    if any(x is not None and x.shape[0] == 0 for x in tree.flatten(given)):
+        one = tree.map_structure(
+            lambda x: None if x is None else ops.zeros((1, *ops.shape(x)[1:]), x.dtype), given
+        )
+        results = run_at_least_once(run, *one)
+        return tree.map_structure(lambda x: None if x is None else x[:0], results)
+    if steps is not None and steps > 0:
+        return run(sequences, memory, states, mask)
+    count = ops.shape(sequences)[1]
+    more = 1 if steps == 0 else ops.maximum(1 - count, 0)
+    missing = [ops.shape(sequences)[0], more, sequences.shape[-1]]
+    padded = ops.concatenate([sequences, ops.zeros(missing, sequences.dtype)], axis=1)
+    if mask is not None:
+        mask = ops.concatenate([mask, ops.zeros(missing[:2], "bool")], axis=1)
+    outputs, weights, last = run(padded, memory, states, mask)
+    last = tree.map_structure(lambda old, new: ops.where(count > 0, new, old), states, last)
+    return outputs[:, :count], None if weights is None else weights[:, :count], last
+
+
 def with_constant_weights(layer, run):
     """Calls `run`, a recurrent loop, with the weights of the layer read once, outside of the loop.
 
@@ -85,7 +137,7 @@ def with_constant_weights(layer, run):
     """
     weights = layer.weights
     mixed = any(weight.dtype != layer.compute_dtype for weight in weights)
-    if mixed or not makes_graph():
+    if mixed or not in_graph():
         return run()
     import tensorflow as tf
 

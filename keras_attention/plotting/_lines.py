@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from keras_attention.plotting.text import drawable
+from keras_attention.plotting._text import drawable
 
 
 def flow_lines(words, gaps, strengths, room, width, to_left=False):

@@ -3,30 +3,48 @@
 import keras
 from keras import ops, tree
 
-from keras_attention.layers.cells import (
+from keras_attention._checks import (
+    UNROLLED,
+    check_bool,
+    check_choice,
+    check_renamed,
+    check_sequences,
+    check_width,
+    shape_of,
+)
+from keras_attention.layers._calls import CheckedLayer, check_mask
+from keras_attention.layers._reading import drop_memory
+from keras_attention.layers.decoder._cells import (
     BoundCell,
     DropoutMasks,
     as_states,
     output_size,
+    query_of,
+    query_size,
+    run_at_least_once,
     state_sizes,
-    top,
     with_constant_weights,
 )
-from keras_attention.layers.checks import (
-    check_choice,
-    check_mask,
-    check_sequences,
-    shape_of,
+from keras_attention.layers.decoder._checks import (
+    check_batch_size,
+    check_output,
+    check_parts,
+    check_states,
+    check_step,
+    refuse_changes,
 )
-from keras_attention.layers.decoder_checks import check_parts, check_states, check_step
-from keras_attention.ops.compiled import compiling
+from keras_attention.ops._gradients import repeated
+from keras_attention.ops._xla import compiling
+from keras_attention.ops.masks import blanked
+
+__all__ = ["AttentionRNN"]
 
 # Positions travel through the loop as two digits: bfloat16 counts to 256 only.
 DIGIT = 128
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class AttentionRNN(keras.layers.Layer):
+class AttentionRNN(CheckedLayer, keras.layers.Layer):
     """A recurrent decoder that attends to a memory at every step.
 
         c_i = attention(s_{i-1}, memory)          query="previous" (Bahdanau et al., 2015)
@@ -46,16 +64,17 @@ class AttentionRNN(keras.layers.Layer):
     the cell, A the output of the attention (Dv, or its `units`).
 
     Args:
-        cell: a Keras RNN cell (`GRUCell`, `LSTMCell`, ...) or a list of them, stacked. The first
-            state of a cell must be its output, as it is in those of Keras.
+        cell: a Keras RNN cell (`GRUCell`, `LSTMCell`, ...) or a list of them, stacked. With
+            query="previous", the output of the cell must be its first state, as it is in those of
+            Keras, or the cell must have a method `query(states)` that returns the query.
         attention: a layer built on `ScoringMixin`.
         query: "previous" or "current", as above. By default what the paper of the attention has:
             "current" for a `LuongAttention`, and with input feeding; "previous" otherwise.
         input_feeding: whether h_i is also an input of the next step; with query="current".
-        output: "cell" (H), "attention" (A) or "concat" (A + H, attention first). By default
+        output_mode: "cell" (H), "attention" (A) or "concat" (A + H, attention first). By default
             "cell" for query="previous", "attention" for query="current".
         return_state: whether to return the last states too.
-        unroll: whether to unroll the loop; needs a static T.
+        unroll: whether to unroll the loop; needs a static T, at most 1000.
 
     Call arguments:
         sequences: x, `(B, T, D)`.
@@ -97,13 +116,14 @@ class AttentionRNN(keras.layers.Layer):
         attention,
         query=None,
         input_feeding=False,
-        output=None,
+        output_mode=None,
         return_state=False,
         unroll=False,
         **kwargs,
     ):
+        check_renamed(type(self).__name__, kwargs, output="output_mode")
         cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
-        if kwargs.get("dtype") is None and cells:
+        if kwargs.get("dtype") is None and cells and not isinstance(cells[0], type):
             kwargs["dtype"] = getattr(cells[0], "dtype_policy", None)
         super().__init__(**kwargs)
         check_parts(self.name, self.compute_dtype, cell, attention)
@@ -111,6 +131,7 @@ class AttentionRNN(keras.layers.Layer):
             cell = keras.layers.StackedRNNCells(cells, dtype=self.dtype_policy)
         self.cell = cell
         self.attention = attention
+        self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
             query = "current" if input_feeding else attention.decoder_query
         self.query = check_choice(self.name, "query", query, ("previous", "current"))
@@ -119,13 +140,15 @@ class AttentionRNN(keras.layers.Layer):
                 f'{self.name}: `input_feeding=True` goes with query="current"; with '
                 'query="previous" the context is an input of the cell already.'
             )
-        self.input_feeding = bool(input_feeding)
         default = "cell" if query == "previous" else "attention"
-        self.output_type = check_choice(
-            self.name, "output", output or default, ("cell", "attention", "concat")
+        self.output_mode = check_choice(
+            self.name,
+            "output_mode",
+            default if output_mode is None else output_mode,
+            ("cell", "attention", "concat"),
         )
-        self.return_state = return_state
-        self.unroll = unroll
+        self.return_state = check_bool(self.name, "return_state", return_state)
+        self.unroll = check_bool(self.name, "unroll", unroll)
         self.supports_masking = True
 
     def build(self, sequences_shape, memory_shape=None):
@@ -136,7 +159,7 @@ class AttentionRNN(keras.layers.Layer):
                 f"{self.name}: `unroll=True` needs sequences of a known number of steps; received "
                 f"{tuple(sequences_shape)}. Give it in keras.Input, or leave `unroll` out."
             )
-        self._input_size = features
+        self._input_size, self._memory_size = features, memory_shape[-1]
         if not self.attention.built:
             self.attention.build((batch, self._query_size), tuple(memory_shape))
         self._attention_size = self.attention.output_size(self._query_size, memory_shape[-1])
@@ -154,13 +177,17 @@ class AttentionRNN(keras.layers.Layer):
         training=None,
     ):
         self._check_shapes(shape_of(sequences), shape_of(memory))
+        check_width(self.name, "sequences", sequences.shape, self._input_size)
+        check_width(self.name, "memory", memory.shape, self._memory_size)
         check_mask(self.name, "sequences_mask", sequences_mask, [tuple(sequences.shape)[:2]])
         check_mask(self.name, "memory_mask", memory_mask, [tuple(memory.shape)[:2]])
         prepared = self.prepare(memory, memory_mask)
         states = self.get_initial_state(ops.shape(sequences)[0], initial_state)
+        # Masked steps must not influence anything, NaN included.
+        inputs = blanked(sequences, sequences_mask), prepared, states, sequences_mask
         run = self._attend_inside if self._recurs else self._attend_after
-        outputs, weights, states = run(
-            sequences, prepared, states, sequences_mask, return_attention_scores, training
+        outputs, weights, states = run_at_least_once(
+            lambda *inputs: run(*inputs, return_attention_scores, training), *inputs
         )
         results = [outputs, *states] if self.return_state else [outputs]
         if return_attention_scores:
@@ -181,13 +208,11 @@ class AttentionRNN(keras.layers.Layer):
         Args:
             batch_size: B. initial_state: as in a call; zeros if not given.
         """
-        if not self.built:
-            raise ValueError(f"{self.name}: call the layer once, or its build(), before decoding.")
-        sizes = tree.flatten(state_sizes(self.cell))
-        count = len(sizes)
-        sizes += [self._attention_size] * self.input_feeding
+        self._check_built()
+        check_batch_size(self.name, batch_size)
+        sizes, count = self._state_sizes
         given = [] if initial_state is None else tree.flatten(initial_state)
-        check_states(self.name, given, sizes, count, batch_size)
+        check_states(self.name, "initial_state", given, sizes, count, sequences=batch_size)
         zeros = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes[len(given) :]]
         states = [*given, *zeros]
         return [*as_states(self.cell, states[:count]), *states[count:]]
@@ -199,33 +224,46 @@ class AttentionRNN(keras.layers.Layer):
             inputs: x_i, `(B, D)`.
             states: the list from `get_initial_state`, or from the step before.
             memory: from `prepare`.
-            position: i, an integer or `(B,)`, for an attention that needs it (local-m).
+            position: i, an integer or `(B,)`, for an attention that counts steps (local-m); others
+                ignore it.
 
         Returns:
             `(output, states, weights)`: `(B, ...)`, a list, `(B, Tk)`.
         """
+        self._check_built()
+        count = len(state_sizes(self.cell)) + self.input_feeding
+        check_step(self.name, inputs, self._input_size, states, count, memory)
+        sizes, count = self._state_sizes
+        batch = memory.value.shape[0]
+        check_states(self.name, "states", tree.flatten(states), sizes, count, memory=batch)
         return self._step(inputs, states, memory, position)
 
     def _step(self, inputs, states, memory, position, return_attention_scores=True):
         count = len(state_sizes(self.cell)) + self.input_feeding
-        check_step(self.name, inputs, self._input_size, states, count, memory)
         options = {"return_attention_scores": return_attention_scores}
         if self.attention.uses_position:
             options["position"] = position
         if self.query == "previous":
-            attended, weights = self.attention.attend(top(self.cell, states), memory, **options)
+            query = query_of(self.cell, states)
+            attended, _, weights = self._attend(query, memory, **options)
             hidden, states = self.cell(ops.concatenate([inputs, attended], axis=-1), states)
+            check_output(self.name, self.cell, hidden, states)
             fed = []
         else:
             states, fed = states[: count - self.input_feeding], states[count - self.input_feeding :]
             hidden, states = self.cell(ops.concatenate([inputs, *fed], axis=-1), states)
-            attended, weights = self.attention.attend(hidden, memory, **options)
+            check_output(self.name, self.cell, hidden)
+            attended, _, weights = self._attend(hidden, memory, **options)
             fed = [attended] if self.input_feeding else []
         return self._output(hidden, attended), [*as_states(self.cell, states), *fed], weights
 
+    def _attend(self, query, memory, **options):
+        with refuse_changes(self.name, self.attention), repeated():
+            return self.attention.attend(query, memory, **options)
+
     def _attend_inside(self, sequences, memory, states, mask, return_scores, training):
         if training:
-            memory = self.attention.drop_memory(memory)
+            memory = drop_memory(self.attention, memory)
         width = sequences.shape[-1] + self._attention_size
         if self.attention.uses_position:
             position = ops.arange(ops.shape(sequences)[1])
@@ -245,7 +283,10 @@ class AttentionRNN(keras.layers.Layer):
 
         fed = [self._attention_size] * self.input_feeding
         cell = BoundCell(step, [*state_sizes(self.cell), *fed], self.compute_dtype)
-        with DropoutMasks(self.cell, ops.shape(sequences)[0], width), compiling(training or None):
+        with (
+            DropoutMasks(self.cell, ops.shape(sequences)[0], width),
+            compiling(True if training else None),
+        ):
             outputs, states = with_constant_weights(
                 self, lambda: self._loop(cell, sequences, states, mask)
             )
@@ -261,7 +302,8 @@ class AttentionRNN(keras.layers.Layer):
         hidden, states = with_constant_weights(
             self, lambda: self._loop(self.cell, sequences, states, mask)
         )
-        attended, weights = self.attention.attend(
+        check_output(self.name, self.cell, hidden)
+        attended, _, weights = self._attend(
             hidden,
             memory,
             query_mask=mask,
@@ -281,12 +323,13 @@ class AttentionRNN(keras.layers.Layer):
             name=f"{self.name}_loop",
         )
         outputs, *states = loop(sequences, initial_state=states, mask=mask)
-        return outputs, states
+        # An unrolled loop on JAX does not look at `zero_output_for_mask`.
+        return blanked(outputs, mask), states
 
     def _output(self, hidden, attended):
-        if self.output_type == "concat":
+        if self.output_mode == "concat":
             return ops.concatenate([attended, hidden], axis=-1)
-        return hidden if self.output_type == "cell" else attended
+        return hidden if self.output_mode == "cell" else attended
 
     @property
     def _recurs(self):
@@ -296,15 +339,34 @@ class AttentionRNN(keras.layers.Layer):
     def _query_size(self):
         if self.query == "current":
             return output_size(self.cell)
-        return top(self.cell, state_sizes(self.cell))
+        return query_size(self.cell)
 
     def _output_size(self, attended):
         hidden = output_size(self.cell)
-        return {"cell": hidden, "attention": attended}.get(self.output_type, hidden + attended)
+        return {"cell": hidden, "attention": attended}.get(self.output_mode, hidden + attended)
+
+    @property
+    def _state_sizes(self):
+        """The sizes of all states in a flat list, and the number of those of the cell."""
+        sizes = tree.flatten(state_sizes(self.cell))
+        return [*sizes, *[self._attention_size] * self.input_feeding], len(sizes)
+
+    def _check_built(self):
+        if not self.built:
+            raise ValueError(
+                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
+                "decoding."
+            )
 
     def _check_shapes(self, sequences_shape, memory_shape):
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         check_sequences(self.name, "layer(sequences, memory)", **shapes)
+        steps = sequences_shape[1]
+        if self.unroll and isinstance(steps, int) and steps > UNROLLED:
+            raise ValueError(
+                f"{self.name}: `unroll=True` copies the loop for each step, at most {UNROLLED}; "
+                f"received {tuple(sequences_shape)}. Leave `unroll` out."
+            )
 
     def compute_output_shape(self, sequences_shape, memory_shape=None, initial_state_shape=None):
         self._check_shapes(sequences_shape, memory_shape)
@@ -327,7 +389,7 @@ class AttentionRNN(keras.layers.Layer):
             "attention": keras.saving.serialize_keras_object(self.attention),
             "query": self.query,
             "input_feeding": self.input_feeding,
-            "output": self.output_type,
+            "output_mode": self.output_mode,
             "return_state": self.return_state,
             "unroll": self.unroll,
         }
@@ -335,6 +397,6 @@ class AttentionRNN(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         config = dict(config)
-        for name in ("cell", "attention"):
+        for name in {"cell", "attention"} & config.keys():
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)

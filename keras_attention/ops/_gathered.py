@@ -12,7 +12,9 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_attention.ops.compiled import alone, is_compiled, save_for_gradient
+from keras_attention.ops._gradients import tensors_for_backward
+from keras_attention.ops._xla import in_compiled_code, run_compiled
+from keras_attention.ops.products import project
 from keras_attention.ops.windows import take_windows
 
 # Wider windows are copied as a whole: the scores of all places are added up in turn.
@@ -74,7 +76,7 @@ def _differentiable(function, gradient, position, *tensors):
     gradient: of the same and, at the end, the upstream gradient; returns one for each tensor.
     """
     # Where the gradient is made TensorFlow does not know that it will be compiled as well.
-    rows = _Rows(place_by_place=is_compiled() and position.shape[-1] <= WIDEST)
+    rows = _Rows(place_by_place=in_compiled_code() and position.shape[-1] <= WIDEST)
     inputs = (*tensors, position)
 
     @ops.custom_gradient
@@ -82,7 +84,7 @@ def _differentiable(function, gradient, position, *tensors):
         def grad(*args, upstream=None):
             # PyTorch gives the inputs, in a form that can be differentiated again, and `upstream`.
             if upstream is None:
-                args, upstream = save_for_gradient(inputs, given), args[0]
+                args, upstream = tensors_for_backward(inputs, given), args[0]
             return *_first_gradient(gradient, rows, *args, upstream), None
 
         return _call(function, rows, *given), grad
@@ -119,7 +121,7 @@ def _call(function, rows, *tensors):
     if keras.backend.backend() != "jax":
         return function(rows, *tensors)
     # Or a loop would be compiled anew at every eager call.
-    return alone(_bound(function, rows), *tensors)
+    return run_compiled(_bound(function, rows), *tensors)
 
 
 @functools.cache
@@ -140,7 +142,8 @@ def _dot_gradient(rows, query, key, position, upstream):
 
 def _sum(rows, weights, value, position):
     if not rows.place_by_place:
-        return ops.einsum("bqw,bqwd->bqd", weights, take_windows(value, position))
+        windows = take_windows(_widen(value), position)
+        return ops.cast(ops.einsum("bqw,bqwd->bqd", _widen(weights), windows), value.dtype)
 
     def add(total, weight, row, _):
         return total + weight * _widen(row)
@@ -157,7 +160,7 @@ def _sum_gradient(rows, weights, value, position, upstream):
 def _tanh(rows, query, key, vector, position):
     if not rows.place_by_place:
         hidden = ops.tanh(ops.expand_dims(query, 2) + take_windows(key, position))
-        return ops.einsum("bqwu,u->bqw", hidden, vector)
+        return ops.squeeze(project(hidden, ops.expand_dims(vector, 1)), -1)
     return rows.each(lambda row: _sum_features(vector * ops.tanh(query + row)), position, key)
 
 
@@ -273,8 +276,7 @@ def _places_first(x):
 def _sum_features(x):
     """`(B, Tq, D)` to `(B, Tq)`."""
     # A product with ones is the fastest such sum.
-    ones = ops.ones((x.shape[-1], 1), x.dtype)
-    return ops.squeeze(ops.matmul(x, ones), -1)
+    return ops.squeeze(project(x, ops.ones((x.shape[-1], 1), x.dtype)), -1)
 
 
 def _add_rows(rows, place, count):

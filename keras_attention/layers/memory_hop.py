@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
-from keras_attention.layers.checks import check_choice
+from keras_attention._checks import check_bool, check_choice, check_linear_start
 from keras_attention.layers.scoring import ScoringMixin
+
+__all__ = ["MemoryHop"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -20,14 +22,13 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
 
     Args:
         update: "add" or "linear", as above.
-        linear_start: whether `linear` is True at first.
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Attributes:
-        linear: whether the softmax is left out, and the weights are the scores, zero where nothing
-            is valid; they have no bounds, which half precision may need. May be set at any time
-            once the layer is built, also between the epochs of a compiled `fit`: nothing is built
-            or compiled anew. It is saved with the weights.
+        linear: whether the softmax is left out, so that the weights are the scores, and zero where
+            nothing is valid. Such weights have no bounds, so half precision may overflow. Set it
+            at any time, also between the epochs of a compiled `fit`; nothing is compiled again. It
+            is saved with the weights.
 
     Weights:
         update_kernel: H, `(D, D)`, with update="linear"; applied as u H.
@@ -59,11 +60,12 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
     Reference: https://arxiv.org/abs/1503.08895, sections 2.1 and 2.2.
     """
 
-    def __init__(self, update="add", linear_start=False, **kwargs):
+    def __init__(self, update="add", **kwargs):
+        check_linear_start(type(self).__name__, kwargs)
         super().__init__(**kwargs)
-        self.update = check_choice(self.name, "update", update, ("add", "linear"))
-        choices = (True, False)
-        self.linear_start = bool(check_choice(self.name, "linear_start", linear_start, choices))
+        hint = " A hop has no units: it is as wide as its inputs."
+        self.update = check_choice(self.name, "update", update, ("add", "linear"), hint)
+        self._linear = False
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
@@ -71,31 +73,26 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
         size = query_shape[-1]
         if self.update == "linear":
             self.update_kernel = self.add_weight((size, size), name="update_kernel")
-        start = "ones" if self.linear_start else "zeros"
+        start = "ones" if self._linear else "zeros"
         self._switch = self.add_weight(
             (), initializer=start, dtype="bool", trainable=False, name="linear"
         )
 
     @property
     def linear(self):
-        return bool(ops.convert_to_numpy(self._switch)) if self.built else self.linear_start
+        return bool(ops.convert_to_numpy(self._switch)) if self.built else self._linear
 
     @linear.setter
     def linear(self, value):
-        check_choice(self.name, "linear", value, (True, False))
-        if not self.built:
-            raise ValueError(
-                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
-                f"setting `linear`; or make it with linear_start={value}."
-            )
-        self._switch.assign(value)
+        self._linear = check_bool(self.name, "linear", value)
+        if self.built:
+            self._switch.assign(value)
 
     def score(self, query, key):
-        query, key = (ops.cast(x, self.score_dtype) for x in (query, key))
         return ops.einsum("bqd,bkd->bqk", query, key)
 
-    def align(self, query, scores, mask, memory, position=None):
-        weights = super().align(query, scores, mask, memory, position)
+    def weigh(self, scores, mask):
+        weights = super().weigh(scores, mask)
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros_like(scores))
         return ops.where(ops.convert_to_tensor(self._switch), scores, weights)
@@ -108,10 +105,6 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         self._check_widths(query_shape, value_shape, key_shape)
         return super().compute_output_shape(query_shape, value_shape, key_shape)
-
-    def get_config(self):
-        config = {"update": self.update, "linear_start": self.linear_start}
-        return {**super().get_config(), **config}
 
     def _check_widths(self, query_shape, value_shape, key_shape):
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape or value_shape}

@@ -1,0 +1,157 @@
+"""Every layer and both searches beside the same computation in plain PyTorch, in one run.
+
+    pip install torch
+    python benchmarks/sweep.py [--only NAME ...] [--output FILE.json]
+
+Prints for each case the median time of PyTorch, and the times of a TensorFlow graph, of TensorFlow
+with XLA, and of JAX as ratios to it. Layers run forward and backward, with gradients for all
+weights and inputs; a search runs all its steps, since no hypothesis ends early. Each framework runs
+in a process of its own, and they take turns, so that noise falls on all of them alike. Sizes:
+`SIZES` and `SEARCH`.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+MATCHING = {"batch": 32, "steps": 128, "units": 256}
+SIZES = {
+    "additive, one step": {"batch": 64, "steps": 50, "units": 512},
+    "additive": {"batch": 16, "steps": 128, "units": 256},
+    "dot": MATCHING,
+    "general": MATCHING,
+    "general, attentional vector": MATCHING,
+    "general, sparsemax": MATCHING,
+    "local-m": {**MATCHING, "half_width": 10},
+    "local-p": {**MATCHING, "half_width": 10},
+    "BiDAF": {"batch": 8, "context": 400, "query": 30, "units": 100},
+    "pooling": {"batch": 64, "steps": 200, "units": 200},
+    "hierarchical": {"batch": 16, "sentences": 20, "words": 25, "units": 100},
+    "memory hop": {"batch": 64, "steps": 50, "units": 128},
+}
+SEARCH = {"batch": 64, "steps": 20, "units": 256, "words": 8000, "longest": 30, "beams": 5}
+SEARCHES = ("greedy search", "beam search")
+COLUMNS = {
+    "TF graph": ("tensorflow", "graph"),
+    "TF-XLA": ("tensorflow", "XLA"),
+    "JAX": ("jax", "XLA"),
+}
+
+
+class Worker:
+    """A process of one framework, which times a case whenever it is asked."""
+
+    def __init__(self, framework):
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        if framework != "torch":
+            environment["KERAS_BACKEND"] = framework
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--worker", framework],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            env=environment,
+        )
+
+    def seconds(self, case, mode):
+        self.process.stdin.write(json.dumps([case, mode]) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"The process that times {case} ({mode}) ended; see its error above.")
+        return json.loads(answer)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+def work(framework):
+    """Answers each case on standard input with the seconds that one run of it takes."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    name, step = None, None
+    for line in sys.stdin:
+        case, mode = json.loads(line)
+        if (case, mode) != name:
+            name = case, mode
+            step = _kept(framework, case, mode)
+        start = time.perf_counter()
+        step()
+        print(time.perf_counter() - start, file=answers, flush=True)
+
+
+_steps = {}
+
+
+def _kept(framework, case, mode):
+    if not any(of_case == case for of_case, _ in _steps):
+        _steps.clear()
+    if (case, mode) not in _steps:
+        if framework == "torch":
+            from torch_forms import make_step
+
+            step = make_step(case, backward=True)
+        else:
+            from forms import make_step
+
+            sizes = SEARCH if case in SEARCHES else SIZES[case]
+            step = make_step("sweep", case, mode, case not in SEARCHES, **sizes)
+        for _ in range(3):
+            step()
+        _steps[case, mode] = step
+    return _steps[case, mode]
+
+
+def measure(workers, case, repeats):
+    """Median seconds of PyTorch and of each column, all of them in turn."""
+    found = {}
+    for n in range(repeats + 1):
+        for name, (framework, mode) in {"PyTorch": ("torch", None), **COLUMNS}.items():
+            seconds = workers[framework].seconds(case, mode)
+            if n:  # the first call compiles
+                found.setdefault(name, []).append(seconds)
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [*SIZES, *SEARCHES]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--repeats", type=int, default=25, help="runs of each (searches: a third)")
+    parser.add_argument("--output", type=Path, help="a JSON file of all medians")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        return work(arguments.worker)
+    if importlib.util.find_spec("torch") is None:
+        raise SystemExit("The sweep compares with PyTorch, which is missing: pip install torch")
+    from measure import print_table, write_json
+
+    workers = {framework: Worker(framework) for framework in ("torch", "tensorflow", "jax")}
+    results, rows = {}, []
+    for case in arguments.only:
+        repeats = arguments.repeats // 3 if case in SEARCHES else arguments.repeats
+        found = results[case] = measure(workers, case, max(1, repeats))
+        torch_time = found["PyTorch"]
+        rows.append([case, 1e3 * torch_time, *(found[name] / torch_time for name in COLUMNS)])
+        print(".", end="", file=sys.stderr, flush=True)
+    for worker in workers.values():
+        worker.close()
+    print(file=sys.stderr)
+    print_table(["case", "PyTorch, ms", *(f"{name} / PyTorch" for name in COLUMNS)], rows)
+    if arguments.output:
+        write_json(arguments.output, {"seconds": results})
+    return None
+
+
+if __name__ == "__main__":
+    main()

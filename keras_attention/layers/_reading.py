@@ -1,0 +1,148 @@
+"""How a query reads the memory: the whole of it, the whole under a window, or a gathered window.
+
+The second and the third way give the same numbers. A gathered window needs time and memory for its
+2D + 1 positions only, but its rows must be copied, so it pays where the memory is long.
+"""
+
+import keras
+from keras import ops
+
+from keras_attention._checks import check_scores
+from keras_attention.ops._gathered import window_sum
+from keras_attention.ops._gradients import differentiable_cond
+from keras_attention.ops._xla import run_as_compiled_part, runs_as_compiled_part
+from keras_attention.ops.masks import all_of
+from keras_attention.ops.windows import gaussian, spread_windows, window_mask, window_positions
+
+# Windows are gathered from a memory that is so many times as long, when compiled and when not.
+WORTHWHILE = {True: 10, False: 40}
+
+
+def read_memory(layer, query, memory, masks, window, weights_wanted, training):
+    """Scores, weights and context of all queries.
+
+    Args:
+        layer: a `ScoringMixin`; its hooks `score`, `score_window` and `weigh` are called.
+        query: `(B, Tq, Dq)`, zero where it is masked.
+        memory: `Memory`. masks: `Masks`. window: `Window` or None.
+        weights_wanted: whether the weights are needed; without them, gathering costs less.
+        training: whether dropout is active.
+
+    Returns:
+        `(context, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`; the weights may be None if they are
+        not wanted.
+    """
+    query = ops.cast(query, layer.score_dtype)
+    if window is None:
+        return _read_whole(layer, query, memory, masks, None, training)
+
+    def whole(query=query, memory=memory, window=window):
+        return _read_whole(layer, query, memory, masks, window, training)
+
+    def gathered(query=query, memory=memory, window=window):
+        return _read_gathered(layer, query, memory, masks, window, weights_wanted, training)
+
+    if layer.score_window is None:
+        return whole()
+    length = ops.shape(memory.value)[1]
+    shortest = _shortest(query, memory, window)
+    dropout = training and layer.dropout > 0
+    if isinstance(length, int):
+        if length <= shortest:
+            return whole()
+        # A compiled part cannot advance a random generator, and one query is not worth a part.
+        if query.shape[1] == 1 or dropout:
+            return gathered()
+        return run_as_compiled_part(gathered, query, memory.value)
+    # Dropout would draw other numbers in the backward pass, which computes the branch again.
+    if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or dropout:
+        return whole()
+    return _read_by_length(
+        layer, length > shortest, gathered, whole, query, memory, window, weights_wanted
+    )
+
+
+def drop_weights(layer, weights, training):
+    """The weights in the compute dtype, some of them dropped in training."""
+    if training and layer.dropout > 0:
+        weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)
+    return ops.cast(weights, layer.compute_dtype)
+
+
+def drop_memory(layer, memory):
+    """The memory with dropout that is the same at every step of a loop around `attend`.
+
+    Dropping a weight at every step drops a value, so one draw before the loop is enough.
+    """
+    if layer.dropout == 0:
+        return memory
+    keep = ops.ones_like(memory.value[:, :, :1])
+    keep = keras.random.dropout(keep, layer.dropout, seed=layer.seed_generator)
+    return memory._replace(value=memory.value * keep)
+
+
+def weighted_sum(layer, weights, value, training=None):
+    """The context: the values, summed by their weights."""
+    value = ops.cast(value, layer.compute_dtype)
+    return ops.einsum("bqk,bkd->bqd", drop_weights(layer, weights, training), value)
+
+
+def _read_whole(layer, query, memory, masks, window, training):
+    scores = layer.score(query, memory.key)
+    check_scores(layer.name, scores, (*query.shape[:2], memory.value.shape[1]))
+    steps, length = ops.shape(scores)[1:]
+    mask = masks.joined(steps, length)
+    position = ops.arange(length, dtype="int32")
+    if window is not None:
+        mask = all_of(window_mask(window.center, position, window.half_width), mask)
+    weights = _weigh(layer, scores, mask, window, position)
+    return weighted_sum(layer, weights, memory.value, training), weights
+
+
+def _read_gathered(layer, query, memory, masks, window, weights_wanted, training):
+    length = ops.shape(memory.value)[1]
+    position, inside = window_positions(window.center, window.half_width, length)
+    scores = layer.score_window(query, memory.key, position)
+    weights = _weigh(layer, scores, all_of(inside, masks.at(position)), window, position)
+    value = ops.cast(memory.value, layer.compute_dtype)
+    context = window_sum(drop_weights(layer, weights, training), value, position)
+    return context, spread_windows(weights, window.center, length) if weights_wanted else None
+
+
+def _weigh(layer, scores, mask, window, position):
+    weights = layer.weigh(scores, mask)
+    if window is None or not window.gaussian:
+        return weights
+    return weights * gaussian(window.center, position, window.half_width)
+
+
+def _shortest(query, memory, window):
+    """The longest memory of which windows are not gathered."""
+    width = 2 * window.half_width + 1
+    if runs_as_compiled_part(query, memory.value):
+        return WORTHWHILE[True] * width
+    # The copied windows must not take more memory than the scores of the whole memory.
+    return max(WORTHWHILE[False], WORTHWHILE[False] * memory.value.shape[-1] // 160) * width
+
+
+def _read_by_length(layer, long, gathered, whole, query, memory, window, weights_wanted):
+    """Chooses when a TensorFlow graph runs, since only then the length is known."""
+    weights = [x for x in layer.weights if "float" in x.dtype]
+
+    def branch(read):
+        def run(query, key, value, center, *values):
+            # Gradients flow to the arguments alone, so the weights of the layer are arguments too.
+            with keras.StatelessScope(list(zip(weights, values, strict=True))):
+                found = read(
+                    query, memory._replace(key=key, value=value), window._replace(center=center)
+                )
+            return found[: 1 + weights_wanted]
+
+        return run
+
+    tensors = query, memory.key, memory.value, window.center
+    tensors += tuple(ops.convert_to_tensor(x) for x in weights)
+    context, *found = differentiable_cond(long, branch(gathered), branch(whole), *tensors)
+    # The result of a conditional has lost the sizes that are known.
+    context = ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1]))
+    return context, found[0] if found else None

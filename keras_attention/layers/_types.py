@@ -1,0 +1,45 @@
+"""What passes between the parts of an attention."""
+
+from typing import Any, NamedTuple
+
+
+class Memory(NamedTuple):
+    """What queries attend to, made by `ScoringMixin.prepare` once for any number of queries.
+
+    Attributes:
+        key: `(B, Tk, Dp)`, as `project_key` returned it.
+        value: `(B, Tk, Dv)`.
+        mask: `(B, Tk)` boolean, or None where every step is valid.
+    """
+
+    key: Any
+    value: Any
+    mask: Any = None
+
+
+class Window(NamedTuple):
+    """The part of the memory that each query reads: the 2D + 1 positions around floor(p).
+
+    Attributes:
+        center: p, `(B, Tq)`, floating point, in positions of the memory.
+        half_width: D, a positive integer.
+        gaussian: whether the weights are multiplied by exp(-(j - p)^2 / (2 (D/2)^2)).
+    """
+
+    center: Any
+    half_width: int
+    gaussian: bool = False
+
+
+class Attended(NamedTuple):
+    """What `ScoringMixin.attend` returns, in the order of a decoder's `step`.
+
+    Attributes:
+        output: `(B, Tq, Do)`, or `(B, Do)` for one query.
+        state: None; attentions with a state return it here.
+        weights: `(B, Tq, Tk)`, or `(B, Tk)` for one query.
+    """
+
+    output: Any
+    state: Any
+    weights: Any

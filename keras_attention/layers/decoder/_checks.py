@@ -1,0 +1,197 @@
+"""What a decoder was given, checked before any work."""
+
+import contextlib
+import inspect
+
+import keras
+from keras import tree
+
+from keras_attention._checks import (
+    check_batch,
+    described,
+    dtype_of,
+    fits,
+    is_cell,
+    is_integer,
+    made,
+)
+from keras_attention.layers._calls import check_tensor
+from keras_attention.layers._types import Memory
+from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
+from keras_attention.layers.scoring import ScoringMixin
+
+
+def check_parts(layer, dtype, cell, attention):
+    """The cell, or list of cells, and the attention of a decoder that computes in a dtype."""
+    cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
+    wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
+    if wrong or not cells:
+        raise ValueError(
+            f"{layer}: `cell` must be a Keras RNN cell with a `state_size`, such as "
+            f"keras.layers.GRUCell(256), or a list of cells; received {described(cell)}."
+            + (made(wrong[0]) or _cell_of(wrong[0]) if wrong else "")
+        )
+    if len({id(one) for one in cells}) < len(cells):
+        raise ValueError(
+            f"{layer}: `cell` holds one cell more than once. Make each: "
+            f"[keras.layers.GRUCell(256) for _ in range({len(cells)})]."
+        )
+    reads = isinstance(attention, ScoringMixin)
+    reads = reads and {"query", "value"} <= inspect.signature(attention.call).parameters.keys()
+    if not reads:
+        raise ValueError(
+            f"{layer}: `attention` must be one layer built on ScoringMixin, called as "
+            "layer(query, value), such as BahdanauAttention(256); received "
+            f"{described(attention)}.{made(attention)}"
+        )
+    for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
+        if getattr(part, "compute_dtype", dtype) != dtype:
+            raise ValueError(
+                f"{layer}: cell, attention and decoder must compute in one dtype; the "
+                f"decoder computes in {dtype}, `{name}` in {part.compute_dtype}. "
+                "Give all of them the same `dtype`."
+            )
+
+
+def _cell_of(given):
+    """The remedy where another layer was given in place of a cell."""
+    if isinstance(given, ScoringMixin):
+        return " Call AttentionRNN(cell, attention), the cell first."
+    if hasattr(given, "state_size"):
+        cell = f"{type(given).__name__}Cell(units)"
+        return f" It runs over whole sequences; pass a cell, such as keras.layers.{cell}."
+    return ""
+
+
+def check_output(layer, cell, hidden, states=None):
+    """The output of the cell; with `states`, its new ones, it must be what the states ask with."""
+    name = last_cell(cell).name if hasattr(last_cell(cell), "name") else type(cell).__name__
+    if hidden.shape[-1] != output_size(cell):
+        raise ValueError(
+            f"{layer}: the cell {name} returns an output of {hidden.shape[-1]} features, but its "
+            f"`output_size`, or its first state without one, has {output_size(cell)}. Give the "
+            f"cell the attribute `output_size = {hidden.shape[-1]}`."
+        )
+    if states is None or has_query(cell) or query_of(cell, states) is hidden:
+        return
+    raise ValueError(
+        f'{layer}: with query="previous" the query is the output of the cell at the step before. '
+        f"The output of the cell {name} is not its first state, so the decoder cannot find it in "
+        "the states. Give the cell a method `query(states)` that returns it, keep the output as "
+        'the first state, or use query="current".'
+    )
+
+
+@contextlib.contextmanager
+def refuse_changes(layer, attention):
+    """Raises an error if the attention keeps anything from one step for the next."""
+    before = _attributes(attention)
+    # An assignment to a weight shows in a scope that holds its value; few attentions need one.
+    variables = attention.variables if attention.non_trainable_weights else []
+    scope = keras.StatelessScope([(x, x.value) for x in variables])
+    given = [scope.get_current_value(x) for x in variables]
+    with scope if variables else contextlib.nullcontext():
+        yield
+    after = _attributes(attention)
+    changed = {name for name in {*before, *after} if not _same(before.get(name), after.get(name))}
+    weights = {id(x) for x in attention.weights}
+    for variable, old in zip(variables, given, strict=True):
+        new = scope.get_current_value(variable)
+        if new is not old and id(variable) in weights:
+            changed.add(variable.path)
+        elif new is not old:  # the state of a random generator
+            variable.assign(new)
+    if changed:
+        raise ValueError(
+            f"{layer}: the attention {attention.name} changed {', '.join(sorted(changed))} during "
+            "a step. An attention in a decoder must not keep anything between steps: the loop "
+            "traces one step and repeats it, so the change is lost. Compute the output from query "
+            "and memory alone, or keep what must last in the states of a cell."
+        )
+
+
+def _attributes(layer, prefix=""):
+    """What a layer, and the layers that it holds, keep in attributes."""
+    found = {}
+    for name, value in vars(layer).items():
+        if isinstance(value, keras.layers.Layer):
+            found |= _attributes(value, f"{prefix}{name}.")
+        elif name not in _OF_KERAS:
+            found[prefix + name] = tree.flatten(value)
+    return found
+
+
+def _same(first, second):
+    if first is None or second is None or len(first) != len(second):
+        return False
+    return all(x is y for x, y in zip(first, second, strict=True))
+
+
+_OF_KERAS = set(vars(keras.layers.Layer()))
+
+
+def check_batch_size(layer, size):
+    # Sizes that JAX does not know yet are objects of its own.
+    wrong = size is None or isinstance(size, (str, bool, float, list, tuple, dict))
+    if hasattr(size, "shape") and hasattr(size, "dtype"):
+        wrong = "int" not in dtype_of(size) or tuple(size.shape) != ()
+    if wrong or (is_integer(size) and size < 0):
+        raise ValueError(
+            f"{layer}: `batch_size` must be an integer, or an integer tensor without axes, such as "
+            f"keras.ops.shape(memory)[0]; received {described(size)}."
+        )
+
+
+def check_states(layer, name, given, sizes, count, **batch):
+    """A flat list of states: those of the cell, `count`, may have the one of input feeding behind.
+
+    batch: the batch size, by the name of what tells it.
+    """
+    for state in given:
+        if not hasattr(state, "shape") or not hasattr(state, "dtype"):
+            raise ValueError(
+                f"{layer}: `{name}` must hold tensors; received {described(state)}. Leave it out "
+                "to start from zeros."
+            )
+        check_tensor(layer, name, state)
+        if dtype_of(state) == "bool":
+            raise ValueError(
+                f"{layer}: `{name}` must hold vectors; received dtype bool. Pass a mask by its "
+                "name: `sequences_mask` or `memory_mask`."
+            )
+    allowed = {count, len(sizes)} if name == "states" else {0, count, len(sizes)}
+    shapes = [tuple(state.shape) for state in given]
+    if len(given) not in allowed or not all(
+        fits(shape, (None, size)) for shape, size in zip(shapes, sizes, strict=False)
+    ):
+        wanted = ", ".join(f"(batch, {size})" for size in sizes[:count])
+        fed = f", and the fed vector (batch, {sizes[-1]})" if len(sizes) > count else ""
+        remedy = f" Leave `{name}` out to start from zeros." if name == "initial_state" else ""
+        raise ValueError(
+            f"{layer}: `{name}` must hold the {count} states of the cell, of shapes "
+            f"[{wanted}]{fed}; received {len(given)}, {shapes}.{remedy}"
+        )
+    for shape in shapes:
+        check_batch(layer, **{of: (size,) for of, size in batch.items()}, **{name: shape})
+
+
+def check_step(layer, inputs, size, states, count, memory):
+    """The arguments of one step of a decoder built for inputs of a size."""
+    if not isinstance(memory, Memory):
+        raise ValueError(
+            f"{layer}: `memory` must be what prepare(memory, memory_mask) returns, made "
+            f"once before the first step; received {type(memory).__name__}."
+        )
+    shape = tuple(getattr(inputs, "shape", ()))
+    if not fits(shape, (memory.value.shape[0], size)):
+        ids = len(shape) == 1 and " Embed token ids first: embedding(tokens)."
+        raise ValueError(
+            f"{layer}: `inputs` of a step must have shape (batch, {size}), "
+            f"without an axis of steps, the batch as in the memory; received {shape}.{ids or ''}"
+        )
+    if not isinstance(states, (list, tuple)) or len(states) != count:
+        found = len(states) if isinstance(states, (list, tuple)) else type(states).__name__
+        raise ValueError(
+            f"{layer}: `states` must be the list of {count} that get_initial_state() or "
+            f"the step before returned; received {found}."
+        )

@@ -1,0 +1,204 @@
+"""The additive score and its gradient, in the form that is fastest where they run."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attention.ops._blocked import (
+    WHOLE,
+    blocked_gradient,
+    blocked_score,
+    pairs,
+    whole_gradient,
+    whole_score,
+)
+from keras_attention.ops._gradients import is_repeated, run_after, tensors_for_backward
+from keras_attention.ops._tanh_sums import score_sum, slope_sum, suits_exponentials, tanh_sum
+from keras_attention.ops._xla import (
+    compile_choice,
+    compiling,
+    in_compiled_code,
+    in_graph,
+    may_compile,
+    round_up_length,
+    run_as_graph,
+    run_compiled,
+    sizes_may_change,
+    where_to_run,
+)
+
+# With fewer tanh than this, the sum as it is written is faster; see benchmarks/speed.py.
+SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
+
+
+def differentiable_score(query, key, vector):
+    """`ops.additive_score` for inputs of one dtype, float32 or float64."""
+    inputs, choice = (query, key, vector), compile_choice()
+    if keras.backend.backend() == "tensorflow" and query.shape[1] == 1:
+        sizes = *query.shape, key.shape[1]
+        if None not in sizes and math.prod(sizes) <= WHOLE and not is_repeated():
+            # TensorFlow may keep the tanh of one query, which is faster than computing it again.
+            return whole_score(query, key, vector)
+
+    @ops.custom_gradient
+    def score(*given):
+        def grad(*args, upstream=None):
+            # It runs later, when the context around it may be another.
+            with compiling(choice):
+                if upstream is not None:  # PyTorch: the inputs, to be differentiated again
+                    return _gradient(*args, upstream)
+                return _gradient(*tensors_for_backward(inputs, given), args[0])
+
+        forms = (whole_score, grouped_score, blocked_score)
+        # Otherwise TensorFlow would differentiate the compiled function itself. JAX needs the path
+        # for second derivatives.
+        of_tensorflow = keras.backend.backend() == "tensorflow"
+        constants = map(ops.stop_gradient, given) if of_tensorflow else given
+        return _choose(*forms, *constants), grad
+
+    return score(*inputs)
+
+
+def _gradient(query, key, vector, upstream):
+    """The gradients of query, key and vector."""
+    forms = (whole_gradient, grouped_gradient, blocked_gradient)
+    query = run_after(upstream, query)
+    if keras.backend.backend() != "tensorflow":
+        return _choose(*forms, query, key, vector, upstream)
+
+    # TensorFlow cannot differentiate compiled loops, so the second derivative is written out.
+    @ops.custom_gradient
+    def gradient(*inputs):
+        constants = map(ops.stop_gradient, inputs)
+        return _choose(*forms, *constants), lambda *given: _second_gradient(*inputs, *given)
+
+    return gradient(query, key, vector, upstream)
+
+
+def _choose(whole, grouped, blocked, query, key, vector, *upstream):
+    """Calls the form that is fastest for these sizes in this place."""
+    place = where_to_run(query, key)
+    inputs = (query, key, vector, *upstream)
+
+    def slow():
+        # It makes many small calls, which are faster in a graph than eagerly.
+        of_sequence, units = (None, None, query.shape[-1]), (query.shape[-1],)
+        shapes = (of_sequence, of_sequence, units, (None, None, None))
+        return run_as_graph(blocked, shapes[: len(inputs)], *inputs)
+
+    # One query has as many pairs as there are keys, so there is no memory to save.
+    one_step = query.shape[1] == 1
+    if place == "nowhere" or (one_step and not in_compiled_code()):
+        return slow()
+    if one_step:
+        return whole(*inputs)
+
+    def fast():
+        if place == "inside":
+            return grouped(*inputs)
+        if sizes_may_change(query, key):
+            return _call_padded(grouped, *inputs)
+        return run_compiled(grouped, *inputs)
+
+    (batch, steps, units), length = ops.shape(query), ops.shape(key)[1]
+    sizes = (batch, steps, length, units)
+    smallest = SMALLEST[keras.backend.backend()]
+    if all(isinstance(size, int) for size in sizes):
+        if math.prod(sizes) < smallest:
+            return whole(*inputs)
+        rounded = batch, round_up_length(steps), round_up_length(length), units
+        return fast() if may_compile(grouped, *rounded, query.dtype) else slow()
+    # The product may have more than 31 bits, so it is computed in floating point.
+    size = math.prod(ops.cast(size, "float32") for size in sizes)
+    results = ops.cond(size < smallest, lambda: whole(*inputs), fast)
+    # The result of a conditional has lost the sizes that are known.
+    if not upstream:
+        return ops.reshape(results, (batch, steps, length))
+    return tuple(ops.reshape(x, ops.shape(y)) for x, y in zip(results, inputs, strict=False))
+
+
+def _call_padded(function, query, key, vector, *upstream):
+    """Pads the time axes to one of few lengths, so that few programs are compiled."""
+    steps, length = ops.shape(query)[1], ops.shape(key)[1]
+    # A length that the graph knows does not vary, and is not rounded.
+    known = [in_graph() and isinstance(size, int) for size in (steps, length)]
+    more = [
+        0 if fixed else round_up_length(size) - size
+        for fixed, size in zip(known, (steps, length), strict=True)
+    ]
+    query, key = _pad(query, 1, more[0]), _pad(key, 1, more[1])
+    if not upstream:
+        return run_compiled(function, query, key, vector)[:, :steps, :length]
+    upstream = _pad(_pad(upstream[0], 1, more[0]), 2, more[1])
+    of_query, of_key, of_vector = run_compiled(function, query, key, vector, upstream)
+    return of_query[:, :steps], of_key[:, :length], of_vector
+
+
+def _pad(x, axis, count):
+    if isinstance(count, int) and count == 0:
+        return x
+    shape = list(ops.shape(x))
+    shape[axis] = count
+    return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis)
+
+
+def grouped_score(query, key, vector):
+    """The score, as sums over groups of features."""
+
+    def score(query, key, exponential):
+        return score_sum(query, key, vector, exponential)
+
+    return _in_best_form(score, query, key)
+
+
+def grouped_gradient(query, key, vector, upstream):
+    """Its gradient, as sums over groups of memory steps and of query steps."""
+    reverse = ops.transpose(upstream, (0, 2, 1))
+    axes = (None, 1, 2)
+
+    def gradient(query, key, exponential):
+        of_vector = tanh_sum(query, key, upstream, axes, exponential)
+        return (
+            vector * slope_sum(query, key, upstream, axes, exponential),
+            vector * slope_sum(key, query, reverse, axes, exponential),
+            _sum_pairs(of_vector),
+        )
+
+    return _in_best_form(gradient, query, key)
+
+
+def _in_best_form(function, query, key):
+    exponentials = ops.exp(2.0 * query), ops.exp(2.0 * key)
+    return ops.cond(
+        suits_exponentials(*exponentials),
+        lambda: function(*exponentials, True),
+        lambda: function(query, key, False),
+    )
+
+
+def _sum_pairs(x):
+    """Sums `(B, Tq, .., U)` to `(U,)`, axis by axis, which keeps rounding errors small."""
+    while len(x.shape) > 1:
+        x = ops.sum(x, -2)
+    return x
+
+
+def _second_gradient(query, key, vector, upstream, for_query, for_key, for_vector):
+    """The gradient of sum(for_query of_query) + sum(for_key of_key) + sum(for_vector of_vector).
+
+    The sum equals g . e'. Here g is the upstream gradient, h the tanh, p = p_q + p_k, and
+    e' = sum_u v (1 - h^2) p + h p_v is the change of the scores in the direction (p_q, p_k, p_v).
+    """
+    hidden = pairs(query, key)
+    direction = ops.expand_dims(for_query, 2) + ops.expand_dims(for_key, 1)
+    slope = 1.0 - hidden * hidden
+    change = ops.sum(vector * slope * direction + for_vector * hidden, -1)
+    upstream = ops.expand_dims(upstream, 3)
+    curved = upstream * slope * (for_vector - 2.0 * vector * hidden * direction)
+    return (
+        ops.sum(curved, 2),
+        ops.sum(curved, 1),
+        _sum_pairs(upstream * slope * direction),
+        change,
+    )

@@ -1,0 +1,24 @@
+"""Products of sequences and kernels."""
+
+from keras import ops
+
+__all__ = ["project"]
+
+
+def project(sequence, kernel):
+    """Multiplies every step of a sequence by a kernel.
+
+        y[..., u] = sum_d x[..., d] W[d, u]
+
+    This is one product of two matrices. `ops.einsum("btd,du->btu", ...)` gives the same numbers,
+    but TensorFlow computes its gradient as B products of size D U, and adds them up.
+
+    Args:
+        sequence: x, `(..., D)`.
+        kernel: W, `(D, U)`.
+
+    Returns:
+        `(..., U)` in the dtype of the arguments.
+    """
+    rows = ops.reshape(sequence, (-1, kernel.shape[0]))
+    return ops.reshape(ops.matmul(rows, kernel), (*ops.shape(sequence)[:-1], kernel.shape[1]))

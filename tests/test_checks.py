@@ -1,0 +1,758 @@
+"""Mistakes of newcomers: each answer says what was given, what was expected and what to write."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import assert_refused
+from keras import layers, ops
+
+from keras_attention import (
+    AttentionPooling,
+    AttentionRNN,
+    BahdanauAttention,
+    BiDAFAttentionFlow,
+    HierarchicalAttention,
+    LuongAttention,
+    Memory,
+    MemoryHop,
+    MemoryNetwork,
+    ScoringMixin,
+    beam_search,
+    greedy_search,
+)
+from keras_attention.ops import compiling
+
+B, TQ, TK, D = 2, 3, 7, 5
+QUERY, VALUE, WIDER = (np.ones(shape, "float32") for shape in ((B, TQ, D), (B, TK, D), (B, TK, 11)))
+STEP, WORDS = QUERY[:, 0], VALUE[:, None]
+MASK, QUERY_MASK = np.ones((B, TK), bool), np.ones((B, TQ), bool)
+IDS = np.arange(B * TK).reshape(B, TK) % 9
+STORY, ASKED = np.ones((B, 3, 4), "int32"), np.ones((B, 4), "int32")
+RAGGED = tf.ragged.constant([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]], ragged_rank=1)
+
+
+def network(**options):
+    return MemoryNetwork(**{"vocabulary_size": 9, "units": 4, **options})
+
+
+def decoder(cell=None, attention=None, **options):
+    cell, attention = cell or layers.GRUCell(4), attention or BahdanauAttention(3)
+    return AttentionRNN(cell, attention, **options)
+
+
+def called(layer, *inputs):
+    layer(*inputs)
+    return layer
+
+
+def started():
+    """A decoder that has been called, its first states and its prepared memory."""
+    layer = called(decoder(), QUERY, VALUE)
+    return layer, layer.get_initial_state(B), layer.prepare(VALUE)
+
+
+# A new layer of each kind, and what it is called with.
+LAYERS = {
+    "bahdanau": (lambda: BahdanauAttention(4), (QUERY, VALUE)),
+    "luong": (LuongAttention, (QUERY, VALUE)),
+    "flow": (BiDAFAttentionFlow, (QUERY, VALUE)),
+    "pooling": (lambda: AttentionPooling(4), (VALUE,)),
+    "hierarchical": (lambda: HierarchicalAttention(4), (WORDS,)),
+    "hop": (MemoryHop, (STEP, VALUE)),
+    "network": (network, (STORY, ASKED)),
+    "decoder": (decoder, (QUERY, VALUE)),
+}
+every_layer = pytest.mark.parametrize(("make", "inputs"), LAYERS.values(), ids=LAYERS)
+
+# Every boolean argument of a constructor, and what else it takes.
+BOOLEANS = {
+    "use_bias": lambda **x: BahdanauAttention(4, **x),
+    "weight_norm": lambda **x: BahdanauAttention(4, **x),
+    "query_to_context": BiDAFAttentionFlow,
+    "context_to_query": BiDAFAttentionFlow,
+    "input_feeding": lambda **x: decoder(None, LuongAttention(), **x),
+    "return_state": lambda **x: decoder(**x),
+    "unroll": lambda **x: decoder(**x),
+    "null_memories": lambda **x: network(**x),
+}
+
+
+@pytest.mark.parametrize("given", ["False", "no", "", 0, 1, None, []], ids=repr)
+@pytest.mark.parametrize(("name", "make"), BOOLEANS.items(), ids=BOOLEANS)
+def test_what_is_no_boolean(name, make, given):
+    fragments = f"`{name}` must be True or False", repr(given), f"Write {name}=True"
+    assert_refused(lambda: make(**{name: given}), *fragments)
+
+
+@pytest.mark.parametrize(("name", "make"), BOOLEANS.items(), ids=BOOLEANS)
+def test_booleans_of_numpy_become_those_of_python(name, make):
+    assert make(**{name: np.True_}).get_config()[name] is True
+
+
+@pytest.mark.parametrize("name", ["hop", "network"])
+def test_a_switch_that_is_no_boolean(name):
+    make, inputs = LAYERS[name]
+    layer = called(make(), *inputs)
+    assert_refused(lambda: setattr(layer, "linear", "False"), "`linear` must be True or False")
+
+
+def test_encodings_that_are_no_booleans():
+    assert_refused(lambda: network(position_encoding="False"), "True, False or a positive integer")
+
+
+@every_layer
+@pytest.mark.parametrize("given", ["False", 1, None, tf.constant(True)], ids=str)
+def test_flags_of_a_call(make, inputs, given):
+    name = "return_attention_scores"
+    assert_refused(lambda: make()(*inputs, **{name: given}), f"`{name}` must be True or False")
+    assert_refused(lambda: make()(*inputs, training="no"), "`training` must be None, True or False")
+
+
+@every_layer
+def test_flags_of_numpy(make, inputs):
+    layer = make()
+    outputs = layer(*inputs, return_attention_scores=np.True_)
+    assert len(outputs) == len(layer(*inputs, return_attention_scores=True)) == 2
+
+
+@every_layer
+def test_trainings_that_keras_takes(make, inputs):
+    layer = make()
+    for training in (None, True, 0, np.True_, tf.constant(False)):
+        layer(*inputs, training=training)
+
+
+@pytest.mark.parametrize("make", [lambda: BahdanauAttention(4), LuongAttention, MemoryHop])
+def test_a_causal_mask_that_is_no_boolean(make):
+    inputs = (QUERY, VALUE)
+    assert_refused(lambda: make()(*inputs, use_causal_mask="no"), "`use_causal_mask` must be True")
+    layer = called(make(), *inputs)
+    attend = functools.partial(layer.attend, QUERY, layer.prepare(VALUE))
+    assert_refused(lambda: attend(use_causal_mask="no"), "`use_causal_mask` must be True")
+    assert_refused(lambda: attend(return_attention_scores=0), "`return_attention_scores` must be")
+    assert_refused(lambda: attend(training="no"), "`training` must be None")
+
+
+@pytest.mark.parametrize("given", ["False", 0, 1], ids=repr)
+def test_compiling_takes_booleans(given):
+    def enter():
+        with compiling(given):
+            pass
+
+    assert_refused(enter, "`choice` must be True, False or None", repr(given))
+
+
+def search(kind, **options):
+    tokens = {"start_token": 1, "end_token": 2, "max_length": 4}
+
+    def step(tokens, state, memory):
+        return ops.one_hot(tokens, 5), state, None
+
+    options = {"step": step, "state": None, "memory": STEP, **tokens, **options}
+    return kind(options.pop("step"), options.pop("state"), options.pop("memory"), **options)
+
+
+# Of each number its name, the largest that is allowed, and what takes it.
+NUMBERS = [
+    ("units", 2**20, lambda n: BahdanauAttention(n)),
+    ("units", 2**20, lambda n: LuongAttention(units=n)),
+    ("half_width", 2**24, lambda n: LuongAttention(alignment="local-p", half_width=n)),
+    ("max_length", 2**24, lambda n: LuongAttention("location", max_length=n)),
+    ("units", 2**20, lambda n: AttentionPooling(n)),
+    ("units", 2**20, lambda n: HierarchicalAttention(n)),
+    ("sentence_units", 2**20, lambda n: HierarchicalAttention(4, n)),
+    ("units", 2**20, lambda n: network(units=n)),
+    ("vocabulary_size", 2**24, lambda n: network(vocabulary_size=n)),
+    ("memory_size", 2**24, lambda n: network(memory_size=n)),
+    ("position_encoding", 2**24, lambda n: network(position_encoding=n)),
+    ("hops", 100, lambda n: network(hops=n)),
+    ("seed", 2**32 - 1, lambda n: BahdanauAttention(4, seed=n)),
+    ("seed", 2**32 - 1, lambda n: HierarchicalAttention(4, dropout=0.1, seed=n)),
+]
+
+
+@pytest.mark.parametrize("more", [1, 2**62, 2**70])
+@pytest.mark.parametrize(("name", "most", "make"), NUMBERS)
+def test_numbers_that_are_too_large(name, most, make, more):
+    assert make(most).get_config()[name] == most
+    assert_refused(lambda: make(most + more), f"`{name}`", f"{most}", f"received {most + more}")
+
+
+SEARCHED = [
+    ("max_length", 2**20, greedy_search),
+    ("max_length", 2**20, beam_search),
+    ("beam_width", 2**12, beam_search),
+    ("start_token", 2**31 - 1, greedy_search),
+    ("start_token", 2**31 - 1, beam_search),
+    ("end_token", 2**31 - 1, greedy_search),
+    ("length_penalty", 5, beam_search),
+]
+
+
+@pytest.mark.parametrize("given", [2**31, 2**62])
+@pytest.mark.parametrize(("name", "most", "kind"), SEARCHED)
+def test_searches_with_numbers_that_are_too_large(name, most, kind, given):
+    assert_refused(lambda: search(kind, **{name: given}), f"{name}={given} must be", f"{most}")
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_too_many_steps_to_unroll(built):
+    layer = called(decoder(unroll=True), QUERY, VALUE) if built else decoder(unroll=True)
+    assert_refused(
+        lambda: layer(np.ones((B, 1001, D), "float32"), VALUE),
+        "`unroll=True` copies the loop for each step, at most 1000; received (2, 1001, 5). Leave "
+        "`unroll` out.",
+    )
+
+
+def test_seeds():
+    assert_refused(lambda: BahdanauAttention(4, seed=-1), "`seed`", "received -1")
+    for seed in (np.int64(3), 2**32 - 1):
+        called(BahdanauAttention(4, dropout=0.5, seed=seed), QUERY, VALUE)
+        called(HierarchicalAttention(4, dropout=0.5, seed=seed), WORDS)
+
+
+class NoScore(ScoringMixin, layers.Layer):
+    def score(self, query, key):
+        pass
+
+
+SMALLER = "Embed token ids first: keras.layers.Embedding(vocabulary_size, features)(ids)"
+
+MISTAKES = {
+    # Constructors.
+    "units as score": (
+        lambda: LuongAttention(64),
+        "`score_mode` must be one of 'dot', 'general', 'concat', 'location'; received 64. For an "
+        "attentional vector of 64 features write LuongAttention(units=64).",
+    ),
+    "score as units": (lambda: BahdanauAttention("general"), "received 'general' of type str"),
+    "no longest memory": (
+        lambda: LuongAttention("location"),
+        "received max_length=None with score_mode='location'. Write max_length=100 where",
+    ),
+    "a longest memory that is not needed": (
+        lambda: LuongAttention(max_length=9),
+        "received max_length=9 with score_mode='general'. Leave it out.",
+    ),
+    "units in quotes": (
+        lambda: BahdanauAttention("64"),
+        "`units` must be a positive integer, at most 1048576; received '64' of type str. Write "
+        "units=64.",
+    ),
+    "float units": (lambda: BahdanauAttention(np.float64(64)), "float64. Write units=64."),
+    "array of units": (lambda: BahdanauAttention(np.array(64)), "ndarray. Write units=64."),
+    "half a unit": (lambda: BahdanauAttention(2.5), "received 2.5 of type float. It is the width"),
+    "no units, bahdanau": (
+        lambda: BahdanauAttention(),
+        "`units` must be a positive integer, at most 1048576; received None",
+        "the width in which queries and keys are compared; write BahdanauAttention(128)",
+    ),
+    "no units, pooling": (
+        lambda: AttentionPooling(),
+        "`units` must be a positive integer, at most 1048576; received None",
+        "the width in which steps are compared with the learned query; write AttentionPooling(64)",
+    ),
+    "no units, hierarchical": (
+        lambda: HierarchicalAttention(),
+        "the width in which words are compared with the learned query",
+    ),
+    "no units, network": (lambda: MemoryNetwork(9), "the width of the embeddings"),
+    "no vocabulary": (lambda: MemoryNetwork(), "`vocabulary_size`", "the number of words"),
+    "units of a hop": (lambda: MemoryHop(4), "received 4. A hop has no units"),
+    "units of a flow": (lambda: BiDAFAttentionFlow(64), "`query_to_context` must be True or False"),
+    "an unknown option": (
+        lambda: BahdanauAttention(4, scores="dot"),
+        "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}",
+        "The arguments of BahdanauAttention are units, use_bias, weight_norm, normalizer, dropout, "
+        "seed, and those of every Keras layer, such as name and dtype.",
+    ),
+    "sequences of a decoder": (
+        lambda: decoder(return_sequences=True),
+        "{'return_sequences': True}",
+        "cell, attention, query, input_feeding, output_mode, return_state, unroll,",
+    ),
+    "a percentage": (lambda: BahdanauAttention(4, dropout=50), "received 50. Write 0.5 for 50 %."),
+    "a rate in quotes": (
+        lambda: BahdanauAttention(4, dropout="0.1"),
+        "received '0.1'. Write dropout=0.2, for example, without quotes.",
+    ),
+    # Calls.
+    "a list of query and value": (
+        lambda: BahdanauAttention(4)([QUERY, VALUE]),
+        "`query` must be one tensor; received a list of 2. Call layer(query, value), not "
+        "layer([query, value]).",
+    ),
+    "a list for a pooling": (
+        lambda: AttentionPooling(4)([QUERY, VALUE]),
+        "`inputs` must be one tensor; received a list of 2. Call layer(inputs).",
+    ),
+    "a list for a decoder": (
+        lambda: decoder()([QUERY, VALUE]),
+        "Call layer(sequences, memory), not layer([sequences, memory]).",
+    ),
+    "memory and state of an encoder": (
+        lambda: decoder()(QUERY, [VALUE, STEP]),
+        "`memory` must be one tensor; received a list of 2.",
+    ),
+    "a dictionary": (
+        lambda: BahdanauAttention(4)({"query": QUERY, "value": VALUE}),
+        "`query` must be one tensor; received a dictionary. Call layer(query, value)",
+    ),
+    "lists of numbers": (
+        lambda: BahdanauAttention(4)(QUERY.tolist(), VALUE.tolist()),
+        "`query` must be a tensor or an array; received a list. Convert it: numpy.array(query).",
+    ),
+    "a number": (
+        lambda: BahdanauAttention(4)(1.0, VALUE),
+        "`query` must be a tensor or an array; received a float. Call layer(query, value)",
+    ),
+    "token ids": (
+        lambda: BahdanauAttention(4)(IDS, VALUE),
+        "`query` must hold vectors of floating-point numbers; received dtype int64.",
+        SMALLER,
+        'Cast other numbers: keras.ops.cast(query, "float32").',
+    ),
+    "token ids to pool": (lambda: AttentionPooling(4)(IDS), "`inputs` must hold vectors", SMALLER),
+    "token ids of documents": (
+        lambda: HierarchicalAttention(4)(np.ones((2, 3, 4, 5), int)),
+        "`inputs` must hold vectors",
+    ),
+    "token ids to decode": (
+        lambda: decoder()(IDS, VALUE),
+        "`sequences` must hold vectors",
+        SMALLER,
+    ),
+    "token ids as memory": (lambda: decoder()(QUERY, IDS), "`memory` must hold vectors", SMALLER),
+    "token ids in a flow": (lambda: BiDAFAttentionFlow()(IDS, IDS), "`context` must hold vectors"),
+    "token ids to hop": (lambda: MemoryHop()(IDS, IDS), "`query` must hold vectors"),
+    "token ids of an Input": (
+        lambda: BahdanauAttention(4)(keras.Input((7,), dtype="int32"), keras.Input((7, 5))),
+        "`query` must hold vectors",
+    ),
+    "strings": (
+        lambda: BahdanauAttention(4)(np.array([["a"]]), VALUE),
+        "`query` must hold vectors",
+    ),
+    "vectors as word ids": (
+        lambda: network()(STORY.astype("float32"), ASKED),
+        "`story` must hold word ids, integers; received dtype float32.",
+        'keras.Input(shape, dtype="int32")',
+    ),
+    "swapped query and value": (
+        lambda: BahdanauAttention(4)(VALUE, STEP),
+        "`value` must have shape (batch, memory steps, features); received (2, 5). Call "
+        "layer(query, value).",
+    ),
+    "swapped after the first call": (
+        lambda: called(BahdanauAttention(4), QUERY, WIDER)(WIDER, QUERY),
+        "was built for a `value` of 11 features; received (2, 3, 5). Check the order of the "
+        "arguments, or use another layer for another width.",
+    ),
+    "another memory in a decoder": (
+        lambda: called(decoder(), QUERY, VALUE)(QUERY, WIDER),
+        "was built for a `memory` of 5 features; received (2, 7, 11)",
+    ),
+    "other sequences in a decoder": (
+        lambda: called(decoder(), QUERY, VALUE)(WIDER, VALUE),
+        "was built for a `sequences` of 5 features; received (2, 7, 11)",
+    ),
+    "no query": (
+        lambda: BahdanauAttention(4)(value=VALUE),
+        "`query` is missing. Call layer(query,",
+    ),
+    "no context": (lambda: BiDAFAttentionFlow()(query=VALUE), "`context` is missing. Call layer("),
+    "ragged tensors": (
+        lambda: BahdanauAttention(4)(RAGGED, RAGGED),
+        "`query` must be a dense tensor; received a ragged one. Pad it with query.to_tensor(), and "
+        "pass the mask tf.sequence_mask(query.row_lengths()).",
+    ),
+    "a ragged memory": (lambda: decoder()(QUERY, RAGGED), "`memory` must be a dense tensor"),
+    "ragged steps": (lambda: AttentionPooling(4)(RAGGED), "`inputs` must be a dense tensor"),
+    "a ragged story": (
+        lambda: network()(tf.ragged.constant([[[1, 2], [3]]]), ASKED[:1]),
+        "`story` must be a dense tensor; received a ragged one. Pad it with story.to_tensor().",
+    ),
+    "a ragged mask": (
+        lambda: BahdanauAttention(4)(
+            QUERY, VALUE, value_mask=tf.ragged.constant([[True], [True, False]])
+        ),
+        "`value_mask` must be a dense tensor; received a ragged one. Pad it with "
+        "value_mask.to_tensor().",
+    ),
+    "a ragged Input": (
+        lambda: BahdanauAttention(4)(keras.Input((None, 2), ragged=True), keras.Input((None, 2))),
+        "`query` must be a dense tensor",
+    ),
+    "a sparse tensor": (
+        lambda: BahdanauAttention(4)(QUERY, tf.sparse.from_dense(VALUE)),
+        "`value` must be a dense tensor; received a sparse one. Convert it: tf.sparse.to_dense(",
+    ),
+    # Masks.
+    "a positional mask": (
+        lambda: BahdanauAttention(4)(QUERY, VALUE, MASK),
+        "`key` must hold vectors of floating-point numbers; received dtype bool. Pass a mask by "
+        "its name: `query_mask`, `value_mask` or `attention_mask`.",
+    ),
+    "a mask as initial state": (
+        lambda: decoder()(QUERY, VALUE, MASK),
+        "`initial_state`",
+        "received dtype bool. Pass a mask by its name: `sequences_mask` or `memory_mask`.",
+    ),
+    "a mask of lengths": (
+        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=np.array([3, 4])),
+        "`value_mask` must be boolean, True where attention is allowed; received dtype int64",
+        "Make it of lengths: keras.ops.arange(7) < keras.ops.expand_dims(value_mask, 1).",
+    ),
+    "a mask of integers": (
+        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.astype(int)),
+        'Convert it: keras.ops.cast(value_mask, "bool").',
+    ),
+    "a mask to be added": (
+        lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=np.zeros((TQ, TK), "float32")),
+        "received dtype float32",
+        "where it is added to scores, 0 where attention is allowed: attention_mask == 0",
+    ),
+    "a mask of lists": (
+        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.tolist()),
+        "`value_mask` must be a boolean tensor or array; received a list. Convert it: "
+        "numpy.array(value_mask).",
+    ),
+    "True as a mask": (
+        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=True),
+        "`value_mask` must be a boolean tensor or array; received a bool. Leave it out where every "
+        "step is valid.",
+    ),
+    "a value as mask": (
+        lambda: AttentionPooling(4)(QUERY, VALUE),
+        "`mask` must be boolean, True where attention is allowed; received dtype float32. One of "
+        "shape (2, 7, 5) is no mask: check the order of the arguments.",
+    ),
+    "a mask in prepare": (
+        lambda: called(BahdanauAttention(4), QUERY, VALUE).prepare(VALUE, MASK),
+        "`key` must hold vectors of floating-point numbers; received dtype bool. Pass a mask by "
+        "its name: `value_mask`.",
+    ),
+    "the mask of the query": (
+        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=QUERY_MASK),
+        "`value_mask` must have shape (2, 7), one truth value for each step of `value`; received "
+        "(2, 3).",
+    ),
+    "a mask of rank 1": (
+        lambda: AttentionPooling(4)(VALUE, mask=MASK[0]),
+        "`mask` must have shape (2, 7), one truth value for each step of `inputs`; received (7,).",
+    ),
+    "a mask of sentences": (
+        lambda: HierarchicalAttention(4)(WORDS, mask=MASK),
+        "`mask` must have shape (2, 1, 7), one truth value for each step of `inputs`",
+    ),
+    "a mask of the memory as attention mask": (
+        lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=MASK),
+        "`attention_mask` must have shape (3, 7) or (2, 3, 7), one truth value for each pair of a "
+        "query and a memory step; received (2, 7). For the memory alone pass `value_mask`.",
+    ),
+    # Positions.
+    "no position": (
+        lambda: LuongAttention(alignment="local-m")(STEP, VALUE),
+        "`position`, the number of the step, is missing",
+        "Pass position=i, with i = 0, 1, 2 and so on, to layer(query, value), to attend(), or to "
+        "the step() of an AttentionRNN.",
+    ),
+    "no position in a step": (
+        lambda: step_of(LuongAttention(alignment="local-m")),
+        "`position`, the number of the step, is missing",
+    ),
+    "a position of a sequence": (
+        lambda: LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),
+        "`position` is for one step, a query (batch, features); received 3 with a query of shape "
+        "(2, 3, 5), whose steps are counted from 0. Leave `position` out.",
+    ),
+    "a position that is not used": (
+        lambda: LuongAttention()(STEP, VALUE, position=3),
+        "`position` is for attentions that count steps, such as local-m; received 3. Leave it out.",
+    ),
+    "a position in quotes": (
+        lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position="1"),
+        "`position` must be an integer from 0, or integers of shape (2,); received '1'.",
+    ),
+    "a position between two": (
+        lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=1.5),
+        "`position` must be an integer from 0",
+    ),
+    "a negative position": (
+        lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=-1),
+        "`position` must be an integer from 0",
+    ),
+    "too many positions": (
+        lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=np.arange(3)),
+        "or integers of shape (2,); received int64 of shape (3,).",
+    ),
+    # Prepared memories.
+    "a memory that is not prepared": (
+        lambda: called(BahdanauAttention(4), QUERY, VALUE).attend(QUERY, VALUE),
+        "`memory` must be what prepare(value, value_mask=mask) returns, made once before the first "
+        "query; received ndarray. Or call layer(query, value).",
+    ),
+    "a tuple as memory": (
+        lambda: called(BahdanauAttention(4), QUERY, VALUE).attend(QUERY, (VALUE, VALUE, None)),
+        "`memory` must be what prepare(value, value_mask=mask) returns",
+    ),
+    "attend before the weights are there": (
+        lambda: BahdanauAttention(4).attend(QUERY, Memory(VALUE, VALUE)),
+        "has no weights yet",
+    ),
+    "a prepared memory in a call": (
+        lambda: BahdanauAttention(4)(QUERY, Memory(VALUE, VALUE)),
+        "`value` must be one tensor; received a prepared Memory. Call layer.attend(query, memory).",
+    ),
+    "a memory prepared twice": (
+        lambda: called(BahdanauAttention(4), QUERY, VALUE).prepare(Memory(VALUE, VALUE)),
+        "`value` must be one tensor; received a prepared Memory",
+    ),
+    "a list as query of attend": (
+        lambda: attend_to(QUERY.tolist()),
+        "`query` must be a tensor or an array; received a list",
+    ),
+    # Decoders.
+    "a layer instead of its cell": (
+        lambda: decoder(layers.GRU(4)),
+        "received <GRU",
+        "It runs over whole sequences; pass a cell, such as keras.layers.GRUCell(units).",
+    ),
+    "a class instead of a cell": (
+        lambda: decoder(layers.GRUCell),
+        "received the class GRUCell. Make one: GRUCell(...).",
+    ),
+    "a class instead of an attention": (
+        lambda: decoder(None, BahdanauAttention),
+        "received the class BahdanauAttention. Make one: BahdanauAttention(...).",
+    ),
+    "swapped cell and attention": (
+        lambda: decoder(BahdanauAttention(3), layers.GRUCell(4)),
+        "received <BahdanauAttention",
+        "Call AttentionRNN(cell, attention), the cell first.",
+    ),
+    "a list of attentions": (
+        lambda: decoder(None, [BahdanauAttention(3)]),
+        "`attention` must be one layer",
+    ),
+    "a flow as attention": (
+        lambda: decoder(None, BiDAFAttentionFlow()),
+        "`attention` must be one layer built on ScoringMixin, called as layer(query, value)",
+    ),
+    "a pooling as attention": (lambda: decoder(None, AttentionPooling(4)), "layer(query, value)"),
+    "the same cell twice": (
+        lambda: decoder([layers.GRUCell(4)] * 2),
+        "`cell` holds one cell more than once. Make each: [keras.layers.GRUCell(256) for _ in "
+        "range(2)].",
+    ),
+    "a layer in a list of cells": (
+        lambda: decoder([layers.GRUCell(4), layers.GRU(4)]),
+        "It runs over whole sequences",
+    ),
+    "an empty output": (lambda: decoder(output_mode=""), "`output_mode` must be one of 'cell'"),
+    "no output": (lambda: decoder(output_mode=False), "`output_mode` must be one of 'cell'"),
+    "a state too few": (
+        lambda: decoder([layers.GRUCell(4), layers.GRUCell(6)])(
+            QUERY, VALUE, initial_state=[np.zeros((B, 4), "float32")]
+        ),
+        "`initial_state` must hold the 2 states of the cell, of shapes [(batch, 4), (batch, 6)]; "
+        "received 1, [(2, 4)]. Leave `initial_state` out to start from zeros.",
+    ),
+    "True as initial state": (
+        lambda: decoder()(QUERY, VALUE, initial_state=True),
+        "`initial_state` must hold tensors; received True. Leave it out to start from zeros.",
+    ),
+    "a word as initial state": (
+        lambda: decoder()(QUERY, VALUE, initial_state="zeros"),
+        "`initial_state` must hold tensors; received 'zeros'.",
+    ),
+    "states in another order": (
+        lambda: decoder([layers.GRUCell(4), layers.GRUCell(6)])(
+            QUERY, VALUE, initial_state=[np.zeros((B, 6)), np.zeros((B, 4))]
+        ),
+        "`initial_state` must hold the 2 states of the cell, of shapes [(batch, 4), (batch, 6)]; "
+        "received 2, [(2, 6), (2, 4)].",
+    ),
+    "a step before the weights are there": (
+        lambda: decoder().step(STEP, [STEP], Memory(VALUE, VALUE)),
+        "has no weights yet. Call it once, or its build(), before decoding.",
+    ),
+    "a step to a memory that is not prepared": (
+        lambda: started()[0].step(STEP, started()[1], VALUE),
+        "`memory` must be what prepare(memory, memory_mask) returns",
+    ),
+    "a step of token ids": (
+        lambda: started()[0].step(np.array([1, 2]), *started()[1:]),
+        "`inputs` of a step must have shape (batch, 5)",
+        "received (2,). Embed token ids first: embedding(tokens).",
+    ),
+    "a step with states of another size": (
+        lambda: started()[0].step(STEP, [np.zeros((B, 9), "float32")], started()[2]),
+        "`states` must hold the 1 states of the cell, of shapes [(batch, 4)]; received 1, "
+        "[(2, 9)].",
+    ),
+    "a step with states of another batch": (
+        lambda: started()[0].step(STEP, started()[0].get_initial_state(1), started()[2]),
+        "the batch size must be the same in `memory` and `states`; received `memory` 2, `states` 1",
+    ),
+    "no batch size": (
+        lambda: started()[0].get_initial_state(None),
+        "`batch_size` must be an integer, or an integer tensor without axes, such as "
+        "keras.ops.shape(memory)[0]; received None.",
+    ),
+    "a memory as batch size": (
+        lambda: started()[0].get_initial_state(started()[2]),
+        "`batch_size` must be an integer",
+        "received Memory.",
+    ),
+    "a tensor as batch size": (
+        lambda: started()[0].get_initial_state(VALUE),
+        "received float32 of shape (2, 7, 5).",
+    ),
+    "a negative batch size": (lambda: started()[0].get_initial_state(-1), "received -1."),
+    # Encoders.
+    "a cell as encoder": (
+        lambda: HierarchicalAttention(4, word_encoder=layers.GRUCell(3)),
+        "`word_encoder` must be a Keras layer or model that returns a vector for every step",
+        "received <GRUCell",
+        "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True).",
+    ),
+    "a class as encoder": (
+        lambda: HierarchicalAttention(4, sentence_encoder=layers.GRU),
+        "received the class GRU. Make one: GRU(...).",
+    ),
+    # Layers of one's own.
+    "a score that is not returned": (
+        lambda: NoScore()(QUERY, VALUE),
+        "`score` must return (batch, query steps, memory steps), here (2, 3, 7); it returned "
+        "NoneType.",
+    ),
+}
+
+
+def step_of(attention):
+    layer = called(decoder(None, attention), QUERY, VALUE)
+    return layer.step(STEP, layer.get_initial_state(B), layer.prepare(VALUE))
+
+
+def attend_to(query):
+    layer = called(BahdanauAttention(4), QUERY, VALUE)
+    return layer.attend(query, layer.prepare(VALUE))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name):
+    call, *fragments = MISTAKES[name]
+    assert_refused(call, *fragments)
+
+
+UNKNOWN = {
+    "bahdanau": ("mask", "`query_mask`, `value_mask` or `attention_mask`"),
+    "luong": ("memory_mask", "`query_mask`, `value_mask` or `attention_mask`"),
+    "flow": ("value_mask", "`context_mask` or `query_mask`"),
+    "pooling": ("value_mask", "`mask`"),
+    "hierarchical": ("word_mask", "`mask`"),
+    "hop": ("mask", "`query_mask`, `value_mask` or `attention_mask`"),
+    "decoder": ("value_mask", "`sequences_mask` or `memory_mask`"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_masks_by_a_name_that_is_not_known(name):
+    make, inputs = LAYERS[name]
+    given, known = UNKNOWN[name]
+    with pytest.raises(TypeError) as error:
+        make()(*inputs, **{given: MASK})
+    assert f"the call takes no `{given}`" in str(error.value)
+    assert f"Pass a mask by its name: {known}." in str(error.value)
+
+
+def test_arguments_that_are_not_known():
+    with pytest.raises(TypeError, match=r"the call takes no `mask`; it takes story, question, "):
+        network()(STORY, ASKED, mask=MASK)
+    with pytest.raises(TypeError, match=r"the call takes no `values`; it takes query, value, key"):
+        BahdanauAttention(4)(QUERY, values=VALUE)
+
+
+def test_a_mixin_without_a_layer():
+    class NoLayer(ScoringMixin):
+        pass
+
+    with pytest.raises(TypeError, match=r"NoLayer is not a Keras layer. Write class MyAtt"):
+        NoLayer()
+    assert isinstance(type("Both", (NoLayer, layers.Layer), {})(), ScoringMixin)
+
+
+def test_a_mixin_behind_the_layer():
+    with pytest.raises(TypeError, match=r"class Late\(ScoringMixin, keras.layers.Layer\)"):
+
+        class Late(layers.Layer, ScoringMixin):
+            pass
+
+
+def test_masks_by_position():
+    """Keras would give those that are None twice."""
+    layer = BahdanauAttention(4)
+    mask = MASK.copy()
+    mask[:, 3:] = False
+    by_name = layer(QUERY, VALUE, value_mask=mask)
+    assert np.array_equal(by_name, layer(QUERY, VALUE, None, None, mask))
+    flow = BiDAFAttentionFlow()
+    by_name = flow(QUERY, VALUE, query_mask=mask)
+    assert np.array_equal(by_name, flow(QUERY, VALUE, None, mask))
+
+
+SEARCHES = {
+    "a tensor": (
+        {"start_token": tf.constant(1)},
+        "must be the index of a token, an integer from 0 to 2147483647",
+        "Write int(start_token).",
+    ),
+    "several tokens": (
+        {"start_token": np.array([1, 1])},
+        "start_token=array([1, 1]) must be the index of a token, an integer from 0 to 2147483647.",
+    ),
+    "a token of the vocabulary": (
+        {"start_token": "<s>"},
+        "start_token='<s>' must be the index of a token",
+        "Look it up in the vocabulary.",
+    ),
+    "a length that is a tensor": ({"max_length": tf.constant(4)}, "Write int(max_length)."),
+    "a length in quotes": ({"max_length": "4"}, "max_length='4' must be a positive integer"),
+    "no step": ({"step": None}, "step must be a function step(tokens, state, memory)", "None"),
+    "a step of two arguments": (
+        {"step": lambda tokens, state: None},
+        "step must be a function step(tokens, state, memory)",
+        "takes (tokens, state)",
+    ),
+    "a layer as step": (
+        {"step": layers.Dense(3)},
+        "step must be a function step(tokens, state, memory)",
+        "takes (inputs, training=None)",
+    ),
+    "logits of three axes": (
+        {"step": lambda tokens, state, memory: (ops.ones((10, 1, 5)), None, None)},
+        "step must return logits of rank 2",
+        "(10, 1, 5)",
+    ),
+    "a ragged memory": (
+        {"memory": RAGGED},
+        "`memory` must be a dense tensor; received a ragged one. Pad it with memory.to_tensor()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_mistakes_of_searches(name):
+    options, *fragments = SEARCHES[name]
+    assert_refused(lambda: search(beam_search, **options), *fragments)
+    if "logits" not in name:
+        assert_refused(lambda: search(greedy_search, **options), *fragments)
+
+
+def test_a_flag_as_length_penalty():
+    assert_refused(lambda: search(beam_search, length_penalty=True), "length_penalty=True must be")

@@ -1,0 +1,103 @@
+"""What the graphs and compiled programs of layers and searches are made of.
+
+A slow operation gives the right numbers, so only a look at the program finds it.
+"""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops, tree
+from test_conformance import CASES
+
+from keras_attention import beam_search, greedy_search
+
+
+def nodes_of(graph):
+    """Of every node, in a graph and its functions: its type, and the known shapes of its inputs."""
+    definition = graph.as_graph_def(add_shapes=True)
+    parts = [(definition.node, {})]
+    for function in definition.library.function:
+        names = [x.name for x in function.signature.input_arg]
+        given = {name: function.arg_attr[n].attr for n, name in enumerate(names)}
+        parts.append((function.node_def, given))
+    for nodes, given in parts:
+        attributes = {**given, **{node.name: node.attr for node in nodes}}
+        shapes = {
+            name: [
+                None if shape.unknown_rank else [d.size for d in shape.dim]
+                for shape in attribute["_output_shapes"].list.shape
+            ]
+            for name, attribute in attributes.items()
+        }
+        for node in nodes:
+            inputs = [name.lstrip("^").split(":") for name in node.input]
+            # name, name:n, or name:output:n
+            found = [
+                (shapes.get(name) or [None])[int(rest[-1]) if rest else 0] for name, *rest in inputs
+            ]
+            yield node.op, found
+
+
+def training_graph(case):
+    layer = case.built()
+    inputs = [tf.constant(x) for x in case.tensors(3)]
+
+    @tf.function(autograph=False)
+    def step(*inputs):
+        with tf.GradientTape() as tape:
+            floats = [x for x in inputs if x.dtype.is_floating]
+            tape.watch(floats)
+            outputs = tree.flatten(layer(*inputs, return_attention_scores=True, training=True))
+            loss = tf.add_n([tf.reduce_sum(tf.square(tf.cast(x, "float32"))) for x in outputs])
+        return tape.gradient(loss, [*floats, *(w.value for w in layer.trainable_weights)])
+
+    return step.get_concrete_function(*inputs).graph
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products_and_sorts_in_a_graph(name):
+    """A kernel is multiplied once for all samples, and no scores are sorted."""
+    nodes = list(nodes_of(training_graph(CASES[name])))
+    assert not [inputs for kind, inputs in nodes if kind in ("TopK", "TopKV2", "Sort")]
+    products = [inputs for kind, inputs in nodes if kind.startswith("BatchMatMul")]
+    for first, second in products:
+        assert first[:-2] == second[:-2]
+
+
+def test_a_product_with_a_kernel_for_each_sample_is_found():
+    """What the test above looks for."""
+
+    @tf.function(autograph=False)
+    def step(x, kernel):
+        return ops.einsum("btd,du->btu", x, kernel)
+
+    graph = step.get_concrete_function(tf.zeros((3, 5, 2)), tf.zeros((2, 7))).graph
+    assert any(
+        kind.startswith("BatchMatMul") and shapes[0][:-2] != shapes[1][:-2]
+        for kind, shapes in nodes_of(graph)
+    )
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_a_search_does_not_sort_the_vocabulary(search):
+    vocabulary = 501
+
+    def step(tokens, state, memory):
+        return ops.one_hot(tokens, vocabulary) + memory, state, memory
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run(memory):
+        found = search(step, None, memory, start_token=1, end_token=2, max_length=4)
+        return found.tokens, found.scores
+
+    memory = tf.constant(np.random.default_rng(1).normal(size=(3, vocabulary)), "float32")
+    program = run.experimental_get_compiler_ir(memory)(stage="optimized_hlo")
+    sorted_sizes = [
+        int(size)
+        for line in program.splitlines()
+        if re.search(r"\bsort\(", line)
+        for size in re.findall(r"\[(?:\d+,)*(\d+)\]", line.split("sort(")[0])
+    ]
+    assert not [size for size in sorted_sizes if size >= vocabulary]

@@ -1,0 +1,76 @@
+"""The layout of the package: what is public, and which way imports point."""
+
+import ast
+import importlib
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+FILES = sorted((ROOT / "keras_attention").rglob("*.py"))
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in FILES
+}
+# What a part may import, beside itself.
+BELOW = {
+    "_checks": set(),
+    "_version": set(),
+    "ops": set(),
+    "layers": {"_checks", "ops"},
+    "search": {"_checks", "ops", "layers"},
+    "plotting": {"_checks", "ops", "layers", "search"},
+    "tuning": {"_checks", "ops", "layers", "search"},
+}
+every_module = pytest.mark.parametrize("name", MODULES)
+
+
+def imports_of(path):
+    """The modules of the package that a module imports, in functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [node.module] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        yield from (name for name in names if name.split(".")[0] == "keras_attention")
+
+
+@every_module
+def test_a_module_is_private_or_says_what_is_public(name):
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    assigned = [x for node in tree.body if isinstance(node, ast.Assign) for x in node.targets]
+    names = [ast.unparse(x) for x in assigned]
+    assert ("__all__" in names) != name.rsplit(".", 1)[-1].startswith("_")
+
+
+@every_module
+def test_what_is_public_exists(name):
+    module = importlib.import_module(name)
+    names = getattr(module, "__all__", [])
+    assert names == sorted(names)
+    assert all(hasattr(module, x) for x in names)
+
+
+@every_module
+def test_imports_point_down(name):
+    part = name.split(".")[1] if "." in name else None
+    for imported in imports_of(MODULES[name]):
+        target = imported.split(".")[1] if "." in imported else None
+        assert part is None or target == part or target in BELOW[part], imported
+
+
+def test_no_module_imports_itself_through_others():
+    edges = {name: {x for x in imports_of(path)} & set(MODULES) for name, path in MODULES.items()}
+    done = set()
+
+    def visit(name, above):
+        assert name not in above, [*above, name]
+        if name not in done:
+            for imported in sorted(edges[name]):
+                visit(imported, (*above, name))
+            done.add(name)
+
+    for name in MODULES:
+        visit(name, ())
+
+
+def test_nothing_of_keras_that_is_private_is_used():
+    assert not [path for path in FILES if "keras.src" in path.read_text(encoding="utf-8")]
