@@ -84,7 +84,7 @@ def drop_memory(layer, memory):
 def weighted_sum(layer, weights, value, training=None):
     """The context: the values, summed by their weights."""
     value = ops.cast(value, layer.compute_dtype)
-    return ops.einsum("bqk,bkd->bqd", drop_weights(layer, weights, training), value)
+    return ops.matmul(drop_weights(layer, weights, training), value)
 
 
 def _read_whole(layer, query, memory, masks, window, training):

@@ -89,7 +89,7 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
             self._switch.assign(value)
 
     def score(self, query, key):
-        return ops.einsum("bqd,bkd->bqk", query, key)
+        return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
 
     def weigh(self, scores, mask):
         weights = super().weigh(scores, mask)

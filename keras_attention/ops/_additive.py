@@ -10,6 +10,7 @@ from keras_attention.ops._blocked import (
     blocked_gradient,
     blocked_score,
     pairs,
+    score_by_sample,
     whole_gradient,
     whole_score,
 )
@@ -39,7 +40,8 @@ def differentiable_score(query, key, vector):
         sizes = *query.shape, key.shape[1]
         if None not in sizes and math.prod(sizes) <= WHOLE and not is_repeated():
             # TensorFlow may keep the tanh of one query, which is faster than computing it again.
-            return whole_score(query, key, vector)
+            form = score_by_sample if in_compiled_code() else whole_score
+            return form(query, key, vector)
 
     @ops.custom_gradient
     def score(*given):

@@ -24,6 +24,12 @@ def whole_score(query, key, vector):
     return ops.squeeze(project(pairs(query, key), ops.expand_dims(vector, 1)), -1)
 
 
+def score_by_sample(query, key, vector):
+    """The same, as one product for each sample, of which XLA makes the faster gradient."""
+    columns = ops.broadcast_to(ops.expand_dims(vector, 1), (query.shape[0], query.shape[-1], 1))
+    return ops.transpose(ops.matmul(ops.squeeze(pairs(query, key), 1), columns), (0, 2, 1))
+
+
 def whole_gradient(query, key, vector, upstream):
     """Its gradient, all pairs at once: of query, key and vector."""
     hidden, weight = pairs(query, key), ops.expand_dims(upstream, 3)
