@@ -1,4 +1,4 @@
-"""What a layer was given, checked before any work: each error names argument, need and remedy."""
+"""Checks of arguments. An error says what was expected, what was given and how to fix it."""
 
 import contextlib
 import numbers
@@ -6,12 +6,12 @@ import numbers
 import keras
 import numpy as np
 
-# Larger numbers are mistakes. They would stall, or fail where nothing names the argument.
-WIDEST = 2**20  # features: a kernel from 1024 features to this many takes four gibibytes
-LONGEST = 2**24  # steps and words: float32, which holds positions, counts no further
-DEEPEST = 100  # hops, each of which Python builds and traces, a tenth of a second each
-UNROLLED = 1000  # steps of a loop that Python traces one by one, which takes a minute or two
-LAST_SEED = 2**32 - 1  # JAX takes seeds of 32 bits
+# Larger numbers are mistakes. They would stall, or fail far from the argument.
+WIDEST = 2**20  # features: a kernel of 1024 rows then takes four gibibytes
+LONGEST = 2**24  # steps and words: float32, which holds positions, cannot count further
+DEEPEST = 100  # hops: Python traces each in a tenth of a second
+UNROLLED = 1000  # steps of an unrolled loop: tracing this many takes a minute or two
+LAST_SEED = 2**32 - 1  # the largest seed of JAX
 
 
 def check_choice(layer, name, value, choices, hint=""):
@@ -28,7 +28,7 @@ def unquoted(value):
 
 
 def check_renamed(layer, kwargs, **names):
-    """Refuses arguments under the names that they had before."""
+    """Refuses the former names of arguments."""
     for old, new in names.items():
         if old in kwargs:
             raise ValueError(
@@ -54,7 +54,7 @@ def check_bool(layer, name, value):
 
 
 def check_training(layer, value):
-    """Whatever Keras takes: None, a boolean, also as a number or a tensor."""
+    """Accepts what Keras accepts: None, or a boolean, even as a number or a tensor."""
     if not (value is None or isinstance(value, numbers.Number) or hasattr(value, "dtype")):
         raise ValueError(
             f"{layer}: `training` must be None, True or False; received {value!r:.80}. Write "
@@ -72,12 +72,12 @@ def check_positive_int(layer, name, value, most=WIDEST, hint=""):
 
 
 def is_integer(value):
-    """Whether it is an integer, and not True or False."""
+    """Whether the value is an integer, but not a boolean."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _as_integer(name, value, most):
-    """The remedy for "64", 64.0 and the like."""
+    """How to fix "64", 64.0 and the like."""
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         if not isinstance(value, bool) and int(value) == float(value) and 1 <= int(value) <= most:
             return f" Write {name}={int(value)}."
@@ -106,92 +106,8 @@ def check_seed(layer, seed):
     return int(seed)
 
 
-def check_query_value(layer, query_shape, value_shape, key_shape=None):
-    """The shapes of a call `layer(query, value, key)`; a dimension is None where unknown."""
-    if len(query_shape) > 0 and isinstance(query_shape[0], (list, tuple)):
-        raise ValueError(
-            f"{layer}: `query` must be one tensor; received a list of {len(query_shape)}. "
-            "Call layer(query, value), not layer([query, value])."
-        )
-    check_memory(layer, value_shape, key_shape)
-    check_query(layer, query_shape)
-    check_batch(layer, query=query_shape, value=value_shape)
-    for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
-        if shape is not None and shape[-1] is None:
-            raise ValueError(
-                f"{layer}: the last dimension of `{name}`, its features, must be known; "
-                f"received {tuple(shape)}. Give it to keras.Input."
-            )
-
-
-def check_memory(layer, value_shape, key_shape=None):
-    if value_shape is None:
-        raise ValueError(
-            f"{layer}: `value` is missing: there is no memory to attend to. Call "
-            "layer(query, value), value of shape (batch, memory steps, features); "
-            "for self-attention give the same tensor twice."
-        )
-    for name, shape in (("value", value_shape), ("key", key_shape)):
-        if shape is not None and len(shape) != 3:
-            raise ValueError(
-                f"{layer}: `{name}` must have shape (batch, memory steps, features); "
-                f"received {tuple(shape)}. Call layer(query, value)."
-            )
-    check_batch(layer, value=value_shape, key=key_shape)
-    _check_equal(layer, "number of memory steps", 1, value=value_shape, key=key_shape)
-
-
-def check_query(layer, query_shape):
-    if len(query_shape) not in (2, 3):
-        raise ValueError(
-            f"{layer}: `query` must have shape (batch, steps, features), or (batch, features) for "
-            f"one step; received {tuple(query_shape)}."
-        )
-
-
-def check_sequences(layer, call, **shapes):
-    """The shapes of a call such as "layer(sequences, memory)": sequences of one batch size."""
-    for name, shape in shapes.items():
-        one = shape is not None and not any(isinstance(size, (list, tuple)) for size in shape)
-        if not one or len(shape) != 3 or shape[-1] is None:
-            missing = f"`{name}` is missing: " if shape is None else ""
-            raise ValueError(
-                f"{layer}: {missing}`{name}` must be one tensor of shape (batch, steps, features), "
-                f"its features known; received {shape and tuple(shape)}. Call {call}."
-            )
-    check_batch(layer, **shapes)
-
-
-def check_features(layer, **shapes):
-    """Whether sequences, which `check_sequences` has seen, are of one width."""
-    _check_equal(layer, "number of features", 2, **shapes)
-
-
-def check_batch(layer, **shapes):
-    _check_equal(layer, "batch size", 0, **shapes)
-
-
-def check_width(layer, name, shape, size):
-    """Whether an input is as wide as the weights that were built for it."""
-    if shape[-1] != size:
-        raise ValueError(
-            f"{layer}: the layer was built for a `{name}` of {size} features; received "
-            f"{tuple(shape)}. Check the order of the arguments, or use another layer for another "
-            "width."
-        )
-
-
-def check_scores(layer, scores, wanted):
-    given = tuple(scores.shape) if hasattr(scores, "shape") else type(scores).__name__
-    if isinstance(given, str) or not fits(given, wanted):
-        raise ValueError(
-            f"{layer}: `score` must return (batch, query steps, memory steps), here "
-            f"{wanted}; it returned {given}."
-        )
-
-
 def described(value):
-    """What was given, in a few words: the dtype and shape of a tensor, otherwise the value."""
+    """Describes a value in an error: the dtype and shape of a tensor, otherwise the value."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if type(value).__name__ == "Memory":
@@ -209,37 +125,12 @@ def dtype_of(x):
 
 
 def made(value):
-    """The remedy where a class was given in place of a layer."""
+    """How to fix a class given in place of a layer."""
     return f" Make one: {value.__name__}(...)." if isinstance(value, type) else ""
 
 
 def is_cell(layer):
-    """Whether it makes one step of a recurrence, unlike an RNN, which has its state size too."""
+    """Whether a layer makes one step of a recurrence. An RNN has a `state_size` too."""
     return (
         hasattr(layer, "state_size") and callable(layer) and not isinstance(layer, keras.layers.RNN)
     )
-
-
-def shape_of(tensor):
-    """Of a list of tensors the list of their shapes, which the checks refuse; of None None."""
-    if isinstance(tensor, (list, tuple)):
-        return [tuple(one.shape) for one in tensor]
-    return None if tensor is None else tuple(tensor.shape)
-
-
-def fits(given, wanted):
-    """Whether shapes may be equal: what is not known, None or symbolic, is not compared."""
-    return len(given) == len(wanted) and not any(
-        isinstance(g, int) and isinstance(w, int) and g != w
-        for g, w in zip(given, wanted, strict=True)
-    )
-
-
-def _check_equal(layer, what, axis, **shapes):
-    known = {n: s[axis] for n, s in shapes.items() if s is not None and isinstance(s[axis], int)}
-    if len(set(known.values())) > 1:
-        found = ", ".join(f"`{name}` {size}" for name, size in known.items())
-        raise ValueError(
-            f"{layer}: the {what} must be the same in {' and '.join(f'`{n}`' for n in known)}; "
-            f"received {found}."
-        )

@@ -19,6 +19,7 @@ from helpers import (
 from oracles import memory_hop, memory_network, sentence_vector
 
 from keras_attention import MemoryHop, MemoryNetwork
+from keras_attention.layers._sentences import word_shares
 
 every_update = pytest.mark.parametrize("update", ["add", "linear"])
 every_tying = pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
@@ -207,7 +208,7 @@ class TestMemoryHop:
         ],
     )
     def test_widths_must_agree(self, shapes, received, symbolic):
-        fragments = ("hop: query, value and key of a hop must be of one width", received)
+        fragments = ("hop: query, value and key of a hop must have the same width", received)
         assert_refused(lambda: MemoryHop(name="hop")(**arguments(shapes, symbolic)), *fragments)
         hop = MemoryHop(name="hop")
         assert_refused(lambda: hop.build(*shapes.values()), *fragments)
@@ -357,8 +358,7 @@ def test_half_precision_counts_the_words_of_long_sentences():
     """Of 599 words, where bfloat16 counts to 256 and float16 knows no odd number above 2048."""
     story = np.random.default_rng(3).integers(1, V, (B, 2, 599))
     for dtype in ("bfloat16", "float16"):
-        layer = built(0.125, dtype=dtype)
-        _, shares = layer._places(tf.constant(story))
+        shares = word_shares(tf.constant(story), True, D, dtype)
         place = np.arange(1, 600) / 599
         expected = np.broadcast_to([1 - place, 2 * place - 1], (B, 2, 2, 599))
         assert_close(shares, expected, dtype)

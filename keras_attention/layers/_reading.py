@@ -1,20 +1,20 @@
 """How a query reads the memory: the whole of it, the whole under a window, or a gathered window.
 
 The second and the third way give the same numbers. A gathered window needs time and memory for its
-2D + 1 positions only, but its rows must be copied, so it pays where the memory is long.
+2D + 1 positions only, but it copies their rows, so it is faster for long memories only.
 """
 
 import keras
 from keras import ops
 
-from keras_attention._checks import check_scores
+from keras_attention._shapes import check_scores
 from keras_attention.ops._gathered import window_sum
 from keras_attention.ops._gradients import differentiable_cond
 from keras_attention.ops._xla import run_as_compiled_part, runs_as_compiled_part
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.windows import gaussian, spread_windows, window_mask, window_positions
 
-# Windows are gathered from a memory that is so many times as long, when compiled and when not.
+# Windows are gathered from a memory at least this many times as long, compiled or not.
 WORTHWHILE = {True: 10, False: 40}
 
 
@@ -50,11 +50,11 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
     if isinstance(length, int):
         if length <= shortest:
             return whole()
-        # A compiled part cannot advance a random generator, and one query is not worth a part.
+        # A compiled part cannot advance a random generator, and is not worth it for one query.
         if query.shape[1] == 1 or dropout:
             return gathered()
         return run_as_compiled_part(gathered, query, memory.value)
-    # Dropout would draw other numbers in the backward pass, which computes the branch again.
+    # The backward pass runs the branch again, where dropout would draw other numbers.
     if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or dropout:
         return whole()
     return _read_by_length(
@@ -117,7 +117,7 @@ def _weigh(layer, scores, mask, window, position):
 
 
 def _shortest(query, memory, window):
-    """The longest memory of which windows are not gathered."""
+    """The longest memory that is read whole."""
     width = 2 * window.half_width + 1
     if runs_as_compiled_part(query, memory.value):
         return WORTHWHILE[True] * width
@@ -126,7 +126,7 @@ def _shortest(query, memory, window):
 
 
 def _read_by_length(layer, long, gathered, whole, query, memory, window, weights_wanted):
-    """Chooses when a TensorFlow graph runs, since only then the length is known."""
+    """Chooses at run time, because a TensorFlow graph does not know the length before."""
     weights = [x for x in layer.weights if "float" in x.dtype]
 
     def branch(read):

@@ -1,13 +1,13 @@
-"""What passes between the parts of an attention."""
+"""The tuples that the parts of an attention exchange."""
 
 from typing import Any, NamedTuple
 
 
 class Memory(NamedTuple):
-    """What queries attend to, made by `ScoringMixin.prepare` once for any number of queries.
+    """What queries attend to. `ScoringMixin.prepare` makes it once for all queries.
 
     Attributes:
-        key: `(B, Tk, Dp)`, as `project_key` returned it.
+        key: `(B, Tk, Dp)`, the result of `project_key`.
         value: `(B, Tk, Dv)`.
         mask: `(B, Tk)` boolean, or None where every step is valid.
     """
@@ -36,7 +36,7 @@ class Attended(NamedTuple):
 
     Attributes:
         output: `(B, Tq, Do)`, or `(B, Do)` for one query.
-        state: None; attentions with a state return it here.
+        state: the state of the attention, or None.
         weights: `(B, Tq, Tk)`, or `(B, Tk)` for one query.
     """
 

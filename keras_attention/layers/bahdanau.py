@@ -1,9 +1,12 @@
 """Additive attention."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attention._checks import check_bool, check_positive_int, check_renamed
+from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
 
@@ -11,7 +14,7 @@ __all__ = ["BahdanauAttention"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class BahdanauAttention(ScoringMixin, keras.layers.Layer):
+class BahdanauAttention(ScoringMixin):
     """Additive attention (Bahdanau, Cho and Bengio, 2015).
 
         e[b,i,j] = v . tanh(W q[b,i] + U k[b,j] + b)
@@ -35,10 +38,8 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
 
     Call arguments:
         query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
-        value: `(B, Tk, Dv)`.
-        key: `(B, Tk, Dk)`; the value if not given.
-        query_mask, value_mask, attention_mask, use_causal_mask, return_attention_scores,
-            training: see `ScoringMixin`.
+        value: `(B, Tk, Dv)`. key: `(B, Tk, Dk)`; defaults to the value.
+        All others: see `ScoringMixin`.
 
     Returns:
         Context `(B, Tq, Dv)`; with `return_attention_scores` also weights `(B, Tq, Tk)`.
@@ -58,7 +59,13 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
     sequence; for the paper's decoder put the layer into an `AttentionRNN`.
     """
 
-    def __init__(self, units=None, use_bias=False, weight_norm=False, **kwargs):
+    def __init__(
+        self,
+        units: int | None = None,
+        use_bias: bool = False,
+        weight_norm: bool = False,
+        **kwargs: Any,
+    ) -> None:
         check_renamed(type(self).__name__, kwargs, normalize="weight_norm")
         super().__init__(**kwargs)
         hint = (
@@ -69,7 +76,7 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
         self.weight_norm = check_bool(self.name, "weight_norm", weight_norm)
         self.bias = self.gain = None
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         key_size = (key_shape or value_shape)[-1]
         self.query_kernel = self.add_weight((query_shape[-1], self.units), name="query_kernel")
@@ -83,15 +90,15 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
             length = keras.initializers.Constant(self.units**-0.5)
             self.gain = self.add_weight((), initializer=length, name="gain", autocast=False)
 
-    def project_key(self, key):
+    def project_key(self, key: Tensor) -> Tensor:
         return self.project(key, self.key_kernel)
 
-    def score(self, query, key):
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
         query = self.project(query, self.query_kernel)
         query = query if self.bias is None else ops.add(query, self.bias)
         return additive_score(query, key, self._scaled_vector())
 
-    def _scaled_vector(self):
+    def _scaled_vector(self) -> Tensor:
         vector = ops.cast(self.score_vector, self.score_dtype)
         if self.gain is None:
             return vector

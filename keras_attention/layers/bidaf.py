@@ -1,17 +1,15 @@
 """Attention flow between a context and a query, in both directions."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    check_bool,
-    check_features,
-    check_sequences,
-    check_width,
-    shape_of,
-)
-from keras_attention.layers._calls import check_mask
+from keras_attention._checks import check_bool
+from keras_attention._shapes import check_features, check_sequences, check_width, shape_of
+from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._reading import weighted_sum
+from keras_attention.layers._tensors import check_mask
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import FLOOR
@@ -21,7 +19,7 @@ __all__ = ["BiDAFAttentionFlow"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
+class BiDAFAttentionFlow(ScoringMixin):
     """Bi-directional attention flow (Seo, Kembhavi, Farhadi and Hajishirzi, 2017).
 
         S[b,t,j] = w . [h[b,t]; u[b,j]; h[b,t] * u[b,j]]
@@ -36,31 +34,33 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
     Both masks are applied before the maximum over j, so that padding never wins it.
 
     Args:
-        query_to_context: whether that direction is there; without it G ends after its third part.
-        context_to_query: without it u~ is the average of the valid u, as in the paper's ablation.
-        normalizer, dropout, seed: see `ScoringMixin`; they hold for both directions.
+        query_to_context: whether to attend in that direction; without it, G has its first three
+            parts only.
+        context_to_query: whether to attend in that direction; without it, u~ is the average of the
+            valid u, as in the paper's ablation.
+        normalizer, dropout, seed: see `ScoringMixin`; used in both directions.
 
     Weights:
-        context_vector, query_vector, product_vector: the thirds of w, each `(D,)`. The first is
-            there with `query_to_context` only: the other direction does not depend on it. The last
-            starts at ones, so that S starts near the dot product and finds equal words.
+        context_vector, query_vector, product_vector: the thirds of w, each `(D,)`. The first exists
+            with `query_to_context` only, because the other direction does not depend on it. The
+            last starts at ones, so that S starts near the dot product and finds equal words.
 
     Call arguments:
         context: h, `(B, T, D)`.
         query: u, `(B, J, D)`.
         context_mask: `(B, T)` boolean; G is zero where it is False.
-        query_mask: `(B, J)` boolean; steps where it is False are not read. Both come by themselves
-            from a masking layer such as `Embedding(mask_zero=True)`.
-        return_attention_scores: also return the weights, as they are before dropout.
+        query_mask: `(B, J)` boolean; steps where it is False are not read. Both masks propagate
+            automatically from `Embedding(mask_zero=True)`.
+        return_attention_scores: whether to return the weights too, as they are before dropout.
         training: whether dropout is active.
 
     Returns:
         G `(B, T, 4D)`, or `(B, T, 3D)` without `query_to_context`. With `return_attention_scores`
         `(G, (a, b))`, a `(B, T, J)` and b `(B, T)`, or `(G, (a,))` without `query_to_context`. A
-        row of a or b where nothing is valid is zero, and so is what it reads.
+        row of a or b where nothing is valid is zero, and it reads zeros.
 
     Raises:
-        ValueError: both directions are left out; context and query are not of rank 3, or differ in
+        ValueError: both directions are False; context and query are not of rank 3, or differ in
             batch size or width; a mask is not boolean or has another shape; otherwise as
             `ScoringMixin`.
 
@@ -73,10 +73,12 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         (TensorShape([2, 7, 20]), TensorShape([2, 7, 3]), TensorShape([2, 7]))
 
     Reference: https://arxiv.org/abs/1611.01603, section 2, the attention flow layer. `prepare` and
-    `attend`, inherited from `ScoringMixin`, give a and u~ alone, by the scores.
+    `attend`, inherited from `ScoringMixin`, compute a and u~ only.
     """
 
-    def __init__(self, query_to_context=True, context_to_query=True, **kwargs):
+    def __init__(
+        self, query_to_context: bool = True, context_to_query: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.query_to_context = check_bool(self.name, "query_to_context", query_to_context)
         self.context_to_query = check_bool(self.name, "context_to_query", context_to_query)
@@ -86,11 +88,11 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
                 "nothing would flow. Leave out one of them at most."
             )
 
-    def build(self, context_shape, query_shape=None):
+    def build(self, context_shape: Shape, query_shape: Shape = None) -> None:
         self._check_shapes(context_shape, query_shape)
         super().build(context_shape, query_shape)
         size = context_shape[-1]
-        # Alone, context to query does not see w_h: it adds the same to all scores of a row.
+        # Context to query does not depend on w_h, which adds the same to all scores of a row.
         self.context_vector = None
         if self.query_to_context:
             self.context_vector = self.add_weight((size,), name="context_vector", autocast=False)
@@ -101,13 +103,13 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
 
     def call(
         self,
-        context,
-        query=None,
-        context_mask=None,
-        query_mask=None,
-        return_attention_scores=False,
-        training=None,
-    ):
+        context: Tensor,
+        query: Tensor = None,
+        context_mask: Tensor = None,
+        query_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, ...]]:
         self._check_shapes(shape_of(context), shape_of(query))
         check_width(self.name, "context", context.shape, self.product_vector.shape[0])
         check_mask(self.name, "context_mask", context_mask, [context.shape[:2]])
@@ -129,7 +131,7 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
             return merged
         return merged, tuple(ops.cast(weights, self.compute_dtype) for weights in returned)
 
-    def score(self, query, key):
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
         names = ("query_vector", "product_vector", "context_vector")
         vectors = {name: getattr(self, name) for name in names}
         vectors = {
@@ -137,7 +139,7 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         }
         return trilinear_score(query, key, **vectors)
 
-    def _summary_weights(self, scores, mask):
+    def _summary_weights(self, scores: Tensor, mask: Tensor) -> Tensor:
         """b, `(B, 1, T)`."""
         floor = ops.cast(FLOOR, scores.dtype)
         if mask is not None:
@@ -146,12 +148,12 @@ class BiDAFAttentionFlow(ScoringMixin, keras.layers.Layer):
         best = ops.expand_dims(ops.max(scores, axis=2, initial=FLOOR), 1)
         return self.weigh(best, best > floor)
 
-    def _check_shapes(self, context_shape, query_shape):
+    def _check_shapes(self, context_shape: Shape, query_shape: Shape) -> None:
         shapes = {"context": context_shape, "query": query_shape}
         check_sequences(self.name, "layer(context, query)", **shapes)
         check_features(self.name, **shapes)
 
-    def compute_output_shape(self, context_shape, query_shape=None):
+    def compute_output_shape(self, context_shape: Shape, query_shape: Shape = None) -> Shape:
         self._check_shapes(context_shape, query_shape)
         parts = 4 if self.query_to_context else 3
         return (*context_shape[:-1], parts * context_shape[-1])

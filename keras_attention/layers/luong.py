@@ -1,5 +1,7 @@
 """The attention of Luong, Pham and Manning, global and local."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -10,14 +12,13 @@ from keras_attention._checks import (
     check_renamed,
     is_integer,
 )
-from keras_attention.layers.scoring import ScoringMixin, Window
+from keras_attention._typing import Shape, Tensor
+from keras_attention.layers.scoring import Memory, ScoringMixin, Window
 from keras_attention.ops._gathered import window_dot, window_tanh
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.windows import sentence_span
 
 __all__ = ["LuongAttention"]
-
-ALIGNMENTS = ("global", "local-m", "local-p")
 
 
 class _Dot:
@@ -34,7 +35,7 @@ class _Dot:
         return key
 
     def score(self, layer, query, key):
-        return ops.einsum("bqd,bkd->bqk", query, key)
+        return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
 
     def score_window(self, layer, query, key, position):
         return window_dot(query, key, position)
@@ -80,10 +81,11 @@ class _Location(_Dot):
 
 
 SCORES = {"dot": _Dot(), "general": _General(), "concat": _Concat(), "location": _Location()}
+ALIGNMENTS = ("global", "local-m", "local-p")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class LuongAttention(ScoringMixin, keras.layers.Layer):
+class LuongAttention(ScoringMixin):
     """Attention by several scores, global and local (Luong, Pham and Manning, 2015).
 
         e[b,i,j] = q[b,i] . k[b,j]                         score_mode="dot"
@@ -94,7 +96,7 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         c[b,i]   = sum_j a[b,i,j] v[b,j]
         h~[b,i]  = tanh(W_c [c[b,i]; q[b,i]])              with `units`, the attentional vector
 
-    Local alignment reads the 2D + 1 positions around floor(p[b,i]) only, and normalises there.
+    Local alignment reads and normalises only the 2D + 1 positions around floor(p[b,i]).
     The sentence spans the positions from the first valid step f[b] to the last valid step l[b];
     masked steps between them count as positions, but are not read:
 
@@ -108,11 +110,10 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
     Args:
         score_mode: "dot" (Dq = Dk), "general", "concat", or "location", which looks at the query
             and the position alone.
-        alignment: "global", "local-m" (monotonic) or "local-p" (predictive).
-        half_width: D of the local window.
+        alignment: "global", "local-m" (monotonic) or "local-p" (predictive). half_width: D.
         units: width of the attentional vector; None returns the context.
-        max_length: the largest Tk, for score_mode="location". Where Tk is not known before a graph
-            runs, memory steps beyond max_length are not attended to.
+        max_length: the largest Tk, for score_mode="location". A graph of unknown Tk does not attend
+            to memory steps beyond it.
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
@@ -122,22 +123,17 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         output_kernel: W_c, `(Dv + Dq, units)`, context first.
 
     Call arguments:
-        query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
-        value: `(B, Tk, Dv)`.
-        key: `(B, Tk, Dk)`; the value if not given.
-        query_mask, value_mask, attention_mask, use_causal_mask, return_attention_scores,
-            training: see `ScoringMixin`.
+        query: `(B, Tq, Dq)`, or `(B, Dq)` for one step. value: `(B, Tk, Dv)`. key: `(B, Tk, Dk)`.
         position: the number of the step, an integer or `(B,)`, for local-m on one step.
+        All others: see `ScoringMixin`.
 
     Returns:
-        Context `(B, Tq, Dv)`, or attentional vector `(B, Tq, units)`; with
-        `return_attention_scores` also weights `(B, Tq, Tk)`, whose rows sum to less than one for
-        local-p.
+        Context `(B, Tq, Dv)` or attentional vector `(B, Tq, units)`; with `return_attention_scores`
+        also weights `(B, Tq, Tk)`. Rows sum to at most one for local-p.
 
     Raises:
-        ValueError: unknown `score_mode` or `alignment`; `half_width` or `units` is not positive;
-            Dq and Dk differ for dot; `max_length` is missing for location, given for another score,
-            or shorter than the memory; `position` is missing; otherwise as `ScoringMixin`.
+        ValueError: an argument is out of range; Dq and Dk differ for dot; the memory is longer than
+            `max_length`; `position` is missing; otherwise as `ScoringMixin`.
 
     Example:
         >>> import numpy
@@ -154,64 +150,57 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
 
     def __init__(
         self,
-        score_mode="general",
-        alignment="global",
-        half_width=10,
-        units=None,
-        max_length=None,
-        **kwargs,
-    ):
+        score_mode: str = "general",
+        alignment: str = "global",
+        half_width: int = 10,
+        units: int | None = None,
+        max_length: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         check_renamed(type(self).__name__, kwargs, score="score_mode", window="half_width")
         super().__init__(**kwargs)
-        hint = ""
-        if is_integer(score_mode):
-            call = f"LuongAttention(units={score_mode})"
-            hint = f" For an attentional vector of {score_mode} features write {call}."
+        hint = f" For an attentional vector write units={score_mode}." * is_integer(score_mode)
         self.score_mode = check_choice(self.name, "score_mode", score_mode, tuple(SCORES), hint)
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
         self.half_width = check_positive_int(self.name, "half_width", half_width, LONGEST)
         self.units = None if units is None else check_positive_int(self.name, "units", units)
-        if (max_length is None) == (score_mode == "location"):
-            remedy = "Leave it out"
-            if max_length is None:
-                remedy = "Write max_length=100 where no memory is longer than 100 steps"
-            raise ValueError(
-                f"{self.name}: `max_length`, the longest memory, is needed for "
-                f'score_mode="location" and for no other; received max_length={max_length!r} with '
-                f"score_mode={score_mode!r}. {remedy}."
-            )
-        if max_length is not None:
-            max_length = check_positive_int(self.name, "max_length", max_length, LONGEST)
         self.max_length = max_length
+        if score_mode == "location":
+            hint = " It is the number of steps of the longest memory."
+            self.max_length = check_positive_int(self.name, "max_length", max_length, LONGEST, hint)
+        elif max_length is not None:
+            raise ValueError(
+                f'{self.name}: `max_length` is for score_mode="location" only; received '
+                f"max_length={max_length!r:.80} with score_mode={score_mode!r}. Leave it out."
+            )
 
     @property
-    def uses_position(self):
+    def uses_position(self) -> bool:
         return self.alignment == "local-m"
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         query_size, key_size = query_shape[-1], (key_shape or value_shape)[-1]
         self._check_length(value_shape)
         SCORES[self.score_mode].build(self, query_size, key_size)
         if self.alignment == "local-p":
-            self.position_kernel = self.add_weight((query_size, query_size), name="position_kernel")
-            self.position_vector = self.add_weight(
-                (query_size,), name="position_vector", autocast=False
-            )
+            square, vector = (query_size, query_size), (query_size,)
+            self.position_kernel = self.add_weight(square, name="position_kernel")
+            self.position_vector = self.add_weight(vector, name="position_vector", autocast=False)
         if self.units is not None:
             shape = (value_shape[-1] + query_size, self.units)
             self.output_kernel = self.add_weight(shape, name="output_kernel")
 
-    def project_key(self, key):
+    def project_key(self, key: Tensor) -> Tensor:
         return SCORES[self.score_mode].project_key(self, key)
 
-    def score(self, query, key):
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
         return SCORES[self.score_mode].score(self, query, key)
 
-    def score_window(self, query, key, position):
+    def score_window(self, query: Tensor, key: Tensor, position: Tensor) -> Tensor:
         return SCORES[self.score_mode].score_window(self, query, key, position)
 
-    def prepare(self, value, key=None, value_mask=None):
+    def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
         memory = super().prepare(value, key, value_mask)
         if self.score_mode != "location":
             return memory
@@ -225,42 +214,34 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         key = ops.take(kernel, ops.clip(column, 0, self.max_length - 1), axis=0)
         return memory._replace(key=key, mask=mask)
 
-    def window(self, query, memory, position):
+    def window(self, query: Tensor, memory: Memory, position: int | Tensor | None) -> Window | None:
         if self.alignment == "global":
             return None
         batch, length = ops.shape(memory.value)[:2]
         start, size = sentence_span(memory.mask, batch, length, self.score_dtype)
         start, size = ops.expand_dims(start, -1), ops.expand_dims(size, -1)
         if self.alignment == "local-p":
-            center = size * self._predict(query)
-        else:
-            center = ops.maximum(ops.minimum(self._steps(query, position), size - 1), 0)
-        return Window(start + center, self.half_width, gaussian=self.alignment == "local-p")
-
-    def _predict(self, query):
-        """sigmoid(v_p . tanh(W_p q)), `(B, Tq)`."""
-        hidden = ops.tanh(self.project(query, self.position_kernel))
-        # As a product of matrices it would hold the reshaped vector for every step of a loop.
-        return ops.sigmoid(ops.sum(ops.multiply(hidden, self.position_vector), axis=-1))
-
-    def _steps(self, query, position):
-        """The numbers of the query steps, `(1, Tq)` or `(B, 1)`."""
+            hidden = ops.tanh(self.project(query, self.position_kernel))
+            # A product of matrices would store the reshaped vector for every step of a loop.
+            center = size * ops.sigmoid(ops.sum(hidden * self.position_vector, axis=-1))
+            return Window(start + center, self.half_width, gaussian=True)
         if position is None:
-            position = ops.expand_dims(ops.arange(ops.shape(query)[1]), 0)
+            position = ops.expand_dims(ops.arange(ops.shape(query)[1]), 0)  # (1, Tq)
         else:
-            position = ops.reshape(ops.convert_to_tensor(position), (-1, 1))
-        return ops.cast(position, self.score_dtype)
+            position = ops.reshape(ops.convert_to_tensor(position), (-1, 1))  # (B, 1)
+        center = ops.minimum(ops.cast(position, self.score_dtype), size - 1)
+        return Window(start + ops.maximum(center, 0), self.half_width)
 
-    def combine(self, query, context):
+    def combine(self, query: Tensor, context: Tensor) -> Tensor:
         if self.units is None:
             return context
         both = ops.concatenate([context, ops.cast(query, context.dtype)], axis=-1)
         return ops.cast(ops.tanh(self.project(both, self.output_kernel)), self.compute_dtype)
 
-    def output_size(self, query_size, value_size):
+    def output_size(self, query_size: int, value_size: int) -> int:
         return value_size if self.units is None else self.units
 
-    def _check_length(self, shape):
+    def _check_length(self, shape: Shape) -> None:
         steps = shape[1] if isinstance(shape[1], int) else 0
         if self.score_mode == "location" and steps > self.max_length:
             raise ValueError(

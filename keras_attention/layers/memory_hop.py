@@ -1,16 +1,19 @@
 """One hop of a memory network."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attention._checks import check_bool, check_choice, check_linear_start
+from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
 
 __all__ = ["MemoryHop"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MemoryHop(ScoringMixin, keras.layers.Layer):
+class MemoryHop(ScoringMixin):
     """One hop of an end-to-end memory network (Sukhbaatar, Szlam, Weston and Fergus, 2015).
 
         p[b,:]  = softmax of u[b] . m[b,i] over the valid i     p = u . m itself while `linear`
@@ -25,28 +28,26 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Attributes:
-        linear: whether the softmax is left out, so that the weights are the scores, and zero where
-            nothing is valid. Such weights have no bounds, so half precision may overflow. Set it
-            at any time, also between the epochs of a compiled `fit`; nothing is compiled again. It
-            is saved with the weights.
+        linear: whether to leave out the softmax, so that the weights are the scores, and zero at
+            masked memories. Unbounded weights may overflow in half precision. Set it at any time,
+            even between the epochs of a compiled `fit`: nothing is compiled again. It is saved with
+            the weights.
 
     Weights:
         update_kernel: H, `(D, D)`, with update="linear"; applied as u H.
 
     Call arguments:
         query: u, `(B, D)`, or `(B, T, D)` for several.
-        value: c, `(B, N, D)`.
-        key: m, `(B, N, D)`; the value if not given.
-        value_mask: `(B, N)` boolean; memories where it is False are empty, and not read.
-        query_mask, attention_mask, use_causal_mask, return_attention_scores, training: see
-            `ScoringMixin`.
+        value: c, `(B, N, D)`. key: m, `(B, N, D)`; defaults to the value.
+        value_mask: `(B, N)` boolean; memories where it is False are not read.
+        All others: see `ScoringMixin`.
 
     Returns:
-        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, N)`. Where all memories
-        are empty o is zero.
+        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, N)`. If all memories are
+        masked, o is zero.
 
     Raises:
-        ValueError: `update` is another; widths of query, key and value differ; otherwise as
+        ValueError: `update` is unknown; widths of query, key and value differ; otherwise as
             `ScoringMixin`.
 
     Example:
@@ -60,14 +61,14 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
     Reference: https://arxiv.org/abs/1503.08895, sections 2.1 and 2.2.
     """
 
-    def __init__(self, update="add", **kwargs):
+    def __init__(self, update: str = "add", **kwargs: Any) -> None:
         check_linear_start(type(self).__name__, kwargs)
         super().__init__(**kwargs)
         hint = " A hop has no units: it is as wide as its inputs."
         self.update = check_choice(self.name, "update", update, ("add", "linear"), hint)
         self._linear = False
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         self._check_widths(query_shape, value_shape, key_shape)
         size = query_shape[-1]
@@ -79,38 +80,40 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
         )
 
     @property
-    def linear(self):
+    def linear(self) -> bool:
         return bool(ops.convert_to_numpy(self._switch)) if self.built else self._linear
 
     @linear.setter
-    def linear(self, value):
+    def linear(self, value: bool) -> None:
         self._linear = check_bool(self.name, "linear", value)
         if self.built:
             self._switch.assign(value)
 
-    def score(self, query, key):
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
         return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
 
-    def weigh(self, scores, mask):
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
         weights = super().weigh(scores, mask)
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros_like(scores))
         return ops.where(ops.convert_to_tensor(self._switch), scores, weights)
 
-    def combine(self, query, context):
+    def combine(self, query: Tensor, context: Tensor) -> Tensor:
         if self.update == "linear":
             query = self.project(query, self.update_kernel)
         return ops.cast(query, context.dtype) + context
 
-    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None
+    ) -> Shape:
         self._check_widths(query_shape, value_shape, key_shape)
         return super().compute_output_shape(query_shape, value_shape, key_shape)
 
-    def _check_widths(self, query_shape, value_shape, key_shape):
+    def _check_widths(self, query_shape: Shape, value_shape: Shape, key_shape: Shape) -> None:
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape or value_shape}
         sizes = {name: shape[-1] for name, shape in shapes.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(
-                f"{self.name}: query, value and key of a hop must be of one width, for they are "
-                f"added and compared; received {sizes}. Project them, or embed them in one size."
+                f"{self.name}: query, value and key of a hop must have the same width, because "
+                f"they are added and compared; received {sizes}. Project them to one width."
             )

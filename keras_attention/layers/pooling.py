@@ -1,22 +1,21 @@
-"""A sequence read by one learned query."""
+"""Attention by one learned query."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    check_positive_int,
-    check_sequences,
-    check_width,
-    shape_of,
-)
-from keras_attention.layers._calls import check_mask
+from keras_attention._checks import check_positive_int
+from keras_attention._shapes import check_sequences, check_width, shape_of
+from keras_attention._typing import Shape, Tensor
+from keras_attention.layers._tensors import check_mask
 from keras_attention.layers.scoring import ScoringMixin
 
 __all__ = ["AttentionPooling"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class AttentionPooling(ScoringMixin, keras.layers.Layer):
+class AttentionPooling(ScoringMixin):
     """One vector for a sequence: the attention of Yang et al. (2016) on words, or on sentences.
 
         u[b,t] = tanh(W h[b,t] + b)
@@ -34,14 +33,14 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
 
     Call arguments:
         inputs: h, `(B, T, D)`.
-        mask: `(B, T)` boolean; steps where it is False are not read. It comes by itself from a
-            masking layer such as `Embedding(mask_zero=True)`.
-        return_attention_scores: also return the weights, as they are before dropout.
+        mask: `(B, T)` boolean; steps where it is False are not read. It propagates automatically
+            from `Embedding(mask_zero=True)`.
+        return_attention_scores: whether to return the weights too, as they are before dropout.
         training: whether dropout is active.
 
     Returns:
         s `(B, D)`; with `return_attention_scores` also the weights a `(B, T)`. Where nothing is
-        valid both are exactly zero, with finite gradients.
+        valid, both are exactly zero and gradients are finite.
 
     Raises:
         ValueError: `units` is missing or not a positive integer; `inputs` is not of rank 3, or has
@@ -60,7 +59,7 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
     Reference: https://aclanthology.org/N16-1174, equations 5 to 7.
     """
 
-    def __init__(self, units=None, **kwargs):
+    def __init__(self, units: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         hint = (
             " It is the width in which steps are compared with the learned query; write "
@@ -68,15 +67,21 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
         )
         self.units = check_positive_int(self.name, "units", units, hint=hint)
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Shape) -> None:
         self._check_shape(inputs_shape)
-        # To the mixin it is a query of one step.
+        # The mixin sees a query of one step.
         super().build((inputs_shape[0], self.units), inputs_shape)
         self.kernel = self.add_weight((inputs_shape[-1], self.units), name="kernel")
         self.bias = self.add_weight((self.units,), initializer="zeros", name="bias", autocast=False)
         self.query_vector = self.add_weight((self.units,), name="query_vector")
 
-    def call(self, inputs, mask=None, return_attention_scores=False, training=None):
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         self._check_shape(shape_of(inputs))
         check_width(self.name, "inputs", inputs.shape, self.kernel.shape[0])
         check_mask(self.name, "mask", mask, [inputs.shape[:2]])
@@ -84,19 +89,18 @@ class AttentionPooling(ScoringMixin, keras.layers.Layer):
         attended = self.attend(query, self.prepare(inputs, value_mask=mask), training=training)
         return (attended.output, attended.weights) if return_attention_scores else attended.output
 
-    def project_key(self, key):
+    def project_key(self, key: Tensor) -> Tensor:
         return ops.tanh(ops.add(self.project(key, self.kernel), self.bias))
 
-    def score(self, query, key):
-        return ops.einsum("bqu,bku->bqk", query, key)
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
 
-    def compute_mask(self, inputs, mask=None):
-        # The steps are gone.
-        return None
+    def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> None:
+        return None  # the axis of steps is gone
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         self._check_shape(inputs_shape)
         return (inputs_shape[0], inputs_shape[-1])
 
-    def _check_shape(self, shape):
+    def _check_shape(self, shape: Shape) -> None:
         check_sequences(self.name, "layer(inputs)", inputs=shape)

@@ -7,8 +7,8 @@ when it is traced.
 import keras
 from keras import ops, tree
 
-from keras_attention._checks import fits
-from keras_attention.layers._calls import check_dense
+from keras_attention._shapes import fits
+from keras_attention.layers._tensors import check_dense
 
 
 def named_leaves(name, structure):

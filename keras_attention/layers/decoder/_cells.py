@@ -1,4 +1,4 @@
-"""What a decoder must know of a Keras RNN cell, or of several stacked ones."""
+"""Sizes, states and dropout of an RNN cell, or of stacked cells."""
 
 import keras
 from keras import ops, tree
@@ -13,7 +13,7 @@ def state_sizes(cell):
 
 
 def as_states(cell, states):
-    """States, nested or flat, in plain lists: what a layer holds are lists of Keras's own."""
+    """The states, nested or flat, in plain lists."""
     flat = tree.flatten(states)
     return tree.pack_sequence_as(state_sizes(cell), flat)
 
@@ -29,10 +29,10 @@ def last_cell(cell):
 
 
 def query_of(cell, states):
-    """What the states of a cell ask the memory for.
+    """The query that belongs to the states of a cell.
 
-    This is `cell.query(states)` where the cell has such a method, and otherwise its first state.
-    Of stacked cells, the last one asks.
+    It is `cell.query(states)` if the cell has such a method, otherwise its first state. The last of
+    stacked cells makes the query.
     """
     if isinstance(cell, keras.layers.StackedRNNCells):
         return query_of(cell.cells[-1], states[-1])
@@ -44,8 +44,10 @@ def has_query(cell):
     return callable(getattr(last_cell(cell), "query", None))
 
 
-def query_size(cell):
-    """The features of `query_of`."""
+def query_size(cell, query):
+    """The features of the query: the output of the cell, or what `query_of` returns."""
+    if query == "current":
+        return output_size(cell)
     states = tree.map_structure(lambda size: keras.KerasTensor((None, size)), state_sizes(cell))
     return query_of(cell, states).shape[-1]
 
@@ -55,9 +57,9 @@ def output_size(cell):
 
 
 class BoundCell:
-    """What `keras.layers.RNN` needs of a cell, for a step function with its memory in a closure.
+    """Makes a cell for `keras.layers.RNN` of a step function that holds its memory in a closure.
 
-    Nothing outlives the call, so nothing must be cleared after it.
+    The cell lives as long as the call, so there is nothing to clear.
     """
 
     def __init__(self, step, state_size, compute_dtype):
@@ -70,9 +72,9 @@ class BoundCell:
 
 
 class DropoutMasks:
-    """Within this context a cell's own dropout masks exist, drawn outside the loop.
+    """Draws the dropout masks of cells outside the loop, and resets them afterwards.
 
-    `keras.layers.RNN` does this for cells that it sees; those in a `BoundCell` it does not see.
+    `keras.layers.RNN` does this for its own cell, but not for the cell inside a `BoundCell`.
     """
 
     def __init__(self, cell, batch_size, input_size):
@@ -100,9 +102,9 @@ class DropoutMasks:
 
 
 def run_at_least_once(run, sequences, memory, states, mask):
-    """Calls `run`, a recurrent loop, which needs a sample and a step, where either may be missing.
+    """Calls `run`, a recurrent loop, even without a sample or without a step.
 
-    Such a call gets one of zeros, and the results are cut, so that gradients exist: they are zero.
+    A missing sample or step is replaced by zeros, and cut from the results. So gradients exist.
 
     Args:
         run: takes the other arguments and returns (outputs, weights or None, states).
@@ -129,11 +131,11 @@ def run_at_least_once(run, sequences, memory, states, mask):
 
 
 def with_constant_weights(layer, run):
-    """Calls `run`, a recurrent loop, with the weights of the layer read once, outside of the loop.
+    """Calls `run`, a recurrent loop, with the weights of the layer read once, before the loop.
 
-    A graph of TensorFlow that reads a weight inside of a loop keeps it for the gradient at every
-    step, and a compiled one copies it there: the kernels of a cell once for each step. Not done in
-    mixed precision, whose casts are inside, nor for cells with dropout outside of `BoundCell`.
+    A TensorFlow graph that reads a weight inside a loop stores it for the gradient at every step,
+    and a compiled graph copies it. Mixed precision casts weights inside the loop, so there they
+    are not read before it.
     """
     weights = layer.weights
     mixed = any(weight.dtype != layer.compute_dtype for weight in weights)
@@ -145,8 +147,7 @@ def with_constant_weights(layer, run):
     with keras.StatelessScope(state_mapping=read, collect_losses=True) as scope:
         before = dict(scope.state_mapping)
         results = run()
-        # What a cell assigns, to the state of its random numbers for example, would be lost, and
-        # so would losses that it adds.
+        # The scope would lose losses, and what a cell assigns, such as the state of a generator.
         lost = any(before.get(name) is not x for name, x in scope.state_mapping.items())
         lost = lost or bool(scope.losses)
     return run() if lost else results

@@ -1,28 +1,19 @@
-"""What a decoder was given, checked before any work."""
+"""Checks of the arguments of a decoder."""
 
-import contextlib
 import inspect
 
-import keras
 from keras import tree
 
-from keras_attention._checks import (
-    check_batch,
-    described,
-    dtype_of,
-    fits,
-    is_cell,
-    is_integer,
-    made,
-)
-from keras_attention.layers._calls import check_tensor
+from keras_attention._checks import UNROLLED, described, dtype_of, is_cell, is_integer, made
+from keras_attention._shapes import check_batch, check_sequences, fits
+from keras_attention.layers._tensors import check_tensor
 from keras_attention.layers._types import Memory
 from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
 from keras_attention.layers.scoring import ScoringMixin
 
 
 def check_parts(layer, dtype, cell, attention):
-    """The cell, or list of cells, and the attention of a decoder that computes in a dtype."""
+    """The cell or cells and the attention. `dtype` is the compute dtype of the decoder."""
     cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
     wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
     if wrong or not cells:
@@ -54,7 +45,7 @@ def check_parts(layer, dtype, cell, attention):
 
 
 def _cell_of(given):
-    """The remedy where another layer was given in place of a cell."""
+    """How to fix another layer given in place of a cell."""
     if isinstance(given, ScoringMixin):
         return " Call AttentionRNN(cell, attention), the cell first."
     if hasattr(given, "state_size"):
@@ -64,7 +55,7 @@ def _cell_of(given):
 
 
 def check_output(layer, cell, hidden, states=None):
-    """The output of the cell; with `states`, its new ones, it must be what the states ask with."""
+    """The output of the cell. With `states`, the new ones, it must be the next query."""
     name = last_cell(cell).name if hasattr(last_cell(cell), "name") else type(cell).__name__
     if hidden.shape[-1] != output_size(cell):
         raise ValueError(
@@ -82,56 +73,8 @@ def check_output(layer, cell, hidden, states=None):
     )
 
 
-@contextlib.contextmanager
-def refuse_changes(layer, attention):
-    """Raises an error if the attention keeps anything from one step for the next."""
-    before = _attributes(attention)
-    # An assignment to a weight shows in a scope that holds its value; few attentions need one.
-    variables = attention.variables if attention.non_trainable_weights else []
-    scope = keras.StatelessScope([(x, x.value) for x in variables])
-    given = [scope.get_current_value(x) for x in variables]
-    with scope if variables else contextlib.nullcontext():
-        yield
-    after = _attributes(attention)
-    changed = {name for name in {*before, *after} if not _same(before.get(name), after.get(name))}
-    weights = {id(x) for x in attention.weights}
-    for variable, old in zip(variables, given, strict=True):
-        new = scope.get_current_value(variable)
-        if new is not old and id(variable) in weights:
-            changed.add(variable.path)
-        elif new is not old:  # the state of a random generator
-            variable.assign(new)
-    if changed:
-        raise ValueError(
-            f"{layer}: the attention {attention.name} changed {', '.join(sorted(changed))} during "
-            "a step. An attention in a decoder must not keep anything between steps: the loop "
-            "traces one step and repeats it, so the change is lost. Compute the output from query "
-            "and memory alone, or keep what must last in the states of a cell."
-        )
-
-
-def _attributes(layer, prefix=""):
-    """What a layer, and the layers that it holds, keep in attributes."""
-    found = {}
-    for name, value in vars(layer).items():
-        if isinstance(value, keras.layers.Layer):
-            found |= _attributes(value, f"{prefix}{name}.")
-        elif name not in _OF_KERAS:
-            found[prefix + name] = tree.flatten(value)
-    return found
-
-
-def _same(first, second):
-    if first is None or second is None or len(first) != len(second):
-        return False
-    return all(x is y for x, y in zip(first, second, strict=True))
-
-
-_OF_KERAS = set(vars(keras.layers.Layer()))
-
-
 def check_batch_size(layer, size):
-    # Sizes that JAX does not know yet are objects of its own.
+    # JAX represents unknown sizes by objects of its own.
     wrong = size is None or isinstance(size, (str, bool, float, list, tuple, dict))
     if hasattr(size, "shape") and hasattr(size, "dtype"):
         wrong = "int" not in dtype_of(size) or tuple(size.shape) != ()
@@ -143,9 +86,9 @@ def check_batch_size(layer, size):
 
 
 def check_states(layer, name, given, sizes, count, **batch):
-    """A flat list of states: those of the cell, `count`, may have the one of input feeding behind.
+    """A flat list of states: `count` of the cell, and possibly the fed vector of input feeding.
 
-    batch: the batch size, by the name of what tells it.
+    batch: the batch size, by the name of the argument that has it.
     """
     for state in given:
         if not hasattr(state, "shape") or not hasattr(state, "dtype"):
@@ -175,8 +118,13 @@ def check_states(layer, name, given, sizes, count, **batch):
         check_batch(layer, **{of: (size,) for of, size in batch.items()}, **{name: shape})
 
 
-def check_step(layer, inputs, size, states, count, memory):
-    """The arguments of one step of a decoder built for inputs of a size."""
+def check_step(layer, inputs, size, states, count, memory, sizes, of_cell):
+    """The arguments of one step of a decoder.
+
+    Args:
+        size: the features of the inputs. count: the length of the list of states.
+        sizes, of_cell: see `check_states`.
+    """
     if not isinstance(memory, Memory):
         raise ValueError(
             f"{layer}: `memory` must be what prepare(memory, memory_mask) returns, made "
@@ -194,4 +142,27 @@ def check_step(layer, inputs, size, states, count, memory):
         raise ValueError(
             f"{layer}: `states` must be the list of {count} that get_initial_state() or "
             f"the step before returned; received {found}."
+        )
+    flat = tree.flatten(states)
+    check_states(layer, "states", flat, sizes, of_cell, memory=memory.value.shape[0])
+
+
+def check_shapes(layer, unroll, sequences_shape, memory_shape):
+    """The shapes of a call, whose loop may be unrolled."""
+    shapes = {"sequences": sequences_shape, "memory": memory_shape}
+    check_sequences(layer, "layer(sequences, memory)", **shapes)
+    steps = sequences_shape[1]
+    if unroll and not (isinstance(steps, int) and steps <= UNROLLED):
+        raise ValueError(
+            f"{layer}: `unroll=True` copies the loop for every step. It needs a known number of "
+            f"steps, at most {UNROLLED}; received {tuple(sequences_shape)}. Give the number to "
+            "keras.Input, or leave `unroll` out."
+        )
+
+
+def check_built(layer):
+    if not layer.built:
+        raise ValueError(
+            f"{layer.name}: the layer has no weights yet. Call it once, or its build(), before "
+            "decoding."
         )

@@ -1,0 +1,155 @@
+"""What all attentions do in the same way: check, mask, cast, read the memory, drop weights."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._checks import check_bool, check_choice, check_rate, check_seed, check_training
+from keras_attention._shapes import check_query_value, shape_of
+from keras_attention._typing import Shape, Tensor
+from keras_attention.layers._base import CheckedLayer
+from keras_attention.layers._queries import check_attend, check_prepare
+from keras_attention.layers._reading import read_memory
+from keras_attention.layers._types import Attended, Memory
+from keras_attention.ops._xla import compiling
+from keras_attention.ops.masks import Masks, blanked
+from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
+
+NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
+
+
+class Attention(CheckedLayer):
+    """Calls the hooks of `ScoringMixin`, which adds nothing else."""
+
+    def __init__(
+        self,
+        normalizer: str = "softmax",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
+        self.dropout = check_rate(self.name, "dropout", dropout)
+        self.seed = check_seed(self.name, seed)
+        if self.dropout > 0:
+            self.seed_generator = keras.random.SeedGenerator(self.seed)
+        self.supports_masking = True
+
+    def build(
+        self,
+        query_shape: Shape,
+        value_shape: Shape = None,
+        key_shape: Shape = None,
+    ) -> None:
+        check_query_value(self.name, query_shape, value_shape, key_shape)
+        key_shape = key_shape or value_shape
+        self._sizes = {"query": query_shape[-1], "value": value_shape[-1], "key": key_shape[-1]}
+
+    def call(
+        self,
+        query: Tensor,
+        value: Tensor = None,
+        key: Tensor = None,
+        query_mask: Tensor = None,
+        value_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        position: int | Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        check_query_value(self.name, shape_of(query), shape_of(value), shape_of(key))
+        attended = self.attend(
+            query,
+            self.prepare(value, key, value_mask),
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            position=position,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        return (attended.output, attended.weights) if return_attention_scores else attended.output
+
+    def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
+        """Computes, once per memory, everything that does not depend on the query.
+
+        For decoding: `memory = layer.prepare(encoded, value_mask=mask)` before the loop, and
+        `layer.attend(query, memory)` in it. The layer must have been built.
+
+        Args:
+            value, key, value_mask: as in a call. Pass the mask: it does not propagate here.
+
+        Returns:
+            A `Memory`.
+        """
+        check_prepare(self, value, key, value_mask)
+        value = blanked(value, value_mask)
+        key = self.project_key(value if key is None else blanked(key, value_mask))
+        # A cast would copy the keys even if their dtype is right.
+        if keras.backend.standardize_dtype(key.dtype) != self.score_dtype:
+            key = ops.cast(key, self.score_dtype)
+        return Memory(key, value, value_mask)
+
+    def attend(
+        self,
+        query: Tensor,
+        memory: Memory,
+        state: Any = None,
+        query_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        use_causal_mask: bool = False,
+        position: int | Tensor | None = None,
+        return_attention_scores: bool = True,
+        training: bool | None = None,
+    ) -> Attended:
+        """Attends to a prepared memory.
+
+        Args:
+            query, query_mask, attention_mask, use_causal_mask, position, training: as in a call.
+            memory: a `Memory`, from `prepare`.
+            state: None, for an attention without a state.
+            return_attention_scores: pass False where the weights are not needed. This may save
+                the work of making them; then the weights may be None.
+
+        Returns:
+            `Attended(output, state, weights)`.
+        """
+        check_bool(self.name, "return_attention_scores", return_attention_scores)
+        check_training(self.name, training)
+        check_attend(self, query, memory, query_mask, attention_mask, use_causal_mask, position)
+        one_step = len(query.shape) == 2
+        if one_step:
+            query, query_mask, attention_mask = (
+                None if x is None else ops.expand_dims(x, 1)
+                for x in (query, query_mask, attention_mask)
+            )
+        query = blanked(query, query_mask)
+        masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
+        with compiling(True if training else None):
+            window = self.window(query, memory, position)
+            context, weights = read_memory(
+                self, query, memory, masks, window, return_attention_scores, training
+            )
+        output = blanked(self.combine(query, context), query_mask)
+        weights = None if weights is None else ops.cast(weights, self.compute_dtype)
+        if one_step:
+            output = ops.squeeze(output, 1)
+            weights = None if weights is None else ops.squeeze(weights, 1)
+        return Attended(output, state, weights)
+
+    def compute_output_shape(
+        self,
+        query_shape: Shape,
+        value_shape: Shape = None,
+        key_shape: Shape = None,
+    ) -> Shape:
+        check_query_value(self.name, query_shape, value_shape, key_shape)
+        return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
+
+    @property
+    def score_dtype(self) -> str:
+        """The dtype of scores: at least float32, whatever the compute dtype."""
+        return "float64" if self.compute_dtype == "float64" else "float32"

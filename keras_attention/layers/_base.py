@@ -1,0 +1,114 @@
+"""The base of all layers: checks of a call, and a config made from the constructor's arguments."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Self
+
+import keras
+
+from keras_attention._checks import check_bool, check_training
+from keras_attention.layers._tensors import (
+    FLAGS,
+    IDS,
+    VECTORS,
+    check_tensor,
+    check_vectors,
+    masks_by_name,
+)
+
+
+class CheckedLayer(keras.layers.Layer):
+    """Checks what a layer is given before Keras converts it or builds the layer.
+
+    A subclass stores every argument of its constructor in an attribute of the same name, which is
+    where the config comes from.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        try:
+            super().__init__(**kwargs)
+        except ValueError as error:
+            if "Unrecognized keyword" not in str(error):
+                raise
+            own = ", ".join(_arguments_of(type(self)))
+            raise ValueError(
+                f"{error}. The arguments of {type(self).__name__} are {own}, and those of every "
+                "Keras layer, such as name and dtype."
+            ) from None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        parameters = _parameters_of(type(self))
+        names = list(parameters)
+        given = dict(zip(names, args, strict=False))
+        if not given.keys() & kwargs.keys():
+            _check_call(self.name, parameters, {**given, **kwargs})
+            # Keras passes masks by name, and would pass a mask that is None twice.
+            count = next((n for n, x in enumerate(names) if x.endswith("mask")), len(names))
+            kwargs |= dict(zip(names[count:], args[count:], strict=False))
+            args = args[:count]
+            # Keras would convert a NumPy boolean to a tensor.
+            kwargs |= {name: bool(kwargs[name]) for name in FLAGS if name in kwargs}
+        return super().__call__(*args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        # Tracing the call finds out whether it returns weights.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        for name in _arguments_of(type(self)):
+            value = getattr(self, name, None)
+            if isinstance(value, keras.layers.Layer):
+                value = keras.saving.serialize_keras_object(value)
+            if hasattr(self, name):
+                config[name] = value
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        config = dict(config)
+        for name in config.keys() & _arguments_of(cls):
+            if isinstance(config[name], dict) and "class_name" in config[name]:
+                config[name] = keras.saving.deserialize_keras_object(config[name])
+        return super().from_config(config)
+
+
+@functools.cache
+def _parameters_of(layer: type) -> dict[str, inspect.Parameter]:
+    """The parameters of the call of a class, by name."""
+    _, *parameters = inspect.signature(layer.call).parameters.values()
+    return {x.name: x for x in parameters}
+
+
+def _arguments_of(layer: type) -> list[str]:
+    """The constructor arguments that a class adds to those of Keras."""
+    own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
+    signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
+    found = {name: x.kind for s in signatures for name, x in s.parameters.items()}
+    variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return [n for n, kind in found.items() if n != "self" and kind not in variadic]
+
+
+def _check_call(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:
+    open_end = any(x.kind is x.VAR_KEYWORD for x in parameters.values())
+    for name in () if open_end else given.keys() - parameters.keys() - {"training"}:
+        remedy = masks_by_name(parameters) if name.endswith("mask") else ""
+        raise TypeError(
+            f"{layer}: the call takes no `{name}`; it takes {', '.join(parameters)}.{remedy}"
+        )
+    first = next(iter(parameters))
+    tensors = [name for name in parameters if name in (*VECTORS, *IDS) and name != "key"]
+    call = f"Call layer({', '.join(tensors)})"
+    if given.get(first) is None and first in tensors:
+        raise ValueError(f"{layer}: `{first}` is missing. {call}.")
+    for name, x in given.items():
+        if name in (*VECTORS, *IDS):
+            listed = f", not layer([{', '.join(tensors)}])" if len(tensors) > 1 else ""
+            check_tensor(layer, name, x, f" {call}{listed}.")
+        if name in VECTORS:
+            check_vectors(layer, name, x, masks_by_name(parameters))
+        if name in FLAGS:
+            check_bool(layer, name, x)
+    check_training(layer, given.get("training"))

@@ -1,0 +1,113 @@
+"""Checks of a query, and of the prepared memory that it attends to."""
+
+from typing import Any
+
+import keras
+
+from keras_attention._checks import check_bool, described, dtype_of, is_integer
+from keras_attention._shapes import (
+    check_batch,
+    check_memory,
+    check_query,
+    check_width,
+    fits,
+    shape_of,
+)
+from keras_attention._typing import Shape, Tensor
+from keras_attention.layers._tensors import check_mask, check_tensor, check_vectors
+from keras_attention.layers._types import Memory
+
+
+def check_attend(
+    layer: keras.layers.Layer,
+    query: Tensor,
+    memory: Memory,
+    query_mask: Tensor,
+    attention_mask: Tensor,
+    use_causal_mask: bool,
+    position: Any,
+) -> None:
+    """The arguments of `ScoringMixin.attend`."""
+    name = layer.name
+    check_tensor(name, "query", query)
+    check_vectors(name, "query", query)
+    if not isinstance(memory, Memory):
+        raise ValueError(
+            f"{name}: `memory` must come from prepare(value, value_mask=mask), called once before "
+            f"the first query; received {type(memory).__name__}. Or call layer(query, value)."
+        )
+    check_bool(name, "use_causal_mask", use_causal_mask)
+    check_query(name, query.shape)
+    check_batch(name, query=query.shape, value=memory.value.shape)
+    _check_built(layer, "query", query)
+    _check_position(name, position, layer.uses_position, query.shape)
+    batch, steps, length = query.shape[0], query.shape[1], memory.value.shape[1]
+    one_step = len(query.shape) == 2
+    if one_step and use_causal_mask:
+        raise ValueError(
+            f"{name}: `use_causal_mask=True` needs a query of rank 3, (batch, steps, features); "
+            f"received one step, {tuple(query.shape)}."
+        )
+    check_mask(name, "query_mask", query_mask, [(batch,) if one_step else (batch, steps)])
+    pairs = [(batch, length)] if one_step else [(steps, length), (batch, steps, length)]
+    check_mask(name, "attention_mask", attention_mask, pairs)
+
+
+def check_prepare(
+    layer: keras.layers.Layer, value: Tensor, key: Tensor, value_mask: Tensor
+) -> None:
+    """The arguments of `ScoringMixin.prepare`."""
+    for name, x in (("value", value), ("key", key)):
+        check_tensor(layer.name, name, x, " Call layer.prepare(value).")
+        check_vectors(layer.name, name, x, " Pass a mask by its name: `value_mask`.")
+    check_memory(layer.name, shape_of(value), shape_of(key))
+    check_mask(layer.name, "value_mask", value_mask, [shape_of(value)[:2]])
+    _check_built(layer, "value", value)
+    _check_built(layer, "key", value if key is None else key)
+
+
+def _check_built(layer: keras.layers.Layer, name: str, tensor: Tensor) -> None:
+    """Whether the layer has weights, and they fit the input of that name."""
+    if not layer.built:
+        raise ValueError(
+            f"{layer.name}: the layer has no weights yet. Call it once, or its build(), before "
+            "prepare() and attend()."
+        )
+    # A subclass may build without the mixin.
+    sizes = getattr(layer, "_sizes", {name: tensor.shape[-1]})
+    check_width(layer.name, name, tensor.shape, sizes[name])
+
+
+def _check_position(layer: str, position: Any, uses_position: bool, query_shape: Shape) -> None:
+    """A layer that counts steps needs the number of a single step; nothing else takes one."""
+    one_step, given = len(query_shape) == 2, described(position)
+    if position is None:
+        if uses_position and one_step:
+            raise ValueError(
+                f"{layer}: `position`, the number of the step, is missing. This attention counts "
+                "steps, and a single step does not tell its number. Pass position=i, with i = 0, "
+                "1, 2 and so on, to layer(query, value), attend() or AttentionRNN.step()."
+            )
+        return
+    if not uses_position:
+        raise ValueError(
+            f"{layer}: `position` is for attentions that count steps, such as local-m; received "
+            f"{given}. Leave it out."
+        )
+    if not one_step:
+        raise ValueError(
+            f"{layer}: `position` is for one step, a query (batch, features); received {given} "
+            f"with a query of shape {tuple(query_shape)}, whose steps are counted from 0. Leave "
+            "`position` out."
+        )
+    batch = query_shape[0]
+    if is_integer(position):
+        right = position >= 0
+    else:
+        right = hasattr(position, "dtype") and "int" in dtype_of(position)
+        right = right and any(fits(tuple(position.shape), x) for x in ((), (batch,)))
+    if not right:
+        raise ValueError(
+            f"{layer}: `position` must be an integer from 0, or integers of shape ({batch},); "
+            f"received {given}."
+        )
