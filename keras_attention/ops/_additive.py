@@ -115,7 +115,7 @@ def _choose(whole, grouped, blocked, query, key, vector, *upstream):
     # The product may have more than 31 bits, so it is computed in floating point.
     size = math.prod(ops.cast(size, "float32") for size in sizes)
     results = ops.cond(size < smallest, lambda: whole(*inputs), fast)
-    # The result of a conditional has lost the sizes that are known.
+    # A conditional loses the sizes that are known.
     if not upstream:
         return ops.reshape(results, (batch, steps, length))
     return tuple(ops.reshape(x, ops.shape(y)) for x, y in zip(results, inputs, strict=False))

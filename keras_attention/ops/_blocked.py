@@ -29,7 +29,7 @@ def whole_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 
 
 def score_by_sample(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """The score of one query, as one product per sample, whose gradient XLA makes faster."""
+    """The score of one query, as one product per sample: under XLA its gradient is faster."""
     columns = ops.broadcast_to(ops.expand_dims(vector, 1), (query.shape[0], query.shape[-1], 1))
     return ops.transpose(ops.matmul(ops.squeeze(pairs(query, key), 1), columns), (0, 2, 1))
 
@@ -58,14 +58,14 @@ def blocked_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         lambda: whole_score(query, key, vector),
         lambda: ops.map(of_sample, (query, key)),
     )
-    # The result of a conditional has lost the sizes that are known.
+    # A conditional loses the sizes that are known.
     return ops.reshape(scores, (*ops.shape(query)[:2], ops.shape(key)[1]))
 
 
 def blocked_gradient(
     query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
 ) -> tuple[Tensor, ...]:
-    """The gradients of query, key and vector in blocks of queries, from upstream `(B, Tq, Tk)`."""
+    """The gradients of query, key and vector, in blocks; upstream has the shape `(B, Tq, Tk)`."""
 
     def by_sample():
         of_query, of_key, of_vector = ops.map(_gradient_of_sample, (query, key, upstream))

@@ -1,4 +1,4 @@
-"""Gradients that TensorFlow would otherwise compute wrongly or at a high price."""
+"""Gradients that TensorFlow, left to itself, gets wrong or makes expensive."""
 
 import contextlib
 import contextvars

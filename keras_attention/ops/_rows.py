@@ -126,7 +126,7 @@ def differentiable(
     @ops.custom_gradient
     def run(*given):
         def grad(*args, upstream=None):
-            # PyTorch gives the inputs, in a form that can be differentiated again, and `upstream`.
+            # PyTorch passes `upstream`, and inputs that it can differentiate again.
             if upstream is None:
                 args, upstream = tensors_for_backward(inputs, given), args[0]
             return *_first_gradient(gradient, rows, *args, upstream), None

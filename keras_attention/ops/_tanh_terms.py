@@ -24,8 +24,8 @@ from keras import ops
 
 from keras_attention.ops._typing import Tensor
 
-# Bounds of e^2a and e^2b. d1 d2 must stay below 3.4e38. Where one exponential vanishes, below 1e-38
-# in float32 or an argument of -43, the other must be too small to matter.
+# Bounds of e^2a and e^2b. The product d1 d2 must stay below 3.4e38, the largest float32. Below
+# a = -43 the exponential e^2a vanishes; then e^2b must be too small to matter.
 LARGEST_PRODUCT = math.exp(2 * 22)
 LARGEST = math.exp(2 * 30)
 SMALL = math.exp(2 / 8)

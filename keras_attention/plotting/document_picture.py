@@ -114,7 +114,7 @@ def plot_document(document: Document) -> Figure:
 
 
 def _title(document):
-    # The end of a path tells most.
+    # The end of a path says more than its beginning.
     name = document.name if len(document.name) <= 60 else "…" + document.name[-59:]
     parts = []
     if document.predicted is not None:

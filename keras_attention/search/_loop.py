@@ -10,7 +10,7 @@ from keras_attention.ops._typing import Nested, Tensor
 from keras_attention.search._checks import LONGEST, check_positive, check_step, check_token
 from keras_attention.search._step import Step, batch_size, checked, named_leaves, pack
 
-# The score of an impossible hypothesis: finite, so that it makes no NaN, and exact in float32.
+# The score of an impossible hypothesis: finite, so that it causes no NaN, and exact in float32.
 IMPOSSIBLE = -(2.0**100)
 
 
@@ -43,8 +43,8 @@ class _Beams(NamedTuple):
     rows: Tensor  # (N, L), the row of the batch in which each token was computed
     last: Tensor  # (N,), the tokens chosen last
     lengths: Tensor  # (N,)
-    totals: Tensor  # (N,), summed log probability; meaningless after the end of a hypothesis
-    scores: Tensor  # (N,), rank the hypotheses; fixed after the end of a hypothesis
+    totals: Tensor  # (N,), summed log probability; no longer used after the end
+    scores: Tensor  # (N,), for ranking; fixed after the end
     living: Tensor  # (N,), boolean
 
 

@@ -14,7 +14,7 @@ __all__ = ["AttentionHyperModel"]
 
 
 class AttentionHyperModel(keras_tuner.HyperModel):
-    """A model whose attention is searched.
+    """A hypermodel whose attention layer keras-tuner searches.
 
     Args:
         build: function of hyperparameters and an attention layer, which returns a compiled model.
