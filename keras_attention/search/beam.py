@@ -33,6 +33,11 @@ def beam_search(
     beams of all samples have ended. If fewer than K sequences are possible, the surplus beams come
     last, with score -inf, length 0, only end tokens, and alignments of zeros.
 
+    On JAX, compile the search. Otherwise every call compiles its loop again. The compiled function
+    stores the weights that the layers of `step` had at its first call:
+
+        search = jax.jit(lambda state, memory: tuple(beam_search(step, state, memory, ...)))
+
     Sizes: B samples, K beams, V tokens in the vocabulary, at most L tokens, Tk memory steps. B and
     Tk may be dynamic.
 
@@ -58,11 +63,6 @@ def beam_search(
         ValueError: a token, `max_length`, `beam_width` or `length_penalty` is out of range; state
             and memory hold no tensor, or differ in batch size; `step` takes or returns something
             else than `keras_attention.search` describes.
-
-    On JAX, compile the search. Otherwise every call compiles its loop again. The compiled function
-    stores the weights that the layers of `step` had at its first call:
-
-        search = jax.jit(lambda state, memory: tuple(beam_search(step, state, memory, ...)))
 
     Example:
         The memory of one sample is a table of p(next | last). Greedy search takes token 2, after
