@@ -5,10 +5,10 @@ Needs keras-tuner and the packages that it uses: `pip install "keras-attention-l
 
 try:
     import keras_tuner  # noqa: F401
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
         'keras_attention.tuning needs keras-tuner: pip install "keras-attention-layers[tuner]"'
-    ) from error
+    ) from _error
 
 from keras_attention.tuning.hypermodel import AttentionHyperModel
 from keras_attention.tuning.space import attention_space

@@ -4,7 +4,6 @@ import warnings
 from typing import Literal
 
 import keras_tuner
-from keras_tuner.engine.trial import Trial
 
 from keras_attention._checks import check_choice, described
 
@@ -13,7 +12,7 @@ __all__ = ["completed_trials", "failure_cause"]
 
 def completed_trials(
     tuner: keras_tuner.Tuner, failed: Literal["raise", "warn"] = "raise"
-) -> list[Trial]:
+) -> list[keras_tuner.engine.trial.Trial]:
     """Returns the completed trials of a search, the best first.
 
     A search of keras-tuner may end without an error although trials failed. This function tells.
@@ -50,7 +49,7 @@ def completed_trials(
     return sorted(completed, key=lambda trial: trial.score, reverse=backwards)
 
 
-def failure_cause(trial: Trial) -> str:
+def failure_cause(trial: keras_tuner.engine.trial.Trial) -> str:
     """Says in one line why a trial did not complete.
 
     Args:
