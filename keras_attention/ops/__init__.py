@@ -1,4 +1,4 @@
-"""Pure functions on tensors: no weights, no state, no layers."""
+"""The equations of attention, as pure functions of tensors: no weights, no state, no layers."""
 
 from keras_attention.ops._xla import compiling
 from keras_attention.ops.additive import additive_score

@@ -5,22 +5,24 @@ import math
 import keras
 from keras import ops
 
+from keras_attention._typing import Tensor
 from keras_attention.ops._blocked import (
     WHOLE,
     blocked_gradient,
     blocked_score,
-    pairs,
     score_by_sample,
+    second_gradient,
+    sum_pairs,
     whole_gradient,
     whole_score,
 )
 from keras_attention.ops._gradients import is_repeated, run_after, tensors_for_backward
-from keras_attention.ops._tanh_sums import score_sum, slope_sum, suits_exponentials, tanh_sum
+from keras_attention.ops._graphs import in_compiled_code, in_graph
+from keras_attention.ops._tanh_sums import score_sum, slope_sum, tanh_sum
+from keras_attention.ops._tanh_terms import suits_exponentials
 from keras_attention.ops._xla import (
     compile_choice,
     compiling,
-    in_compiled_code,
-    in_graph,
     may_compile,
     round_up_length,
     run_as_graph,
@@ -29,32 +31,32 @@ from keras_attention.ops._xla import (
     where_to_run,
 )
 
-# With fewer tanh than this, the sum as it is written is faster; see benchmarks/speed.py.
+# Below this number of tanh, all pairs at once are faster; see benchmarks/speed.py.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
 
-def differentiable_score(query, key, vector):
+def differentiable_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """`ops.additive_score` for inputs of one dtype, float32 or float64."""
     inputs, choice = (query, key, vector), compile_choice()
     if keras.backend.backend() == "tensorflow" and query.shape[1] == 1:
         sizes = *query.shape, key.shape[1]
         if None not in sizes and math.prod(sizes) <= WHOLE and not is_repeated():
-            # TensorFlow may keep the tanh of one query, which is faster than computing it again.
+            # For one query, TensorFlow may store the tanh: that is faster than recomputing it.
             form = score_by_sample if in_compiled_code() else whole_score
             return form(query, key, vector)
 
     @ops.custom_gradient
     def score(*given):
         def grad(*args, upstream=None):
-            # It runs later, when the context around it may be another.
+            # It runs later, perhaps in another context.
             with compiling(choice):
-                if upstream is not None:  # PyTorch: the inputs, to be differentiated again
+                if upstream is not None:  # PyTorch passes inputs that it can differentiate again.
                     return _gradient(*args, upstream)
                 return _gradient(*tensors_for_backward(inputs, given), args[0])
 
         forms = (whole_score, grouped_score, blocked_score)
-        # Otherwise TensorFlow would differentiate the compiled function itself. JAX needs the path
-        # for second derivatives.
+        # Otherwise TensorFlow would differentiate the compiled function itself. JAX must do so, for
+        # second derivatives.
         of_tensorflow = keras.backend.backend() == "tensorflow"
         constants = map(ops.stop_gradient, given) if of_tensorflow else given
         return _choose(*forms, *constants), grad
@@ -73,18 +75,18 @@ def _gradient(query, key, vector, upstream):
     @ops.custom_gradient
     def gradient(*inputs):
         constants = map(ops.stop_gradient, inputs)
-        return _choose(*forms, *constants), lambda *given: _second_gradient(*inputs, *given)
+        return _choose(*forms, *constants), lambda *given: second_gradient(*inputs, *given)
 
     return gradient(query, key, vector, upstream)
 
 
 def _choose(whole, grouped, blocked, query, key, vector, *upstream):
-    """Calls the form that is fastest for these sizes in this place."""
+    """Calls the form that is fastest for these sizes, where this code runs."""
     place = where_to_run(query, key)
     inputs = (query, key, vector, *upstream)
 
     def slow():
-        # It makes many small calls, which are faster in a graph than eagerly.
+        # Many small operations are faster in a graph than in eager code.
         of_sequence, units = (None, None, query.shape[-1]), (query.shape[-1],)
         shapes = (of_sequence, of_sequence, units, (None, None, None))
         return run_as_graph(blocked, shapes[: len(inputs)], *inputs)
@@ -114,16 +116,16 @@ def _choose(whole, grouped, blocked, query, key, vector, *upstream):
     # The product may have more than 31 bits, so it is computed in floating point.
     size = math.prod(ops.cast(size, "float32") for size in sizes)
     results = ops.cond(size < smallest, lambda: whole(*inputs), fast)
-    # The result of a conditional has lost the sizes that are known.
+    # A conditional loses the sizes that are known.
     if not upstream:
         return ops.reshape(results, (batch, steps, length))
     return tuple(ops.reshape(x, ops.shape(y)) for x, y in zip(results, inputs, strict=False))
 
 
 def _call_padded(function, query, key, vector, *upstream):
-    """Pads the time axes to one of few lengths, so that few programs are compiled."""
+    """Pads the time axes to one of few lengths, so that XLA compiles few programs."""
     steps, length = ops.shape(query)[1], ops.shape(key)[1]
-    # A length that the graph knows does not vary, and is not rounded.
+    # A length that the graph knows never changes, so it needs no rounding.
     known = [in_graph() and isinstance(size, int) for size in (steps, length)]
     more = [
         0 if fixed else round_up_length(size) - size
@@ -145,7 +147,7 @@ def _pad(x, axis, count):
     return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis)
 
 
-def grouped_score(query, key, vector):
+def grouped_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """The score, as sums over groups of features."""
 
     def score(query, key, exponential):
@@ -154,8 +156,10 @@ def grouped_score(query, key, vector):
     return _in_best_form(score, query, key)
 
 
-def grouped_gradient(query, key, vector, upstream):
-    """Its gradient, as sums over groups of memory steps and of query steps."""
+def grouped_gradient(
+    query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and vector, as sums over groups of memory and query steps."""
     reverse = ops.transpose(upstream, (0, 2, 1))
     axes = (None, 1, 2)
 
@@ -164,7 +168,7 @@ def grouped_gradient(query, key, vector, upstream):
         return (
             vector * slope_sum(query, key, upstream, axes, exponential),
             vector * slope_sum(key, query, reverse, axes, exponential),
-            _sum_pairs(of_vector),
+            sum_pairs(of_vector),
         )
 
     return _in_best_form(gradient, query, key)
@@ -176,31 +180,4 @@ def _in_best_form(function, query, key):
         suits_exponentials(*exponentials),
         lambda: function(*exponentials, True),
         lambda: function(query, key, False),
-    )
-
-
-def _sum_pairs(x):
-    """Sums `(B, Tq, .., U)` to `(U,)`, axis by axis, which keeps rounding errors small."""
-    while len(x.shape) > 1:
-        x = ops.sum(x, -2)
-    return x
-
-
-def _second_gradient(query, key, vector, upstream, for_query, for_key, for_vector):
-    """The gradient of sum(for_query of_query) + sum(for_key of_key) + sum(for_vector of_vector).
-
-    The sum equals g . e'. Here g is the upstream gradient, h the tanh, p = p_q + p_k, and
-    e' = sum_u v (1 - h^2) p + h p_v is the change of the scores in the direction (p_q, p_k, p_v).
-    """
-    hidden = pairs(query, key)
-    direction = ops.expand_dims(for_query, 2) + ops.expand_dims(for_key, 1)
-    slope = 1.0 - hidden * hidden
-    change = ops.sum(vector * slope * direction + for_vector * hidden, -1)
-    upstream = ops.expand_dims(upstream, 3)
-    curved = upstream * slope * (for_vector - 2.0 * vector * hidden * direction)
-    return (
-        ops.sum(curved, 2),
-        ops.sum(curved, 1),
-        _sum_pairs(upstream * slope * direction),
-        change,
     )

@@ -1,44 +1,77 @@
 """The additive score without XLA: tanh for one block of queries after the other.
 
-A block fits into the cache of a core. Everything that needs its tanh uses it before the next block
-is computed. Uncompiled operations have a fixed price each, so they are few and large.
+A block fits into the cache of a core, and everything that needs its tanh uses it before the next
+block. Every operation that is not compiled has a fixed price, so there are few, and they are large.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 from keras import ops
 
+from keras_attention._typing import Size, Tensor
 from keras_attention.ops.products import project
 
 BLOCK = 2**20  # numbers in a block
-WHOLE = 2**22  # up to so many numbers, everything is one block
+WHOLE = 2**22  # up to this many numbers, everything is one block
 SMALLEST_SAMPLE = 2**16  # a sample with fewer numbers is not worth a step in a loop
 
 
-def pairs(query, key):
+def pairs(query: Tensor, key: Tensor) -> Tensor:
     """tanh(q_i + k_j), `(..., Tq, Tk, U)`."""
     return ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))
 
 
-def whole_score(query, key, vector):
-    """The score as it is written, all pairs at once. The arguments may lack the axis B."""
-    # A product of two matrices is the fastest sum over features.
+def whole_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """The score of all pairs at once. The arguments may lack the axis B."""
+    # A product of two matrices is the fastest way to sum over features.
     return ops.squeeze(project(pairs(query, key), ops.expand_dims(vector, 1)), -1)
 
 
-def score_by_sample(query, key, vector):
-    """The same, as one product for each sample, of which XLA makes the faster gradient."""
+def score_by_sample(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """The score of one query, as one product per sample: under XLA its gradient is faster."""
     columns = ops.broadcast_to(ops.expand_dims(vector, 1), (query.shape[0], query.shape[-1], 1))
     return ops.transpose(ops.matmul(ops.squeeze(pairs(query, key), 1), columns), (0, 2, 1))
 
 
-def whole_gradient(query, key, vector, upstream):
-    """Its gradient, all pairs at once: of query, key and vector."""
+def whole_gradient(
+    query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and vector, from all pairs at once."""
     hidden, weight = pairs(query, key), ops.expand_dims(upstream, 3)
     slope = weight * vector * (1.0 - hidden * hidden)
     return ops.sum(slope, 2), ops.sum(slope, 1), _total(hidden, upstream)
 
 
-def blocked_score(query, key, vector):
-    """`additive_score` for `(B, Tq, U)`, `(B, Tk, U)` and `(U,)` of one dtype."""
+def second_gradient(query, key, vector, upstream, for_query, for_key, for_vector):
+    """The gradient of sum(for_query of_query) + sum(for_key of_key) + sum(for_vector of_vector).
+
+    The sum equals g . e'. Here g is the upstream gradient, h the tanh, p = p_q + p_k, and
+    e' = sum_u v (1 - h^2) p + h p_v is the change of the scores in the direction (p_q, p_k, p_v).
+    """
+    hidden = pairs(query, key)
+    direction = ops.expand_dims(for_query, 2) + ops.expand_dims(for_key, 1)
+    slope = 1.0 - hidden * hidden
+    change = ops.sum(vector * slope * direction + for_vector * hidden, -1)
+    upstream = ops.expand_dims(upstream, 3)
+    curved = upstream * slope * (for_vector - 2.0 * vector * hidden * direction)
+    return (
+        ops.sum(curved, 2),
+        ops.sum(curved, 1),
+        sum_pairs(upstream * slope * direction),
+        change,
+    )
+
+
+def sum_pairs(x):
+    """Sums `(B, Tq, .., U)` to `(U,)`, one axis at a time, which keeps rounding errors small."""
+    while len(x.shape) > 1:
+        x = ops.sum(x, -2)
+    return x
+
+
+def blocked_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """The score of `(B, Tq, U)`, `(B, Tk, U)` and `(U,)` of one dtype, in blocks of queries."""
 
     def of_sample(sample):
         query, key = sample
@@ -52,12 +85,14 @@ def blocked_score(query, key, vector):
         lambda: whole_score(query, key, vector),
         lambda: ops.map(of_sample, (query, key)),
     )
-    # The result of a conditional has lost the sizes that are known.
+    # A conditional loses the sizes that are known.
     return ops.reshape(scores, (*ops.shape(query)[:2], ops.shape(key)[1]))
 
 
-def blocked_gradient(query, key, vector, upstream):
-    """Its gradient: of query, key and vector. upstream: `(B, Tq, Tk)`."""
+def blocked_gradient(
+    query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
+) -> tuple[Tensor, ...]:
+    """The gradients of query, key and vector, in blocks; upstream has the shape `(B, Tq, Tk)`."""
 
     def by_sample():
         of_query, of_key, of_vector = ops.map(_gradient_of_sample, (query, key, upstream))
@@ -97,10 +132,12 @@ def _gradient_of_sample(sample):
     return of_query[: ops.shape(query)[0]], of_key, of_vector
 
 
-def _by_size(query, key, whole, by_sample):
+def _by_size(
+    query: Tensor, key: Tensor, whole: Callable[[], Any], by_sample: Callable[[], Any]
+) -> Any:
     batch, steps, units = (_size(n) for n in ops.shape(query))
     sample = steps * _size(ops.shape(key)[1]) * units
-    # Where the sizes are known there is no conditional, which some converters cannot handle.
+    # Known sizes need no conditional, which some converters cannot handle.
     if isinstance(sample, float) and sample <= SMALLEST_SAMPLE:
         return whole()
     if isinstance(batch * sample, float):
@@ -109,7 +146,7 @@ def _by_size(query, key, whole, by_sample):
     return ops.cond(few, whole, by_sample)
 
 
-def _size(n):
+def _size(n: Size) -> float | Tensor:
     # Products of sizes may have more than 31 bits, so they are computed in floating point.
     return float(n) if isinstance(n, int) else ops.cast(n, "float32")
 
@@ -128,6 +165,6 @@ def _in_blocks(query, key):
 
 
 def _total(hidden, weight):
-    """sum over all pairs of g h, `(U,)`."""
+    """The sum of g h over all pairs, `(U,)`."""
     rows = ops.reshape(hidden, (-1, hidden.shape[-1]))
     return ops.squeeze(ops.matmul(ops.reshape(weight, (1, -1)), rows), 0)

@@ -2,22 +2,19 @@
 
 import contextlib
 import contextvars
+from collections.abc import Callable, Iterator, Sequence
 
 from keras import ops
 
-from keras_attention.ops._xla import (
-    compile_choice,
-    compiling,
-    in_compiled_code,
-    in_graph,
-    treated_as_compiled,
-)
+from keras_attention._typing import Tensor
+from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
+from keras_attention.ops._xla import compile_choice, compiling
 
 _repeated = contextvars.ContextVar("keras_attention_repeated", default=False)
 
 
 @contextlib.contextmanager
-def repeated():
+def repeated() -> Iterator[None]:
     """Marks code that a decoder repeats for every step, so that it stores little for each."""
     token = _repeated.set(True)
     try:
@@ -26,7 +23,7 @@ def repeated():
         _repeated.reset(token)
 
 
-def is_repeated():
+def is_repeated() -> bool:
     """Whether this code belongs to a step of a decoder, or to a loop of a TensorFlow graph."""
     if _repeated.get() or not in_graph():
         return _repeated.get()
@@ -38,16 +35,16 @@ def is_repeated():
     return graph is not None
 
 
-def tensors_for_backward(inputs, given):
+def tensors_for_backward(inputs: Sequence[Tensor], given: Sequence[Tensor]) -> Sequence[Tensor]:
     """Chooses which copy of the tensors the backward pass of a custom gradient captures.
 
-    Inside a loop, TensorFlow stores whatever the backward pass captures for every step, so it
-    captures the tensors from outside of the custom gradient. Elsewhere, above all in a branch of a
-    conditional, only the copies inside can be used.
+    Inside a loop, TensorFlow stores whatever the backward pass captures, once per step. There, the
+    backward pass captures the tensors outside the custom gradient instead of their copies.
+    Elsewhere, above all in a branch of a conditional, only the copies can be used.
 
     Args:
-        inputs: the tensors around the custom gradient.
-        given: the same tensors as its function received them.
+        inputs: the tensors outside the custom gradient.
+        given: the copies that its function received.
     """
     if not in_graph():
         return given
@@ -57,11 +54,11 @@ def tensors_for_backward(inputs, given):
     return inputs if type(graph).__name__ == "WhileBodyFuncGraph" else given
 
 
-def run_after(other, x):
+def run_after(other: Tensor, x: Tensor) -> Tensor:
     """Returns x, which a TensorFlow graph computes after the other tensor.
 
     Otherwise the backward pass of a loop would compute everything that does not depend on the
-    other tensor, such as a tanh of the forward pass, for many steps in advance.
+    other tensor, such as a tanh of the forward pass, many steps in advance.
     """
     if not in_graph():
         return x
@@ -71,22 +68,27 @@ def run_after(other, x):
         return tf.identity(x)
 
 
-def differentiable_cond(condition, first, second, *tensors):
-    """`first(*tensors)` where the condition holds, otherwise `second(*tensors)`, on TensorFlow.
+def differentiable_cond(
+    condition: Tensor,
+    first: Callable[..., tuple[Tensor, ...]],
+    second: Callable[..., tuple[Tensor, ...]],
+    *tensors: Tensor,
+) -> tuple[Tensor, ...]:
+    """Calls `first(*tensors)` if the condition holds, otherwise `second(*tensors)`, on TensorFlow.
 
-    `tf.cond` cannot be differentiated when a branch has custom gradients and the tape is outside
-    of the graph. Here the forward and the backward pass have a conditional each; the backward pass
-    computes its branch again.
+    TensorFlow cannot differentiate `tf.cond` when a branch has custom gradients and the tape is
+    outside the graph. Here the forward pass and the backward pass each have a conditional, and the
+    backward pass computes its branch again.
 
     Args:
         condition: a boolean scalar tensor.
-        first, second: functions of the tensors that return tuples of the same number of tensors of
-            the same shapes. No gradient flows to other tensors that they use.
-        tensors: of floating point; gradients flow to all of them.
+        first, second: functions of the tensors. Both return a tuple of tensors, with the same
+            shapes. No gradient flows to other tensors that they use.
+        tensors: floating point; gradients flow to all of them.
 
     Returns:
-        The tuple. Its sizes may be unknown even where both branches know them. Second derivatives
-        are not tested.
+        The tuple of the branch that ran. Its sizes may be unknown even where both branches know
+        them. Second derivatives are not tested.
     """
     choice, compiled = compile_choice(), in_compiled_code()
 
@@ -110,7 +112,7 @@ def differentiable_cond(condition, first, second, *tensors):
 def _gradient(function, inputs, upstream):
     import tensorflow as tf
 
-    # Copies, since the same tensor may be given twice and each needs a gradient of its own.
+    # The same tensor may be given twice, and each copy needs its own gradient.
     inputs = [tf.identity(x) for x in inputs]
     with tf.GradientTape() as tape:
         tape.watch(inputs)

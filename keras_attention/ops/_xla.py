@@ -3,34 +3,49 @@
 import contextlib
 import contextvars
 import functools
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Literal
 
 import keras
 
-# TensorFlow keeps a compiled program, of 15 to 45 MiB, until the process ends, even when nothing
+from keras_attention._typing import Size, Tensor
+from keras_attention.ops._graphs import in_compiled_code, in_graph
+
+# TensorFlow stores a compiled program, of 15 to 45 MiB, until the process ends, even when nothing
 # can call it any more.
 MOST_PROGRAMS = 16
 _programs = set()
 
 # The choice that `compiling` made; None: compile where the shapes are known.
-_choice = contextvars.ContextVar("keras_attention_compiling", default=None)
-# The answer that `treated_as_compiled` gives; None: look at the graph.
-_answer = contextvars.ContextVar("keras_attention_compiled", default=None)
+_choice: contextvars.ContextVar[bool | None] = contextvars.ContextVar(
+    "keras_attention_compiling", default=None
+)
 
 
 @contextlib.contextmanager
-def compiling(choice):
-    """Chooses, within this context, whether the heavy functions are compiled on their own.
+def compiling(choice: bool | None) -> Iterator[None]:
+    """Chooses, within this context, whether XLA compiles the heavy functions separately.
 
-    This matters on TensorFlow only, and only outside of functions that TensorFlow compiles as a
-    whole; JAX compiles everything. By default, heavy functions are compiled eagerly, in training,
-    and in graphs with known shapes. A graph with unknown shapes outside of training will probably
-    be exported, so it gets ordinary operations, which every server and converter understands.
+    This matters on TensorFlow only, and only outside functions that TensorFlow compiles as a whole;
+    JAX compiles everything. By default, XLA compiles the heavy functions in eager code, in
+    training, and in graphs with known shapes. A graph with unknown shapes outside training is
+    probably exported, so it gets ordinary operations, which every server and converter understands.
 
-    The choice holds for the current thread, and for the gradients of what it computes.
+    The choice holds for the current thread, and for the gradients of whatever it computes.
 
     Args:
         choice: True compiles for unknown shapes too; False never compiles; None changes nothing.
             An inner context cannot overrule a False around it.
+
+    Raises:
+        ValueError: `choice` is not True, False or None.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import BahdanauAttention
+        >>> from keras_attention.ops import compiling
+        >>> with compiling(False):
+        ...     context = BahdanauAttention(13)(numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11)))
     """
     if not isinstance(choice, bool | None):
         raise ValueError(f"`choice` must be True, False or None; received {choice!r:.80}.")
@@ -44,27 +59,17 @@ def compiling(choice):
         _choice.reset(token)
 
 
-@contextlib.contextmanager
-def treated_as_compiled(answer):
-    """Fixes the answer of `in_compiled_code` in a gradient, where TensorFlow cannot tell."""
-    token = _answer.set(answer)
-    try:
-        yield
-    finally:
-        _answer.reset(token)
-
-
-def compile_choice():
-    """The choice of the innermost `compiling`, to be restored in a gradient that runs later."""
+def compile_choice() -> bool | None:
+    """The choice of the innermost `compiling`, for a gradient that runs later to restore."""
     return _choice.get()
 
 
-def where_to_run(*tensors):
-    """Where a function of these tensors runs.
+def where_to_run(*tensors: Tensor) -> Literal["inside", "alone", "nowhere"]:
+    """Says where XLA compiles a function of these tensors.
 
     Returns:
-        "inside": its caller is compiled, and the function with it. "alone": call it through
-        `run_compiled`. "nowhere": nothing is compiled.
+        "inside": XLA compiles the caller, and the function with it. "alone": call the function
+        through `run_compiled`. "nowhere": XLA compiles nothing.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -80,11 +85,11 @@ def where_to_run(*tensors):
     return "alone" if possible and (known or compile_choice()) else "nowhere"
 
 
-def may_compile(*program):
+def may_compile(*program: Hashable) -> bool:
     """Whether this program may be compiled: eager TensorFlow gets at most `MOST_PROGRAMS`.
 
     Args:
-        program: what distinguishes it, such as a function, sizes and a dtype.
+        program: values that distinguish it, such as a function, sizes and a dtype.
     """
     if keras.backend.backend() != "tensorflow" or in_graph():
         return True
@@ -93,7 +98,7 @@ def may_compile(*program):
     return program in _programs
 
 
-def run_compiled(function, *tensors):
+def run_compiled(function: Callable[..., Any], *tensors: Tensor) -> Any:
     """Compiles a function of tensors and calls it.
 
     On TensorFlow each new size takes a second to compile: see `round_up_length`.
@@ -101,18 +106,18 @@ def run_compiled(function, *tensors):
     return _compiled(function, *_signature(tensors), True)(*tensors)
 
 
-def run_as_graph(function, shapes, *tensors):
-    """Calls a function of tensors as a TensorFlow graph for these shapes, even eagerly."""
+def run_as_graph(function: Callable[..., Any], shapes: tuple, *tensors: Tensor) -> Any:
+    """Calls a function of tensors as a TensorFlow graph for these shapes, in eager code too."""
     if keras.backend.backend() != "tensorflow" or in_graph():
         return function(*tensors)
     return _compiled(function, shapes, _signature(tensors)[1], False)(*tensors)
 
 
-def run_as_compiled_part(function, *tensors):
-    """Calls a function without arguments, compiled as one part of a TensorFlow graph.
+def run_as_compiled_part(function: Callable[[], Any], *tensors: Tensor) -> Any:
+    """Calls a function without arguments, which XLA compiles as one part of a TensorFlow graph.
 
-    The function must be one that TensorFlow can differentiate. Where the shapes of the `tensors`
-    that it uses are not known, it is called as it is.
+    TensorFlow must be able to differentiate the function. If the shapes of the `tensors` that it
+    uses are not known, it is called without compiling.
     """
     if in_compiled_code() or not runs_as_compiled_part(*tensors):
         return function()
@@ -121,24 +126,24 @@ def run_as_compiled_part(function, *tensors):
     return tf.function(function, jit_compile=True, autograph=False)()
 
 
-def runs_as_compiled_part(*tensors):
+def runs_as_compiled_part(*tensors: Tensor) -> bool:
     """Whether `run_as_compiled_part` compiles a function of these tensors."""
     if in_compiled_code():
         return True
     return in_graph() and not sizes_may_change(*tensors) and where_to_run(*tensors) == "alone"
 
 
-def sizes_may_change(*tensors):
+def sizes_may_change(*tensors: Tensor) -> bool:
     """Whether a later call may bring other sizes to a function that TensorFlow compiles now."""
     if keras.backend.backend() != "tensorflow":
         return False
     return not in_graph() or any(size is None for x in tensors for size in x.shape)
 
 
-def round_up_length(size):
+def round_up_length(size: Size) -> Size:
     """Rounds a length up, so that few programs serve all lengths: 1, 32, 64, .. 256, 320, ..
 
-    Up to 256 the step is 32; then it is an eighth to a quarter of the size.
+    Up to 256 the step is 32. Beyond, it is an eighth to a quarter of the size.
 
     Args:
         size: an integer, or a scalar int32 tensor of TensorFlow.
@@ -154,33 +159,6 @@ def round_up_length(size):
     return tf.where(size <= 1, size, -(-size // step) * step)
 
 
-def in_graph():
-    """Whether TensorFlow is building a graph."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not tf.executing_eagerly()
-
-
-def in_compiled_code():
-    """Whether the code that is being traced will be compiled as a whole."""
-    if keras.backend.backend() == "jax":
-        return True
-    if _answer.get() is not None:
-        return _answer.get()
-    return in_graph() and _in_compiled_graph()
-
-
-def _in_compiled_graph():
-    import tensorflow as tf
-
-    # TensorFlow marks conditionals for lowering, except in functions that it compiles.
-    result = tf.cond(tf.constant(True), lambda: tf.constant(0), lambda: tf.constant(1))
-    branch = result.op.inputs[0].op if result.op.type == "Identity" else result.op
-    return "_lower_using_switch_merge" not in branch.node_def.attr
-
-
 @functools.lru_cache(maxsize=256)
 def _compiled(function, shapes, dtypes, jit):
     if keras.backend.backend() == "jax":
@@ -189,8 +167,8 @@ def _compiled(function, shapes, dtypes, jit):
         return jax.jit(function)
     import tensorflow as tf
 
-    # One tf.function for each signature, around a `partial` of its own: TensorFlow warns when one
-    # function is traced for many shapes.
+    # TensorFlow warns when one function is traced for many shapes. So each signature has its own
+    # `partial` of the function and its own tf.function.
     signature = [tf.TensorSpec(*of_one) for of_one in zip(shapes, dtypes, strict=True)]
     function = functools.partial(function)
     return tf.function(function, input_signature=signature, jit_compile=jit, autograph=False)

@@ -3,27 +3,41 @@
 import keras
 from keras import ops
 
+from keras_attention._typing import Tensor
 from keras_attention.ops._additive import differentiable_score
 
 __all__ = ["additive_score"]
 
 
-def additive_score(query, key, vector):
-    """Compares every query with every key in a common space of width U.
+def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """Scores every query against every key, in a common space of U features.
 
         e[b,i,j] = sum_u v[u] tanh(q[b,i,u] + k[b,j,u])
 
-    A large tensor of size B Tq Tk U is never materialised: XLA sums over groups of features, and
-    the gradient computes the tanh again. Without XLA, blocks of queries take the place of groups.
+    The tensor of size B Tq Tk U is never materialised when it is large. XLA sums over groups of
+    features, and the gradient recomputes the tanh. Without XLA, the sum runs over blocks of queries
+    instead.
+
+    Sizes: B samples, Tq query and Tk memory steps, U features.
 
     Args:
-        query: q, `(B, Tq, U)`, projected; add the bias, where there is one, to it.
-        key: k, `(B, Tk, U)`, projected.
+        query: q, `(B, Tq, U)`, already projected. Add the bias to it, if you use one.
+        key: k, `(B, Tk, U)`, already projected.
         vector: v, `(U,)`.
 
     Returns:
         Scores `(B, Tq, Tk)` in the dtype of the inputs. Half-precision inputs are summed in
-        float32. Second derivatives exist; they need memory for B Tq Tk U numbers.
+        float32. Second derivatives exist, but need memory for B Tq Tk U numbers.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.ops import additive_score
+        >>> query, key = numpy.zeros((2, 3, 5)), numpy.ones((2, 7, 5))
+        >>> scores = additive_score(query, key, numpy.ones(5))
+        >>> tuple(scores.shape), round(float(scores[0, 0, 0]), 4)
+        ((2, 3, 7), 3.808)
+
+    Reference: https://arxiv.org/abs/1409.0473, appendix A.1.2.
     """
     dtype = keras.backend.result_type(query.dtype, key.dtype, vector.dtype)
     wide = "float64" if dtype == "float64" else "float32"

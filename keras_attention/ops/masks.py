@@ -1,25 +1,42 @@
 """Boolean masks, True where attention is allowed."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
 
+from keras_attention._typing import Size, Tensor
 from keras_attention.ops.windows import take_windows
 
 __all__ = ["Masks", "all_of", "blanked", "causal_mask"]
 
 
-def blanked(sequence, mask):
-    """`(B, T, D)` with zeros where the mask `(B, T)`, or None, is False."""
-    # Padding may hold anything, NaN included, and 0 * NaN is NaN.
+def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:
+    """Replaces the masked steps of a sequence by zeros.
+
+    A weight of zero is not enough: padding may hold NaN, and 0 * NaN is NaN.
+
+    Args:
+        sequence: `(B, T, D)`.
+        mask: `(B, T)` boolean, True for a valid step; None if all steps are valid.
+
+    Returns:
+        `(B, T, D)`.
+    """
     if mask is None:
         return sequence
     return ops.where(ops.expand_dims(mask, 2), sequence, ops.zeros_like(sequence))
 
 
-def all_of(*masks):
-    """Masks that broadcast to each other, joined; None stands for a mask that is True."""
-    masks = [mask for mask in masks if mask is not None]
+def all_of(*masks: Tensor | None) -> Tensor | None:
+    """Joins masks that broadcast to each other: True where all of them are True.
+
+    Args:
+        masks: boolean tensors; None stands for a mask that is True everywhere.
+
+    Returns:
+        One mask, or None if there is none to join.
+    """
+    masks = tuple(mask for mask in masks if mask is not None)
     if not masks:
         return None
     result, *rest = masks
@@ -28,30 +45,43 @@ def all_of(*masks):
     return result
 
 
-def causal_mask(steps, length):
-    """`(Tq, Tk)`, True where the memory step is not after the query step.
+def causal_mask(steps: Size, length: Size) -> Tensor:
+    """Lets every query step attend to the memory steps up to its own.
 
     Args:
-        steps, length: Tq and Tk. Both may be tensors.
+        steps: Tq, an integer or a scalar tensor.
+        length: Tk, an integer or a scalar tensor.
+
+    Returns:
+        `(Tq, Tk)` boolean, True where the memory step does not come after the query step.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attention.ops import causal_mask
+        >>> ops.convert_to_numpy(causal_mask(2, 3)).tolist()
+        [[True, False, False], [True, True, False]]
     """
     rows, columns = ops.arange(steps), ops.arange(length)
     return ops.expand_dims(rows, 1) >= ops.expand_dims(columns, 0)
 
 
 class Masks(NamedTuple):
-    """What forbids a query to attend to a memory step; None where a mask is missing.
+    """Which memory steps each query may attend to; a mask that is None allows everything.
 
-    memory: `(B, Tk)`. query: `(B, Tq)`. pairs: `(Tq, Tk)` or `(B, Tq, Tk)`. causal: a Python
-    boolean, whether query i may only attend to the memory steps 0 .. i.
+    Attributes:
+        memory: `(B, Tk)` boolean.
+        query: `(B, Tq)` boolean.
+        pairs: `(Tq, Tk)` or `(B, Tq, Tk)` boolean.
+        causal: whether query step i attends to the memory steps 0 .. i only.
     """
 
-    memory: Any = None
-    query: Any = None
-    pairs: Any = None
+    memory: Tensor | None = None
+    query: Tensor | None = None
+    pairs: Tensor | None = None
     causal: bool = False
 
-    def joined(self, steps, length):
-        """One mask for all pairs, that broadcasts to `(B, Tq, Tk)`, or None."""
+    def joined(self, steps: Size, length: Size) -> Tensor | None:
+        """Joins the masks into one that broadcasts to `(B, Tq, Tk)`, or None."""
         return all_of(
             None if self.memory is None else ops.expand_dims(self.memory, 1),
             None if self.query is None else ops.expand_dims(self.query, 2),
@@ -59,8 +89,8 @@ class Masks(NamedTuple):
             causal_mask(steps, length) if self.causal else None,
         )
 
-    def at(self, position):
-        """The same for the memory steps `(B, Tq, W)` only: broadcasts to `(B, Tq, W)`, or None."""
+    def at(self, position: Tensor) -> Tensor | None:
+        """Joins the masks at the memory steps `(B, Tq, W)`; broadcasts to that shape, or None."""
         batch, steps, _ = ops.shape(position)
         pairs = self.pairs
         if pairs is not None:

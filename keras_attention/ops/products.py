@@ -2,23 +2,25 @@
 
 from keras import ops
 
+from keras_attention._typing import Tensor
+
 __all__ = ["project"]
 
 
-def project(sequence, kernel):
+def project(sequence: Tensor, kernel: Tensor) -> Tensor:
     """Multiplies every step of a sequence by a kernel.
 
         y[..., u] = sum_d x[..., d] W[d, u]
 
-    This is one product of two matrices. `ops.einsum("btd,du->btu", ...)` gives the same numbers,
-    but TensorFlow computes its gradient as B products of size D U, and adds them up.
+    This is a single product of two matrices. `ops.einsum("btd,du->btu", ...)` gives the same
+    numbers, but TensorFlow computes its gradient as B products of size D U and then sums them.
 
     Args:
         sequence: x, `(..., D)`.
-        kernel: W, `(D, U)`.
+        kernel: W, `(D, U)`, of the same dtype.
 
     Returns:
-        `(..., U)` in the dtype of the arguments.
+        y, `(..., U)`, in the dtype of the arguments.
     """
     rows = ops.reshape(sequence, (-1, kernel.shape[0]))
     return ops.reshape(ops.matmul(rows, kernel), (*ops.shape(sequence)[:-1], kernel.shape[1]))

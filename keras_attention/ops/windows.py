@@ -1,11 +1,17 @@
 """Windows of local attention (Luong, Pham and Manning, 2015, section 3.2).
 
 A window of half-width D around the centre p holds the 2D + 1 positions from floor(p) - D to
-floor(p) + D, as in the authors' code; those outside the sentence are masked by the caller.
+floor(p) + D, as in the authors' code. The caller masks positions outside the sentence.
+
+Positions count memory steps from 0. Sizes: B samples, Tq query and Tk memory steps.
+
+Reference: https://arxiv.org/abs/1508.04025.
 """
 
 import keras
 from keras import ops
+
+from keras_attention._typing import Size, Tensor
 
 __all__ = [
     "gaussian",
@@ -16,22 +22,27 @@ __all__ = [
     "window_positions",
 ]
 
-_BEYOND = 2**30  # a position after any memory
+_BEYOND = 2**30  # a position after the end of any memory
 
 
-def sentence_span(mask, batch_size, length, dtype="float32"):
-    """Where each sentence of a padded batch starts and how many positions it spans.
+def sentence_span(
+    mask: Tensor | None, batch_size: Size, length: Size, dtype: str = "float32"
+) -> tuple[Tensor, Tensor]:
+    """Finds where each sentence of a padded batch starts, and how many positions it spans.
 
-    Masked positions between two words belong to the span: they are not read, but they count.
+        S = last valid position - first valid position + 1
+
+    Masked positions between two words count, although nothing attends to them.
 
     Args:
-        mask: `(B, Tk)` boolean, True for a word; None: all positions are words.
-        batch_size: B. length: Tk. Both may be tensors.
-        dtype: of the results.
+        mask: `(B, Tk)` boolean, True for a word; None if all positions are words.
+        batch_size: B, an integer or a scalar tensor.
+        length: Tk, an integer or a scalar tensor.
+        dtype: dtype of the results.
 
     Returns:
-        `(start, size)`, each `(B,)`: the first valid position, and
-        S = last valid position - first valid position + 1. Both are 0 where nothing is valid.
+        `(start, size)`, each `(B,)`: the first valid position, and S. Both are 0 where no position
+        is valid.
     """
     if mask is None:
         return ops.zeros((batch_size,), dtype), ops.ones((batch_size,), dtype) * ops.cast(
@@ -45,42 +56,67 @@ def sentence_span(mask, batch_size, length, dtype="float32"):
     return ops.cast(first, dtype), ops.cast(last - first + 1, dtype)
 
 
-def window_mask(center, position, window):
-    """The positions s with |s - floor(p)| <= D.
+def window_mask(center: Tensor, position: Tensor, window: int) -> Tensor:
+    """Marks the positions s inside a window: |s - floor(p)| <= D.
 
     Args:
         center: p, `(B, Tq)`, floating point.
-        position: s, `(Tk,)`, or `(B, Tq, W)`; integers.
+        position: s, `(Tk,)` or `(B, Tq, W)`, integers.
         window: D, a positive integer.
 
     Returns:
         Boolean, `(B, Tq, Tk)` or `(B, Tq, W)`.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import window_mask
+        >>> mask = window_mask(numpy.array([[1.5]]), numpy.arange(5), 1)
+        >>> ops.convert_to_numpy(mask).tolist()
+        [[[True, True, True, False, False]]]
     """
     offset = _offsets(ops.floor(ops.stop_gradient(center)), position)
     return ops.abs(offset) <= window
 
 
-def gaussian(center, position, window):
-    """Prefers positions near the centre: exp(-(s - p)^2 / (2 sigma^2)), sigma = D / 2.
+def gaussian(center: Tensor, position: Tensor, window: int) -> Tensor:
+    """Favours positions near the centre.
 
-    Args, shapes: as of `window_mask`; here p is not rounded, so that it can be learned.
+        g(s) = exp(-(s - p)^2 / (2 sigma^2)),        sigma = D / 2
+
+    Unlike in `window_mask`, p is not rounded, so that gradients reach it.
+
+    Args:
+        center: p, `(B, Tq)`, floating point.
+        position: s, `(Tk,)` or `(B, Tq, W)`, integers.
+        window: D, a positive integer.
 
     Returns:
-        In the dtype of `center`.
+        Factors of the weights, `(B, Tq, Tk)` or `(B, Tq, W)`, in the dtype of `center`.
     """
     return ops.exp(-ops.square(_offsets(center, position)) * (2.0 / window**2))
 
 
-def window_positions(center, window, length):
-    """The 2D + 1 positions of each window.
+def window_positions(center: Tensor, window: int, length: Size) -> tuple[Tensor, Tensor]:
+    """Lists the W = 2D + 1 positions of each window.
 
     Args:
         center: p, `(B, Tq)`, floating point, from 0 to `length`.
-        window: D. length: Tk, an integer or a scalar tensor.
+        window: D, a positive integer.
+        length: Tk, an integer or a scalar tensor.
 
     Returns:
-        `(position, inside)`, each `(B, Tq, 2D + 1)`: integers that all exist in the memory, and
-        whether they do so in the window; where not, another position has taken their place.
+        `(position, inside)`, each `(B, Tq, W)`. `position` holds integers from 0 to Tk - 1;
+        `inside` is False where the window reaches beyond the memory, and `position` then holds the
+        nearest position that exists.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import window_positions
+        >>> position, inside = window_positions(numpy.array([[0.5]]), 1, 7)
+        >>> ops.convert_to_numpy(position).tolist(), ops.convert_to_numpy(inside).tolist()
+        ([[[0, 0, 1]]], [[[False, True, True]]])
     """
     middle = ops.cast(ops.floor(ops.stop_gradient(center)), "int32")
     position = ops.expand_dims(middle, -1) + ops.arange(-window, window + 1, dtype="int32")
@@ -88,16 +124,33 @@ def window_positions(center, window, length):
     return ops.clip(position, 0, length - 1), inside
 
 
-def take_windows(sequence, position):
-    """`(B, Tk, ...)` at the positions `(B, Tq, W)`: `(B, Tq, W, ...)`."""
+def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
+    """Gathers the steps of a sequence that each window holds.
+
+    Args:
+        sequence: `(B, Tk, ...)`.
+        position: `(B, Tq, W)`, integers from 0 to Tk - 1.
+
+    Returns:
+        `(B, Tq, W, ...)`.
+    """
     batch, length, *features = ops.shape(sequence)
     flat = ops.reshape(sequence, (-1, *features))
     row = ops.arange(batch, dtype="int32") * length
     return ops.take(flat, position + ops.reshape(row, (-1, 1, 1)), axis=0)
 
 
-def spread_windows(weights, center, length):
-    """The inverse for weights: `(B, Tq, 2D + 1)` in the places of their windows, `(B, Tq, Tk)`."""
+def spread_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:
+    """Puts the weights of windows back in their places in the memory, the inverse of gathering.
+
+    Args:
+        weights: `(B, Tq, 2D + 1)`.
+        center: p, `(B, Tq)`, floating point.
+        length: Tk, an integer or a scalar tensor.
+
+    Returns:
+        `(B, Tq, Tk)`, zero outside the windows.
+    """
     width = weights.shape[-1]
     start = ops.floor(ops.stop_gradient(center)) - width // 2
     column = ops.cast(_offsets(start, ops.arange(length)), "int32")
@@ -107,5 +160,6 @@ def spread_windows(weights, center, length):
 
 
 def _offsets(center, position):
+    """s - p, `(B, Tq, Tk)` or `(B, Tq, W)`."""
     position = ops.cast(position, keras.backend.standardize_dtype(center.dtype))
-    return position - ops.expand_dims(center, -1)  # (B, Tq, Tk)
+    return position - ops.expand_dims(center, -1)

@@ -1,6 +1,6 @@
 """Pictures of attention: heat maps, hops over memories, documents, images for TensorBoard.
 
-Figures are drawn without a window; save them with `figure.savefig(path)`. They need matplotlib:
+Figures open no window. Save them with `figure.savefig(path)`. They need matplotlib:
 `pip install "keras-attention-layers[plot]"`. Tokens are strings, or bytes in UTF-8.
 """
 

@@ -1,19 +1,40 @@
-"""Words broken into lines, each put where it is read, from the left or from the right."""
+"""Breaks words into lines and places them, for scripts that run to the right or to the left."""
 
 import unicodedata
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from keras_attention.plotting._text import drawable
+from keras_attention.plotting._text import Text, drawable
+
+# A word in its place: (x, width, word, strength).
+Placed: TypeAlias = tuple[float, float, str, float | None]
 
 
-def flow_lines(words, gaps, strengths, room, width, to_left=False):
-    """Breaks words into lines `[(x, width, word, strength), ...]` no wider than `room`."""
+def flow_lines(
+    words: Sequence[Text],
+    gaps: Sequence[str],
+    strengths: Sequence[float],
+    room: float,
+    width: Callable[[str], float],
+    to_left: bool = False,
+) -> list[list[Placed]]:
+    """Breaks words into lines of `(x, width, word, strength)`.
+
+    Args:
+        words: the words.
+        gaps: the text before each word; an empty one glues the word to the word before it.
+        strengths: a number for each word, passed on to the result.
+        room: the width of a line.
+        width: function that measures a text, in the unit of `room`.
+        to_left: whether the lines run to the left.
+    """
     tokens = []
     for word, gap, strength in zip(words, gaps, strengths, strict=True):
         for number, piece in enumerate(_pieces(" ".join(drawable(word).split()), room, width)):
             tokens.append((piece, bool(gap) and not number, width(piece), strength))
     lines, x, space = [], room, width("n n") - width("nn")
     for number, (word, spaced, wide, strength) in enumerate(tokens):
-        # A sign stays with the word before it.
+        # Punctuation stays on the line of the word before it.
         unit = wide
         for _, gap, more, _ in tokens[number + 1 :]:
             if gap or unit > room:
@@ -31,7 +52,7 @@ def flow_lines(words, gaps, strengths, room, width, to_left=False):
 
 
 def _place(line, room, to_left):
-    """Puts words and spaces where they are read, from the left or the right end of the line."""
+    """Places the words of a line; runs of the other direction are reversed within it."""
     order, run, last = [], [], 0
     for item in line:
         kind = reads_to_left(item[1], numbers=to_left)
@@ -53,11 +74,17 @@ def _place(line, room, to_left):
     return placed
 
 
-def reads_to_left(text, numbers=False):
-    """As its first letter does, like dir="auto" of HTML; None for one without letters.
+def reads_to_left(text: str, numbers: bool = False) -> bool | None:
+    """Whether the first letter of a text belongs to a script that runs to the left.
+
+    HTML decides dir="auto" in the same way.
 
     Args:
-        numbers: whether digits count as letters, which are read to the right.
+        text: the text.
+        numbers: whether digits count as letters, which run to the right.
+
+    Returns:
+        None for a text without letters.
     """
     known = {"L": False, "R": True, "AL": True} | ({"EN": False, "AN": False} if numbers else {})
     kinds = (unicodedata.bidirectional(sign) for sign in text)
@@ -65,7 +92,7 @@ def reads_to_left(text, numbers=False):
 
 
 def _pieces(word, room, width):
-    """A word in halves, and those in halves, until each fits."""
+    """Halves a word until every piece fits."""
     if len(word) < 2 or width(word) <= room:
         return [word]
     half = len(word) // 2

@@ -2,43 +2,66 @@
 
 import os
 import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_attention._checks import check_positive_int
-from keras_attention.plotting._text import matplotlib_classes
+from keras_attention._typing import Nested
+from keras_attention.plotting._inputs import string_list
+from keras_attention.plotting._text import Text, matplotlib_classes
 from keras_attention.plotting.heat_map import plot_attention
-from keras_attention.plotting.weights import attention_weights, string_list
+from keras_attention.plotting.weights import attention_weights
 
 __all__ = ["AttentionMapCallback"]
 
 
 class AttentionMapCallback(keras.callbacks.Callback):
-    """Draws attention maps of some samples after every epoch, as images of TensorBoard.
+    """Draws attention maps of some samples after every epoch, as images for TensorBoard.
 
-    Where weights have become NaN it warns, and draws none.
+    If weights have become NaN, the callback warns and draws no maps.
+
+    Sizes: N samples, each with its own number of tokens.
 
     Args:
-        log_dir: folder, of a run of TensorBoard.
-        inputs: what the model is called with, a batch of N samples.
-        sources: N lists of strings, the tokens of each; weights of padding behind are not drawn.
-        targets: N lists of strings; None for layers without a time axis of the query.
-        layer: name of an attention layer; needed where the model has more than one.
-        every: draws after every so many epochs.
+        log_dir: folder of a TensorBoard run.
+        inputs: inputs of the model, a batch of N samples.
+        sources: N lists of strings, the source tokens. Weights of the padding after them are not
+            drawn.
+        targets: N lists of strings, the target tokens; None for layers whose query has no time
+            axis.
+        layer: name of an attention layer. Required if the model has more than one.
+        every: number of epochs between two drawings.
 
     Raises:
-        ValueError: numbers of samples do not agree; `every` is not a positive integer; when
-            training begins: the model has no such layer, its weights are not of one map a sample,
-            or have fewer steps than tokens.
-        ImportError: when training begins, without matplotlib or TensorBoard.
+        ValueError: the numbers of samples differ, or `every` is not a positive integer. When
+            training begins: the model has no such layer, or its weights are not one map per
+            sample with a step for every token.
+        ImportError: when training begins, if matplotlib or TensorBoard is missing.
 
     Example:
         >>> from keras_attention.plotting import AttentionMapCallback
         >>> maps = AttentionMapCallback("logs", [[3, 4]], [["das", "Haus"]], [["the", "house"]])
     """
 
-    def __init__(self, log_dir, inputs, sources, targets=None, layer=None, every=1):
+    log_dir: str | os.PathLike[str]
+    inputs: Nested
+    sources: list[list[Text]]
+    targets: list[list[Text]] | None
+    layer: str | None
+    every: int
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str],
+        inputs: Nested,
+        sources: Iterable[Sequence[Text]],
+        targets: Iterable[Sequence[Text]] | None = None,
+        layer: str | None = None,
+        every: int = 1,
+    ) -> None:
         super().__init__()
         if not isinstance(log_dir, (str, os.PathLike)):
             raise ValueError(f"log_dir: a folder; received {log_dir!r}.")
@@ -54,15 +77,15 @@ class AttentionMapCallback(keras.callbacks.Callback):
         check_positive_int("AttentionMapCallback", "every", every)
         self.log_dir, self.inputs, self.layer, self.every = log_dir, inputs, layer, every
         self.sources, self.targets = sources, targets
-        self._writer = None
+        self._writer: Any = None
 
-    def on_train_begin(self, logs=None):
-        # Before the first epoch: what is wrong would otherwise be found after it.
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        # Draws once before training: otherwise a mistake would show only after the first epoch.
         matplotlib_classes()
         list(self._figures())
         self._writer = _summaries().create_file_writer(str(self.log_dir))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every:
             return
         summary = _summaries()
@@ -71,7 +94,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
                 for number, figure in enumerate(self._figures()):
                     summary.image(f"attention/{number}", _pixels(figure)[None])
         except ValueError as error:
-            # NaN, for example, with which Keras trains on.
+            # The weights may be NaN, and Keras continues to train.
             warnings.warn(
                 f"AttentionMapCallback: no map after epoch {epoch + 1}: {error}",
                 RuntimeWarning,
@@ -79,10 +102,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
             )
         self._writer.flush()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._writer.close()
 
-    def _figures(self):
+    def _figures(self) -> Iterator[Any]:
         found = attention_weights(self.model, self.inputs)
         name = self.layer or next(iter(found))
         if name not in found or (self.layer is None and len(found) > 1):
@@ -132,6 +155,6 @@ def _summaries():
 
 
 def _pixels(figure):
-    """`(height, width, 4)`, bytes."""
+    """The picture as bytes, `(height, width, 4)`."""
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())

@@ -1,5 +1,7 @@
 """A page of HTML for documents with the weights of their words and sentences."""
 
+from collections.abc import Iterable
+
 from keras_attention.plotting.documents import Document, percent, read_document, verdict
 from keras_attention.plotting.html import escape
 
@@ -55,28 +57,28 @@ article.missed { border-top: 3px double var(--wrong); }
 """
 _LEGEND = """
 <p class="legend"><span class="bar" style="--s:.6"></span> weight of a sentence in its document; the
-bar of the largest one is full.<br>
+largest has a full bar.<br>
 <mark style="--s:.1">weak</mark><mark style="--s:.45">to</mark><mark style="--s:1">strong</mark>
-weight of a word in its sentence, relative to the largest one there, and paler in sentences of less
-weight, as its square root. Point at a word or a bar for the exact number.</p>
+weight of a word in its sentence, relative to the largest there. The colour is paler in sentences of
+less weight, by the square root of their bar. Point at a word or a bar for the exact number.</p>
 """
 
 
-def document_page(documents, title):
-    """A page of HTML that shows what was read of documents, coloured by the weights.
+def document_page(documents: Iterable[Document], title: str) -> str:
+    """Shows documents on a page of HTML, with words and sentences coloured by their weights.
 
-    It needs no other file, runs no scripts, and can be read in light and dark and on a telephone.
-    The text of documents is anybody's: it is escaped everywhere.
+    The page needs no other file, runs no scripts, has a light and a dark mode, and fits the screen
+    of a phone. All texts are escaped, so documents may come from anywhere.
 
     Args:
         documents: a list of `Document`.
-        title: of the page.
+        title: title of the page.
 
     Returns:
-        A string; write it to a file.
+        The page as a string. Write it to a file, in UTF-8.
 
     Raises:
-        ValueError: the sizes of a document do not agree; a weight is NaN, infinite or negative.
+        ValueError: the sizes of a document do not agree, or a weight is NaN, infinite or negative.
 
     Example:
         >>> from keras_attention.plotting import Document, document_page
@@ -125,7 +127,7 @@ def _article(number, document, sentences):
 
 
 def _classes(document):
-    """The line on the predicted and the true class, if there is any."""
+    """The line with the predicted and the true class, or nothing."""
     parts = []
     if document.predicted is not None:
         share = document.probability
@@ -148,7 +150,7 @@ def _row(sentence):
     for word, weight, gap, strength in zip(
         sentence.words, sentence.weights, sentence.gaps, sentence.strengths, strict=True
     ):
-        # A sentence has a line of its own instead of the break or space before it.
+        # Each sentence starts a new line, so the space before it is dropped.
         gap = gap if words else gap.lstrip()
         words.append(
             f'{escape(gap)}<mark style="--s:{strength:.3f}" data-weight="{weight:.9g}" '

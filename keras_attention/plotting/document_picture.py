@@ -1,25 +1,40 @@
 """A picture of a document with the weights of its words and sentences."""
 
-from keras_attention.plotting._lines import flow_lines, reads_to_left
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from keras_attention.plotting._lines import Placed, flow_lines, reads_to_left
 from keras_attention.plotting._text import font_families, matplotlib_classes, shorten
-from keras_attention.plotting.documents import percent, read_document, verdict
+from keras_attention.plotting.documents import (
+    Document,
+    Sentence,
+    percent,
+    read_document,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["plot_document"]
 
-# Sizes in points. The colours are those of `document_page` by day.
+# Sizes in points. The colours are those of the light mode of `document_page`.
 _WIDTH, _MARGIN, _LEADING, _LINES, _DPI = 640, 14, 16, 12, 150
-_BAR, _TEXT = 60, 120  # where they begin
+_BAR, _TEXT = 60, 120  # left edges
 _ROOM = _WIDTH - _MARGIN - _TEXT
 _INK, _QUIET, _WRONG, _SENTENCE, _TRACK = "#1a1a1a", "#595959", "#b3261e", "#2f6db5", "#e8ecf1"
 _WORD = (255, 176, 32)
 
 
-def plot_document(document):
+def plot_document(document: Document) -> Figure:
     """Draws a document with the weights of its words and sentences.
 
-    Of a long document the sentences with the largest weights are drawn, dots for the others. The
-    largest weight of a document has a full bar, the largest of a sentence the full colour, paler in
-    sentences of less weight, as the square root of their bar.
+    The sentence with the largest weight has a full bar. The word with the largest weight of its
+    sentence has the full colour, which is paler in sentences of less weight, by the square root of
+    their bar. A long document shows only the sentences with the largest weights, and dots for the
+    others.
 
     Args:
         document: a `Document`.
@@ -28,7 +43,8 @@ def plot_document(document):
         A `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: the sizes do not agree; a weight is NaN, infinite or negative.
+        ValueError: the sizes do not agree, or a weight is NaN, infinite or negative.
+        ImportError: matplotlib is missing.
 
     Example:
         >>> from keras_attention.plotting import Document, plot_document
@@ -46,7 +62,7 @@ def plot_document(document):
 
     figure = figure_class((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
     renderer = canvas(figure).get_renderer()
-    # From points to what the figure is saved in, at any resolution.
+    # From points to the pixels of the figure, at any resolution.
     points = Affine2D().scale(1 / 72) + figure.dpi_scale_trans
 
     def width(text, size=10, weight="normal"):
@@ -56,7 +72,7 @@ def plot_document(document):
 
     def write(x, y, text, **options):
         options = {"color": _INK, "size": 10, "va": "baseline", **options}
-        # A dollar sign is one, not the beginning of a formula.
+        # A dollar sign does not begin a formula.
         options = {"family": font_families(), "parse_math": False, **options}
         figure.text(x, y, text, transform=points, **options)
 
@@ -90,7 +106,7 @@ def plot_document(document):
             write(_TEXT + x, y, word, color=_QUIET if strength is None else _INK)
         y -= _LEADING
     legend = (
-        "Bar: the sentence's weight, full for the largest. Behind a word: its weight, full for "
+        "Bar: the sentence's weight, full for the largest. Colour: the word's weight, full for "
         "the largest of its sentence, paler in lighter sentences."
     )
     write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
@@ -98,7 +114,7 @@ def plot_document(document):
 
 
 def _title(document):
-    # The end of a path says most.
+    # The end of a path says more than its beginning.
     name = document.name if len(document.name) <= 60 else "…" + document.name[-59:]
     parts = []
     if document.predicted is not None:
@@ -113,15 +129,17 @@ def _title(document):
 
 
 def _blend(strength):
-    """The colour behind a word, on white."""
+    """The colour behind a word, blended with white."""
     return tuple(1 - strength * (1 - part / 255) for part in _WORD)
 
 
-def _choose_rows(sentences, width):
-    """Lines of the heaviest sentences in their order: `[(weight, share, line), ...]`.
+def _choose_rows(
+    sentences: list[Sentence], width: Callable[[str], float]
+) -> list[tuple[float | None, float | None, list[Placed]]]:
+    """Chooses the heaviest sentences and breaks them into lines `(weight, share, line)`, in order.
 
-    Only the first line of a sentence has its weight. Lines of what was left out, and of a document
-    without words, have none; their only word has the strength None.
+    Only the first line of a sentence has its weight. Lines of dots, and the line of a document
+    without words, have no weight and a single word of strength None.
     """
 
     def note(text):

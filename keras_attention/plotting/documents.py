@@ -1,71 +1,85 @@
 """Documents with the weights of their words and sentences, checked before they are shown."""
 
 import math
+from collections.abc import Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
-from keras_attention.plotting._text import visible
-from keras_attention.plotting.weights import check_numbers, string_list
+from keras_attention._typing import Tensor
+from keras_attention.plotting._inputs import check_numbers, string_list
+from keras_attention.plotting._text import Text, visible
 
 __all__ = ["Document"]
 
 
 class Document(NamedTuple):
-    """A document, and what a hierarchical attention read of it.
+    """A document with the weights of a hierarchical attention.
 
-    Args:
+    Sizes: S sentences of up to W words. Weights after the last word or sentence belong to padding
+    and are ignored.
+
+    Attributes:
         words: S lists of strings, the words of each sentence.
-        word_weights: `(S, W)`, as `HierarchicalAttention` returns them for one document, or lists.
-        sentence_weights: `(S,)`. What is behind the last word or sentence is padding.
-        name: of the document.
-        predicted: its class by the model, where there is one.
-        probability: of that class.
-        expected: its true class, where that is known.
-        gaps: S lists of strings, the text before each word; single blanks if not given.
+        word_weights: `(S, W)`, as `HierarchicalAttention` returns them for one document, or S
+            lists.
+        sentence_weights: `(S,)`.
+        name: name of the document.
+        predicted: the class that the model predicts, or None.
+        probability: the probability of the predicted class, 0 to 1, or None.
+        expected: the true class, or None if it is not known.
+        gaps: S lists of strings, the text before each word; None for single blanks.
     """
 
-    words: list
-    word_weights: Any
-    sentence_weights: Any
-    name: str = ""
-    predicted: str | None = None
+    words: Sequence[Sequence[Text]]
+    word_weights: Tensor | Sequence[Sequence[float]]
+    sentence_weights: Tensor | Sequence[float]
+    name: Text = ""
+    predicted: Text | None = None
     probability: float | None = None
-    expected: str | None = None
-    gaps: list | None = None
+    expected: Text | None = None
+    gaps: Sequence[Sequence[Text]] | None = None
 
 
 class Sentence(NamedTuple):
-    """A sentence as it is shown.
+    """A sentence, ready to be shown.
 
-    weight: of the sentence in its document. words: strings. weights, gaps: one a word. share: of
-    the weight in the largest of a sentence of the document. strengths: how strongly each word is
-    shown, 0 to 1.
+    Attributes:
+        weight: weight of the sentence in its document.
+        words: the words.
+        weights: weight of each word in the sentence.
+        gaps: the text before each word.
+        share: weight of the sentence divided by the largest weight of a sentence.
+        strengths: how strongly to colour each word, 0 to 1.
     """
 
     weight: float
-    words: list
-    weights: list
-    gaps: list
+    words: list[str]
+    weights: list[float]
+    gaps: list[str]
     share: float
-    strengths: list
+    strengths: list[float]
 
 
-def read_document(document):
-    """The document with its texts as they are shown, and its sentences, without empty ones.
+def read_document(document: Document) -> tuple[Document, list[Sentence]]:
+    """Checks a document and prepares its texts and sentences, without empty ones.
 
-    Yang et al. multiply a word's weight by the root of its sentence's, so that a word counts only
-    where its sentence does. Here each is first divided by the largest: otherwise the words of
-    short sentences, which share a weight of one among few, would outshine all others.
+        strength = sqrt(p / largest p in the document) w / largest w in the sentence
+
+    Here w is the weight of a word and p the weight of its sentence. Yang et al. use sqrt(p) w, so
+    that a word counts only where its sentence does. Without the divisions, however, the words of
+    short sentences would outshine all others, since a few words share a weight of one.
 
     Returns:
         `(document, sentences)`, a `Document` and a list of `Sentence`.
 
     Raises:
-        ValueError: it is no `Document`; the sizes do not agree; a weight is NaN, infinite or
-            negative; the probability is none.
+        ValueError: `document` is not a `Document`; the sizes do not agree; a weight is NaN,
+            infinite or negative; the probability is not a number from 0 to 1.
+
+    Reference: Yang et al. (2016), https://aclanthology.org/N16-1174, visualization of attention.
     """
     if not isinstance(document, Document):
         raise ValueError(
@@ -116,15 +130,15 @@ def read_document(document):
 
 
 def _cut(name, weights, count, of="word"):
-    """The first weights, as floats."""
+    """The weights without the padding, as floats."""
     try:
         weights = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: expected numbers; {error}") from None
     if weights.ndim != 1 or len(weights) < count:
         raise ValueError(
-            f"{name}: expected a weight for each {of}, here ({count},), or more where padding is "
-            f"behind; received {weights.shape}."
+            f"{name}: expected a weight for each {of}, here ({count},), or more with padding; "
+            f"received {weights.shape}."
         )
     check_numbers(weights[:count], name)
     return weights[:count].tolist()
@@ -134,12 +148,12 @@ def _relative(value, largest):
     return value / largest if largest > 0 else 0.0
 
 
-def percent(value):
+def percent(value: float) -> str:
     return "<0.1%" if 0 < value < 0.0005 else f"{100 * value:.1f}%"
 
 
-def verdict(document):
-    """Whether the prediction is the true class, or None where that is unknown."""
+def verdict(document: Document) -> bool | None:
+    """Whether the predicted class is the true class; None if either is unknown."""
     if document.expected is None or document.predicted is None:
         return None
     return document.predicted == document.expected

@@ -1,48 +1,69 @@
-"""Which source each target looked at."""
+"""Heat maps of attention weights."""
+
+from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterable, Sequence
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_attention._checks import check_positive_int
+from keras_attention._typing import Tensor
+from keras_attention.plotting._inputs import check_shape, checked, string_list
 from keras_attention.plotting._text import (
+    Text,
     drawable,
     font_families,
     matplotlib_classes,
     shorten,
     width_of,
 )
-from keras_attention.plotting.weights import check_shape, checked, string_list
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["plot_attention"]
 
 
 def plot_attention(
-    weights, source, target=None, *, title=None, largest=None, marked=(), per_line=90
-):
-    """Draws which source each target looked at, as a heat map with a token a row and a column.
+    weights: Tensor | Sequence[Sequence[float]] | Sequence[float],
+    source: Iterable[Text],
+    target: Iterable[Text] | None = None,
+    *,
+    title: str | None = None,
+    largest: float | None = None,
+    marked: Iterable[int] = (),
+    per_line: int = 90,
+) -> Figure:
+    """Draws which source tokens each target token attended to, as a heat map.
 
-    For sequences that can be looked at, of some hundreds of tokens; long tokens are cut to 24
-    letters, and signs that no installed font has become boxes.
+    The map suits sequences of up to some hundreds of tokens. Long tokens are cut to 24 letters, and
+    characters that no installed font has become boxes.
+
+    Sizes: Tq target and Tk source tokens.
 
     Args:
-        weights: `(Tq, Tk)`, of one sample; `(Tk,)` where there is no target.
-        source: Tk strings, the columns. target: Tq strings, the rows.
+        weights: `(Tq, Tk)`, the weights of one sample, or `(Tk,)` if there is no target.
+        source: Tk strings, the columns.
+        target: Tq strings, the rows; None if there is no target.
         title: text above the map.
-        largest: the weight that is drawn darkest, to compare several maps; None for the largest
-            there is.
-        marked: numbers of source tokens that are drawn bold and red, an answer for example.
-        per_line: so many source tokens are side by side at most; more are broken into lines.
+        largest: the weight with the darkest colour, to compare several maps; None for the largest
+            weight of this map.
+        marked: indices of the source tokens to draw bold and red, such as an answer.
+        per_line: the most source tokens side by side; the map of a longer source has several
+            lines.
 
     Returns:
-        A `matplotlib.figure.Figure`. It grows with the number of tokens.
+        A `matplotlib.figure.Figure`, whose size grows with the number of tokens.
 
     Raises:
-        ValueError: the sizes do not agree; a weight is NaN, infinite or negative; `largest` is no
-            positive number, `per_line` no positive integer; `marked` has a number that no token
-            has.
+        ValueError: the sizes do not agree; a weight is NaN, infinite or negative; `largest` is not
+            a positive number; `per_line` is not a positive integer; `marked` holds an index that no
+            token has.
+        ImportError: matplotlib is missing.
 
     Example:
         >>> from keras_attention.plotting import plot_attention
@@ -66,7 +87,7 @@ def plot_attention(
         raise ValueError(f"marked: {outside} are no numbers of the {len(source)} source tokens.")
     figure_class, canvas = matplotlib_classes()
     rows, columns = [shorten(x) for x in rows], [shorten(x) for x in source]
-    # Lines of about the same length.
+    # Lines of about equal length look best.
     lines = max(1, math.ceil(len(columns) / per_line))
     panel = max(1, math.ceil(len(columns) / lines))
     starts = range(0, max(1, len(columns)), panel)
@@ -88,7 +109,7 @@ def plot_attention(
     fonts = font_families()
     for axes, first in zip(panels, starts, strict=True):
         part = weights[:, first : first + panel]
-        # Empty places in the last of several panels, that all cells are of one size.
+        # The last of several panels is filled with empty cells, so that all cells have one size.
         shown = np.full((max(1, len(rows)), widest), np.nan)
         shown[: part.shape[0], : part.shape[1]] = part
         image = axes.imshow(shown, cmap="Blues", vmin=0, vmax=top, aspect="equal")

@@ -1,46 +1,59 @@
-"""What each hop of a memory network read."""
+"""Pictures of the hops of a memory network."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from keras_attention.plotting._text import font_families, matplotlib_classes, shorten, visible
-from keras_attention.plotting.weights import checked, string_list
+from keras_attention._typing import Tensor
+from keras_attention.plotting._inputs import checked, string_list
+from keras_attention.plotting._text import (
+    Text,
+    font_families,
+    matplotlib_classes,
+    shorten,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Hops", "plot_hops"]
 
-# Sentences of a memory that are drawn; of a longer one those that were read most.
+# The most memories to draw. If there are more, those with the largest weights are drawn.
 MOST_SENTENCES = 12
 SENTENCE_ROOM = 64
-# Where the weights begin, and how wide one is, in widths of a letter.
+# The left edge and the width of the weights, in widths of a letter.
 LEFT, CELL = 46, 6
 
 
 class Hops(NamedTuple):
-    """A question to a memory network, and what each hop read.
+    """A question to a memory network, with the weights of every hop.
 
-    Args:
+    Attributes:
         memories: N strings.
-        weights: `(K, N)`, of K hops, as `MemoryNetwork` returns them for one story; what is behind
-            the last memory is padding. Those of a linear start may be negative.
-        question, answer: strings.
-        expected: the right answer, where it is known.
-        facts: the numbers of the memories that decide, where they are known; they are drawn bold.
+        weights: `(K, N)` for K hops, as `MemoryNetwork` returns them for one story. Weights after
+            the last memory belong to padding. Weights of a linear start may be negative.
+        question: the question.
+        answer: the answer of the network.
+        expected: the right answer, or None if it is not known.
+        facts: indices of the memories that hold the answer, if they are known; drawn bold.
     """
 
-    memories: list
-    weights: Any
-    question: str = ""
-    answer: str = ""
-    expected: str | None = None
-    facts: tuple = ()
+    memories: Sequence[Text]
+    weights: Tensor | Sequence[Sequence[float]]
+    question: Text = ""
+    answer: Text = ""
+    expected: Text | None = None
+    facts: Collection[int] = ()
 
 
-def plot_hops(*samples):
-    """Draws for every sample its memories, and beside each the weight that every hop gave it.
+def plot_hops(*samples: Hops) -> Figure:
+    """Draws the memories of every sample, with the weight that each hop gave them.
 
-    Of a long memory the beginning is drawn, of many those that were read most.
+    Long memories are cut. If there are many, only those with the largest weights are drawn.
 
     Args:
         samples: `Hops`, drawn in two columns.
@@ -49,8 +62,9 @@ def plot_hops(*samples):
         A `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: there is no sample; the sizes of one do not agree; a weight is NaN or infinite;
-            `facts` has a number that no memory has.
+        ValueError: there is no sample; the sizes of a sample do not agree; a weight is NaN or
+            infinite; `facts` holds an index that no memory has.
+        ImportError: matplotlib is missing.
 
     Example:
         >>> from keras_attention.plotting import Hops, plot_hops
@@ -94,7 +108,7 @@ def plot_hops(*samples):
     columns = min(2, len(samples))
     grid = [samples[n : n + columns] for n in range(0, len(samples), columns)]
     rows = [[_most_read(sample) for sample in line] for line in grid]
-    # Title, memories, numbers of the hops.
+    # Every sample has a title, a line for the numbers of the hops, and its memories.
     heights = [max(len(r) for r in line) + 3.5 for line in rows]
     hops = max(len(sample.weights) for sample in samples)
     wide = 0.1 * (LEFT + CELL * max(hops, 3) + 2)
@@ -111,7 +125,7 @@ def plot_hops(*samples):
 
 
 def _most_read(sample):
-    """The numbers of the memories that are drawn, in order; None where some are left out."""
+    """The indices of the memories to draw, in order; None stands for those left out."""
     count = len(sample.memories)
     most = np.argsort(-sample.weights[:, :count].max(axis=0), kind="stable")[:MOST_SENTENCES]
     rows, last = [], -1
@@ -131,12 +145,12 @@ def _draw_hops(axes, sample, rows, height):
     axes.axis("off")
 
     def write(x, y, text, **options):
-        # A dollar sign is one, not the beginning of a formula.
+        # A dollar sign does not begin a formula.
         options = {"size": 8.5, "va": "center", **options}
         return axes.text(x, y, text, family=font_families(), parse_math=False, **options)
 
     def write_before(end, x, y, text, begin="", **options):
-        """As much of the text as there is room for."""
+        """Writes as much of the text as fits before `end`."""
         for room in range(SENTENCE_ROOM, 0, -4):
             written = write(x, y, begin + shorten(text, room), **options)
             if axes.transData.inverted().transform(written.get_window_extent())[1, 0] <= end:
@@ -160,7 +174,7 @@ def _draw_hops(axes, sample, rows, height):
         fact = number in sample.facts
         style = {"begin": "• ", "weight": "bold"} if fact else {"begin": "   "}
         write_before(left - 0.5, 0, y + 0.5, sample.memories[number], **style)
-        # From a memory to its weights, for the eye.
+        # This line leads the eye from a memory to its weights.
         axes.plot([0, left], [y + 1, y + 1], color="#eeeeee", linewidth=0.5)
         for hop in range(hop_count):
             weight = float(sample.weights[hop, number])

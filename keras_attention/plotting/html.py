@@ -1,27 +1,33 @@
 """Highlighted text as HTML."""
 
 import html
+from collections.abc import Iterable, Sequence
 
-from keras_attention.plotting._text import visible
-from keras_attention.plotting.weights import check_shape, checked, string_list
+from keras_attention._typing import Tensor
+from keras_attention.plotting._inputs import check_shape, checked, string_list
+from keras_attention.plotting._text import Text, visible
 
 __all__ = ["highlight"]
 
 
-def highlight(tokens, weights, joiner=" "):
-    """Text as HTML, the stronger coloured the larger the weight of a token.
+def highlight(
+    tokens: Iterable[Text],
+    weights: Tensor | Sequence[float],
+    joiner: str | list[Text] | tuple[Text, ...] = " ",
+) -> str:
+    """Colours the tokens of a text by their weights, as HTML.
 
     Args:
-        tokens: T strings; whatever they contain is escaped.
-        weights: `(T,)`; the largest has the strongest colour, however large it is.
-        joiner: what is between two tokens, or T strings, the text before each.
+        tokens: T strings, which are escaped.
+        weights: `(T,)`. The largest weight gets the full colour, whatever its size.
+        joiner: the text between two tokens, or T strings, the text before each token.
 
     Returns:
-        A string, which notebooks show as what it describes: `<p>` with a `<mark>` a token, and the
-        exact weight where one points at it.
+        A string that notebooks render: a `<p>` with a `<mark>` per token, which shows the exact
+        weight when pointed at.
 
     Raises:
-        ValueError: the sizes do not agree; a weight is NaN, infinite or negative.
+        ValueError: the sizes do not agree, or a weight is NaN, infinite or negative.
 
     Example:
         >>> from keras_attention.plotting import highlight
@@ -47,20 +53,20 @@ def highlight(tokens, weights, joiner=" "):
         f"{escape(token)}</mark>"
         for token, gap, weight in zip(tokens, gaps, weights, strict=False)
     ]
-    # With colours of its own, it can be read on dark pages too.
+    # Fixed colours, so that the text is readable on dark pages too.
     style = "color:#1a1a1a;background:#ffffff;line-height:1.8;padding:.3em;white-space:pre-wrap"
     return Page(f'<p dir="auto" style="{style}">{"".join(words)}</p>')
 
 
 class Page(str):
-    """A string of HTML, which notebooks show as such."""
+    """A string of HTML that notebooks render."""
 
     __slots__ = ()
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return str(self)
 
 
-def escape(text):
-    """The text as part of a page of HTML."""
+def escape(text: Text) -> str:
+    """Makes a text visible and escapes it for HTML."""
     return html.escape(visible(text))

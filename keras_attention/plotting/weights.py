@@ -1,33 +1,38 @@
-"""Attention weights: out of models, and checked before they are drawn."""
+"""Reads attention weights from models."""
 
 import contextlib
 import functools
 import inspect
+from collections.abc import Iterator
+from typing import Any
 
 import keras
-import numpy as np
 
 from keras_attention._checks import described
+from keras_attention._typing import Nested
+from keras_attention.plotting._inputs import as_array
 
 __all__ = ["attention_weights"]
 
 
-def attention_weights(model, inputs):
-    """The weights of all attention layers of a model for some inputs, without another model.
+def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
+    """Reads the weights of all attention layers of a model, for some inputs.
+
+    The model is called once, with `training=False`. No second model is needed.
 
     Args:
-        model: a `keras.Model`, functional or of one's own, called with `training=False`.
-        inputs: what it is called with.
+        model: a `keras.Model`: functional, sequential or a subclass.
+        inputs: inputs of the model.
 
     Returns:
-        A dictionary from the names of layers to what they return with `return_attention_scores`,
-        an array or a tuple of arrays; a list of those for a layer that is called more than once.
-        Layers in other layers are found too, but for those in one that returns weights itself. Of
-        several layers of one name, all but the first have a number after it.
+        A dictionary from layer names to weights: an array, or a tuple of arrays if the layer
+        returns several. A layer that is called several times has a list of these. Layers inside
+        other layers are found too, except inside a layer that returns weights itself. If several
+        layers share a name, a number follows the name of all but the first.
 
     Raises:
-        ValueError: `model` is no model; no layer of it has weights to return, or none was called,
-            or only in a function that is compiled.
+        ValueError: `model` is not a model; no layer of it returns weights; or the layers that do
+            were not called, or only inside a compiled function.
 
     Example:
         >>> import keras, numpy
@@ -78,12 +83,12 @@ def attention_weights(model, inputs):
 
 
 def _heard(call, found):
-    """The `call` of a layer that also appends the weights to a list."""
+    """Wraps the `call` of a layer so that it appends the weights to a list."""
 
     @functools.wraps(call)
     def heard(*args, return_attention_scores=False, **options):
         *outputs, weights = call(*args, return_attention_scores=True, **options)
-        # What is only traced, for shapes or for a function that is compiled, has no numbers.
+        # A call that is only traced, for shapes or for a compiled function, has no numbers.
         with contextlib.suppress(Exception):
             found.append(keras.tree.map_structure(as_array, weights))
         if return_attention_scores:
@@ -93,8 +98,8 @@ def _heard(call, found):
     return heard
 
 
-def _layers(layer, seen=None):
-    """The layers in a layer, and those in them, each once; not those in one that gives weights."""
+def _layers(layer: keras.Layer, seen: set[int] | None = None) -> Iterator[keras.Layer]:
+    """All layers inside a layer, each once, except those inside a layer that gives weights."""
     seen = set() if seen is None else seen
     for inner in _inner(layer):
         if id(inner) in seen:
@@ -106,7 +111,7 @@ def _layers(layer, seen=None):
 
 
 def _inner(layer):
-    """The layers that are attributes of a layer, or in lists and dictionaries that are."""
+    """The layers in the attributes of a layer, and in their lists and dictionaries."""
     if isinstance(layer, keras.Model):
         yield from layer.layers
         return
@@ -131,59 +136,5 @@ def _gives_weights(layer):
     return "return_attention_scores" in call and not isinstance(layer, keras.Model)
 
 
-def as_array(x):
-    return np.asarray(keras.ops.convert_to_numpy(x), "float32")
-
-
-def checked(weights, negative=False):
-    """As an array of numbers that can be drawn; refuses those that cannot."""
-    try:
-        if weights is None:  # of which NumPy makes a number
-            raise TypeError
-        weights = as_array(weights)
-    except (TypeError, ValueError):
-        found, remedy = f"{weights!r:.80}", ""
-        if isinstance(weights, tuple) and all(hasattr(x, "shape") for x in weights):
-            found = f"a tuple of {len(weights)} tensors"
-            remedy = " Pass the second of (output, weights)."
-        raise ValueError(f"weights must be numbers; received {found}.{remedy}") from None
-    check_numbers(weights, negative=negative)
-    return weights
-
-
-def check_numbers(weights, name="weights", negative=False):
-    least = -np.inf if negative else 0
-    if not np.isfinite(weights).all() or (weights < least).any():
-        wanted = "finite" if negative else "finite and not negative"
-        raise ValueError(
-            f"{name} must be {wanted}; received numbers from {weights.min()} to {weights.max()}."
-        )
-
-
-def string_list(name, strings, of="tokens", remedy=None):
-    """As a list; refuses a string, which is a list of letters to Python."""
-    if isinstance(strings, (str, bytes)):
-        raise ValueError(
-            f"{name} must be a list of {of}; received the string {strings!r:.80}. Write "
-            f"{remedy or f'{name}.split()'}."
-        )
-    return list(strings)
-
-
 def _kind(x):
     return described(x) if isinstance(x, type) else type(x).__name__
-
-
-def check_shape(name, weights, wanted, axes):
-    if weights.shape == wanted:
-        return
-    advice = ""
-    if weights.ndim == len(wanted) and all(
-        given >= size for given, size in zip(weights.shape, wanted, strict=True)
-    ):
-        advice = f" Cut padding off: {name}[{', '.join(f':{size}' for size in wanted)}]."
-    if weights.ndim > len(wanted):
-        advice = f" Give those of one sample: {name}[0]."
-    raise ValueError(
-        f"{name} must be {axes}, here {wanted}; received {tuple(weights.shape)}.{advice}"
-    )

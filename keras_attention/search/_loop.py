@@ -1,77 +1,87 @@
-"""The loop that greedy and beam search share, over N = B K hypotheses in buffers of fixed size."""
+"""The loop of greedy and beam search, over N = B K hypotheses in buffers of fixed size."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from keras import ops, tree
 
-from keras_attention._checks import is_integer
-from keras_attention.search._checks import (
-    LAST_TOKEN,
-    LONGEST,
-    as_python,
-    check_positive,
-    check_step,
-)
-from keras_attention.search._step import batch_size, checked, named_leaves, pack
+from keras_attention._typing import Nested, Tensor
+from keras_attention.search._arguments import LONGEST, check_positive, check_step, check_token
+from keras_attention.search._step import Step, batch_size, checked, named_leaves, pack
 
-# The score of what cannot exist: finite, so that it makes no NaN, and exact in float32.
+# The score of an impossible hypothesis: finite, so that it causes no NaN, and exact in float32.
 IMPOSSIBLE = -(2.0**100)
 
 
 class SearchResult(NamedTuple):
-    """What a search found, for B samples, K beams, at most L tokens and Tk memory steps.
+    """The sequences that a search found.
+
+    Sizes: B samples, K beams, at most L tokens, Tk memory steps. A greedy search has no axis K.
 
     Attributes:
-        tokens: int32, greedy `(B, L)`, beam `(B, K, L)` with the best first; without the start
-            token, filled with the end token after the end.
-        lengths: int32, `(B,)` or `(B, K)`: the number of tokens, the end token included; L where
-            the end token never came.
-        scores: float32, greedy `(B,)`, the summed log probability; beam `(B, K)`, the
-            length-normalised one, descending.
-        alignments: `(B, L, Tk)` or `(B, K, L, Tk)`, the weights read when each token was chosen,
-            zeros after the end; None if the step returns no weights.
+        tokens: int32, `(B, L)` or `(B, K, L)` with the best beam first. There is no start token;
+            end tokens fill the rest of a sequence that has ended.
+        lengths: int32, `(B,)` or `(B, K)`: the number of tokens, the end token included; L for a
+            sequence that never ended.
+        scores: float32, `(B,)` or `(B, K)`: the summed log probability of a greedy search, the
+            length-normalised one of a beam search, in descending order.
+        alignments: `(B, L, Tk)` or `(B, K, L, Tk)`: the attention weights of the step that chose
+            each token, zeros after the end; None if the step returns no weights.
     """
 
-    tokens: Any
-    lengths: Any
-    scores: Any
-    alignments: Any
+    tokens: Tensor
+    lengths: Tensor
+    scores: Tensor
+    alignments: Tensor | None
 
 
 class _Beams(NamedTuple):
     """The N hypotheses. Every field has the leading axis N, so that one gather reorders them."""
 
-    tokens: Any  # (N, L)
-    rows: Any  # (N, L), the row of the batch in which each token's step was computed
-    last: Any  # (N,)
-    lengths: Any  # (N,)
-    totals: Any  # (N,), summed log probability; has no meaning once a beam has ended
-    scores: Any  # (N,), what ranks them; stays once a beam has ended
-    living: Any  # (N,)
+    tokens: Tensor  # (N, L)
+    rows: Tensor  # (N, L), the row of the batch in which each token was computed
+    last: Tensor  # (N,), the tokens chosen last
+    lengths: Tensor  # (N,)
+    totals: Tensor  # (N,), summed log probability; no longer used after the end
+    scores: Tensor  # (N,), for ranking; fixed after the end
+    living: Tensor  # (N,), boolean
 
 
-def run_search(step, state, memory, choose, beam_width, start_token, end_token, max_length):
-    """The loop of both searches, over N = B K hypotheses.
+# choose(logits, beams, t) -> (parents, tokens, totals, scores), each `(N,)`.
+Choose = Callable[[Tensor, _Beams, Tensor], tuple[Tensor | None, Tensor, Tensor, Tensor]]
 
-    `choose(logits, beams, t)` returns, for each of the next N hypotheses, the row it continues
-    (None for all: its own), its new token, total and score. Where it continues a hypothesis that
-    does not live, the token is the end token.
+
+def run_search(
+    step: Step,
+    state: Nested,
+    memory: Nested,
+    choose: Choose,
+    beam_width: int,
+    start_token: int,
+    end_token: int,
+    max_length: int,
+) -> SearchResult:
+    """Runs the loop of both searches.
+
+    Args:
+        choose: returns the next N hypotheses: the row that each continues (None if all continue
+            their own), its new token, total and score. A hypothesis that has ended continues with
+            the end token.
+        step, state, memory, beam_width, start_token, end_token, max_length: see `beam_search`.
+
+    Returns:
+        The N hypotheses, with the leading axis N.
     """
     check_step(step)
     check_positive("max_length", max_length, LONGEST)
-    for name, token in (("start_token", start_token), ("end_token", end_token)):
-        if not is_integer(token) or not 0 <= token <= LAST_TOKEN:
-            lookup = " Look it up in the vocabulary." if isinstance(token, str) else ""
-            raise ValueError(
-                f"{name}={token!r:.80} must be the index of a token, an integer from 0 to "
-                f"{LAST_TOKEN}.{lookup or as_python(name, token)}"
-            )
+    check_token("start_token", start_token)
+    check_token("end_token", end_token)
     state_names, leaves = named_leaves("state", state)
     memory_names, constants = named_leaves("memory", memory)
     batch = batch_size(state_names + memory_names, leaves + constants)
     if isinstance(batch, int) and batch == 0:
-        # A loop needs a sample: search for one of zeros, and leave it out of the results.
+        # The loop needs a sample: search with one of zeros, and drop it from the results.
         one = [ops.zeros((1, *x.shape[1:]), x.dtype) for x in leaves + constants]
         state, memory = pack(state, one[: len(leaves)]), pack(memory, one[len(leaves) :])
         found = run_search(
@@ -106,7 +116,7 @@ def run_search(step, state, memory, choose, beam_width, start_token, end_token, 
 
     def body(t, beams, leaves, history):
         beams, leaves, weights = advance(t, beams, leaves)
-        # Weights stay in the row that computed them; `rows` finds them again after the loop.
+        # Weights stay in the row that computed them. After the loop, `rows` finds them.
         history = [
             ops.scatter_update(x, ops.reshape(t, (1, 1)), ops.expand_dims(weights, 0))
             for x in history
@@ -114,7 +124,7 @@ def run_search(step, state, memory, choose, beam_width, start_token, end_token, 
         return t + 1, beams, leaves, history
 
     order = ops.arange(count, dtype="int32")
-    first = order % beam_width == 0  # before the first step one hypothesis per sample lives
+    first = order % beam_width == 0  # before the first step, one hypothesis per sample lives
     zeros = ops.zeros((count,), dtype="float32")
     beams = _Beams(
         tokens=ops.full((count, max_length), end_token, dtype="int32"),
@@ -125,7 +135,7 @@ def run_search(step, state, memory, choose, beam_width, start_token, end_token, 
         scores=ops.where(first, zeros, IMPOSSIBLE),
         living=first,
     )
-    # The first step runs outside the loop, since its weights say how wide the buffer must be.
+    # The first step runs outside the loop, because its weights tell the width of the buffer.
     t = ops.convert_to_tensor(0, dtype="int32")
     beams, leaves, weights = advance(t, beams, leaves)
     history = []
@@ -154,13 +164,13 @@ def run_search(step, state, memory, choose, beam_width, start_token, end_token, 
     )
 
 
-def log_probs(values, logits):
-    """Log-softmax of the largest logits, `(N, width)`."""
-    # A slice of the result of `top_k` would make XLA sort the whole vocabulary.
+def log_probs(values: Tensor, logits: Tensor) -> Tensor:
+    """The log-softmax of the largest logits `values`, `(N, width)`, among all logits `(N, V)`."""
+    # `ops.max`, because a slice of the result of `top_k` makes XLA sort the whole vocabulary.
     peak = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
     return values - peak - ops.log(ops.sum(ops.exp(logits - peak), axis=-1, keepdims=True))
 
 
-def possible(scores):
-    """Replaces -inf (a forbidden token) and NaN (no allowed token at all) by the finite floor."""
+def possible(scores: Tensor) -> Tensor:
+    """Replaces -inf (a forbidden token) and NaN (no token is allowed) by `IMPOSSIBLE`."""
     return ops.where(scores > IMPOSSIBLE, scores, IMPOSSIBLE)

@@ -1,18 +1,25 @@
-"""What a search and the decoder that it drives expect of each other.
+"""The contract between a search and the step function of a decoder.
 
-The search carries the state through its loop as a flat list of tensors, and checks every output
-when it is traced.
+The search carries the state through its loop as a flat list of tensors, and checks the outputs of
+the step function when it is traced.
 """
+
+from collections.abc import Callable
+from typing import TypeAlias
 
 import keras
 from keras import ops, tree
 
 from keras_attention._shapes import fits
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.layers._tensors import check_dense
 
+# step(tokens, state, memory) -> (logits, state, weights); see `keras_attention.search`.
+Step: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Nested, Tensor | None]]
 
-def named_leaves(name, structure):
-    """The names and tensors of a structure, without the None leaves, which no loop can carry."""
+
+def named_leaves(name: str, structure: Nested) -> tuple[list[str], list[Tensor]]:
+    """The names and tensors of a structure. None leaves are left out: no loop can carry them."""
     found = [(path, x) for path, x in tree.flatten_with_path(structure) if x is not None]
     names = [name + "".join(f"[{key!r}]" for key in path) for path, _ in found]
     for label, (_, x) in zip(names, found, strict=True):
@@ -20,14 +27,14 @@ def named_leaves(name, structure):
     return names, [ops.convert_to_tensor(x) for _, x in found]
 
 
-def pack(structure, tensors):
-    """The inverse: a structure like that one, with these tensors in their order."""
-    tensors = iter(tensors)
-    return tree.map_structure(lambda x: None if x is None else next(tensors), structure)
+def pack(structure: Nested, tensors: list[Tensor]) -> Nested:
+    """The inverse of `named_leaves`: puts the tensors into a structure of the same nesting."""
+    leaves = iter(tensors)
+    return tree.map_structure(lambda x: None if x is None else next(leaves), structure)
 
 
-def batch_size(names, tensors):
-    """The samples in state and memory together, a tensor where the number is not known."""
+def batch_size(names: list[str], tensors: list[Tensor]) -> Size:
+    """The number of samples in state and memory, which must agree."""
     shapes = [tuple(x.shape) for x in tensors]
     if not shapes:
         raise ValueError(
@@ -37,18 +44,24 @@ def batch_size(names, tensors):
     if () in shapes or len({shape[0] for shape in shapes} - {None}) > 1:
         raise ValueError(
             "state and memory must hold tensors of shape (batch, ...) with one batch size, but hold"
-            f" {dict(zip(names, shapes, strict=True))}. A beam search repeats them for the beams "
-            "itself; what has no batch axis, `step` can use without being passed it."
+            f" {dict(zip(names, shapes, strict=True))}. Do not repeat them for the beams: the "
+            "search does. Use a tensor without a batch axis inside `step` instead of passing it."
         )
     return ops.shape(tensors[0])[0]
 
 
-def checked(outputs, tokens, names, leaves, end_token):
-    """The outputs of a step, the state as a list, if they are what they should be."""
+def checked(
+    outputs: tuple[Tensor, Nested, Tensor | None],
+    tokens: Tensor,
+    names: list[str],
+    leaves: list[Tensor],
+    end_token: int,
+) -> tuple[Tensor, list[Tensor], Tensor | None]:
+    """Checks the outputs of a step and returns them, with the state as a list of tensors."""
     if not isinstance(outputs, tuple) or len(outputs) != 3:
         raise ValueError(
             f"step must return the tuple (logits, state, weights), but returned {outputs!r:.200}. "
-            "Put None where there is no state or there are no weights."
+            "Return None for a state or weights that do not exist."
         )
     logits, state, weights = outputs
     for name, x in (("logits", logits), ("weights", logits if weights is None else weights)):
@@ -56,7 +69,7 @@ def checked(outputs, tokens, names, leaves, end_token):
         if not fits(shape, (tokens.shape[0], None)):
             raise ValueError(
                 f"step must return {name} of rank 2, with a row for each of its {tokens.shape[0]} "
-                f"tokens, but returned the shape {shape}. Squeeze the time axis, if it is there."
+                f"tokens, but returned the shape {shape}. Squeeze the time axis, if there is one."
             )
     if logits.shape[-1] is None or logits.shape[-1] <= end_token:
         raise ValueError(
@@ -74,6 +87,6 @@ def checked(outputs, tokens, names, leaves, end_token):
         if not fits(forms[0][0], forms[1][0]) or forms[0][1] != forms[1][1]:
             raise ValueError(
                 f"step was given {name} of shape and dtype {forms[0]}, but returned {forms[1]}. "
-                "Neither may change: cast to one dtype; write what grows into a fixed-size buffer."
+                "Neither may change: cast the state to one dtype, and use buffers of fixed size."
             )
     return logits, new_leaves, weights

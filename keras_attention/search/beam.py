@@ -4,62 +4,69 @@ import numbers
 
 from keras import ops, tree
 
-from keras_attention.search._checks import LARGEST_PENALTY, LONGEST, WIDEST, check_positive
-from keras_attention.search._loop import IMPOSSIBLE, log_probs, possible, run_search
+from keras_attention._typing import Nested
+from keras_attention.search._arguments import LARGEST_PENALTY, LONGEST, WIDEST, check_positive
+from keras_attention.search._loop import IMPOSSIBLE, SearchResult, log_probs, possible, run_search
+from keras_attention.search._step import Step
 
 __all__ = ["beam_search"]
 
 
 def beam_search(
-    step,
-    state,
-    memory=None,
+    step: Step,
+    state: Nested,
+    memory: Nested = None,
     *,
-    start_token,
-    end_token,
-    max_length,
-    beam_width=5,
-    length_penalty=1.0,
-):
-    """Keep the K best hypotheses at every step, ended and living together.
+    start_token: int,
+    end_token: int,
+    max_length: int,
+    beam_width: int = 5,
+    length_penalty: float = 1.0,
+) -> SearchResult:
+    """Keeps the K best hypotheses at every step, ended and living ones together.
 
         lp(n)    = ((5 + n) / 6) ** length_penalty
         score(y) = sum_t log p(y[t] | y[<t], x) / lp(len(y))
 
+    A living hypothesis proposes its V continuations. An ended hypothesis proposes itself, with the
+    score it ended with. The K proposals with the best scores survive. The search stops when all
+    beams of all samples have ended. If fewer than K sequences are possible, the surplus beams come
+    last, with score -inf, length 0, only end tokens, and alignments of zeros.
+
+    On JAX, compile the search. Otherwise every call compiles its loop again. The compiled function
+    stores the weights that the layers of `step` had at its first call:
+
+        search = jax.jit(lambda state, memory: tuple(beam_search(step, state, memory, ...)))
+
     Sizes: B samples, K beams, V tokens in the vocabulary, at most L tokens, Tk memory steps. B and
-    Tk may be dynamic. A living hypothesis proposes its V continuations, an ended one itself with
-    the score it ended with, and the K best scores survive. Stops as soon as all beams of all
-    samples have ended. Where fewer than K sequences are possible, the surplus beams come last, with
-    score -inf, length 0, nothing but end tokens, and alignments of zeros.
+    Tk may be dynamic.
 
     Args:
-        step: `step(tokens, state, memory) -> (logits, state, weights)`, N = B K; the module
-            `keras_attention.search` says what each of them is.
-        state: the initial state, leaves `(B, ...)`, or None. The search repeats it for the beams.
-        memory: constant over the steps, leaves `(B, ...)`, or None. Repeated likewise.
-        start_token: the token fed to the first step.
+        step: `step(tokens, state, memory) -> (logits, state, weights)` for N = B K hypotheses; see
+            `keras_attention.search`.
+        state: the initial state, tensors `(B, ...)` in any nesting, or None. The search repeats it
+            for the beams.
+        memory: what every step reads, tensors `(B, ...)` in any nesting, or None. The search
+            repeats it for the beams.
+        start_token: the token that the first step receives.
         end_token: the token that ends a sequence, one of the V.
         max_length: L, the largest number of tokens, the end token included.
-        beam_width: K; may exceed V. One beam searches greedily.
-        length_penalty: 0 ranks by the sum, which favours short sequences; 1 almost by the mean.
+        beam_width: K, which may exceed V. A single beam is a greedy search.
+        length_penalty: 0 ranks by the summed log probability, which favours short sequences; 1
+            ranks almost by the mean.
 
     Returns:
-        `SearchResult`: tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)`, alignments
+        `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)` and alignments
         `(B, K, L, Tk)`.
 
     Raises:
         ValueError: a token, `max_length`, `beam_width` or `length_penalty` is out of range; state
-            and memory hold no tensor, or batch sizes that differ; `step` returns anything but what
-            `keras_attention.search` says.
-
-    On JAX, compile the search, since an eager call compiles its loop each time. The compiled
-    function holds the weights that the layers of `step` had at its first call:
-
-        search = jax.jit(lambda state, memory: tuple(beam_search(step, state, memory, ...)))
+            and memory hold no tensor, or differ in batch size; `step` takes or returns something
+            else than `keras_attention.search` describes.
 
     Example:
-        One sample; its memory is a table of p(next | last). Greedy search takes token 2, after
-        which nothing is likely.
+        The memory of one sample is a table of p(next | last). Greedy search takes token 2, after
+        which no token is likely.
 
         >>> import numpy as np
         >>> from keras import ops
@@ -87,12 +94,12 @@ def beam_search(
     if not number or not 0 <= length_penalty <= LARGEST_PENALTY:
         raise ValueError(
             f"length_penalty={length_penalty!r} must be a finite number, 0 or more, and at most "
-            f"{LARGEST_PENALTY}; 0 turns it off."
+            f"{LARGEST_PENALTY}; 0 turns the penalty off."
         )
     penalties = [((5 + n) / 6) ** length_penalty for n in range(1, max_length + 1)]
 
     def choose(logits, beams, t):
-        # The K best continuations of all are among the K best of each.
+        # The K best continuations overall are among the K best of each hypothesis.
         width = min(beam_width, logits.shape[-1])
         values, tokens = ops.top_k(logits, width)  # (N, width)
         totals = ops.expand_dims(beams.totals, -1) + log_probs(values, logits)

@@ -4,29 +4,48 @@ import math
 
 from keras import ops
 
-from keras_attention.search._loop import log_probs, possible, run_search
+from keras_attention._typing import Nested
+from keras_attention.search._loop import SearchResult, log_probs, possible, run_search
+from keras_attention.search._step import Step
 
 __all__ = ["greedy_search"]
 
 
-def greedy_search(step, state, memory=None, *, start_token, end_token, max_length):
-    """Take the most probable token at every step.
+def greedy_search(
+    step: Step,
+    state: Nested,
+    memory: Nested = None,
+    *,
+    start_token: int,
+    end_token: int,
+    max_length: int,
+) -> SearchResult:
+    """Takes the most probable token at every step.
 
         y[t]     = argmax_v log p(v | y[<t], x)
         score(y) = sum_t log p(y[t] | y[<t], x)
 
-    Stops as soon as all samples have ended. Where a step allows no token, the sample has the score
-    -inf, length 0, nothing but end tokens, and alignments of zeros. On JAX, compile the search, as
+    The search stops when all samples have ended. A sample for which a step allows no token has
+    score -inf, length 0, only end tokens, and alignments of zeros. On JAX, compile the search, as
     `beam_search` shows.
 
+    Sizes: B samples, at most L tokens, Tk memory steps.
+
     Args:
-        step, state, memory, start_token, end_token, max_length: as in `beam_search`; N = B.
+        step: `step(tokens, state, memory) -> (logits, state, weights)` for N = B hypotheses; see
+            `keras_attention.search`.
+        state: the initial state, tensors `(B, ...)` in any nesting, or None.
+        memory: what every step reads, tensors `(B, ...)` in any nesting, or None.
+        start_token: the token that the first step receives.
+        end_token: the token that ends a sequence.
+        max_length: L, the largest number of tokens, the end token included.
 
     Returns:
-        `SearchResult`: tokens `(B, L)`, lengths `(B,)`, scores `(B,)`, alignments `(B, L, Tk)`.
+        `SearchResult` with tokens `(B, L)`, lengths `(B,)`, scores `(B,)` and alignments
+        `(B, L, Tk)`.
 
     Raises:
-        ValueError: as in `beam_search`.
+        ValueError: as `beam_search`.
     """
 
     def choose(logits, beams, t):

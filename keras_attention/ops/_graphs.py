@@ -1,0 +1,49 @@
+"""Tells what TensorFlow is building at this moment: a graph, and compiled code or not."""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+import keras
+
+# The answer that `treated_as_compiled` gives; None: look at the graph.
+_answer: contextvars.ContextVar[bool | None] = contextvars.ContextVar(
+    "keras_attention_compiled", default=None
+)
+
+
+def in_graph() -> bool:
+    """Whether TensorFlow is building a graph."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
+def in_compiled_code() -> bool:
+    """Whether the code that is being traced will be compiled as a whole."""
+    if keras.backend.backend() == "jax":
+        return True
+    if _answer.get() is not None:
+        return bool(_answer.get())
+    return in_graph() and _in_compiled_graph()
+
+
+@contextlib.contextmanager
+def treated_as_compiled(answer: bool) -> Iterator[None]:
+    """Fixes the answer of `in_compiled_code` in a gradient, where TensorFlow cannot tell."""
+    token = _answer.set(answer)
+    try:
+        yield
+    finally:
+        _answer.reset(token)
+
+
+def _in_compiled_graph():
+    import tensorflow as tf
+
+    # TensorFlow marks conditionals for lowering, except in functions that it compiles.
+    result = tf.cond(tf.constant(True), lambda: tf.constant(0), lambda: tf.constant(1))
+    branch = result.op.inputs[0].op if result.op.type == "Identity" else result.op
+    return "_lower_using_switch_merge" not in branch.node_def.attr

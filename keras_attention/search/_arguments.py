@@ -1,0 +1,46 @@
+"""Checks of the arguments of a search."""
+
+import inspect
+from typing import Any
+
+from keras_attention._checks import is_integer
+
+# Larger numbers are mistakes. The buffers would not fit into memory, every step ranks the square of
+# the width, and a larger penalty overflows for the longest sequence.
+LONGEST, WIDEST, LARGEST_PENALTY, LAST_TOKEN = 2**20, 2**12, 5, 2**31 - 1
+
+
+def check_positive(name: str, value: Any, most: int) -> None:
+    if not is_integer(value) or not 1 <= value <= most:
+        raise ValueError(
+            f"{name}={value!r:.80} must be a positive integer of Python, at most {most}."
+            f"{as_python(name, value)}"
+        )
+
+
+def check_token(name: str, token: Any) -> None:
+    if not is_integer(token) or not 0 <= token <= LAST_TOKEN:
+        lookup = " Look it up in the vocabulary." if isinstance(token, str) else ""
+        raise ValueError(
+            f"{name}={token!r:.80} must be the index of a token, an integer from 0 to "
+            f"{LAST_TOKEN}.{lookup or as_python(name, token)}"
+        )
+
+
+def as_python(name: str, value: Any) -> str:
+    """The remedy for a scalar tensor."""
+    return f" Write int({name})." if getattr(value, "shape", None) == () else ""
+
+
+def check_step(step: Any) -> None:
+    form = "step must be a function step(tokens, state, memory) -> (logits, state, weights)"
+    if not callable(step):
+        raise ValueError(f"{form}; received {step!r:.80}.")
+    try:
+        signature = inspect.signature(getattr(step, "call", step))
+    except (TypeError, ValueError):  # functions that are not written in Python may have none
+        return
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        raise ValueError(f"{form}; received one that takes {signature}.") from None
