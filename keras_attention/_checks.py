@@ -27,21 +27,15 @@ def unquoted(value):
     return ", without quotes" if isinstance(value, str) else ""
 
 
-def check_renamed(layer, kwargs, **names):
-    """Refuses arguments under the names that they had before."""
+def check_renamed(layer, kwargs, names, arguments):
+    """Refuses earlier names, a dictionary, of the arguments of a layer or of its attributes."""
     for old, new in names.items():
         if old in kwargs:
-            raise ValueError(
-                f"{layer}: `{old}` is now called `{new}`; write {new}={kwargs[old]!r:.80}."
-            )
-
-
-def check_linear_start(layer, kwargs):
-    if "linear_start" in kwargs:
-        raise ValueError(
-            f"{layer}: `linear_start` is now the attribute `linear`; write layer.linear = "
-            f"{kwargs['linear_start']!r:.80} before training."
-        )
+            given = f"{kwargs[old]!r:.80}"
+            remedy = f"called `{new}`; write {new}={given}"
+            if new not in arguments:
+                remedy = f"the attribute `{new}`; write layer.{new} = {given} before training"
+            raise ValueError(f"{layer}: `{old}` is now {remedy}.")
 
 
 def check_bool(layer, name, value):

@@ -7,6 +7,7 @@ import keras
 
 from keras_attention._checks import (
     check_bool,
+    check_renamed,
     check_training,
     described,
     dtype_of,
@@ -20,19 +21,30 @@ _VECTORS = ("query", "value", "key", "context", "inputs", "sequences", "memory")
 _IDS = ("story", "question")
 _FLAGS = ("use_causal_mask", "return_attention_scores")
 
+# Earlier names of arguments, which saved files hold, and their names now. `linear` is an attribute.
+_RENAMED = {
+    "normalize": "weight_norm",
+    "score": "score_mode",
+    "window": "half_width",
+    "output": "output_mode",
+    "linear_start": "linear",
+}
+
 
 class CheckedLayer:
     """A base that checks what a layer is given before Keras converts it or builds the layer."""
 
     def __init__(self, **kwargs):
+        layer = type(self)
+        check_renamed(layer.__name__, kwargs, _renamed(layer), _arguments_of(layer))
         try:
             super().__init__(**kwargs)
         except ValueError as error:
             if "Unrecognized keyword" not in str(error):
                 raise
-            own = ", ".join(_arguments_of(type(self)))
+            own = ", ".join(_arguments_of(layer))
             raise ValueError(
-                f"{error}. The arguments of {type(self).__name__} are {own}, and those of every "
+                f"{error}. The arguments of {layer.__name__} are {own}, and those of every "
                 "Keras layer, such as name and dtype."
             ) from None
 
@@ -50,12 +62,33 @@ class CheckedLayer:
             kwargs |= {name: bool(kwargs[name]) for name in _FLAGS if name in kwargs}
         return super().__call__(*args, **kwargs)
 
+    @classmethod
+    def from_config(cls, config):
+        """Makes a layer from `get_config`, also from one saved before arguments were renamed."""
+        names, arguments = _renamed(cls), _arguments_of(cls)
+        config = {names.get(name, name): x for name, x in config.items()}
+        moved = {x: config.pop(x) for x in names.values() if x in config and x not in arguments}
+        layer = super().from_config(config)
+        for name, x in moved.items():
+            setattr(layer, name, x)
+        return layer
+
 
 @functools.cache
 def _parameters_of(layer):
     """The parameters of the call of a class, by their names."""
     _, *parameters = inspect.signature(layer.call).parameters.values()
     return {x.name: x for x in parameters}
+
+
+def _renamed(layer):
+    """The earlier names that a class knows, without those that a subclass uses in its own way."""
+    arguments = _arguments_of(layer)
+    return {
+        old: new
+        for old, new in _RENAMED.items()
+        if old not in arguments and (new in arguments or hasattr(layer, new))
+    }
 
 
 def _arguments_of(layer):

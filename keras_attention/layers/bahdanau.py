@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool, check_positive_int, check_renamed
+from keras_attention._checks import check_bool, check_positive_int
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
 
@@ -59,7 +59,6 @@ class BahdanauAttention(ScoringMixin, keras.layers.Layer):
     """
 
     def __init__(self, units=None, use_bias=False, weight_norm=False, **kwargs):
-        check_renamed(type(self).__name__, kwargs, normalize="weight_norm")
         super().__init__(**kwargs)
         hint = (
             " It is the width in which queries and keys are compared; write BahdanauAttention(128)."

@@ -3,13 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    LONGEST,
-    check_choice,
-    check_positive_int,
-    check_renamed,
-    is_integer,
-)
+from keras_attention._checks import LONGEST, check_choice, check_positive_int, is_integer
 from keras_attention.layers.scoring import ScoringMixin, Window
 from keras_attention.ops._gathered import window_dot, window_tanh
 from keras_attention.ops.additive import additive_score
@@ -161,7 +155,6 @@ class LuongAttention(ScoringMixin, keras.layers.Layer):
         max_length=None,
         **kwargs,
     ):
-        check_renamed(type(self).__name__, kwargs, score="score_mode", window="half_width")
         super().__init__(**kwargs)
         hint = ""
         if is_integer(score_mode):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool, check_choice, check_linear_start
+from keras_attention._checks import check_bool, check_choice
 from keras_attention.layers.scoring import ScoringMixin
 
 __all__ = ["MemoryHop"]
@@ -61,7 +61,6 @@ class MemoryHop(ScoringMixin, keras.layers.Layer):
     """
 
     def __init__(self, update="add", **kwargs):
-        check_linear_start(type(self).__name__, kwargs)
         super().__init__(**kwargs)
         hint = " A hop has no units: it is as wide as its inputs."
         self.update = check_choice(self.name, "update", update, ("add", "linear"), hint)

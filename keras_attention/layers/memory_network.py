@@ -8,7 +8,6 @@ from keras_attention._checks import (
     LONGEST,
     check_bool,
     check_choice,
-    check_linear_start,
     check_positive_int,
     fits,
     is_integer,
@@ -104,7 +103,6 @@ class MemoryNetwork(CheckedLayer, keras.layers.Layer):
         null_memories=False,
         **kwargs,
     ):
-        check_linear_start(type(self).__name__, kwargs)
         super().__init__(**kwargs)
         hint = " It is the number of words, the padding 0 included."
         self.vocabulary_size = check_positive_int(

@@ -7,7 +7,6 @@ from keras_attention._checks import (
     UNROLLED,
     check_bool,
     check_choice,
-    check_renamed,
     check_sequences,
     check_width,
     shape_of,
@@ -121,7 +120,6 @@ class AttentionRNN(CheckedLayer, keras.layers.Layer):
         unroll=False,
         **kwargs,
     ):
-        check_renamed(type(self).__name__, kwargs, output="output_mode")
         cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
         if kwargs.get("dtype") is None and cells and not isinstance(cells[0], type):
             kwargs["dtype"] = getattr(cells[0], "dtype_policy", None)
@@ -399,4 +397,4 @@ class AttentionRNN(CheckedLayer, keras.layers.Layer):
         config = dict(config)
         for name in {"cell", "attention"} & config.keys():
             config[name] = keras.saving.deserialize_keras_object(config[name])
-        return cls(**config)
+        return super().from_config(config)
