@@ -27,23 +27,6 @@ def unquoted(value):
     return ", without quotes" if isinstance(value, str) else ""
 
 
-def check_renamed(layer, kwargs, **names):
-    """Refuses the former names of arguments."""
-    for old, new in names.items():
-        if old in kwargs:
-            raise ValueError(
-                f"{layer}: `{old}` is now called `{new}`; write {new}={kwargs[old]!r:.80}."
-            )
-
-
-def check_linear_start(layer, kwargs):
-    if "linear_start" in kwargs:
-        raise ValueError(
-            f"{layer}: `linear_start` is now the attribute `linear`; write layer.linear = "
-            f"{kwargs['linear_start']!r:.80} before training."
-        )
-
-
 def check_bool(layer, name, value):
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(

@@ -222,8 +222,8 @@ def test_each_sample_of_a_step_has_its_position(score):
         ({"half_width": 1.5}, ("`half_width`", "a positive integer", "received 1.5")),
         ({"units": 0}, ("`units`", "a positive integer", "received 0")),
         ({"units": True}, ("`units`", "a positive integer", "received True")),
-        ({"score_mode": "location"}, ("`max_length`", "is needed", "max_length=None")),
-        ({"max_length": 5}, ("`max_length`", "for no other", "max_length=5", "'general'")),
+        ({"score_mode": "location"}, ("`max_length`", "a positive integer", "received None")),
+        ({"max_length": 5}, ("`max_length`", "only", "max_length=5", "'general'")),
         (
             {"score_mode": "location", "max_length": 0},
             ("`max_length`", "a positive integer", "received 0"),

@@ -18,6 +18,15 @@ from keras_attention.layers._tensors import (
     masks_by_name,
 )
 
+# Former names of arguments, which saved files hold. `linear` is an attribute now.
+RENAMED = {
+    "normalize": "weight_norm",
+    "score": "score_mode",
+    "window": "half_width",
+    "output": "output_mode",
+    "linear_start": "linear",
+}
+
 
 class CheckedLayer(keras.layers.Layer):
     """Checks what a layer is given before Keras converts it or builds the layer.
@@ -27,6 +36,13 @@ class CheckedLayer(keras.layers.Layer):
     """
 
     def __init__(self, **kwargs: Any) -> None:
+        for old, new in _renamed(type(self)).items():
+            if old in kwargs:
+                value = f"{kwargs[old]!r:.80}"
+                remedy = f"called `{new}`; write {new}={value}"
+                if new not in _arguments_of(type(self)):
+                    remedy = f"the attribute `{new}`; write layer.{new} = {value} before training"
+                raise ValueError(f"{type(self).__name__}: `{old}` is now {remedy}.")
         try:
             super().__init__(**kwargs)
         except ValueError as error:
@@ -68,11 +84,16 @@ class CheckedLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        config = dict(config)
-        for name in config.keys() & _arguments_of(cls):
-            if isinstance(config[name], dict) and "class_name" in config[name]:
-                config[name] = keras.saving.deserialize_keras_object(config[name])
-        return super().from_config(config)
+        names, arguments = _renamed(cls), _arguments_of(cls)
+        config = {names.get(name, name): x for name, x in config.items()}
+        for name, x in config.items():
+            if name in arguments and isinstance(x, dict) and "class_name" in x:
+                config[name] = keras.saving.deserialize_keras_object(x)
+        moved = {x: config.pop(x) for x in names.values() if x in config and x not in arguments}
+        layer = super().from_config(config)
+        for name, x in moved.items():
+            setattr(layer, name, x)
+        return layer
 
 
 @functools.cache
@@ -89,6 +110,16 @@ def _arguments_of(layer: type) -> list[str]:
     found = {name: x.kind for s in signatures for name, x in s.parameters.items()}
     variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     return [n for n, kind in found.items() if n != "self" and kind not in variadic]
+
+
+def _renamed(layer: type) -> dict[str, str]:
+    """The former names that a class knows; a subclass may use such a name for its own argument."""
+    own = _arguments_of(layer)
+    return {
+        old: new
+        for old, new in RENAMED.items()
+        if old not in own and (new in own or hasattr(layer, new))
+    }
 
 
 def _check_call(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:

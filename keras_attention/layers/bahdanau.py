@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool, check_positive_int, check_renamed
+from keras_attention._checks import check_bool, check_positive_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
@@ -66,7 +66,6 @@ class BahdanauAttention(ScoringMixin):
         weight_norm: bool = False,
         **kwargs: Any,
     ) -> None:
-        check_renamed(type(self).__name__, kwargs, normalize="weight_norm")
         super().__init__(**kwargs)
         hint = (
             " It is the width in which queries and keys are compared; write BahdanauAttention(128)."

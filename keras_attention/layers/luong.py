@@ -9,7 +9,6 @@ from keras_attention._checks import (
     LONGEST,
     check_choice,
     check_positive_int,
-    check_renamed,
     is_integer,
 )
 from keras_attention._typing import Shape, Tensor
@@ -157,7 +156,6 @@ class LuongAttention(ScoringMixin):
         max_length: int | None = None,
         **kwargs: Any,
     ) -> None:
-        check_renamed(type(self).__name__, kwargs, score="score_mode", window="half_width")
         super().__init__(**kwargs)
         hint = f" For an attentional vector write units={score_mode}." * is_integer(score_mode)
         self.score_mode = check_choice(self.name, "score_mode", score_mode, tuple(SCORES), hint)

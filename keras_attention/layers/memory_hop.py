@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool, check_choice, check_linear_start
+from keras_attention._checks import check_bool, check_choice
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
 
@@ -62,7 +62,6 @@ class MemoryHop(ScoringMixin):
     """
 
     def __init__(self, update: str = "add", **kwargs: Any) -> None:
-        check_linear_start(type(self).__name__, kwargs)
         super().__init__(**kwargs)
         hint = " A hop has no units: it is as wide as its inputs."
         self.update = check_choice(self.name, "update", update, ("add", "linear"), hint)

@@ -10,7 +10,6 @@ from keras_attention._checks import (
     LONGEST,
     check_bool,
     check_choice,
-    check_linear_start,
     check_positive_int,
 )
 from keras_attention._shapes import shape_of
@@ -109,7 +108,6 @@ class MemoryNetwork(CheckedLayer):
         null_memories: bool = False,
         **kwargs: Any,
     ) -> None:
-        check_linear_start(type(self).__name__, kwargs)
         super().__init__(**kwargs)
         hint = " It is the number of words, the padding 0 included."
         self.vocabulary_size = check_positive_int(

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention._checks import check_bool, check_choice, check_renamed
+from keras_attention._checks import check_bool, check_choice
 from keras_attention._shapes import check_width, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
@@ -112,7 +112,6 @@ class AttentionRNN(CheckedLayer):
         unroll: bool = False,
         **kwargs: Any,
     ) -> None:
-        check_renamed(type(self).__name__, kwargs, output="output_mode")
         cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
         if kwargs.get("dtype") is None and cells and not isinstance(cells[0], type):
             kwargs["dtype"] = getattr(cells[0], "dtype_policy", None)
