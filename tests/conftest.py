@@ -1,11 +1,42 @@
+"""Settings of all tests, and which cases of a test run by default."""
+
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import keras
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def _reproducible():
+    # Imported here: the process that only starts the workers needs no framework.
+    import keras
+
     keras.utils.set_random_seed(11)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Marks the cases of an `each_value` test slow that bring no new value of any parameter."""
+    tests = {}
+    for item in items:
+        if item.get_closest_marker("each_value") and not item.get_closest_marker("slow"):
+            tests.setdefault((item.module, item.cls, item.originalname), []).append(item)
+    for cases in tests.values():
+        for case in repeating(cases):
+            case.add_marker(pytest.mark.slow)
+
+
+def repeating(cases):
+    """The cases that are left when those with the most new values are taken, one after another."""
+    rest, seen = list(cases), set()
+    while rest:
+        counts = [len(values_of(case) - seen) for case in rest]
+        if not max(counts):
+            break
+        seen |= values_of(rest.pop(counts.index(max(counts))))
+    return rest
+
+
+def values_of(case):
+    return set(case.callspec.indices.items()) if hasattr(case, "callspec") else {None}

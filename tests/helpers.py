@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import keras
 import ml_dtypes
 import numpy as np
-import oracles
 import pytest
 import tensorflow as tf
 
 from keras_attention import BahdanauAttention, LuongAttention
+from tests import oracles
 
 TOLERANCES = {"float64": 1e-12, "float32": 2e-6, "bfloat16": 1e-2, "float16": 2e-3}
 B, TQ, TK, DQ, DK, DV = 2, 3, 7, 5, 11, 13

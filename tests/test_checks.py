@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import assert_refused
 from keras import layers, ops
 
 from keras_attention import (
@@ -24,6 +23,7 @@ from keras_attention import (
     greedy_search,
 )
 from keras_attention.ops import compiling
+from tests.helpers import assert_refused
 
 B, TQ, TK, D = 2, 3, 7, 5
 QUERY, VALUE, WIDER = (np.ones(shape, "float32") for shape in ((B, TQ, D), (B, TK, D), (B, TK, 11)))

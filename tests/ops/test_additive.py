@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from keras_attention import AttentionRNN, BahdanauAttention
 from keras_attention.ops import _additive, _blocked, _tanh_sums, _xla, additive_score, compiling
 from keras_attention.ops._tanh_sums import GROUP
 from keras_attention.ops._xla import round_up_length
+from tests.helpers import numpy
 
 FORWARD, BACKWARD = 2e-6, 1e-5
 FORMS = {

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
-from helpers import (
+
+from keras_attention import BahdanauAttention
+from tests.helpers import (
     BAHDANAU,
     DK,
     DQ,
@@ -16,9 +18,7 @@ from helpers import (
     lengths_mask,
     numpy,
 )
-from oracles import attend
-
-from keras_attention import BahdanauAttention
+from tests.oracles import attend
 
 VALUE_MASK = lengths_mask([5, 7], TK)
 

@@ -2,7 +2,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import (
+
+from keras_attention import LuongAttention
+from keras_attention.layers import _reading
+from tests.helpers import (
     DK,
     DQ,
     DV,
@@ -21,10 +24,7 @@ from helpers import (
     numpy,
     randomize,
 )
-from oracles import attend
-
-from keras_attention import LuongAttention
-from keras_attention.layers import _reading
+from tests.oracles import attend
 
 SPARSE = {
     "score_mode": "general",

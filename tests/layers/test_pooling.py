@@ -2,7 +2,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import (
+
+from keras_attention import AttentionPooling
+from tests.helpers import (
     TOLERANCES,
     B,
     arguments,
@@ -16,9 +18,7 @@ from helpers import (
     randomize,
     weight_arrays,
 )
-from oracles import attention_pooling
-
-from keras_attention import AttentionPooling
+from tests.oracles import attention_pooling
 
 T, D, U = 7, 5, 11
 every_normalizer = pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])

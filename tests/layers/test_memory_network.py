@@ -2,7 +2,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import (
+
+from keras_attention import MemoryHop, MemoryNetwork
+from tests.helpers import (
     TOLERANCES,
     arguments,
     assert_close,
@@ -16,9 +18,7 @@ from helpers import (
     randomize,
     weight_arrays,
 )
-from oracles import memory_hop, memory_network, sentence_vector
-
-from keras_attention import MemoryHop, MemoryNetwork
+from tests.oracles import memory_hop, memory_network, sentence_vector
 
 every_update = pytest.mark.parametrize("update", ["add", "linear"])
 every_tying = pytest.mark.parametrize("tying", ["adjacent", "layerwise"])

@@ -1,4 +1,4 @@
-"""What the graphs and compiled programs of layers and searches are made of.
+"""Which operations the graphs and compiled programs of layers and searches contain.
 
 A slow operation gives the right numbers, so only a look at the program finds it.
 """
@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops, tree
-from test_conformance import CASES
 
 from keras_attention import beam_search, greedy_search
+from tests.conformance.layers import first_cases
 
 
 def nodes_of(graph):
-    """Of every node, in a graph and its functions: its type, and the known shapes of its inputs."""
+    """The type and the known input shapes of every node in a graph and in its functions."""
     definition = graph.as_graph_def(add_shapes=True)
     parts = [(definition.node, {})]
     for function in definition.library.function:
@@ -56,10 +56,10 @@ def training_graph(case):
     return step.get_concrete_function(*inputs).graph
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_products_and_sorts_in_a_graph(name):
+@first_cases
+def test_products_and_sorts_in_a_graph(case):
     """A kernel is multiplied once for all samples, and no scores are sorted."""
-    nodes = list(nodes_of(training_graph(CASES[name])))
+    nodes = list(nodes_of(training_graph(case)))
     assert not [inputs for kind, inputs in nodes if kind in ("TopK", "TopKV2", "Sort")]
     products = [inputs for kind, inputs in nodes if kind.startswith("BatchMatMul")]
     for first, second in products:
@@ -67,7 +67,7 @@ def test_products_and_sorts_in_a_graph(name):
 
 
 def test_a_product_with_a_kernel_for_each_sample_is_found():
-    """What the test above looks for."""
+    """The test above can fail."""
 
     @tf.function(autograph=False)
     def step(x, kernel):

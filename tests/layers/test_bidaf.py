@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import (
+
+from keras_attention import BiDAFAttentionFlow
+from tests.helpers import (
     TOLERANCES,
     B,
     arguments,
@@ -15,9 +17,7 @@ from helpers import (
     randomize,
     weight_arrays,
 )
-from oracles import attention_flow, trilinear_scores
-
-from keras_attention import BiDAFAttentionFlow
+from tests.oracles import attention_flow, trilinear_scores
 
 T, J, D = 7, 3, 5
 OPTIONS = {

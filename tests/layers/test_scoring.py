@@ -4,7 +4,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import (
+from keras import ops
+
+from keras_attention import BahdanauAttention, LuongAttention, ScoringMixin
+from tests.helpers import (
     DK,
     DQ,
     DV,
@@ -20,10 +23,7 @@ from helpers import (
     normal,
     numpy,
 )
-from keras import ops
-from oracles import attend
-
-from keras_attention import BahdanauAttention, LuongAttention, ScoringMixin
+from tests.oracles import attend
 
 FEW = ["bahdanau", "concat-local-p", "general-local-m", "vector"]
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)

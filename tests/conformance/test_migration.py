@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import pytest
-from helpers import lengths_mask, normal, numpy
 
 from keras_attention import BahdanauAttention, LuongAttention
+from tests.helpers import lengths_mask, normal, numpy
 
 B, TQ, TK, DQ, DK, U = 2, 3, 5, 7, 11, 13
 MASK = lengths_mask([5, 3], TK)

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import oracles
 import pytest
 import tensorflow as tf
-from helpers import (
+from keras import layers
+
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MemoryHop
+from tests import oracles
+from tests.helpers import (
     BAHDANAU,
     DQ,
     LUONG,
@@ -31,9 +34,6 @@ from helpers import (
     randomize,
     weight_arrays,
 )
-from keras import layers
-
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MemoryHop
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import assert_close, assert_gradients, lengths_mask, normal, numpy
 
 from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.layers import _reading as ways
 from keras_attention.ops import _gathered, spread_windows, take_windows, window_positions
+from tests.helpers import assert_close, assert_gradients, lengths_mask, normal, numpy
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # WORTHWHILE for which every memory is a long one, and for which it is not.

@@ -2,10 +2,13 @@ import warnings
 
 import keras
 import numpy as np
-import oracles
 import pytest
 import tensorflow as tf
-from helpers import (
+from keras import layers
+
+from keras_attention import AttentionPooling, HierarchicalAttention
+from tests import oracles
+from tests.helpers import (
     TOLERANCES,
     arguments,
     assert_close,
@@ -17,9 +20,6 @@ from helpers import (
     randomize,
     weight_arrays,
 )
-from keras import layers
-
-from keras_attention import AttentionPooling, HierarchicalAttention
 
 B, S, W, D, U, V = 3, 5, 7, 2, 11, 13
 

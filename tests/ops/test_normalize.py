@@ -1,9 +1,7 @@
 import keras
 import numpy as np
-import oracles
 import pytest
 import tensorflow as tf
-from helpers import assert_close, assert_gradients, compiled, normal, numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -17,6 +15,8 @@ from keras_attention.ops import (
     trilinear_score,
     window_mask,
 )
+from tests import oracles
+from tests.helpers import assert_close, assert_gradients, compiled, normal, numpy
 
 NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
 both = pytest.mark.parametrize("name", NORMALIZERS)
