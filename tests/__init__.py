@@ -1,4 +1,4 @@
-"""The folders mirror the package; `conformance` holds the one table of layers, `docs` the documents."""
+"""The folders mirror the package. `conformance` holds the one table of layers."""
 
 from pathlib import Path
 

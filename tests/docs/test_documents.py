@@ -2,13 +2,13 @@
 
 import contextlib
 import io
-import pathlib
 import re
 
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests import ROOT
+
 DOCUMENTS = ["README.md", "docs/guide.md"]
 
 

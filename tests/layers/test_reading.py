@@ -1,10 +1,6 @@
 """Local attention that reads its windows only: the same numbers, without those it does not need."""
 
 import itertools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,6 +11,7 @@ from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.layers import _reading as ways
 from keras_attention.ops import _gathered, spread_windows, take_windows, window_positions
 from tests.helpers import assert_close, assert_gradients, lengths_mask, normal, numpy
+from tests.on_jax import run_on_jax
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # WORTHWHILE for which every memory is a long one, and for which it is not.
@@ -400,39 +397,38 @@ def test_a_decoder_with_local_attention(monkeypatch):
 
 
 JAX = """
-import itertools, sys
-import jax, keras, numpy as np
+import itertools
+from unittest import mock
+import jax, keras
 from keras_attention import LuongAttention
 from keras_attention.layers import _reading as ways
-inputs = np.load(sys.argv[1])
-found = {}
-for dtype, score in itertools.product(("float32", "float64"), ("dot", "general", "concat")):
+
+def results(score, dtype):
     query, value = inputs["query"].astype(dtype), inputs["value"].astype(dtype)
-    for name, worthwhile in (("wide", 10**6), ("narrow", 0)):
-        ways.WORTHWHILE = {True: worthwhile}
-        keras.utils.set_random_seed(1)
-        layer = LuongAttention(score, "local-p", half_width=2, dtype=dtype)
-        layer.build(query.shape, value.shape)
-        run = lambda q, v: layer(q, v, value_mask=inputs["mask"])
-        output, gradient = jax.vjp(jax.jit(run), query, value)
-        first = jax.grad(lambda q, v: run(q, v).sum())
-        second = jax.grad(lambda q, v: (first(q, v) ** 2).mean(), 1)
-        for n, x in enumerate((output, *gradient(output), second(query, value))):
-            found[f"{dtype} {score} {n} {name}"] = x
-np.savez(sys.argv[2], **found)
+    keras.utils.set_random_seed(1)
+    layer = LuongAttention(score, "local-p", half_width=2, dtype=dtype)
+    layer.build(query.shape, value.shape)
+    run = lambda q, v: layer(q, v, value_mask=inputs["mask"])
+    output, gradient = jax.vjp(jax.jit(run), query, value)
+    first = jax.grad(lambda q, v: run(q, v).sum())
+    second = jax.grad(lambda q, v: (first(q, v) ** 2).mean(), 1)
+    return output, *gradient(output), second(query, value)
+
+jax.config.update("jax_enable_x64", True)
+try:
+    for dtype, score in itertools.product(("float32", "float64"), ("dot", "general", "concat")):
+        for name, worthwhile in (("wide", 10**6), ("narrow", 0)):
+            with mock.patch.object(ways, "WORTHWHILE", {True: worthwhile}):
+                for n, x in enumerate(results(score, dtype)):
+                    found[f"{dtype} {score} {n} {name}"] = x
+finally:
+    jax.config.update("jax_enable_x64", False)
 """
 
 
 def test_jax(tmp_path):
-    pytest.importorskip("jax", reason="JAX is not installed")
     arrays = {"query": normal(1, B, TQ, D), "value": normal(2, B, TK, D)}
-    np.savez(tmp_path / "in.npz", **arrays, mask=MASKS["padding"]["value_mask"])
-    root = str(Path(__file__).parents[1])
-    environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    environment = {**os.environ, **environment}
-    command = [sys.executable, "-c", JAX, str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
-    subprocess.run(command, check=True, env={**environment, "PYTHONPATH": root})
-    found = np.load(tmp_path / "out.npz")
+    found = run_on_jax(JAX, tmp_path, **arrays, mask=MASKS["padding"]["value_mask"])
     for dtype, score, n in itertools.product(
         ("float32", "float64"), ("dot", "general", "concat"), range(4)
     ):

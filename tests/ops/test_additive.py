@@ -1,10 +1,5 @@
 """The additive score: every form of it, wherever it runs, against loops in float64."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -17,6 +12,7 @@ from keras_attention.ops import _additive, _blocked, _tanh_sums, _xla, additive_
 from keras_attention.ops._tanh_sums import GROUP
 from keras_attention.ops._xla import round_up_length
 from tests.helpers import numpy
+from tests.on_jax import run_on_jax
 
 FORWARD, BACKWARD = 2e-6, 1e-5
 FORMS = {
@@ -423,33 +419,29 @@ def test_the_loop_of_a_decoder_keeps_neither_keys_nor_weights(large):
 
 
 JAX = """
-import json, sys
-import jax, numpy as np
+from unittest import mock
+import jax
 from keras_attention.ops import _additive, additive_score
-_additive.SMALLEST["jax"] = 1
-arrays = np.load(sys.argv[1])
-inputs = [arrays[name] for name in sorted(arrays)]
+
+arrays = [inputs[name] for name in sorted(inputs)]
+
 def both(query, key, vector, upstream):
     scores, gradient = jax.vjp(additive_score, query, key, vector)
     return scores, *gradient(upstream)
-found = {"eager": both(*inputs), "jit": jax.jit(both)(*inputs)}
-scores, gradient = jax.vjp(jax.jit(additive_score), *inputs[:3])
-found["inner"] = scores, *gradient(inputs[3])
-mapped = jax.vmap(lambda q, k: additive_score(q[None], k[None], inputs[2])[0])
-found["vmap"] = [mapped(*inputs[:2])]
-np.savez(sys.argv[2], **{f"{k}{n}": x for k, v in found.items() for n, x in enumerate(v)})
+
+with mock.patch.dict(_additive.SMALLEST, jax=1):
+    places = {"eager": both(*arrays), "jit": jax.jit(both)(*arrays)}
+    scores, gradient = jax.vjp(jax.jit(additive_score), *arrays[:3])
+    places["inner"] = scores, *gradient(arrays[3])
+    mapped = jax.vmap(lambda q, k: additive_score(q[None], k[None], arrays[2])[0])
+    places["vmap"] = [mapped(*arrays[:2])]
+found.update({f"{place}{n}": x for place, xs in places.items() for n, x in enumerate(xs)})
 """
 
 
 def test_jax(tmp_path):
-    pytest.importorskip("jax", reason="JAX is not installed")
     inputs = make_inputs(SIZES)
-    np.savez(tmp_path / "in.npz", **{str(n): x for n, x in enumerate(inputs)})
-    root = str(Path(__file__).parents[1])
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", JAX, str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
-    subprocess.run(command, check=True, env={**environment, "PYTHONPATH": root})
-    found = np.load(tmp_path / "out.npz")
+    found = run_on_jax(JAX, tmp_path, **{f"input{n}": x for n, x in enumerate(inputs)})
     for place in ("eager", "jit", "inner"):
         assert_exact([found[f"{place}{n}"] for n in range(4)], inputs)
     np.testing.assert_allclose(found["vmap0"], found["jit0"], rtol=0, atol=1e-5)

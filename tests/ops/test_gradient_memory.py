@@ -4,22 +4,20 @@ in graphs, on tapes and in compiled programs, as numbers of numbers. Nothing is 
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 import weakref
-from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
 from keras_attention.ops import additive_score, compiling
+from tests.on_jax import run_on_jax
 
-# What a size counts as that a graph does not know.
+# The value of a size that a graph does not know.
 UNKNOWN = 64
 
 
@@ -303,7 +301,7 @@ def test_a_compiled_loop_holds_the_memory_once(name, known):
 
 
 ON_JAX = """
-import json, math, sys
+import json, math
 import jax, keras, numpy as np
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
 from keras_attention.ops import additive_score
@@ -328,22 +326,21 @@ layers = {
     "bahdanau": lambda: BahdanauAttention(13),
     "windows": lambda: LuongAttention("concat", "local-p", half_width=2),
 }
-shapes = json.loads(sys.argv[1])
+shapes = json.loads(str(inputs["shapes"]))
 score = [np.ones(shape, "float32") for shape in shapes["score"]]
-found = {"score": [held(jax.jit(additive_score), *score), needed(additive_score, *score)]}
-found["score, eager"] = [held(additive_score, *score)]
+sizes = {"score": [held(jax.jit(additive_score), *score), needed(additive_score, *score)]}
+sizes["score, eager"] = [held(additive_score, *score)]
 for name, make in layers.items():
     layer = with_weights(make(), shapes["layer"])
-    found[name] = [held(*layer), needed(*layer)]
+    sizes[name] = [held(*layer), needed(*layer)]
     decoder = AttentionRNN(keras.layers.GRUCell(shapes["cell"]), make(), query="previous")
-    found["decoder, " + name] = [held(*with_weights(decoder, shapes["decoder"]))]
-print(json.dumps(found))
+    sizes["decoder, " + name] = [held(*with_weights(decoder, shapes["decoder"]))]
+found["sizes"] = json.dumps(sizes)
 """
 
 
-def test_jax():
-    """What the gradient holds, and all that both need while they run, as numbers of numbers."""
-    pytest.importorskip("jax", reason="JAX is not installed")
+def test_jax(tmp_path):
+    """How many numbers the gradient holds, and how many both passes need while they run."""
     batch, queries, length, features = 2, 97, 311, 17
     shapes = {
         "score": shapes_of(*LARGE)[:3],
@@ -351,13 +348,8 @@ def test_jax():
         "decoder": DECODER_SHAPES,
         "cell": CELL,
     }
-    root = str(Path(__file__).parents[1])
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", ON_JAX, json.dumps(shapes)]
-    environment["PYTHONPATH"] = root
-    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    answer = run_on_jax(ON_JAX, tmp_path, shapes=np.array(json.dumps(shapes)))
+    found = json.loads(str(answer["sizes"]))
     key = math.prod(shapes["score"][1])
     weights, values = batch * queries * length, batch * length * features
     limits = {

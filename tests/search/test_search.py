@@ -2,11 +2,7 @@
 
 import itertools
 import math
-import os
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -14,6 +10,7 @@ import pytest
 from keras import ops
 
 from keras_attention.search import SearchResult, beam_search, greedy_search
+from tests.on_jax import run_on_jax
 
 V, D, TK, L = 7, 5, 3, 11
 START, END = 2, 1
@@ -559,41 +556,30 @@ def test_export_archive_of_a_keras_decoder(tmp_path):
 
 
 ON_JAX = """
+import warnings
 import jax
-import numpy as np
-import test_search as t
+from tests.search import test_search as t
 
-decoder = t.Decoder()
-inputs = t.flat_inputs(decoder, 5, 3)
-found = jax.jit(t.both_searches(decoder))(*inputs)
-state, memory = decoder.inputs(5)
-t.assert_found(t.SearchResult(**found["greedy"]), t.oracle_greedy(decoder, state, memory))
-t.assert_found(t.SearchResult(**found["beam"]), t.oracle_beam(decoder, state, memory, 3, 1.0))
-t.assert_found(
-    t.beam_search(decoder.step, state, memory, beam_width=11, length_penalty=0.0, **t.TOKENS),
-    t.oracle_beam(decoder, state, memory, 11, 0.0),
-)
-print("found on", t.keras.backend.backend())
+def check():
+    decoder = t.Decoder()
+    result = jax.jit(t.both_searches(decoder))(*t.flat_inputs(decoder, 5, 3))
+    state, memory = decoder.inputs(5)
+    t.assert_found(t.SearchResult(**result["greedy"]), t.oracle_greedy(decoder, state, memory))
+    t.assert_found(t.SearchResult(**result["beam"]), t.oracle_beam(decoder, state, memory, 3, 1.0))
+    t.assert_found(
+        t.beam_search(decoder.step, state, memory, beam_width=11, length_penalty=0.0, **t.TOKENS),
+        t.oracle_beam(decoder, state, memory, 11, 0.0),
+    )
+
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    check()
+found["backend"] = t.keras.backend.backend()
 """
 
 
-def test_jax():
-    pytest.importorskip("jax", reason="JAX is not installed: its jit cannot be tried")
-    here = Path(__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ON_JAX],
-        env=os.environ
-        | {
-            "KERAS_BACKEND": "jax",
-            "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": os.pathsep.join([str(here), str(here.parent)]),
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.stdout.strip() == "found on jax", done.stderr
+def test_jax(tmp_path):
+    assert str(run_on_jax(ON_JAX, tmp_path)["backend"]) == "jax"
 
 
 # -- what is refused
