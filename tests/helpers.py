@@ -43,6 +43,11 @@ def assert_close(actual, expected, dtype="float64"):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCES[dtype])
 
 
+def assert_all_close(actual, expected, dtype="float64"):
+    for x, y in zip(actual, expected, strict=True):
+        assert_close(x, numpy(y), dtype)
+
+
 def randomize(layer, seed=0, scale=0.5):
     """Gives every weight, zeros and ones included, a random value that its dtype holds."""
     for n, weight in enumerate(layer.trainable_weights):
@@ -119,6 +124,12 @@ MECHANISMS = {
         {"score_mode": "general", "alignment": "local-p", "half_width": 2, "units": 23},
     ),
 }
+
+
+class Weightless:
+    """A stand-in for the layer in `assert_gradients`: a function has no weights."""
+
+    trainable_weights = ()
 
 
 def compiled(function, jit):

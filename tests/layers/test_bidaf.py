@@ -7,6 +7,7 @@ from tests.helpers import (
     TOLERANCES,
     B,
     arguments,
+    assert_all_close,
     assert_close,
     assert_gradients,
     assert_refused,
@@ -60,11 +61,6 @@ def paper(layer, options, *inputs, weights=None, **masks):
     names = [weight.name for weight in layer.trainable_weights]
     named = dict(zip(names, weights or weight_arrays(layer), strict=True))
     return flat(attention_flow(named, *inputs, **options, **masks))
-
-
-def assert_all_close(actual, expected, dtype="float64"):
-    for x, y in zip(actual, expected, strict=True):
-        assert_close(x, numpy(y), dtype)
 
 
 @every_option

@@ -11,6 +11,7 @@ from tests import oracles
 from tests.helpers import (
     TOLERANCES,
     arguments,
+    assert_all_close,
     assert_close,
     assert_gradients,
     assert_refused,
@@ -122,11 +123,6 @@ def paper(layer, inputs, weights=None, mask=None):
     encoders = [oracle_of(x, of(x)) for x in (layer.word_encoder, layer.sentence_encoder)]
     found = oracles.hierarchical_attention(*pools, inputs, *encoders, layer.normalizer, mask)
     return list(found)
-
-
-def assert_all_close(actual, expected, dtype="float64"):
-    for x, y in zip(actual, expected, strict=True):
-        assert_close(x, numpy(y), dtype)
 
 
 def assert_all_near(actual, expected, tolerance):

@@ -8,6 +8,7 @@ from tests.helpers import (
     TOLERANCES,
     B,
     arguments,
+    assert_all_close,
     assert_close,
     assert_gradients,
     assert_refused,
@@ -42,11 +43,6 @@ def paper(layer, inputs, weights=None, mask=None):
     names = [weight.name for weight in layer.trainable_weights]
     named = dict(zip(names, weights or weight_arrays(layer), strict=True))
     return attention_pooling(named, inputs, layer.normalizer, mask)
-
-
-def assert_all_close(actual, expected, dtype="float64"):
-    for x, y in zip(actual, expected, strict=True):
-        assert_close(x, numpy(y), dtype)
 
 
 @every_normalizer

@@ -9,17 +9,12 @@ import tensorflow as tf
 
 from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.layers import _reading as ways
-from keras_attention.ops import _gathered, spread_windows, take_windows, window_positions
-from tests.helpers import assert_close, assert_gradients, lengths_mask, normal, numpy
+from tests.helpers import assert_close, lengths_mask, normal, numpy
 from tests.on_jax import run_on_jax
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # WORTHWHILE for which every memory is a long one, and for which it is not.
 LONG, SHORT = ({compiled: limit for compiled in (True, False)} for limit in (0, 10**6))
-
-
-class Weightless:
-    trainable_weights = ()
 
 
 def make_layer(score, alignment, dtype="float64", **options):
@@ -116,22 +111,6 @@ def test_other_options(options, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     for x, y in zip(run(layer, True, {}), expected, strict=True):
         assert_close(x, numpy(y))
-
-
-@pytest.mark.parametrize("jit", [False, True])
-def test_many_queries_of_one_place_in_half_precision(jit):
-    """2,000 of them add up to 2,000, which bfloat16 cannot count to."""
-    position = tf.zeros((1, 2000, 1), "int32")
-    query, value = tf.ones((1, 2000, 3), "bfloat16"), tf.ones((1, 4, 3), "bfloat16")
-
-    @tf.function(jit_compile=jit)
-    def gradients():
-        with tf.GradientTape() as tape:
-            tape.watch(value)
-            outputs = _gathered.window_dot(query, value, position)
-        return tape.gradient(outputs, value)
-
-    assert numpy(gradients())[0, 0].tolist() == [2000] * 3
 
 
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
@@ -437,58 +416,3 @@ def test_jax(tmp_path):
         # Keras computes tanh in float32 on JAX, whatever the dtype of the layer.
         exact = dtype == "float64" and score != "concat"
         np.testing.assert_allclose(narrow, wide, rtol=0, atol=1e-10 if exact else 5e-6)
-
-
-def test_window_positions():
-    center = tf.constant([[0.0, 2.9, 6.0, 7.0]])
-    position, inside = window_positions(center, 2, 7)
-    assert numpy(inside)[0].astype(int).tolist() == [
-        [0, 0, 1, 1, 1],
-        [1, 1, 1, 1, 1],
-        [1, 1, 1, 0, 0],
-        [1, 1, 0, 0, 0],
-    ]
-    where = np.where(numpy(inside), numpy(position), -1)[0].tolist()
-    assert where == [[-1, -1, 0, 1, 2], [0, 1, 2, 3, 4], [4, 5, 6, -1, -1], [5, 6, -1, -1, -1]]
-    assert numpy(position).min() >= 0
-    assert numpy(position).max() <= 6
-
-
-def test_spreading_is_the_inverse_of_taking():
-    center = tf.constant([[0.0, 2.9, 6.0], [3.0, 1.0, 5.5]])
-    rng = np.random.default_rng(1)
-    weights = rng.random((2, 3, 5)).astype("float32")
-    position, inside = (numpy(x) for x in window_positions(center, 2, 7))
-    spread = numpy(spread_windows(tf.constant(weights), center, 7))
-    expected = np.zeros((2, 3, 7))
-    for b, i, w in np.ndindex(weights.shape):
-        if inside[b, i, w]:
-            expected[b, i, int(position[b, i, w])] = weights[b, i, w]
-    assert_close(spread, expected, "float32")
-    taken = numpy(take_windows(tf.constant(expected.swapaxes(1, 2)), position.astype("int32")))
-    for b, i, w in np.ndindex(weights.shape):
-        assert taken[b, i, w].tolist() == expected[b, :, int(position[b, i, w])].tolist()
-
-
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("widest", [0, 64])
-@pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
-def test_products_in_windows(name, widest, jit, monkeypatch):
-    monkeypatch.setattr(_gathered, "WIDEST", widest)
-    position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
-
-    def rows(x):
-        return x[np.arange(2)[:, None, None], position]
-
-    def oracle(inputs, _=None):
-        first, memory, *vector = inputs
-        if name == "window_tanh":
-            return [np.einsum("bqwu,u->bqw", np.tanh(first[:, :, None] + rows(memory)), *vector)]
-        equation = {"window_dot": "bqd,bqwd->bqw", "window_sum": "bqw,bqwd->bqd"}[name]
-        return [np.einsum(equation, first, rows(memory))]
-
-    function, places = getattr(_gathered, name), tf.constant(position, "int32")
-    inputs = [normal(1, 2, 3, 5 if name == "window_sum" else 4), normal(2, 2, 7, 4)]
-    inputs += [normal(3, 4)] * (name == "window_tanh")
-    call = lambda *given: [function(*given, places)]  # noqa: E731
-    assert_gradients(Weightless, call, inputs, oracle, jit=jit)

@@ -1,3 +1,5 @@
+"""The masked softmax and sparsemax against sorted loops."""
+
 import keras
 import numpy as np
 import pytest
@@ -6,24 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from keras_attention.ops import (
-    additive_score,
-    gaussian,
-    masked_softmax,
-    masked_sparsemax,
-    sentence_span,
-    trilinear_score,
-    window_mask,
-)
+from keras_attention.ops import masked_softmax, masked_sparsemax
 from tests import oracles
-from tests.helpers import assert_close, assert_gradients, compiled, normal, numpy
+from tests.helpers import Weightless, assert_close, assert_gradients, compiled, normal, numpy
 
 NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
 both = pytest.mark.parametrize("name", NORMALIZERS)
-
-
-class Weightless:
-    trainable_weights = ()
 
 
 @st.composite
@@ -145,105 +135,6 @@ def test_gradients_of_normalizers(name):
         return [NORMALIZERS[name](scores, mask)]
 
     assert_gradients(Weightless, call, [normal(8, 2, 7)], oracle)
-
-
-def additive_oracle(inputs, _=None):
-    query, key, vector = inputs
-    pairs = zip(query, key, strict=True)
-    return [np.array([[oracles.additive_scores(q, k, vector) for q in qs] for qs, k in pairs])]
-
-
-@pytest.mark.parametrize("units", [1, 13, 37])
-@pytest.mark.parametrize("jit", [False, True])
-def test_additive_score(units, jit):
-    inputs = normal(0, 2, 3, units), normal(1, 2, 7, units), normal(2, units) / units**0.5
-    run = compiled(additive_score, jit)
-    assert_close(run(*[tf.constant(x) for x in inputs]), additive_oracle(inputs)[0])
-    single = run(*[tf.constant(x, "float32") for x in inputs])
-    assert single.dtype == "float32"
-    assert_close(single, additive_oracle(inputs)[0], "float32")
-
-
-def test_gradients_of_additive_score():
-    inputs = normal(0, 2, 3, 13), normal(1, 2, 7, 13), normal(2, 13)
-    assert_gradients(Weightless, lambda *x: [additive_score(*x)], inputs, additive_oracle)
-
-
-@pytest.mark.parametrize("size", [45.0, 1e4])
-def test_additive_score_saturates(size):
-    query, key = size * np.sign(normal(0, 2, 3, 5)), size * np.sign(normal(1, 2, 7, 5))
-    inputs = [tf.constant(x, "float32") for x in (query, key, normal(2, 5))]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        scores = additive_score(*inputs)
-    assert_close(scores, additive_oracle([numpy(x) for x in inputs])[0], "float32")
-    assert all(np.isfinite(numpy(x)).all() for x in tape.gradient(scores, inputs))
-
-
-def trilinear(context, query, *vectors):
-    names = ("query_vector", "product_vector", "context_vector")
-    return trilinear_score(context, query, **dict(zip(names, vectors, strict=False)))
-
-
-def trilinear_oracle(inputs, _=None):
-    """Of a query vector and a product vector, and of a context vector if there is a fifth input."""
-    context, query, *vectors = inputs
-    first = vectors[2] if len(vectors) == 3 else np.zeros_like(vectors[0])
-    vector = np.concatenate([first, *vectors[:2]])
-    pairs = zip(context, query, strict=True)
-    return [np.array([oracles.trilinear_scores(h, u, vector) for h, u in pairs])]
-
-
-def trilinear_inputs(vectors):
-    return normal(0, 2, 7, 5), normal(1, 2, 3, 5), *(normal([2, n], 5) for n in range(vectors))
-
-
-@pytest.mark.parametrize("vectors", [2, 3])
-@pytest.mark.parametrize("jit", [False, True])
-def test_trilinear_score(vectors, jit):
-    inputs, run = trilinear_inputs(vectors), compiled(trilinear, jit)
-    assert_close(run(*[tf.constant(x) for x in inputs]), trilinear_oracle(inputs)[0])
-    single = run(*[tf.constant(x, "float32") for x in inputs])
-    assert single.dtype == "float32"
-    np.testing.assert_allclose(numpy(single), trilinear_oracle(inputs)[0], rtol=1e-6, atol=1e-5)
-
-
-@pytest.mark.parametrize("vectors", [2, 3])
-def test_gradients_of_trilinear_score(vectors):
-    inputs = trilinear_inputs(vectors)
-    assert_gradients(Weightless, lambda *x: [trilinear(*x)], inputs, trilinear_oracle)
-
-
-def test_sentence_span():
-    mask = np.array([[0, 0, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]], bool)
-    start, size = sentence_span(tf.constant(mask), 4, 5)
-    assert numpy(start).tolist() == [2, 0, 0, 1]
-    assert numpy(size).tolist() == [3, 2, 0, 3]
-    start, size = sentence_span(None, 4, 5, "float64")
-    assert numpy(start).tolist() == [0, 0, 0, 0]
-    assert numpy(size).tolist() == [5, 5, 5, 5]
-    assert start.dtype == size.dtype == "float64"
-
-
-def test_window_mask():
-    center = tf.constant([[0.0, 2.999], [3.0, 6.5]])
-    inside = numpy(window_mask(center, tf.range(7), 2))
-    positions = [[np.flatnonzero(row).tolist() for row in sample] for sample in inside]
-    assert positions == [[[0, 1, 2], [0, 1, 2, 3, 4]], [[1, 2, 3, 4, 5], [4, 5, 6]]]
-
-
-def test_gaussian():
-    center = normal(0, 2, 3) + 3
-    expected = np.exp(-((np.arange(7) - center[..., None]) ** 2) / (2 * (5 / 2) ** 2))
-    assert_close(gaussian(tf.constant(center), tf.range(7), 5), expected)
-    assert_gradients(
-        Weightless,
-        lambda center: [gaussian(center, tf.range(7), 5)],
-        [center],
-        lambda inputs, _: [
-            np.exp(-((np.arange(7) - inputs[0][..., None]) ** 2) / (2 * (5 / 2) ** 2))
-        ],
-    )
 
 
 @pytest.mark.parametrize("normalize", [masked_softmax, masked_sparsemax])

@@ -18,7 +18,6 @@ from tests.helpers import (
     TK,
     B,
     Mechanism,
-    assert_close,
     lengths_mask,
     normal,
     randomize,
@@ -115,8 +114,3 @@ MASKS = {"sequences_mask": SEQUENCES_MASK, "memory_mask": HOLES}
 
 def tensors(dtype="float64"):
     return normal(1, B, T, D, dtype=dtype), normal(2, B, TK, DV, dtype=dtype)
-
-
-def assert_all_close(actual, expected, dtype="float64"):
-    for x, y in zip(actual, expected, strict=True):
-        assert_close(x, y, dtype)

@@ -15,6 +15,7 @@ from tests.helpers import (
     TK,
     TOLERANCES,
     B,
+    assert_all_close,
     assert_close,
     assert_gradients,
     gradients,
@@ -39,7 +40,6 @@ from tests.layers.decoder.cases import (
     Decoder,
     H,
     T,
-    assert_all_close,
     every_case,
     tensors,
 )

@@ -13,23 +13,13 @@ from tests.helpers import (
     DQ,
     TK,
     B,
+    assert_all_close,
     assert_close,
     assert_refused,
     numpy,
     randomize,
 )
-from tests.layers.decoder.cases import (
-    CURRENT,
-    DV,
-    FEEDING,
-    PREVIOUS,
-    D,
-    Decoder,
-    H,
-    T,
-    assert_all_close,
-    tensors,
-)
+from tests.layers.decoder.cases import CURRENT, DV, FEEDING, PREVIOUS, D, Decoder, H, T, tensors
 
 
 class Counting(layers.GRUCell):

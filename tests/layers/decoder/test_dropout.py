@@ -7,14 +7,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MemoryHop
-from tests.helpers import (
-    DQ,
-    TK,
-    B,
-    assert_close,
-    normal,
-    numpy,
-)
+from tests.helpers import DQ, TK, B, assert_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, PREVIOUS, D, H, T, tensors
 
 

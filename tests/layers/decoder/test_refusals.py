@@ -8,14 +8,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
-from tests.helpers import (
-    LUONG,
-    TK,
-    B,
-    arguments,
-    assert_refused,
-    normal,
-)
+from tests.helpers import LUONG, TK, B, arguments, assert_refused, normal
 from tests.layers.decoder.cases import (
     CASES,
     CURRENT,
