@@ -82,6 +82,7 @@ BOOLEANS = {
 
 @pytest.mark.parametrize("given", ["False", "no", "", 0, 1, None, []], ids=repr)
 @pytest.mark.parametrize(("name", "make"), BOOLEANS.items(), ids=BOOLEANS)
+@pytest.mark.each_value
 def test_what_is_no_boolean(name, make, given):
     fragments = f"`{name}` must be True or False", repr(given), f"Write {name}=True"
     assert_refused(lambda: make(**{name: given}), *fragments)
@@ -105,6 +106,7 @@ def test_encodings_that_are_no_booleans():
 
 @every_layer
 @pytest.mark.parametrize("given", ["False", 1, None, tf.constant(True)], ids=str)
+@pytest.mark.each_value
 def test_flags_of_a_call(make, inputs, given):
     name = "return_attention_scores"
     assert_refused(lambda: make()(*inputs, **{name: given}), f"`{name}` must be True or False")
@@ -176,6 +178,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("more", [1, 2**62, 2**70])
 @pytest.mark.parametrize(("name", "most", "make"), NUMBERS)
+@pytest.mark.each_value
 def test_numbers_that_are_too_large(name, most, make, more):
     assert make(most).get_config()[name] == most
     assert_refused(lambda: make(most + more), f"`{name}`", f"{most}", f"received {most + more}")
@@ -194,6 +197,7 @@ SEARCHED = [
 
 @pytest.mark.parametrize("given", [2**31, 2**62])
 @pytest.mark.parametrize(("name", "most", "kind"), SEARCHED)
+@pytest.mark.each_value
 def test_searches_with_numbers_that_are_too_large(name, most, kind, given):
     assert_refused(lambda: search(kind, **{name: given}), f"{name}={given} must be", f"{most}")
 

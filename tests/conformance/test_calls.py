@@ -37,6 +37,7 @@ def test_compute_output_shape(case):
 @every_case
 # The first policy finds inputs that are not cast, the second weights.
 @pytest.mark.parametrize("policy", ["float64", "mixed_float16"])
+@pytest.mark.each_value
 def test_compute_output_spec(case, policy):
     """Called directly, where Keras casts no inputs, it returns the shapes and dtypes of a call."""
     layer = case.built(policy)
@@ -113,6 +114,7 @@ def test_the_output_is_masked_like(case):
 
 @every_case
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.each_value
 def test_mixed_precision(case, policy):
     mixed, plain = case.built(policy), case.built()
     tolerance = 5e-2 if policy == "mixed_bfloat16" else 5e-3

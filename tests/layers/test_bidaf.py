@@ -103,6 +103,7 @@ def padded(x, front, fill):
 @pytest.mark.parametrize("name", ["context", "query"])
 @pytest.mark.parametrize("front", [False, True])
 @pytest.mark.parametrize("fill", [0.0, np.inf, np.nan])
+@pytest.mark.each_value
 def test_masking_is_truncating_whatever_the_padding_holds(options, name, front, fill):
     layer = built(options, dtype="float64")
     context, query = tensors()
@@ -185,6 +186,7 @@ def test_padding_never_wins_the_maximum(fill):
 @every_option
 @pytest.mark.parametrize("dtype", [*TOLERANCES, "mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.each_value
 def test_nothing_valid_means_zero(options, dtype, jit):
     """The first sample has no context, the second no query, the third has both."""
     layer = built(options, dtype=dtype)

@@ -133,6 +133,7 @@ def assert_all_near(actual, expected, tolerance):
 @every_normalizer
 @pytest.mark.parametrize("kind", [None, "dense", "gru", "bidirectional"])
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.each_value
 def test_equals_the_paper(normalizer, kind, mask):
     layer = built(kind, normalizer=normalizer, scale=1.0)
     result = run(layer, documents(), mask=mask)
@@ -152,6 +153,7 @@ def test_one_encoder_alone(level):
 @every_normalizer
 @pytest.mark.parametrize("kind", [None, "dense"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.each_value
 def test_lower_precision(normalizer, kind, dtype):
     layer = built(kind, dtype=dtype, normalizer=normalizer)
     inputs = documents(dtype) / 2
@@ -186,6 +188,7 @@ LONGER = {"documents": (0, [0, 1, B]), "sentences": (1, [0, 2, S]), "words": (2,
 
 @every_encoder
 @pytest.mark.parametrize("axis", LONGER)
+@pytest.mark.each_value
 def test_masking_is_truncating_whatever_the_padding_holds(kind, axis):
     """With padding in front, in the middle and behind."""
     axis, places = LONGER[axis]
@@ -225,6 +228,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(kind, axis):
 
 @every_encoder
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.each_value
 def test_what_padding_holds_does_not_matter(kind, dtype):
     """Wherever it is, gaps, empty sentences and empty documents included."""
     layer, results = built(kind, dtype=dtype), []
@@ -264,6 +268,7 @@ def check_nothing_valid(kind, dtype, jit, fill):
 
 @pytest.mark.parametrize("kind", [None, *ENCODERS])
 @pytest.mark.parametrize("dtype", [*TOLERANCES, "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.each_value
 def test_nothing_valid_means_zero(kind, dtype):
     check_nothing_valid(kind, dtype, jit=False, fill=np.nan)
 
@@ -402,7 +407,13 @@ def test_a_mask_lost_inside_an_encoder_is_told():
         layer(documents("float32"), mask=MASK)
 
 
-@pytest.mark.parametrize("kind", [None, *ENCODERS])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(None, "bidirectional", "functional", "sequential"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gru", "dense", "conv")),
+    ],
+)
 def test_saving_and_cloning(kind, tmp_path):
     options = {"normalizer": "sparsemax", "dropout": 0.2, "seed": 3}
     model, layer = classifier(kind, **options)
@@ -637,12 +648,14 @@ class TestBadCalls:
         return (built if prepared else made)(kind, dtype="float32")
 
     @pytest.mark.parametrize(("shapes", "fragments"), BAD_CALLS.values(), ids=BAD_CALLS)
+    @pytest.mark.each_value
     def test_bad_calls(self, shapes, fragments, kind, prepared, symbolic):
         layer, inputs = self.layer(kind, prepared), arguments(shapes, symbolic)
         assert_refused(lambda: layer(**inputs), layer.name, *fragments)
 
     @pytest.mark.parametrize("of", [list, tuple])
     @pytest.mark.parametrize("number", [1, 2, 4])
+    @pytest.mark.each_value
     def test_several_tensors(self, of, number, kind, prepared, symbolic):
         layer, inputs = self.layer(kind, prepared), arguments(GOOD, symbolic)
         call = "`inputs` must be one tensor", f"a list of {number}", "Call layer(inputs)"
@@ -694,6 +707,7 @@ BAD_ENCODERS = {
 @pytest.mark.parametrize("level", ["word", "sentence"])
 @pytest.mark.parametrize("way", ["eager", "symbolic", "build"])
 @pytest.mark.parametrize(("make", "fragment"), BAD_ENCODERS.values(), ids=BAD_ENCODERS)
+@pytest.mark.each_value
 def test_encoders_that_do_not_return_a_vector_for_every_step(level, way, make, fragment):
     layer = HierarchicalAttention(U, name="han", **{f"{level}_encoder": make()})
     shape = (B, S, W, D)

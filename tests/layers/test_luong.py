@@ -46,6 +46,7 @@ def _way(request, monkeypatch):
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.each_value
 def test_equals_the_paper(name, dtype):
     mechanism = CASES[name]
     layer = mechanism.built(dtype=dtype)
@@ -58,6 +59,7 @@ def test_equals_the_paper(name, dtype):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.each_value
 def test_gradients_are_those_of_the_paper(name):
     mechanism = CASES[name]
     layer = mechanism.built(dtype="float64")
@@ -132,6 +134,7 @@ HOLES = {
 
 @pytest.mark.parametrize("holes", HOLES)
 @pytest.mark.parametrize("name", [name for name in LUONG if "local" in name])
+@pytest.mark.each_value
 def test_windows_over_masks_with_holes(name, holes):
     layer = LUONG[name].built(dtype="float64")
     query, value, key = LUONG[name].tensors()

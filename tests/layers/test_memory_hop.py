@@ -63,6 +63,7 @@ class TestMemoryHop:
     @own_key_or_not
     @pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
     @pytest.mark.parametrize("dtype", TOLERANCES)
+    @pytest.mark.each_value
     def test_equals_the_paper(self, update, linear, mask, own_key, normalizer, dtype):
         hop = self.built(update, linear, dtype, normalizer=normalizer)
         inputs = self.inputs(own_key, dtype)
@@ -77,6 +78,7 @@ class TestMemoryHop:
     @masked_or_not
     @own_key_or_not
     @eager_or_jit
+    @pytest.mark.each_value
     def test_gradients_are_those_of_the_paper(self, update, linear, mask, own_key, jit):
         hop = self.built(update, linear)
 
@@ -108,6 +110,7 @@ class TestMemoryHop:
     @pytest.mark.parametrize("length", [0, 7])
     @pytest.mark.parametrize("dtype", TOLERANCES)
     @eager_or_jit
+    @pytest.mark.each_value
     def test_of_empty_memories_nothing_is_read(self, update, linear, length, dtype, jit):
         hop = self.built(update, linear, dtype)
         query = tf.cast(self.inputs(dtype=dtype)[0], dtype)
@@ -132,6 +135,7 @@ class TestMemoryHop:
     @linear_or_not
     @own_key_or_not
     @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
+    @pytest.mark.each_value
     def test_empty_memories_may_hold_anything(self, linear, own_key, fill):
         hop, (query, *memories) = self.built("linear", linear), self.inputs(own_key)
         dirty = [np.where(self.MASK[..., None], x, fill) for x in memories]

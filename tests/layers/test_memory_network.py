@@ -89,6 +89,7 @@ depth_and_mode = pytest.mark.parametrize(
 @linear_or_not
 @depth_and_mode
 @pytest.mark.parametrize("memory_size", [3, M])
+@pytest.mark.each_value
 def test_equals_the_paper(tying, position_encoding, linear, hops, memory_size, jit):
     layer = built(
         linear=linear,
@@ -107,6 +108,7 @@ def test_equals_the_paper(tying, position_encoding, linear, hops, memory_size, j
 @every_encoding
 @linear_or_not
 @depth_and_mode
+@pytest.mark.each_value
 def test_gradients_are_those_of_the_paper(tying, position_encoding, linear, hops, jit):
     # Sentences further back than five fall out.
     layer = built(
@@ -125,6 +127,7 @@ def test_gradients_are_those_of_the_paper(tying, position_encoding, linear, hops
     "option", [{"position_encoding": 7}, {"position_encoding": 2}, {"null_memories": True}]
 )
 @pytest.mark.parametrize(("memory_size", "jit"), [(3, False), (3, True), (M, False)])
+@pytest.mark.each_value
 def test_departures_of_the_authors_code(tying, linear, option, memory_size, jit):
     layer = built(linear=linear, tying=tying, memory_size=memory_size, **option)
     # A story of which nothing is said, beside another.
@@ -144,6 +147,7 @@ def test_departures_of_the_authors_code(tying, linear, option, memory_size, jit)
 @pytest.mark.parametrize(
     ("dtype", "jit"), [*((dtype, False) for dtype in TOLERANCES), ("float16", True)]
 )
+@pytest.mark.each_value
 def test_other_dtypes(tying, linear, dtype, jit):
     layer = built(0.125, linear, dtype, tying=tying)
     result = compiled(lambda *ids: run(layer, *ids), jit)(*map(tf.constant, told()))
@@ -211,6 +215,7 @@ def test_initial_weights(tying):
 @every_tying
 @linear_or_not
 @eager_or_jit
+@pytest.mark.each_value
 def test_padding_has_no_gradient(tying, linear, jit):
     layer = built(linear=linear, tying=tying)
     (logits, _), found = gradients(layer, lambda: run(layer, *told()), [], jit)
@@ -229,6 +234,7 @@ def model_of(layer):
 
 @every_tying
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "jit"])
+@pytest.mark.each_value
 def test_padding_does_not_learn(tying, jit):
     layer = made("float32", tying=tying)
     model = model_of(layer)
@@ -255,6 +261,7 @@ class TestPadding:
         return [numpy(run(layer, *x)[1]) for x in (ids, padded)]
 
     @pytest.mark.parametrize("before", [True, False], ids=["front", "behind"])
+    @pytest.mark.each_value
     def test_sentences(self, before, tying, position_encoding, linear):
         layer = built(linear=linear, tying=tying, position_encoding=position_encoding)
         story, question = told()
@@ -264,6 +271,7 @@ class TestPadding:
         assert_close(weights, np.pad(expected, ((0, 0), (0, 0), more)))
 
     @pytest.mark.parametrize("place", [0, 2, W], ids=["front", "between", "behind"])
+    @pytest.mark.each_value
     def test_words(self, place, tying, position_encoding, linear):
         layer = built(linear=linear, tying=tying, position_encoding=position_encoding)
         story, question = told()
@@ -271,6 +279,7 @@ class TestPadding:
         expected, weights = self.assert_same(layer, (story, question), padded)
         assert_close(weights, expected)
 
+    @pytest.mark.each_value
     def test_an_empty_sentence_between_takes_its_time_and_is_not_read(
         self, tying, position_encoding, linear
     ):
@@ -309,6 +318,7 @@ def test_sentences_further_back_than_the_memory_fall_out(tying, linear):
 @pytest.mark.parametrize(
     ("shape", "jit"), [((0, W), False), ((N, W), False), ((N, 0), False), ((N, W), True)]
 )
+@pytest.mark.each_value
 def test_without_a_story_the_question_alone_answers(tying, linear, shape, jit):
     layer, question = built(linear=linear, tying=tying), told()[1]
     story = np.zeros((B, *shape), int)
@@ -403,6 +413,7 @@ def test_linear_start_of_a_layer_that_fit_builds(tying, start, jit):
 
 @every_tying
 @linear_or_not
+@pytest.mark.each_value
 def test_a_loaded_model_is_as_linear_as_the_saved_one(tying, linear, tmp_path):
     layer = built(0.125, linear, "float32", tying=tying)
     model = model_of(layer)
@@ -430,6 +441,7 @@ def chains(samples, kinds=4):
     return np.array(story), np.array(question), np.array(answers)
 
 
+@pytest.mark.slow
 def test_learns_to_join_two_facts():
     """Which one hop cannot: it knows the two places of the story, and must guess."""
     story, question, answers = chains(512)

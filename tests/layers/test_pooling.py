@@ -61,6 +61,7 @@ def test_equals_the_paper(normalizer, mask, dtype):
 @every_normalizer
 @masked_or_not
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.each_value
 def test_gradients_are_those_of_the_paper(normalizer, mask, jit):
     layer = built(normalizer=normalizer, dtype="float64")
 
@@ -75,6 +76,7 @@ def test_gradients_are_those_of_the_paper(normalizer, mask, jit):
 @pytest.mark.parametrize("place", [0, 3, T], ids=["front", "middle", "behind"])
 @pytest.mark.parametrize("fill", [0.0, np.inf, np.nan])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.each_value
 def test_masking_is_truncating_whatever_the_padding_holds(normalizer, place, fill, dtype):
     layer, inputs = built(normalizer=normalizer, dtype=dtype), normal(1, B, T, D, dtype=dtype)
     places = [place, place]
@@ -118,6 +120,7 @@ def test_the_order_of_the_steps_goes_into_the_weights_alone(normalizer):
     ],
 )
 @pytest.mark.parametrize("fill", [1.0, np.nan])
+@pytest.mark.each_value
 def test_nothing_valid_means_zero(normalizer, dtype, jit, fill):
     layer = built(normalizer=normalizer, dtype=dtype)
     inputs = normal(1, 3, T, D, dtype="bfloat16")

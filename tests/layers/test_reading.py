@@ -59,25 +59,27 @@ MASKS = {
 }
 
 
+@pytest.mark.parametrize("jit", [None, False, True], ids=["eager", "graph", "XLA"])
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize(
     ("score", "alignment"),
     list(itertools.product(["dot", "general", "concat", "location"], ["local-m", "local-p"])),
 )
-def test_both_ways_are_the_same(score, alignment, masks, monkeypatch):
+@pytest.mark.each_value
+def test_both_ways_are_the_same(score, alignment, masks, jit, monkeypatch):
     layer = make_layer(score, alignment)
     monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
     expected = run(layer, None, MASKS[masks])
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
-    for jit in (None, False, True):
-        for x, y in zip(run(layer, jit, MASKS[masks]), expected, strict=True):
-            assert_close(x, numpy(y))
+    for x, y in zip(run(layer, jit, MASKS[masks]), expected, strict=True):
+        assert_close(x, numpy(y))
 
 
 @pytest.mark.parametrize("score", ["general", "concat"])
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("weights_too", [False, True])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
+@pytest.mark.each_value
 def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
     layer = make_layer(score, "local-p")
     monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
@@ -143,6 +145,7 @@ def assert_graph_differentiates(layer, jit=None):
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 @pytest.mark.parametrize("jit", [None, True])
+@pytest.mark.each_value
 def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
     layer = make_layer(score, "local-p")
@@ -174,6 +177,7 @@ def forget_length(x):
 
 @pytest.mark.parametrize("jit", [None, True])
 @pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.each_value
 def test_second_derivatives(score, jit, monkeypatch):
     layer = make_layer(score, "local-p")
     query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
@@ -232,6 +236,7 @@ def test_a_subclass_that_weighs_in_its_own_way(unknown, monkeypatch):
 
 @pytest.mark.parametrize("alignment", ["global", "local-p"])
 @pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.each_value
 def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
@@ -308,6 +313,7 @@ def test_other_dtypes(policy, monkeypatch):
 
 @pytest.mark.parametrize("policy", HALVES)
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
+@pytest.mark.each_value
 def test_every_score_in_half_precision(score, policy, monkeypatch):
     """Where the windows are does not depend on what is rounded."""
     query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
@@ -335,6 +341,7 @@ def test_every_score_in_half_precision(score, policy, monkeypatch):
 
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
 @pytest.mark.parametrize("alignment", ["local-m", "local-p"])
+@pytest.mark.each_value
 def test_long_memories_are_read_window_by_window(score, alignment):
     """Where no weights are wanted, nothing is as large as all queries by all memory steps."""
     layer = make_layer(score, alignment, "float32")
@@ -355,24 +362,23 @@ def test_long_memories_are_read_window_by_window(score, alignment):
     assert not pairs
 
 
-def test_a_decoder_with_local_attention(monkeypatch):
-    """In its loop, with and without weights: as it is with all scores."""
+@pytest.mark.parametrize("alignment", ["local-p", pytest.param("local-m", marks=pytest.mark.slow)])
+def test_a_decoder_with_local_attention(alignment, monkeypatch):
+    """In its loop, with and without weights, the decoder is the same as with all scores."""
     x, memory = normal(1, B, TQ, 7), normal(2, B, TK, D)
-    found = {"local-m": [], "local-p": []}
+    found = []
     for worthwhile in (SHORT, LONG):
         monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
-        for alignment in ("local-m", "local-p"):
-            keras.utils.set_random_seed(5)
-            attention = LuongAttention("general", alignment, half_width=2, dtype="float64")
-            cell = keras.layers.GRUCell(11, dtype="float64")
-            decoder = AttentionRNN(cell, attention, query="previous")
-            outputs, weights = decoder(x, memory, return_attention_scores=True)
-            alone = tf.function(decoder, jit_compile=True)(x, memory)
-            assert_close(alone, numpy(outputs))
-            found[alignment].append((numpy(outputs), numpy(weights)))
-    for of_both in found.values():
-        for a, b in zip(*of_both, strict=True):
-            assert_close(a, b)
+        keras.utils.set_random_seed(5)
+        attention = LuongAttention("general", alignment, half_width=2, dtype="float64")
+        cell = keras.layers.GRUCell(11, dtype="float64")
+        decoder = AttentionRNN(cell, attention, query="previous")
+        outputs, weights = decoder(x, memory, return_attention_scores=True)
+        alone = tf.function(decoder, jit_compile=True)(x, memory)
+        assert_close(alone, numpy(outputs))
+        found.append((numpy(outputs), numpy(weights)))
+    for a, b in zip(*found, strict=True):
+        assert_close(a, b)
 
 
 JAX = """

@@ -77,6 +77,7 @@ def padded(x, front, fill):
 @every_mechanism
 @pytest.mark.parametrize("front", [False, True])
 @pytest.mark.parametrize("fill", [0.0, np.inf, np.nan])
+@pytest.mark.each_value
 def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):
     layer = MECHANISMS[name].built(dtype="float64")
     query, value, key, _ = given(layer, MECHANISMS[name])
@@ -187,7 +188,9 @@ WORDS = np.array([[1, 2, 2, 3, 4, 0, 0], [5, 4, 1, 0, 0, 0, 0]])
 
 
 @few_mechanisms
-def test_masks_come_from_an_embedding(name):
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
+def test_masks_come_from_an_embedding(name, jit):
     ids = np.array([[3, 1, 0], [2, 0, 0]])
     layer = MECHANISMS[name].make()
     query, memory = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
@@ -202,12 +205,11 @@ def test_masks_come_from_an_embedding(name):
         return_attention_scores=True,
     )
     assert not numpy(expected[1])[0, :, 5:].any()
-    for jit in (False, True):
-        model.compile(jit_compile=jit)
-        output, weights, alone = model.predict([ids, WORDS], verbose=0)
-        assert_close(output, numpy(expected[0]), "float32")
-        assert_close(weights, numpy(expected[1]), "float32")
-        assert_close(alone, numpy(expected[0]), "float32")
+    model.compile(jit_compile=jit)
+    output, weights, alone = model.predict([ids, WORDS], verbose=0)
+    assert_close(output, numpy(expected[0]), "float32")
+    assert_close(weights, numpy(expected[1]), "float32")
+    assert_close(alone, numpy(expected[0]), "float32")
 
 
 DROPPING = {

@@ -69,8 +69,7 @@ def both(query, key, vector, upstream):
     return scores, *tape.gradient(scores, (query, key, vector), upstream)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@given(
+any_scores = given(
     sizes=st.tuples(*(st.integers(1, n) for n in (3, 40, 40, 70)))
     | st.tuples(*(st.integers(n, 2 * n) for n in (2, 20, 20, 35))),
     deviation=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
@@ -78,8 +77,24 @@ def both(query, key, vector, upstream):
     block=st.sampled_from([1, 300, 2**20]),
     slices=st.sampled_from([0, _tanh_sums.LARGEST_SLICE]),
 )
+
+
+@pytest.mark.parametrize("form", FORMS)
+@any_scores
+@settings(max_examples=8, deadline=None)
+def test_every_form_is_exact(**drawn):
+    assert_form_is_exact(**drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@any_scores
 @settings(max_examples=40, deadline=None)
-def test_every_form_is_exact(form, sizes, deviation, seed, block, slices):
+def test_every_form_is_exact_in_many_cases(**drawn):
+    assert_form_is_exact(**drawn)
+
+
+def assert_form_is_exact(form, sizes, deviation, seed, block, slices):
     inputs = make_inputs(sizes, deviation, seed)
     score, gradient = FORMS[form]
     with pytest.MonkeyPatch.context() as patch:
@@ -95,6 +110,7 @@ def test_every_form_is_exact(form, sizes, deviation, seed, block, slices):
 
 @pytest.mark.parametrize("length", [1, 2, 15, 2 * GROUP - 1, 2 * GROUP, 2 * GROUP + 1, 71, 96])
 @pytest.mark.parametrize("slices", [0, _tanh_sums.LARGEST_SLICE])
+@pytest.mark.each_value
 def test_groups_of_every_size(length, slices, monkeypatch):
     monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", slices)
     for sizes in ((1, 3, length, 5), (1, length, 3, 5), (1, 3, 5, length)):
@@ -306,7 +322,7 @@ def test_score_and_gradient_are_compiled_where_it_is_wanted(choice, known, count
     assert sum(one.attr["_XlaMustCompile"].b for one in functions) == count
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_training_with_unknown_lengths(jit, large):
     def losses():
         keras.utils.set_random_seed(11)

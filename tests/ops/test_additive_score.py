@@ -17,6 +17,7 @@ def additive_oracle(inputs, _=None):
 
 @pytest.mark.parametrize("units", [1, 13, 37])
 @pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
 def test_additive_score(units, jit):
     inputs = normal(0, 2, 3, units), normal(1, 2, 7, units), normal(2, units) / units**0.5
     run = compiled(additive_score, jit)

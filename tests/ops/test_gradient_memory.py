@@ -140,6 +140,7 @@ LATE = {
 
 @pytest.mark.parametrize(("choice", "as_graph"), LATE.values(), ids=LATE)
 @pytest.mark.parametrize("sizes", [(2, 160, 160, 97), (8, 1, 8192, 97)], ids=["many", "one query"])
+@pytest.mark.each_value
 def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(
     sizes, choice, as_graph, pairs
 ):
@@ -224,6 +225,7 @@ def gradient_graph(layer, shapes, jit):
 @pytest.mark.parametrize("jit", [None, True])
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.each_value
 def test_the_gradient_of_a_layer_needs_nothing_as_large_as_all_pairs(name, known, jit):
     batch, queries, steps, features = 2, 97, 311, 17
     batch, queries, steps = (batch, queries, steps) if known else [None] * 3
@@ -244,6 +246,7 @@ def largest_array(program):
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", [name for name in LAYERS if "windows" in name])
+@pytest.mark.each_value
 def test_a_compiled_layer_never_holds_all_windows(name, known):
     sizes = batch, queries, steps, features = 2, 97, 311, 17
     unknown = [None] * 3
@@ -277,6 +280,7 @@ def make_decoder(name, **options):
         pytest.param("concat, windows", marks=SLICES),
     ],
 )
+@pytest.mark.each_value
 def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, options, known):
     decoder = make_decoder(name, **options)
     shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
@@ -291,7 +295,15 @@ def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, option
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bahdanau",
+        "concat, windows",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("concat", "general, windows")),
+    ],
+)
+@pytest.mark.each_value
 def test_a_compiled_loop_holds_the_memory_once(name, known):
     shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
     function = gradient_graph(make_decoder(name, query="previous"), shapes, jit=True)

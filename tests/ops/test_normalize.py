@@ -59,6 +59,7 @@ def test_half_precision_scores_are_normalized_in_float32(name):
 @both
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
 def test_nothing_valid_means_zero(name, dtype, jit):
     def run(scores):
         with tf.GradientTape() as tape:
@@ -86,6 +87,7 @@ def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 17, 1000])
 @pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
 def test_sparsemax_of_many_supports(size, jit):
     """From one entry in the support to all of them, with ties, in float32 and float64."""
     spread = np.geomspace(1e-4, 1e3, 29)[:, None]

@@ -82,6 +82,7 @@ def test_spreading_is_the_inverse_of_taking():
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("widest", [0, 64])
 @pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
+@pytest.mark.each_value
 def test_products_in_windows(name, widest, jit, monkeypatch):
     monkeypatch.setattr(_gathered, "WIDEST", widest)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))

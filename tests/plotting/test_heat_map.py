@@ -15,6 +15,7 @@ from tests.plotting.figures import (
 @pytest.mark.parametrize("rows", [1, 5, 80])
 @pytest.mark.parametrize("columns", [1, 5, 80, 200])
 @pytest.mark.parametrize("kind", ["letters", "words", "odd"])
+@pytest.mark.each_value
 def test_labels_can_be_read(rows, columns, kind):
     make = {
         "letters": lambda n: "abc"[n % 3],

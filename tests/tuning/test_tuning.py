@@ -37,6 +37,7 @@ def test_the_default():
 @pytest.mark.parametrize("alignment", ["global", "local-m", "local-p"])
 @pytest.mark.parametrize("score", ["dot", "general", "concat", "location"])
 @pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.each_value
 def test_every_choice_of_luong(score, alignment, vector):
     chosen = {"mechanism": "luong", "score_mode": score, "alignment": alignment, "vector": vector}
     hp = hyperparameters(
