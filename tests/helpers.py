@@ -1,4 +1,4 @@
-"""What several test files share: mechanisms and their oracles, comparisons, gradients, errors."""
+"""Mechanisms with their oracles, comparisons, gradients and errors, for all tests."""
 
 import inspect
 import re

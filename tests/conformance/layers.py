@@ -287,7 +287,7 @@ CASES = {
     "flow, query to context": Case(
         BiDAFAttentionFlow,
         {"context_to_query": False},
-        # Where one step of the query wins every maximum, query_vector has no gradient: more steps.
+        # With few steps one could win every maximum, and query_vector would have no gradient.
         (Argument("context", (13,), DQ), Argument("query", (11,), DQ)),
         ((13, 11), (13,)),
         memory="query",
@@ -489,7 +489,7 @@ def parameters(name, wanted=lambda case: case.duties, first_only=False):
 
 
 every_case = parameters("case")
-# Where a case takes seconds: the default run has one case of each layer.
+# For tests that take seconds a case: the default run has one case of each layer.
 first_cases = parameters("case", first_only=True)
 first_names = parameters("name", first_only=True)
 

@@ -29,7 +29,7 @@ def assert_same(layer, arrays, query, value, expected, **options):
         np.testing.assert_allclose(numpy(x), y, rtol=0, atol=1e-6)
 
 
-def test_of_keras_additive_attention():
+def test_weights_of_keras_additive_attention():
     theirs = keras.layers.AdditiveAttention()
     query, value = normal(1, B, TQ, U), normal(2, B, TK, U)
     theirs.build([query.shape, value.shape])
@@ -40,7 +40,7 @@ def test_of_keras_additive_attention():
     assert_same(BahdanauAttention(U), arrays, query, value, (numpy(context), numpy(weights)))
 
 
-def test_of_a_model_with_keras_additive_attention():
+def test_weights_of_a_whole_model():
     """The whole model, its other weights too."""
 
     def build(attend):
@@ -61,7 +61,7 @@ def test_of_a_model_with_keras_additive_attention():
     np.testing.assert_allclose(numpy(ours(x)), numpy(theirs(x)), rtol=0, atol=1e-6)
 
 
-def test_of_keras_attention():
+def test_weights_of_keras_attention():
     theirs = keras.layers.Attention(use_scale=True)
     query, value = normal(1, B, TQ, DK), normal(2, B, TK, DK)
     theirs.build([query.shape, value.shape])
@@ -73,7 +73,7 @@ def test_of_keras_attention():
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_of_tfa_bahdanau(normalize):
+def test_weights_of_tfa_bahdanau(normalize):
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
     query_layer, memory_layer, v = normal(3, DQ, U), normal(4, DK, U), normal(5, U)
     g, b = 0.3, normal(6, U)
@@ -96,7 +96,7 @@ def test_of_tfa_bahdanau(normalize):
 
 
 @pytest.mark.parametrize("scale", [False, True])
-def test_of_tfa_luong(scale):
+def test_weights_of_tfa_luong(scale):
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
     memory_layer, g = normal(4, DK, DQ), 0.3 if scale else 1.0
     scores = g * np.einsum("bqd,bkd->bqk", query, value @ memory_layer)
@@ -104,7 +104,7 @@ def test_of_tfa_luong(scale):
     assert_same(LuongAttention("general"), arrays, query, value, read(scores, value))
 
 
-def test_of_tfa_attention_wrapper():
+def test_weights_of_tfa_attention_wrapper():
     """Its attention layer, of the cell's output and the context, made with a tanh."""
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
     memory_layer, attention_layer = normal(4, DK, DQ), normal(5, DQ + DK, U)

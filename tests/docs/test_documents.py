@@ -25,7 +25,7 @@ def run(document):
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    """What the code writes, it writes there."""
+    """The code of the documents writes its files into a temporary folder."""
     monkeypatch.chdir(tmp_path)
 
 

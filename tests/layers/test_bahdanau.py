@@ -97,7 +97,7 @@ def test_units_must_be_a_positive_integer(units):
     )
 
 
-def test_a_normalized_vector_of_zeros_is_a_place_to_start_from():
+def test_training_can_start_from_a_normalized_vector_of_zeros():
     layer = BAHDANAU["normalized"].built(dtype="float64")
     layer.score_vector.assign(np.zeros(17))
     query, value, key = BAHDANAU["normalized"].tensors()

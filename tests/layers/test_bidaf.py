@@ -109,7 +109,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(options, name, front, 
     context, query = tensors()
     mask = padded(np.ones((B, T if name == "context" else J), bool), front, False)
     words = mask[0]
-    # Of G, a and b, the axes that the masked steps lie on.
+    # The axes of G, a and b that hold the masked steps.
     axes = [1, 1, 1] if name == "context" else [None, 2, None]
     hidden = []
 
@@ -163,7 +163,7 @@ def test_the_order_of_the_context_goes_into_the_rows(options):
 
 @pytest.mark.parametrize("fill", [0.0, 3.0])
 def test_padding_never_wins_the_maximum(fill):
-    """All valid scores are far below those of the padding, and yet b comes from the valid ones."""
+    """b comes from the valid scores, although the scores of the padding are far larger."""
     layer = built({}, dtype="float64")
     for weight in layer.trainable_weights:
         weight.assign(-np.abs(numpy(weight)))
@@ -214,7 +214,7 @@ def test_nothing_valid_means_zero(options, dtype, jit):
 
 @every_option
 def test_a_query_of_one_step(options):
-    """Then a is one, and b still chooses."""
+    """a is one, and b still chooses."""
     layer, inputs = built(options, dtype="float64"), tensors(length=1)
     result = run(layer, *inputs)
     assert_all_close(result, paper(layer, options, *inputs))
@@ -286,7 +286,7 @@ def test_dropout_is_for_training_and_the_weights_are_those_before_it(dtype):
 
 
 def test_dropout_drops_weights_of_both_directions_and_keeps_their_expectation():
-    """Unit vectors show in G which weights were read, and how scaled."""
+    """With unit vectors G shows which weights were read, and their scale."""
     size, samples = T, 211
     layer = BiDAFAttentionFlow(dropout=0.4, seed=3)
     context, query = (np.tile(np.eye(size)[:n], (samples, 1, 1)) for n in (size, J))
@@ -420,7 +420,7 @@ def test_features_must_be_known(name):
 
 
 def test_half_precision_scores_are_summed_in_float32():
-    """Of words whose scores differ in the fourth digit, the better one is still found."""
+    """The better of two words wins, even if the scores differ only in the fourth digit."""
     layer = built({}, dtype="float16")
     for name, value in (("context_vector", 0), ("query_vector", 1), ("product_vector", 0)):
         getattr(layer, name).assign(np.full(D, value, "float16"))

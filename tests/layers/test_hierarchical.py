@@ -42,7 +42,7 @@ def functional(units, dtype, size):
     return keras.Model(inputs, gru(units, dtype)(hidden))
 
 
-# Each makes an encoder of so many units, of sequences of so many features.
+# A function from units, dtype and number of features to an encoder.
 ENCODERS = {
     "gru": lambda units, dtype, size: gru(units, dtype),
     "bidirectional": lambda units, dtype, size: bidirectional(units, dtype),
@@ -190,20 +190,20 @@ LONGER = {"documents": (0, [0, 1, B]), "sentences": (1, [0, 2, S]), "words": (2,
 @pytest.mark.parametrize("axis", LONGER)
 @pytest.mark.each_value
 def test_masking_is_truncating_whatever_the_padding_holds(kind, axis):
-    """With padding in front, in the middle and behind."""
+    """Padding stands in front, in the middle and behind."""
     axis, places = LONGER[axis]
     if kind == "conv" and axis > 0:
-        # To a convolution padding in the middle is a gap.
+        # A convolution sees padding in the middle as a gap.
         places = [places[0], places[-1]]
     layer, inputs = built(kind), documents()
     words = np.insert(np.ones(inputs.shape[axis], bool), places, False)
     long = np.insert(inputs, places, 0.0, axis=axis)
     padding = np.compress(~words, long, axis=axis)
-    # By turns, so that no sentence of padding holds one of them only.
+    # The values alternate, so that every sentence of padding holds several of them.
     spoiled = np.resize([0.0, np.inf, np.nan, -np.inf, 3.0], padding.shape)
     long = np.insert(inputs, places, spoiled, axis=axis)
     mask = np.insert(np.ones((B, S, W), bool), places, False, axis=axis)
-    # Of the document, and the weights of words and of sentences.
+    # The axes of the document, of the word weights and of the sentence weights.
     axes = [(0, None, None)[axis], axis, (0, 1, None)[axis]]
     hidden = []
 
@@ -229,8 +229,8 @@ def test_masking_is_truncating_whatever_the_padding_holds(kind, axis):
 @every_encoder
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.each_value
-def test_what_padding_holds_does_not_matter(kind, dtype):
-    """Wherever it is, gaps, empty sentences and empty documents included."""
+def test_values_of_padding_do_not_matter(kind, dtype):
+    """Padding stands anywhere: in gaps, empty sentences and empty documents."""
     layer, results = built(kind, dtype=dtype), []
     for fill in (0.0, 3.0, np.inf, np.nan):
         inputs = tf.cast(np.where(MASK[..., None], documents(dtype), fill), dtype)
@@ -278,7 +278,7 @@ def test_nothing_valid_means_zero(kind, dtype):
     [(None, "mixed_float16"), ("conv", "mixed_bfloat16")],
 )
 def test_nothing_valid_means_zero_in_jit(kind, dtype):
-    """The conformance table compiles recurrent encoders."""
+    """The conformance tests compile recurrent encoders."""
     check_nothing_valid(kind, dtype, jit=True, fill=np.inf)
 
 
@@ -318,7 +318,7 @@ def test_no_words_no_sentences_and_no_documents(kind, shape):
 
 
 class Seen(layers.Layer):
-    """An encoder that changes nothing and takes no mask."""
+    """An encoder that returns its inputs and takes no mask."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -332,7 +332,7 @@ class Seen(layers.Layer):
 
 
 class SeenMask(Seen):
-    """The same, which takes one."""
+    """The same encoder with a mask."""
 
     def call(self, inputs, mask=None):
         self.mask = mask
@@ -371,7 +371,7 @@ def test_encoders_see_zeros_in_place_of_padding(kind):
 
 
 def classifier(kind, **options):
-    """From word ids, with 0 for padding, to all that the layer returns."""
+    """A model from word ids, 0 for padding, to all that the layer returns; and the layer."""
     keras.utils.set_random_seed(5)
     ids = keras.Input((None, None), dtype="int32")
     embedded = layers.Embedding(9, D, mask_zero=True)(ids)
@@ -398,8 +398,8 @@ def test_the_mask_comes_from_an_embedding_and_nothing_warns(kind):
     assert not result[2][~MASK.any(axis=2)].any()
 
 
-def test_a_mask_lost_inside_an_encoder_is_told():
-    """As in any model: the recurrent layer reads what the convolution makes of padding."""
+def test_a_mask_lost_inside_an_encoder_warns():
+    """The convolution drops the mask, so the recurrent layer reads the padding, as in any model."""
     convolution = layers.Conv1D(3, 3, padding="same")
     encoder = keras.Sequential([keras.Input((None, D)), convolution, gru(3, "float32")])
     layer = HierarchicalAttention(U, word_encoder=encoder)
@@ -417,7 +417,7 @@ def test_a_mask_lost_inside_an_encoder_is_told():
 def test_saving_and_cloning(kind, tmp_path):
     options = {"normalizer": "sparsemax", "dropout": 0.2, "seed": 3}
     model, layer = classifier(kind, **options)
-    # Other weights than a new layer has.
+    # Random weights, which a new layer does not have.
     before = model.predict_on_batch(word_ids())
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -516,7 +516,7 @@ def test_options_reach_both_attentions():
         assert pool.units == units
         assert (pool.normalizer, pool.dropout) == ("sparsemax", 0.3)
         assert pool.dtype_policy == layer.dtype_policy
-    # Else they would drop alike.
+    # Otherwise both would drop the same weights.
     assert layer.word_attention.seed == 7
     assert layer.sentence_attention.seed == 8
     assert HierarchicalAttention(U).sentence_attention.units == U
@@ -535,7 +535,7 @@ def test_weights():
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
 def test_dropout_is_for_training_and_the_weights_are_those_before_it(dtype):
-    # No encoder, so that all but the vectors of the sentences is as it is without dropout.
+    # Without an encoder dropout changes nothing but the vectors of the sentences.
     layer, inputs = built(dropout=0.4, seed=3, dtype=dtype), documents()
     quiet, words, sentences = (numpy(x) for x in run(layer, inputs, mask=MASK))
     assert np.array_equal(numpy(layer(inputs, mask=MASK, training=False)), quiet)
@@ -554,7 +554,7 @@ def test_dropout_is_for_training_and_the_weights_are_those_before_it(dtype):
 
 @pytest.mark.parametrize("level", ["word", "sentence"])
 def test_each_attention_drops_its_weights(level):
-    """Where one level has one step only, what is lost is lost at the other, or all is."""
+    """One level has a single step, so that the weights dropped at the other level show."""
     samples = 211
     layer = HierarchicalAttention(U, dropout=0.4, seed=3)
     axis = 1 if level == "word" else 2
@@ -565,7 +565,7 @@ def test_each_attention_drops_its_weights(level):
     weights = words[:, 0] if level == "word" else sentences
     ratio = document / weights
     kept = ratio != 0
-    # A vector that is read, its step and all of the other level, was kept twice.
+    # A vector that is read was kept twice, once at each level.
     np.testing.assert_allclose(ratio[kept], 1 / 0.36, rtol=1e-4)
     if level == "word":
         lost = ~kept.any(axis=1)
@@ -590,13 +590,13 @@ def test_compute_output_shape(kind):
     assert layer.compute_output_shape((None, None, None, D)) == (None, size)
     assert layer.compute_output_shape((B, S, W, D)) == (B, size)
     assert layer(documents("float32")).shape == (B, size)
-    # A Sequential encoder has been built by now, and other lengths are as good.
+    # A Sequential encoder is built by now; it takes other lengths all the same.
     assert layer.compute_output_shape((B, S + 1, W + 2, D)) == (B, size)
     assert layer(np.ones((B, S + 1, W + 2, D), "float32")).shape == (B, size)
     assert layer(keras.Input((None, None, D))).shape == (None, size)
     document, words, sentences = run(layer, keras.Input((S, W, D)))
     assert document.shape == (None, size)
-    # What is calculated from unknown sizes is unknown.
+    # Sizes computed from unknown sizes are unknown.
     assert len(words.shape) == 3
     assert len(sentences.shape) == 2
     assert_refused(lambda: layer.compute_output_shape((B, W, D)), "`inputs` must be one tensor")

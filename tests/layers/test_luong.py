@@ -39,7 +39,7 @@ VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 
 @pytest.fixture(params=["all scores", "windows only"], autouse=True)
 def _way(request, monkeypatch):
-    """Both ways to local attention, whatever the length of the memory."""
+    """Forces each way of local attention, whatever the length of the memory."""
     limit = 0 if request.param == "windows only" else 10**6
     monkeypatch.setattr(_reading, "WORTHWHILE", {True: limit, False: limit})
 
@@ -114,7 +114,7 @@ def test_predicted_windows_by_hand():
 
 
 def test_a_window_reaches_the_last_word_behind_holes():
-    """Of 40 steps every second is masked: the sentence spans 0 to 38, and p at its most is 39."""
+    """Every second of 40 steps is masked: the sentence spans 0 to 38, and p is at most 39."""
     layer = randomize_all(LuongAttention("dot", "local-p", half_width=2))
     layer.position_kernel.assign(np.eye(DQ))
     layer.position_vector.assign(np.full(DQ, 1e3))
@@ -292,7 +292,7 @@ class TestBadCalls:
         ("alignment", "query"),
         [("local-m", (B, TQ, DQ)), ("local-p", (B, DQ)), ("global", (B, DQ))],
     )
-    def test_a_position_that_is_not_needed(self, symbolic, alignment, query):
+    def test_an_unneeded_position(self, symbolic, alignment, query):
         layer = LuongAttention(alignment=alignment)
         inputs = arguments({"query": query, "value": (B, TK, DV)}, symbolic)
         assert_refused(

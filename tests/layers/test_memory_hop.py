@@ -43,7 +43,7 @@ class TestMemoryHop:
         return randomize(hop)
 
     def inputs(self, own_key=True, dtype="float64"):
-        """Query, value and perhaps key, small, for where there is no softmax numbers grow."""
+        """Query, value and perhaps key; small, because numbers grow without a softmax."""
         shapes = [(self.B, self.D), (self.B, self.N, self.D), (self.B, self.N, self.D)]
         made = [normal([1, n], *shape, dtype=dtype) / 4 for n, shape in enumerate(shapes)]
         return made if own_key else made[:2]
@@ -111,7 +111,7 @@ class TestMemoryHop:
     @pytest.mark.parametrize("dtype", TOLERANCES)
     @eager_or_jit
     @pytest.mark.each_value
-    def test_of_empty_memories_nothing_is_read(self, update, linear, length, dtype, jit):
+    def test_empty_memories_are_not_read(self, update, linear, length, dtype, jit):
         hop = self.built(update, linear, dtype)
         query = tf.cast(self.inputs(dtype=dtype)[0], dtype)
         value = tf.fill((self.B, length, self.D), tf.constant(np.nan, dtype))

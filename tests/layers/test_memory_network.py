@@ -36,7 +36,7 @@ def made(dtype="float64", **options):
 
 
 def built(scale=0.25, linear=False, dtype="float64", **options):
-    """With any numbers in the rows of padding too, which must not be read."""
+    """A layer with random numbers in every row, also in the row of padding, which is never read."""
     layer = made(dtype, **options)
     layer.build((None, None, None), (None, None))
     layer.linear = linear
@@ -78,7 +78,7 @@ def paper(layer, story, question, linear=False, weights=None):
 
 every_encoding = pytest.mark.parametrize("position_encoding", [False, True], ids=["bag", "order"])
 every_depth = pytest.mark.parametrize("hops", [1, 3])
-# Compiling takes a second each: the deeper network will do.
+# Compiling takes a second, so only the deeper network is compiled.
 depth_and_mode = pytest.mark.parametrize(
     ("hops", "jit"), [(1, False), (3, False), (3, True)], ids=["1-eager", "3-eager", "3-jit"]
 )
@@ -110,7 +110,7 @@ def test_equals_the_paper(tying, position_encoding, linear, hops, memory_size, j
 @depth_and_mode
 @pytest.mark.each_value
 def test_gradients_are_those_of_the_paper(tying, position_encoding, linear, hops, jit):
-    # Sentences further back than five fall out.
+    # Sentences further back than five are not read.
     layer = built(
         linear=linear, tying=tying, position_encoding=position_encoding, hops=hops, memory_size=5
     )
@@ -130,7 +130,7 @@ def test_gradients_are_those_of_the_paper(tying, position_encoding, linear, hops
 @pytest.mark.each_value
 def test_departures_of_the_authors_code(tying, linear, option, memory_size, jit):
     layer = built(linear=linear, tying=tying, memory_size=memory_size, **option)
-    # A story of which nothing is said, beside another.
+    # One story is empty.
     story, question = (np.concatenate([x, x[:1]]) for x in told())
     story[2] = 0
 
@@ -156,7 +156,7 @@ def test_other_dtypes(tying, linear, dtype, jit):
 
 
 def test_half_precision_counts_the_words_of_long_sentences():
-    """Of 599 words, where bfloat16 counts to 256 and float16 knows no odd number above 2048."""
+    """599 words are counted, although bfloat16 counts only to 256."""
     story = np.random.default_rng(3).integers(1, V, (B, 2, 599))
     for dtype in ("bfloat16", "float16"):
         layer = built(0.125, dtype=dtype)
@@ -174,7 +174,7 @@ def test_ids_of_any_integers(kind):
 
 @every_depth
 def test_adjacent_tying(hops):
-    """A is the C before, B the first A, W the last C: K + 1 tables do for all of them."""
+    """A is the C of the hop before, B the first A, W the last C: K + 1 tables are enough."""
     layer = built(hops=hops)
     assert len(layer.embeddings) == len(layer.times) == hops + 1
     assert [weight.shape for weight in layer.embeddings] == [(V, D)] * (hops + 1)
@@ -187,7 +187,7 @@ def test_adjacent_tying(hops):
 
 @every_depth
 def test_layerwise_tying(hops):
-    """Of any number of hops there is one A, C, T_A, T_C and H, beside B and W."""
+    """All hops share A, C, T_A, T_C and H; B and W are separate."""
     layer = built(tying="layerwise", hops=hops)
     (hop,) = layer.hop_layers
     assert hop.update == "linear"
@@ -241,7 +241,7 @@ def test_padding_does_not_learn(tying, jit):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.5, momentum=0.9), loss, jit_compile=jit)
     before = [numpy(table) for table in layer.embeddings]
-    # The answer 0 too pulls at its row.
+    # The answer 0 has a gradient for its row too.
     for answers in ([0, 4], [3, 0], [5, 1]):
         model.train_on_batch([*told()], np.array(answers))
     for old, table in zip(before, layer.embeddings, strict=True):
@@ -283,7 +283,7 @@ class TestPadding:
     def test_an_empty_sentence_between_takes_its_time_and_is_not_read(
         self, tying, position_encoding, linear
     ):
-        """What is said before it is one further back, as if that time were not in the tables."""
+        """Earlier sentences move one step back, as if that time were not in the tables."""
         options = {"linear": linear, "tying": tying, "position_encoding": position_encoding}
         layer = built(**options)
         story, question = np.random.default_rng(3).integers(1, V, (B, N, W)), told()[1]
@@ -302,7 +302,7 @@ class TestPadding:
 def test_sentences_further_back_than_the_memory_fall_out(tying, linear):
     layer = built(linear=linear, tying=tying, memory_size=4)
     story, question = told()
-    # The last that is said is the sixth in the one and the seventh in the other.
+    # The last sentence is the sixth in one story and the seventh in the other.
     for ids, kept in ((story[:1], slice(2, 6)), (story[1:], slice(3, 7))):
         logits, weights = run(layer, ids, question[:1])
         expected, read = run(layer, ids[:, kept], question[:1])
@@ -326,7 +326,7 @@ def test_without_a_story_the_question_alone_answers(tying, linear, shape, jit):
     assert_close(weights, np.zeros((B, 3, shape[0])))
     assert_close(logits, paper(layer, story, question, linear)[0])
     if tying == "adjacent":
-        # u = B q is as it was after all hops, and the last C has the answers.
+        # No hop changes u = B q, and the last C holds the answers.
         asked = [sentence_vector(words, numpy(layer.embeddings[0]), True) for words in question]
         answers = np.array(asked) @ numpy(layer.embeddings[3]).T
         assert_close(logits[:, 1:], answers[:, 1:])
@@ -339,7 +339,7 @@ def test_without_a_story_the_question_alone_answers(tying, linear, shape, jit):
 @linear_or_not
 @pytest.mark.parametrize("length", [0, Q])
 def test_an_empty_question(tying, linear, length):
-    """u = 0, whose scores are all zero: the first hop reads everything alike, or nothing."""
+    """All scores of u = 0 are zero: the first hop reads every sentence alike, or nothing."""
     layer, story = built(linear=linear, tying=tying), told()[0]
     question = np.zeros((B, length), int)
     outputs, found = gradients(layer, lambda: run(layer, story, question), [])
@@ -389,7 +389,7 @@ def test_linear_start_of_a_layer_that_fit_builds(tying, start, jit):
     layer.linear = start
     model, (story, question), answers = Answerer(layer), told(), np.array([3, 7])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    # Weights that stay, so that the losses tell which equation was calculated.
+    # The weights stay the same, so the losses tell which equation was used.
     model.compile(keras.optimizers.SGD(0.0), loss, jit_compile=jit)
 
     def fit():
@@ -429,7 +429,7 @@ def test_a_loaded_model_is_as_linear_as_the_saved_one(tying, linear, tmp_path):
 
 
 def chains(samples, kinds=4):
-    """Who holds a thing, and where people are: the place of a thing takes two facts to find."""
+    """Facts about who holds a thing and where people are: two of them give its place."""
     rng = np.random.default_rng(1)
     story, question, answers = [], [], []
     for _ in range(samples):
@@ -443,7 +443,7 @@ def chains(samples, kinds=4):
 
 @pytest.mark.slow
 def test_learns_to_join_two_facts():
-    """Which one hop cannot: it knows the two places of the story, and must guess."""
+    """One hop cannot join them: it finds two places in the story and must guess."""
     story, question, answers = chains(512)
     losses = {}
     for hops in (1, 2):
@@ -602,7 +602,7 @@ def test_linear_is_true_or_false():
 
 
 def test_ids_are_not_folded():
-    """What is no word is none of the others, either: 2**40 is not 0."""
+    """An id outside the vocabulary is refused and never wraps around: 2**40 is not 0."""
     layer, (story, question) = built(), told()
     with pytest.raises(tf.errors.InvalidArgumentError):
         layer(tf.constant(story, "int64") * 2**40, question)

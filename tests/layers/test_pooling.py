@@ -114,7 +114,7 @@ def test_the_order_of_the_steps_goes_into_the_weights_alone(normalizer):
     ("dtype", "jit"),
     [
         *((dtype, False) for dtype in (*TOLERANCES, "mixed_bfloat16", "mixed_float16")),
-        # The conformance table compiles the others.
+        # The conformance tests compile the other dtypes.
         ("float32", True),
         ("mixed_float16", True),
     ],
@@ -200,7 +200,7 @@ def test_dropout_is_for_training_and_the_weights_are_those_before_it(dtype):
 
 
 def test_dropout_drops_weights_and_keeps_their_expectation():
-    """Unit vectors show which weights were read, and how scaled."""
+    """Unit vectors show which weights were read, and their scale."""
     samples = 211
     layer = AttentionPooling(U, dropout=0.4, seed=3)
     inputs = np.tile(np.eye(T, dtype="float32"), (samples, 1, 1))
@@ -222,7 +222,7 @@ def test_dropout_drops_weights_and_keeps_their_expectation():
     ],
 )
 def test_half_precision_scores_are_calculated_in_float32(steps, vector):
-    """Of steps whose scores differ in the fourth digit, the better one is still found."""
+    """The better of two steps wins, even if the scores differ only in the fourth digit."""
     layer = AttentionPooling(2, dtype="float16")
     layer.build((None, None, 2))
     layer.kernel.assign(np.eye(2, dtype="float16"))

@@ -1,4 +1,4 @@
-"""Local attention that reads its windows only: the same numbers, without those it does not need."""
+"""Local attention gives the same numbers whether it reads all scores or only its windows."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from tests.helpers import assert_close, lengths_mask, normal, numpy
 from tests.on_jax import run_on_jax
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
-# WORTHWHILE for which every memory is a long one, and for which it is not.
+# Values of WORTHWHILE that make every memory long, or short.
 LONG, SHORT = ({compiled: limit for compiled in (True, False)} for limit in (0, 10**6))
 
 
@@ -48,7 +48,7 @@ def run(layer, jit, masks, unknown=False, weights_too=True):
 MASKS = {
     "none": {},
     "padding": {"value_mask": np.stack([lengths_mask([31], TK)[0], np.arange(TK) >= 6])},
-    # A word, holes, and words again; and every second step.
+    # One sample has a word, holes and words again; the other every second step.
     "holes": {"value_mask": np.stack([np.arange(TK) % 17 > 4, np.arange(TK) % 2 == 1])},
     "all": {
         "query_mask": lengths_mask([4, 5], TQ),
@@ -127,7 +127,7 @@ def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
 
 
 def assert_graph_differentiates(layer, jit=None):
-    """A graph for unknown lengths, by a tape around it, as the layer itself."""
+    """A tape around a graph of unknown lengths gives the gradients of the layer itself."""
     inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
     layer(*inputs)
     signature = [tf.TensorSpec((None, None, D), "float64")] * 2
@@ -200,7 +200,7 @@ def test_second_derivatives(score, jit, monkeypatch):
 
 
 def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is():
-    """Of the additive score, for a memory that may be short: in training, and there only."""
+    """The additive score of a memory that may be short is compiled only in training."""
     layer = make_layer("concat", "local-p", dtype="float32")
     signature = [tf.TensorSpec((None, None, D))] * 2
 
@@ -286,7 +286,7 @@ def test_a_score_of_a_subclass_is_used(monkeypatch):
 
 @pytest.mark.parametrize("alignment", ["local-m", "local-p"])
 def test_dropout_in_windows(alignment, monkeypatch):
-    """Weights are dropped one by one, and the others scaled: the mean stays."""
+    """Dropout draws for each weight, and the mean stays the same."""
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     layer = LuongAttention("dot", alignment, half_width=2, dropout=0.5, seed=1)
     query, value = np.ones((1, TQ, D), "float32"), np.ones((1, TK, D), "float32")
@@ -315,7 +315,7 @@ def test_other_dtypes(policy, monkeypatch):
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
 @pytest.mark.each_value
 def test_every_score_in_half_precision(score, policy, monkeypatch):
-    """Where the windows are does not depend on what is rounded."""
+    """Rounding does not move the windows."""
     query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
     layer = LuongAttention(score, "local-m", half_width=2, dtype=policy)
     layer.build(query.shape, value.shape)
@@ -333,7 +333,7 @@ def test_every_score_in_half_precision(score, policy, monkeypatch):
     for run in (both, tf.function(both, jit_compile=True)):
         for x, y in zip(run(query, value), expected, strict=True):
             np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=5e-2)
-    # Outside of a call nothing is cast on the way in.
+    # Outside of a call Keras casts no inputs.
     output = layer.attend(query, layer.prepare(value)).output
     assert output.dtype == layer.compute_dtype
     np.testing.assert_allclose(numpy(output), numpy(expected[0]), rtol=0, atol=5e-2)
@@ -343,7 +343,7 @@ def test_every_score_in_half_precision(score, policy, monkeypatch):
 @pytest.mark.parametrize("alignment", ["local-m", "local-p"])
 @pytest.mark.each_value
 def test_long_memories_are_read_window_by_window(score, alignment):
-    """Where no weights are wanted, nothing is as large as all queries by all memory steps."""
+    """Without the weights no tensor has an element for every query and memory step."""
     layer = make_layer(score, alignment, "float32")
     queries, steps = 97, 5 * ways.WORTHWHILE[True] + 1
 

@@ -247,7 +247,7 @@ def test_dropout_is_for_training_and_the_weights_are_those_before_it(make):
 
 @dropping
 def test_dropout_drops_weights_and_keeps_their_expectation(make):
-    """A memory of unit vectors shows, in the context, which weights were read, and how scaled."""
+    """With unit vectors as memory, the context shows which weights were read, and their scale."""
     layer = make(seed=3)
     query, value = normal(1, 211, TQ, DQ, dtype="float32"), np.tile(np.eye(TK), (211, 1, 1))
     context, weights = layer(query, value, training=True, return_attention_scores=True)
@@ -285,7 +285,7 @@ def cosine_row(query, keys, values, valid, allowed, position):
     return a / a.sum() @ values, a / a.sum()
 
 
-def test_a_layer_of_ones_own_needs_a_score_only(tmp_path):
+def test_a_custom_layer_needs_only_a_score(tmp_path):
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
     layer = CosineAttention(dtype="float64")
     output, weights = layer(query, value, value_mask=VALUE_MASK, return_attention_scores=True)
@@ -311,7 +311,7 @@ def test_a_layer_of_ones_own_needs_a_score_only(tmp_path):
     training = keras.Model(inputs, outputs[0])
     training.compile("sgd", "mse", jit_compile=True)
     kept = numpy(embed.embeddings)
-    # Of three samples the last is a batch of its own.
+    # Three samples make a batch of two and a batch of one.
     samples = [0, 1, 0]
     training.fit([ids[samples], words[samples]], np.zeros((3, TQ, DQ)), batch_size=2, verbose=0)
     assert np.isfinite(numpy(embed.embeddings)).all()
@@ -319,7 +319,7 @@ def test_a_layer_of_ones_own_needs_a_score_only(tmp_path):
 
 
 class Hooked(ScoringMixin, keras.layers.Layer):
-    """Uses every hook: the keys doubled once, the weights reversed, the query appended."""
+    """Uses every hook: it doubles the keys, reverses the weights and appends the query."""
 
     def project_key(self, key):
         self.projections = getattr(self, "projections", 0) + 1
@@ -364,7 +364,7 @@ def test_hooks():
 def test_masked_queries_give_zeros_whatever_the_last_hook_makes_of_them(fill):
     class Shifted(CosineAttention):
         def combine(self, query, context):
-            # What it makes of a query of zeros, as masked ones are.
+            # A masked query is zero when it comes here.
             empty = ops.all(query == 0, axis=-1, keepdims=True)
             return ops.where(empty, ops.full_like(context, fill), context)
 

@@ -48,9 +48,9 @@ def oracle(query, key, vector, upstream):
 
 
 def assert_exact(found, inputs, few=False):
-    """Errors relative to the largest number of each result.
+    """Errors are relative to the largest number of each result.
 
-    Of a few numbers all may nearly cancel. Then relative to how large sums of such terms are.
+    With `few` numbers all may nearly cancel; then they are relative to the usual size of a sum.
     """
     limits = FORWARD, BACKWARD, BACKWARD, BACKWARD
     _, _, vector, upstream = (np.float64(x) for x in inputs)
@@ -82,23 +82,23 @@ any_scores = given(
 @pytest.mark.parametrize("form", FORMS)
 @any_scores
 @settings(max_examples=8, deadline=None)
-def test_every_form_is_exact(**drawn):
-    assert_form_is_exact(**drawn)
+def test_every_form_is_exact(form, sizes, deviation, seed, block, slices):
+    assert_form_is_exact(form, sizes, deviation, seed, block, slices)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @any_scores
 @settings(max_examples=40, deadline=None)
-def test_every_form_is_exact_in_many_cases(**drawn):
-    assert_form_is_exact(**drawn)
+def test_every_form_is_exact_in_many_cases(form, sizes, deviation, seed, block, slices):
+    assert_form_is_exact(form, sizes, deviation, seed, block, slices)
 
 
 def assert_form_is_exact(form, sizes, deviation, seed, block, slices):
     inputs = make_inputs(sizes, deviation, seed)
     score, gradient = FORMS[form]
     with pytest.MonkeyPatch.context() as patch:
-        # Also where there is more than one block.
+        # Small blocks, so that there is more than one.
         patch.setattr(_blocked, "BLOCK", block)
         patch.setattr(_blocked, "WHOLE", block)
         patch.setattr(_tanh_sums, "LARGEST_SLICE", slices)
@@ -127,7 +127,7 @@ def signature(*sizes):
 
 
 def both_with(choice):
-    """As in `fit`, where the gradient is computed outside of the layer."""
+    """A step as in `fit`: the gradient is computed outside of the layer."""
 
     def run(query, key, vector, upstream):
         with tf.GradientTape() as tape:
@@ -144,7 +144,7 @@ in_training, with_nothing_compiled = both_with(True), both_with(False)
 
 SIZES = 2, 37, 53, 67
 UNKNOWN = signature(None, None, None, SIZES[3])
-# Each with the form that it should take.
+# The function of each place, and where it computes the score.
 PLACES = {
     "eager": (both, "alone"),
     "graph": (tf.function(both), "alone"),
@@ -158,7 +158,7 @@ PLACES = {
 
 @pytest.fixture
 def large(monkeypatch):
-    """All sizes are taken for large ones."""
+    """Treats all sizes as large."""
     monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1, "jax": 1})
     monkeypatch.setattr(_blocked, "WHOLE", 1)
     monkeypatch.setattr(_blocked, "SMALLEST_SAMPLE", 1)
@@ -212,7 +212,7 @@ def test_nan_stays_where_it_is(form):
 
 
 def largest_tensor(graph):
-    """The most numbers in a tensor of a graph, or of a function that it calls."""
+    """The number of elements of the largest tensor in a graph and the functions it calls."""
     found = 0
     functions = [graph, *(graph._get_function(n).graph for n in graph._functions)]
     for one in functions:
@@ -263,8 +263,8 @@ def test_lengths_are_compiled_a_few_times_only(large, monkeypatch):
     assert len(shapes) == 2 * 4
 
 
-def test_eager_calls_compile_so_many_programs_and_no_more(monkeypatch):
-    """TensorFlow never frees a program; what comes later runs as ordinary operations."""
+def test_eager_calls_compile_a_limited_number_of_programs(monkeypatch):
+    """TensorFlow never frees a program, so later sizes run as ordinary operations."""
     made = []
     function = tf.function
 
@@ -287,7 +287,7 @@ def test_eager_calls_compile_so_many_programs_and_no_more(monkeypatch):
     assert made.count(True) == 5
 
 
-def test_what_will_be_exported_holds_ordinary_operations(large):
+def test_exported_graphs_hold_ordinary_operations(large):
     query, memory = keras.Input((None, 5)), keras.Input((None, 7))
     model = keras.Model([query, memory], BahdanauAttention(11)(query, memory))
 
@@ -313,8 +313,8 @@ def test_what_will_be_exported_holds_ordinary_operations(large):
         (False, False, 0),
     ],
 )
-def test_score_and_gradient_are_compiled_where_it_is_wanted(choice, known, count):
-    """The gradient as the score, although it is made outside of the context."""
+def test_compiling_chooses_for_score_and_gradient(choice, known, count):
+    """The gradient is compiled like the score, although it is made outside of the context."""
     sizes = 2, 64, 96, 128
     specs = signature(*(sizes if known else (None, None, None, 128)))
     graph = tf.function(both_with(choice), specs).get_concrete_function().graph
@@ -407,7 +407,7 @@ def test_compiling_cannot_be_overruled_from_inside():
 
 
 def loop_of(decoder, memory_shape):
-    """The operations of the loop over the steps, in a graph that trains."""
+    """The operations of the loop over the steps in a training graph."""
 
     @tf.function(jit_compile=True)
     def step(x, memory):
@@ -429,7 +429,7 @@ def test_the_loop_of_a_decoder_keeps_neither_keys_nor_weights(large):
     for operations in loop_of(decoder, (2, 11, 17)):
         assert not [x for x in operations if x.type == "ReadVariableOp"]
         kept += [x.inputs[1] for x in operations if x.type == "TensorListPushBack"]
-    # Gates, states, inputs and weights of a step: nothing that the memory or a kernel is in.
+    # Gates, states, inputs and weights of a step, but neither the memory nor a kernel.
     assert kept
     assert max(x.shape.num_elements() or 0 for x in kept) <= 2 * 7 * 3 + 2 * 17
 

@@ -1,5 +1,6 @@
-"""What the backward pass needs of the forward pass, and the largest tensor that is made: measured
-in graphs, on tapes and in compiled programs, as numbers of numbers. Nothing is timed.
+"""How large the tensors are that a layer makes, and that its backward pass keeps.
+
+Graphs, tapes and compiled programs are measured in numbers of elements. Nothing is timed.
 """
 
 import json
@@ -38,9 +39,9 @@ def made(graph):
 
 
 def held(graph, upstream):
-    """The tensors that wait in memory for the upstream gradient.
+    """The tensors that stay in memory until the upstream gradient arrives.
 
-    They are made without it, and used by an operation that it reaches.
+    They do not depend on it, and an operation that depends on it uses them.
     """
     reached = {upstream.op}
     for operation in graph.get_operations():
@@ -95,7 +96,7 @@ PLACES = {
 @pytest.mark.parametrize(("choice", "jit"), PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, DYNAMIC], ids=["small", "large", "dynamic"])
 def test_the_gradient_of_a_score_needs_the_inputs_only(sizes, choice, jit):
-    """No tanh of the forward pass is held, nor made again before the upstream gradient is there."""
+    """No tanh of the forward pass is kept, or computed again before the upstream gradient."""
     graph, upstream = graph_of(sizes, choice, jit)
     batch, steps, length, units = (UNKNOWN if size is None else size for size in sizes)
     assert max(count(x) for x in held(graph, upstream)) == batch * max(steps, length) * units
@@ -105,18 +106,18 @@ def test_the_gradient_of_a_score_needs_the_inputs_only(sizes, choice, jit):
 def test_large_scores_are_made_in_parts(choice, jit):
     batch, steps, length, units = sizes = 3, 512, 640, 64
     graph, _ = graph_of(sizes, choice, jit)
-    # One block of pairs, or a sum for each pair: never a number for each pair and unit.
+    # One block of pairs or a sum for each pair, never an element for each pair and unit.
     assert max(count(x) for x in made(graph)) <= 2**20 == 1024 * 1024
     assert batch * steps * length * units > 2**25
 
 
-# Of the module, for graphs that one test makes serve the next one too.
+# One list for the module, because a graph that one test makes also serves the next test.
 SIZES_OF_PAIRS = []
 
 
 @pytest.fixture
 def pairs(monkeypatch):
-    """The sizes, when they run, of the tensors of rank 4 that a tanh is taken of."""
+    """The sizes at run time of the tensors of rank 4 that go through tanh."""
     tanh = ops.tanh
 
     def spy(x):
@@ -154,7 +155,7 @@ def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(
     assert max(map(int, pairs), default=0) <= 2**20 < math.prod(sizes)
     pairs.clear()
     run(*[tf.zeros(shape) for shape in shapes_of(1, 2, 3, sizes[3])])
-    # The small ones are made whole, forward and backward: so this measures something.
+    # Small scores are computed whole, forward and backward, so the test measures something.
     assert [int(size) for size in pairs] == [2 * 3 * sizes[3]] * 2
 
 
@@ -233,7 +234,7 @@ def test_the_gradient_of_a_layer_needs_nothing_as_large_as_all_pairs(name, known
     function = gradient_graph(LAYERS[name](), shapes, jit).get_concrete_function()
     batch, queries, steps = (size or UNKNOWN for size in (batch, queries, steps))
     largest = max(count(x) for x in held(function.graph, function.inputs[2]))
-    # The values or, where all of the memory is read, the weights: nothing with windows of rows.
+    # The values, or the weights when the whole memory is read, but no windows of rows.
     windows = known and "windows" in name
     assert largest <= batch * (steps * features if windows else max(queries, features) * steps)
 
@@ -285,9 +286,9 @@ def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, option
     decoder = make_decoder(name, **options)
     shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
     graph = gradient_graph(decoder, shapes, jit=None).get_concrete_function().graph
-    # Numbers and lists of sizes are small.
+    # Scalars and lists of sizes are small.
     tensors = [x for x in held_by_steps(graph) if x.shape.rank and x.shape.rank > 1]
-    # What belongs to a step has an axis of samples; its attention one of memory steps, at most.
+    # Tensors of a step have an axis of samples, and at most an axis of memory steps.
     assert tensors
     assert all(x.shape[0] == (SAMPLES if known else None) for x in tensors)
     batch, length = (SAMPLES, LENGTH) if known else (UNKNOWN, UNKNOWN)
@@ -365,7 +366,7 @@ def test_jax(tmp_path):
     key = math.prod(shapes["score"][1])
     weights, values = batch * queries * length, batch * length * features
     limits = {
-        # Never the pairs, in each of which there are 128 units, or 13.
+        # Never all pairs, each of which has 128 units, or 13.
         "score": [key, math.prod(LARGE) // 8],
         "score, eager": [key],
         "bahdanau": [weights, weights * 13 // 2],

@@ -89,7 +89,7 @@ def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.each_value
 def test_sparsemax_of_many_supports(size, jit):
-    """From one entry in the support to all of them, with ties, in float32 and float64."""
+    """The support holds one entry, all of them, or any number between; some are ties."""
     spread = np.geomspace(1e-4, 1e3, 29)[:, None]
     scores = np.concatenate([normal(1, 29, size) * spread, np.round(normal(2, 29, size))])
     for dtype in ("float64", "float32"):

@@ -15,7 +15,7 @@ def trilinear(context, query, *vectors):
 
 
 def trilinear_oracle(inputs, _=None):
-    """Of a query vector and a product vector, and of a context vector if there is a fifth input."""
+    """The scores, without a context vector if there is no fifth input."""
     context, query, *vectors = inputs
     first = vectors[2] if len(vectors) == 3 else np.zeros_like(vectors[0])
     vector = np.concatenate([first, *vectors[:2]])

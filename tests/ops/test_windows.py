@@ -106,7 +106,7 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_many_queries_of_one_place_in_half_precision(jit):
-    """2,000 of them add up to 2,000, which bfloat16 cannot count to."""
+    """2,000 of them add up to 2,000, although bfloat16 counts only to 256."""
     position = tf.zeros((1, 2000, 1), "int32")
     query, value = tf.ones((1, 2000, 3), "bfloat16"), tf.ones((1, 4, 3), "bfloat16")
 

@@ -44,7 +44,7 @@ def test_maps_in_tensorboard(tmp_path):
     np.testing.assert_allclose(found["attention/0", 3], expected, atol=1.5)
 
 
-def test_a_training_that_diverges_goes_on(tmp_path):
+def test_a_diverging_training_continues(tmp_path):
     model = translator()
     model.compile("sgd", lambda _, x: keras.ops.sum(x) * float("nan"))
     inputs = [np.array([[3, 4]]), np.array([[5, 6]])]

@@ -1,4 +1,4 @@
-"""The page and the picture of what was read of documents, the page in a real browser."""
+"""The page and the picture of a document; the page is tested in a real browser."""
 
 import itertools
 import re
@@ -26,7 +26,7 @@ def softmax(scores):
 
 
 def make_document(name, label, predicted, lines, probability=0.75):
-    """With random weights, of which the third word's is by far the largest."""
+    """A document with random weights; the third word has by far the largest."""
     random = np.random.default_rng(5)
     columns = [], [], []
     shares = softmax(2 * random.normal(size=len(lines)))
@@ -83,7 +83,7 @@ DOCUMENTS = [
 
 
 def shown(text):
-    """What a browser can show: control characters as signs, halves of pairs replaced."""
+    """The text as a browser shows it: control characters as signs, lone surrogates replaced."""
     signs = {code: chr(0x2400 + code) for code in range(32) if code not in (9, 10, 13)}
     return text.translate({**signs, 0x7F: "␡", 0x85: "\ufffd", 0xD800: "\ufffd"})
 
@@ -325,7 +325,7 @@ def browser(tmp_path_factory):
         f"user-data-dir={tmp_path_factory.mktemp('profile')}",
     ):
         options.add_argument(f"--{option}")
-    # With its path given, selenium looks for no driver on the net.
+    # The path keeps selenium from looking for a driver on the network.
     with webdriver.Chrome(options, webdriver.ChromeService(driver)) as browser:
         yield browser
 
@@ -433,7 +433,7 @@ def test_documents_cannot_inject_anything(page):
 
 
 def blend(color, under):
-    """Of CSS: rgb(r, g, b) or rgba(r, g, b, a)."""
+    """A CSS color, rgb(r, g, b) or rgba(r, g, b, a), over another color."""
     red, green, blue, alpha = [*map(float, re.findall(r"[\d.]+", color)), 1.0][:4]
     return tuple(
         alpha * c + (1 - alpha) * u for c, u in zip((red, green, blue), under, strict=True)
@@ -441,7 +441,7 @@ def blend(color, under):
 
 
 def contrast(one, two):
-    """Of WCAG 2.1, 1 to 21."""
+    """The contrast ratio of WCAG 2.1, from 1 to 21."""
 
     def luminance(color):
         parts = [c / 255 for c in color]

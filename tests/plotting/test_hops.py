@@ -20,7 +20,7 @@ def hops(count, top=(), **changes):
     return Hops([f"Sentence {n}." for n in range(count)], weights, "What?", "a")._replace(**changes)
 
 
-def test_of_a_long_story_the_sentences_that_were_read():
+def test_a_long_story_shows_the_sentences_read_most():
     assert _most_read(hops(3)) == [0, 1, 2]
     assert _most_read(hops(0)) == []
     # Gaps are marked.
@@ -68,7 +68,7 @@ def test_long_memories_end_before_the_weights():
     ends = [x.get_window_extent().x1 for x in texts if "…" in x.get_text()]
     assert len(ends) == 4
     assert max(ends) < cells
-    # Of the narrow letters there are as many as of others; of those as many as there is room for.
+    # Two of the four texts use most of the room.
     assert sorted(ends)[1] > 0.7 * cells
 
 

@@ -34,7 +34,7 @@ def test_signs_that_cannot_be_drawn():
 
 
 def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
-    """Warnings of missing signs would be errors."""
+    """A warning about a missing sign would be an error."""
     words = [
         "नमस्ते",
         "ไทย",
@@ -52,7 +52,7 @@ def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
 
 
 def test_fonts_that_are_not_known():
-    """STIX comes with matplotlib and has signs that the first of the known fonts has not."""
+    """STIX comes with matplotlib and has signs that the first known font does not have."""
     import matplotlib.font_manager as manager
 
     codes = [
@@ -92,7 +92,7 @@ def pixels_of(label):
 
 @pytest.mark.parametrize("draw", ["map", "hops"])
 def test_hebrew_is_drawn_from_the_right(draw):
-    """As its letters in the other order are, forced to be drawn from the left."""
+    """The picture equals that of the reversed letters, which are forced to run left to right."""
 
     def picture(word):
         if draw == "map":

@@ -65,7 +65,7 @@ def test_weights_of_a_memory_network_and_of_a_layer_called_twice():
 
 
 class Block(keras.layers.Layer):
-    """A layer of one's own with attention in a list."""
+    """A custom layer with attention in a list."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -85,7 +85,7 @@ class Own(keras.Model):
         return self.pooling(self.block(x))
 
 
-def test_weights_of_models_of_ones_own():
+def test_weights_of_custom_models():
     found = attention_weights(Own(), np.ones((2, 3, 4)))
     assert {name: x.shape for name, x in found.items()} == {"inner": (2, 3, 3), "pooling": (2, 3)}
     sequential = keras.Sequential([Block(), AttentionPooling(5, name="last")])

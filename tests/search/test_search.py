@@ -318,7 +318,7 @@ def test_samples_do_not_see_each_other():
         assert_same(alone, SearchResult(*(x[b : b + 1] for x in whole)))
 
 
-def test_a_state_or_a_memory_alone_will_do():
+def test_a_state_or_a_memory_alone_is_enough():
     decoder = Decoder()
     state, memory = decoder.inputs(5)
     expected = beam_search(decoder.step, state, memory, **TOKENS)
@@ -336,7 +336,7 @@ def test_a_state_or_a_memory_alone_will_do():
         assert found.alignments is None
 
 
-def test_what_never_ends_has_the_full_length():
+def test_a_search_that_never_ends_has_the_full_length():
     certainty = np.full((2, 1), 9.0, "float32")
     tokens = dict(start_token=START, end_token=END, max_length=5)
     found = to_numpy(greedy_search(count_up, None, certainty, **tokens))

@@ -1,4 +1,4 @@
-"""Search spaces of attention: every choice makes a layer, and failed trials are not hidden."""
+"""Search spaces of attention: every choice makes a layer, and failed trials are reported."""
 
 import itertools
 
@@ -67,8 +67,8 @@ def test_hyperparameters_of_other_choices_are_not_active():
     assert not {"a_half_width", "a_vector_units", "a_units"} & set(hp.values)
 
 
-def test_scopes_that_are_not_chosen_are_entered():
-    """Or keras-tuner would know of them by chance only."""
+def test_unchosen_scopes_are_entered():
+    """Otherwise keras-tuner would find them only by chance."""
     hp = keras_tuner.HyperParameters()
     hp.values = {"attention_mechanism": "luong", "attention_alignment": "global"}
     attention_space(hp)
@@ -78,7 +78,7 @@ def test_scopes_that_are_not_chosen_are_entered():
 
 
 def test_the_search_knows_the_whole_space(tmp_path):
-    """Also what is in scopes that the default does not choose, and samples it."""
+    """Every scope is known and sampled, not only those that the defaults choose."""
     tuner = make_tuner(tmp_path, AttentionHyperModel(build), trials=200)
     names = {hp.name for hp in tuner.oracle.get_space().space}
     inner = {"units", "weight_norm", "use_bias", "score_mode", "alignment", "half_width", "vector"}
@@ -186,7 +186,7 @@ def test_a_search(tmp_path):
     assert len(trials) == 4
     assert all(a.score <= b.score for a, b in itertools.pairwise(trials))
     assert {"read_mechanism", "rate"} <= set(trials[0].hyperparameters.values)
-    # And again out of the folder, by the same search.
+    # The same search reads its trials from the folder.
     again = completed_trials(make_tuner(tmp_path, hypermodel))
     assert [x.trial_id for x in again] == [x.trial_id for x in trials]
 
@@ -210,7 +210,7 @@ def test_failed_trials_are_not_hidden(tmp_path):
         completed_trials(tuner, failed="ignore")
 
 
-# NumPy's, of the history of such a training in keras-tuner.
+# NumPy warns when keras-tuner reads the history of such a training.
 @pytest.mark.filterwarnings("ignore:All-NaN axis encountered")
 def test_a_training_that_diverges(tmp_path):
     def diverge(hp, attention):
@@ -231,7 +231,7 @@ def test_a_search_without_trials(tmp_path):
 
 
 def test_local_m_is_not_searched_unless_asked_for():
-    """A model that decodes step by step would have to pass positions, which others refuse."""
+    """local-m needs a position at each decoding step, which the other choices refuse."""
     for alignments, expected in ((None, {"global", "local-p"}), (ALL_ALIGNMENTS, ALL_ALIGNMENTS)):
         hp = hyperparameters(mechanism="luong")
         attention_space(hp, **({} if alignments is None else {"alignments": list(alignments)}))
@@ -253,7 +253,7 @@ def test_spaces_of_newcomers(options, message):
         attention_space(keras_tuner.HyperParameters(), **options)
 
 
-def test_what_is_no_hyperparameters():
+def test_hp_must_be_hyperparameters():
     for given in (None, keras_tuner.HyperParameters, {"units": 64}):
         with pytest.raises(ValueError, match=r"`hp` must be keras_tuner.HyperParameters; received"):
             attention_space(given)
@@ -270,6 +270,6 @@ def test_tunable_is_true_or_false(given):
         AttentionHyperModel(build, tunable=given)
 
 
-def test_what_is_no_tuner():
+def test_tuner_must_be_a_tuner():
     with pytest.raises(ValueError, match=r"`tuner` must be a keras_tuner.Tuner; received"):
         completed_trials(AttentionHyperModel(build))

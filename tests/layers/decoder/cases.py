@@ -107,7 +107,7 @@ ATTENTIONS = {
 every_case = pytest.mark.parametrize("name", CASES)
 SEQUENCES_MASK = np.array([[False, True, False, True, True], [True, True, True, False, False]])
 MEMORY_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
-# With a hole in the middle, and one in front, in the middle and at the end.
+# One sample has a hole in the middle; the other has holes in front, in the middle, at the end.
 HOLES = np.array([[1, 0, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 1, 0]], bool)
 MASKS = {"sequences_mask": SEQUENCES_MASK, "memory_mask": HOLES}
 

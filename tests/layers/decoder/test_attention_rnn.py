@@ -104,7 +104,7 @@ def test_masked_steps_keep_the_state_and_give_zeros(name):
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.each_value
 def test_masked_steps_may_hold_anything(name, jit):
-    """Outputs and gradients are the same whatever stands at the masked steps."""
+    """The values at masked steps change neither outputs nor gradients."""
     layer = CASES[name].built()
     sequences, memory = tensors()
 
@@ -207,7 +207,7 @@ def test_last_states_continue_the_sequence(name):
 @pytest.mark.parametrize("scores", [False, True])
 @pytest.mark.parametrize("name", ["bahdanau", "feeding"])
 @pytest.mark.each_value
-def test_what_is_returned(name, return_state, scores):
+def test_returned_values(name, return_state, scores):
     layer = CASES[name].built(return_state=return_state)
     inputs = tensors()
     outputs, weights, states = CASES[name].run_oracle(layer, *inputs)
@@ -245,7 +245,7 @@ def test_keys_are_projected_once(name):
             calls.append(key.shape)
             return super().project_key(key)
 
-    # Eager, so that what stands inside the loop runs at every step.
+    # In eager mode code inside the loop runs at every step.
     layer = replace(decoder, mechanism=replace(decoder.mechanism, layer=Counting)).make()
     inputs = tensors()
     layer(*inputs)
@@ -271,7 +271,7 @@ def test_positions_beyond_256_are_exact_in_bfloat16(options):
 
 
 class Still(layers.Layer):
-    """A cell whose state stays what it was at first."""
+    """A cell whose state never changes."""
 
     state_size = H
 
@@ -280,7 +280,7 @@ class Still(layers.Layer):
 
 
 def assert_gradients_add_up(attention, names):
-    """Those of a thousand equal steps are a thousand times that of one."""
+    """The gradients of a thousand equal steps are a thousand times the gradient of one step."""
     cell = Still(dtype=attention.dtype_policy)
     layer = AttentionRNN(cell, attention, query="previous", output_mode="attention")
     layer.build((None, None, D), (None, None, DV))
@@ -315,7 +315,7 @@ def test_gradients_by_the_weights_of_many_steps_add_up_in_mixed_precision(name):
 
 
 def test_a_translator_trains_alike_with_and_without_jit():
-    """Masks from embeddings, the first state from the encoder."""
+    """Masks come from embeddings, and the first state from the encoder."""
     rng = np.random.default_rng(4)
     source, target = rng.integers(1, 9, (4, TK)), rng.integers(1, 9, (4, T))
     source[:3, 4:], target[2:, 3:] = 0, 0
@@ -337,7 +337,7 @@ def test_a_translator_trains_alike_with_and_without_jit():
     (plain, model), (fast, _) = train(False), train(True)
     assert plain[2] < plain[1] < plain[0]
     np.testing.assert_allclose(fast, plain, rtol=1e-5)
-    # What stands in the padding changes nothing: a longer source gives the same translation.
+    # Padding changes nothing: a longer source gives the same translation.
     longer = np.concatenate([source[:3], np.zeros((3, 2), int)], axis=1)
     expected = model.predict_on_batch([source[:3], target[:3]])
     for padded in (longer, source[:3, :4]):
@@ -350,7 +350,7 @@ def test_a_translator_trains_alike_with_and_without_jit():
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.each_value
 def test_empty_axes(name, empty, jit):
-    """No sample, no step or no memory: results of that shape, and gradients that are numbers."""
+    """Without samples, steps or memory the shapes are right and the gradients finite."""
     layer = CASES[name].built(return_state=True)
     batch = 0 if empty == "batch" else B
     steps, length = (0 if empty == "steps" else T), (0 if empty == "memory" else TK)

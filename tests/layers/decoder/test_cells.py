@@ -23,7 +23,7 @@ from tests.layers.decoder.cases import CURRENT, DV, FEEDING, PREVIOUS, D, Decode
 
 
 class Counting(layers.GRUCell):
-    """A cell whose output grows with the steps that it counts."""
+    """A cell that counts its steps and multiplies its output by the count."""
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -44,7 +44,7 @@ class Counting(layers.GRUCell):
     "options", [PREVIOUS, CURRENT, FEEDING], ids=["previous", "current", "fed"]
 )
 @pytest.mark.each_value
-def test_what_a_cell_assigns_in_the_loop_of_a_graph_lasts(options, unroll, jit):
+def test_assignments_of_a_cell_survive_the_loop_of_a_graph(options, unroll, jit):
     inputs = [tf.constant(x, "float32") for x in tensors("float32")]
     layer = AttentionRNN(Counting(H), BahdanauAttention(17), unroll=unroll, **options)
     layer.build(inputs[0].shape, inputs[1].shape)
@@ -65,7 +65,7 @@ def test_what_a_cell_assigns_in_the_loop_of_a_graph_lasts(options, unroll, jit):
 @pytest.mark.parametrize("options", [PREVIOUS, CURRENT], ids=["previous", "current"])
 @pytest.mark.each_value
 def test_losses_that_a_cell_adds_count_in_training(options, jit):
-    """Unrolled, as in `keras.layers.RNN`: of a loop in a graph no loss can leave it."""
+    """Only unrolled, as in `keras.layers.RNN`: a loss cannot leave the loop of a graph."""
 
     class Costly(layers.GRUCell):
         def call(self, inputs, states, training=False):
@@ -81,7 +81,7 @@ def test_losses_that_a_cell_adds_count_in_training(options, jit):
     model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=jit)
     x = list(tensors("float32"))
     output = model.predict_on_batch(x)
-    # Of every step the mean of its squares, which is T times the mean over all steps.
+    # Each step adds the mean of its squares; together that is T times the mean over all steps.
     expected = np.square(output).mean() + T * np.square(output[:, :, DV:]).mean()
     weights = [numpy(weight) for weight in model.trainable_weights]
     assert model.train_on_batch(x, np.zeros_like(output)) == pytest.approx(expected, rel=1e-5)
@@ -90,7 +90,7 @@ def test_losses_that_a_cell_adds_count_in_training(options, jit):
 
 
 class Residual(keras.layers.Layer):
-    """A cell whose output is not its first state: the input is added to it."""
+    """A cell that adds its input to its output, so that the output is not its first state."""
 
     def __init__(self, units):
         super().__init__(dtype="float64")
@@ -106,7 +106,7 @@ class Residual(keras.layers.Layer):
 
 
 class Remembering(Residual):
-    """The same with its output in a second state, where `query` finds it."""
+    """A residual cell that stores its output in a second state, where `query` finds it."""
 
     def __init__(self, units):
         super().__init__(units)

@@ -58,13 +58,13 @@ def test_dropout_trains(name, jit):
         assert np.isfinite(numpy(new)).all()
         assert not np.array_equal(old, numpy(new))
     model.optimizer.learning_rate.assign(0.0)
-    # The same weights and inputs, so that only another draw can change the loss.
+    # Weights and inputs stay the same, so only a new draw can change the loss.
     still = [model.train_on_batch(x, y) for _ in range(2)]
     assert still[0] != still[1]
 
 
 def test_dropout_in_the_loop_drops_the_same_memory_steps_throughout():
-    """A memory of unit vectors shows, in the context, which weights were read, and how scaled."""
+    """With unit vectors as memory, the context shows which weights were read, and their scale."""
     attention = BahdanauAttention(17, dropout=0.4, seed=3)
     layer = AttentionRNN(layers.GRUCell(H), attention, output_mode="attention")
     batch = 211
@@ -80,7 +80,7 @@ def test_dropout_in_the_loop_drops_the_same_memory_steps_throughout():
 
 
 def test_dropout_in_the_loop_draws_once_for_each_memory_step_of_each_sample():
-    """A memory of unit vectors, each twice: what is dropped is dropped of both halves."""
+    """Each unit vector stands in the memory twice; both halves drop the same steps."""
     attention = BahdanauAttention(17, dropout=0.4, seed=3)
     layer = AttentionRNN(layers.GRUCell(H), attention, output_mode="attention")
     batch = 211
@@ -99,7 +99,7 @@ def test_dropout_in_the_loop_draws_once_for_each_memory_step_of_each_sample():
 @pytest.mark.parametrize("rate", ["dropout", "recurrent_dropout"])
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.each_value
-def test_dropout_of_a_cell_is_drawn_anew_for_every_call(rate, number):
+def test_every_call_draws_new_dropout_of_a_cell(rate, number):
     rates = [{}, {}]
     rates[number] = {rate: 0.5, "seed": 5}
     stack = [layers.LSTMCell(DQ, **rates[0]), layers.GRUCell(H, **rates[1])]

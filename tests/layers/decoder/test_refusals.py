@@ -1,4 +1,4 @@
-"""What a decoder refuses, and what it says."""
+"""Wrong cells, attentions, arguments and calls of a decoder are refused by name."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ from tests.layers.decoder.cases import (
 
 
 class CountingAttention(BahdanauAttention):
-    """Counts its steps in an attribute, against the rules."""
+    """Counts its steps in an attribute, which is forbidden."""
 
     steps = 0
 
