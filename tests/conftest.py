@@ -7,9 +7,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 
 
+def pytest_configure(config):
+    # The process that only starts the workers does not need Keras, which takes seconds to import.
+    if not config.getoption("numprocesses", None):
+        import keras  # noqa: F401
+
+
 @pytest.fixture(autouse=True)
 def _reproducible():
-    # Imported here: the process that only starts the workers needs no framework.
     import keras
 
     keras.utils.set_random_seed(11)
