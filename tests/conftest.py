@@ -44,4 +44,6 @@ def repeating(cases):
 
 
 def values_of(case):
-    return set(case.callspec.indices.items()) if hasattr(case, "callspec") else {None}
+    parameters = case.callspec.params if hasattr(case, "callspec") else {}
+    # Values such as arrays cannot be compared, but all cases share the same objects.
+    return {(name, id(value)) for name, value in parameters.items()} or {None}
