@@ -136,6 +136,11 @@ def compiled(function, jit):
     return tf.function(function, jit_compile=True) if jit else function
 
 
+def graphs(graph):
+    """A graph and the graphs of the functions that it calls."""
+    return [graph, *(graph._get_function(name).graph for name in graph._functions)]
+
+
 def loss_of(outputs):
     """A fixed random combination of all numbers in the outputs, so that none goes unseen."""
     mixes = [normal([97, n], *output.shape) for n, output in enumerate(outputs)]

@@ -8,9 +8,7 @@ from tests.conftest import repeating, values_of
 
 def test_the_fewest_cases_with_every_value_of_every_parameter_stay():
     cases = [
-        SimpleNamespace(
-            callspec=SimpleNamespace(indices={"dtype": dtype, "jit": jit, "kind": kind})
-        )
+        SimpleNamespace(callspec=SimpleNamespace(params={"dtype": dtype, "jit": jit, "kind": kind}))
         for dtype, jit, kind in itertools.product(range(5), range(2), range(3))
     ]
     left_out = repeating(cases)

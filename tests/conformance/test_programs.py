@@ -12,32 +12,14 @@ from keras import ops, tree
 
 from keras_attention import beam_search, greedy_search
 from tests.conformance.layers import first_cases
+from tests.helpers import graphs
 
 
 def nodes_of(graph):
-    """The type and the known input shapes of every node in a graph and in its functions."""
-    definition = graph.as_graph_def(add_shapes=True)
-    parts = [(definition.node, {})]
-    for function in definition.library.function:
-        names = [x.name for x in function.signature.input_arg]
-        given = {name: function.arg_attr[n].attr for n, name in enumerate(names)}
-        parts.append((function.node_def, given))
-    for nodes, given in parts:
-        attributes = {**given, **{node.name: node.attr for node in nodes}}
-        shapes = {
-            name: [
-                None if shape.unknown_rank else [d.size for d in shape.dim]
-                for shape in attribute["_output_shapes"].list.shape
-            ]
-            for name, attribute in attributes.items()
-        }
-        for node in nodes:
-            inputs = [name.lstrip("^").split(":") for name in node.input]
-            # name, name:n, or name:output:n
-            found = [
-                (shapes.get(name) or [None])[int(rest[-1]) if rest else 0] for name, *rest in inputs
-            ]
-            yield node.op, found
+    """The type and the input shapes of every operation in a graph and in its functions."""
+    for one in graphs(graph):
+        for operation in one.get_operations():
+            yield operation.type, [x.shape.as_list() for x in operation.inputs if x.shape.rank]
 
 
 def training_graph(case):

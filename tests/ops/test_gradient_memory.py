@@ -16,6 +16,7 @@ from keras import ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
 from keras_attention.ops import additive_score, compiling
+from tests.helpers import graphs
 from tests.on_jax import run_on_jax
 
 # The value of a size that a graph does not know.
@@ -25,11 +26,6 @@ UNKNOWN = 64
 def count(x):
     sizes = () if x.shape.rank is None else x.shape
     return math.prod(UNKNOWN if size is None else size for size in sizes)
-
-
-def graphs(graph):
-    """A graph and those of the functions that it calls."""
-    return [graph, *(graph._get_function(name).graph for name in graph._functions)]
 
 
 def made(graph):
