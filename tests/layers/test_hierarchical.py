@@ -56,6 +56,14 @@ ENCODERS = {
     ),
 }
 every_encoder = pytest.mark.parametrize("kind", ENCODERS)
+# For tests that take seconds a kind: the default run leaves out parts of the sequential encoder.
+few_encoders = pytest.mark.parametrize(
+    "kind",
+    [
+        *(None, "conv", "functional", "sequential"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gru", "dense", "bidirectional")),
+    ],
+)
 every_normalizer = pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
 
 # Gaps, padding in front and behind; of the first document the second sentence and the last are
@@ -383,7 +391,7 @@ def word_ids():
     return np.where(MASK, np.random.default_rng(3).integers(1, 9, MASK.shape), 0)
 
 
-@pytest.mark.parametrize("kind", [None, *ENCODERS])
+@few_encoders
 def test_the_mask_comes_from_an_embedding_and_nothing_warns(kind):
     model, layer = classifier(kind)
     embedded = model.layers[1](word_ids())
@@ -407,13 +415,7 @@ def test_a_mask_lost_inside_an_encoder_warns():
         layer(documents("float32"), mask=MASK)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *(None, "bidirectional", "functional", "sequential"),
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gru", "dense", "conv")),
-    ],
-)
+@few_encoders
 def test_saving_and_cloning(kind, tmp_path):
     options = {"normalizer": "sparsemax", "dropout": 0.2, "seed": 3}
     model, layer = classifier(kind, **options)
@@ -583,7 +585,7 @@ def test_encoders_know_whether_this_is_training(level):
     assert not np.isclose(numpy(layer(documents("float32"), training=True)), quiet).all()
 
 
-@pytest.mark.parametrize("kind", [None, *ENCODERS])
+@few_encoders
 def test_compute_output_shape(kind):
     size = {None: D, "bidirectional": 4}.get(kind, 2)
     layer = made(kind, dtype="float32")

@@ -382,7 +382,11 @@ class Answerer(keras.Model):
 
 @pytest.mark.parametrize(
     ("tying", "start", "jit"),
-    [("adjacent", True, True), ("adjacent", False, False), ("layerwise", True, False)],
+    [
+        ("adjacent", True, True),
+        ("adjacent", False, False),
+        pytest.param("layerwise", True, False, marks=pytest.mark.slow),
+    ],
 )
 def test_linear_start_of_a_layer_that_fit_builds(tying, start, jit):
     layer = made("float32", tying=tying)

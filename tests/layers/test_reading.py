@@ -152,7 +152,7 @@ def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkey
     assert_graph_differentiates(layer, jit)
 
 
-@pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.parametrize("score", [pytest.param("general", marks=pytest.mark.slow), "concat"])
 def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     query, value = keras.Input((None, D)), keras.Input((None, D))

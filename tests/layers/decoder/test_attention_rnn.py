@@ -167,6 +167,22 @@ def test_initial_state(form):
     states = layer.get_initial_state(B, given)
     output, *_ = layer.step(sequences[:, 0], states, layer.prepare(memory))
     assert_close(output, expected[:, 0])
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(
+            form, marks=[] if form in ("gru: a list", "feeding: flat") else pytest.mark.slow
+        )
+        for form in forms_of_initial_state()
+    ],
+)
+def test_initial_state_of_a_functional_model(form):
+    decoder, given, initial, fed = forms_of_initial_state()[form]
+    layer = decoder.built()
+    sequences, memory = tensors()
+    expected = decoder.run_oracle(layer, sequences, memory, initial=initial, fed=fed)[0]
     symbols = keras.tree.map_structure(lambda x: keras.Input(x.shape[1:], dtype="float64"), given)
     inputs = [keras.Input((None, D), dtype="float64"), keras.Input((None, DV), dtype="float64")]
     outputs = [layer(*inputs, initial_state=symbols), layer(*inputs, symbols)]
@@ -314,30 +330,41 @@ def test_gradients_by_the_weights_of_many_steps_add_up_in_mixed_precision(name):
     assert_gradients_add_up(BahdanauAttention(17, **MIXED), [name])
 
 
-def test_a_translator_trains_alike_with_and_without_jit():
-    """Masks come from embeddings, and the first state from the encoder."""
+def sentences():
+    """Source and target words, with padding."""
     rng = np.random.default_rng(4)
     source, target = rng.integers(1, 9, (4, TK)), rng.integers(1, 9, (4, T))
     source[:3, 4:], target[2:, 3:] = 0, 0
+    return source, target
 
-    def train(jit):
-        keras.utils.set_random_seed(3)
-        inputs = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
-        words = layers.Embedding(9, D, mask_zero=True)(inputs[0])
-        encoder = layers.GRU(H, return_sequences=True, return_state=True, use_cudnn=False)
-        encoded, state = encoder(words)
-        decoder = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17), output_mode="concat")
-        hidden = decoder(
-            layers.Embedding(9, D, mask_zero=True)(inputs[1]), encoded, initial_state=state
-        )
-        model = keras.Model(inputs, layers.Dense(9, "softmax")(hidden))
-        model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=jit)
-        return model.fit([source, target], target, epochs=3, verbose=0).history["loss"], model
 
-    (plain, model), (fast, _) = train(False), train(True)
-    assert plain[2] < plain[1] < plain[0]
+def train_translator(jit):
+    """The losses and the model. Masks come from embeddings, the first state from the encoder."""
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
+    words = layers.Embedding(9, D, mask_zero=True)(inputs[0])
+    encoder = layers.GRU(H, return_sequences=True, return_state=True, use_cudnn=False)
+    encoded, state = encoder(words)
+    decoder = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17), output_mode="concat")
+    hidden = decoder(
+        layers.Embedding(9, D, mask_zero=True)(inputs[1]), encoded, initial_state=state
+    )
+    model = keras.Model(inputs, layers.Dense(9, "softmax")(hidden))
+    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=jit)
+    source, target = sentences()
+    return model.fit([source, target], target, epochs=3, verbose=0).history["loss"], model
+
+
+@pytest.mark.slow
+def test_a_translator_trains_alike_with_and_without_jit():
+    (plain, _), (fast, _) = train_translator(False), train_translator(True)
     np.testing.assert_allclose(fast, plain, rtol=1e-5)
-    # Padding changes nothing: a longer source gives the same translation.
+
+
+def test_a_translator_trains_and_padding_changes_nothing():
+    (losses, model), (source, target) = train_translator(False), sentences()
+    assert losses[2] < losses[1] < losses[0]
+    # A longer source gives the same translation.
     longer = np.concatenate([source[:3], np.zeros((3, 2), int)], axis=1)
     expected = model.predict_on_batch([source[:3], target[:3]])
     for padded in (longer, source[:3, :4]):
