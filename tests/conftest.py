@@ -1,5 +1,6 @@
 """Settings of all tests, and which cases of a test run by default."""
 
+import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -30,6 +31,13 @@ def pytest_collection_modifyitems(items):
     for cases in tests.values():
         for case in repeating(cases):
             case.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    # Modules stay for the whole run. The tests take a tenth less time if the collector skips them.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def repeating(cases):
