@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import layers, tree
 
-from tests.conformance.layers import every_case, first_cases
+from tests.conformance.layers import first_cases
 from tests.helpers import assert_close, gradients, numpy
 
 
@@ -17,7 +17,7 @@ def flat_shapes(shapes):
     return [flat for shape in shapes for flat in flat_shapes(shape)]
 
 
-@every_case
+@first_cases
 def test_compute_output_shape(case):
     layer = case.built()
     tensors = case.tensors(2)
@@ -34,7 +34,7 @@ def test_compute_output_shape(case):
     assert [tuple(x.shape) for x in actual] == [(2, *shape) for shape in case.scores]
 
 
-@every_case
+@first_cases
 # The first policy finds inputs that are not cast, the second weights.
 @pytest.mark.parametrize("policy", ["float64", "mixed_float16"])
 @pytest.mark.each_value
@@ -112,7 +112,7 @@ def test_the_output_is_masked_like(case):
         assert (like == 0).any()
 
 
-@every_case
+@first_cases
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.each_value
 def test_mixed_precision(case, policy):

@@ -158,7 +158,8 @@ def build(hp, attention):
     query, value = keras.Input((3, 4)), keras.Input((5, 4))
     outputs = keras.layers.Dense(1)(attention(query, value))
     model = keras.Model([query, value], outputs)
-    model.compile(keras.optimizers.SGD(hp.Float("rate", 0.01, 0.1)), "mse", jit_compile=False)
+    # Eager steps, because a graph takes longer to trace than eight samples take to train.
+    model.compile(keras.optimizers.SGD(hp.Float("rate", 0.01, 0.1)), "mse", run_eagerly=True)
     return model
 
 
@@ -215,7 +216,7 @@ def test_failed_trials_are_not_hidden(tmp_path):
 def test_a_training_that_diverges(tmp_path):
     def diverge(hp, attention):
         model = build(hp, attention)
-        model.compile("sgd", lambda _, x: keras.ops.sum(x) * float("nan"), jit_compile=False)
+        model.compile("sgd", lambda _, x: keras.ops.sum(x) * float("nan"), run_eagerly=True)
         return model
 
     tuner = make_tuner(tmp_path, AttentionHyperModel(diverge), trials=1)

@@ -41,6 +41,7 @@ from tests.layers.decoder.cases import (
     H,
     T,
     every_case,
+    few_cases,
     tensors,
 )
 from tests.on_jax import run_on_jax
@@ -91,7 +92,7 @@ def check_steps(decoder):
     assert_all_close(keras.tree.flatten(now), expected[2])
 
 
-@every_case
+@few_cases
 def test_masked_steps_keep_the_state_and_give_zeros(name):
     layer = CASES[name].built(return_state=True)
     inputs = tensors()
@@ -100,7 +101,7 @@ def test_masked_steps_keep_the_state_and_give_zeros(name):
     assert_all_close([outputs, weights, *keras.tree.flatten(states)], [*expected[:2], *expected[2]])
 
 
-@every_case
+@few_cases
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.each_value
 def test_masked_steps_may_hold_anything(name, jit):
@@ -233,7 +234,7 @@ def test_returned_values(name, return_state, scores):
     assert_all_close(result if len(expected) > 1 else [result], expected)
 
 
-@every_case
+@few_cases
 def test_unrolled_is_the_loop(name):
     layer = CASES[name].built(return_state=True)
     unrolled = CASES[name].built(return_state=True, unroll=True)
@@ -374,7 +375,7 @@ def test_a_translator_trains_and_padding_changes_nothing():
 
 @pytest.mark.parametrize("jit", [None, False, True], ids=["eager", "graph", "XLA"])
 @pytest.mark.parametrize("empty", ["batch", "steps", "memory"])
-@pytest.mark.parametrize("name", CASES)
+@few_cases
 @pytest.mark.each_value
 def test_empty_axes(name, empty, jit):
     """Without samples, steps or memory the shapes are right and the gradients finite."""
