@@ -1,4 +1,4 @@
-"""What several test files share: mechanisms and their oracles, comparisons, gradients, errors."""
+"""Mechanisms with their oracles, comparisons, gradients and errors, for all tests."""
 
 import inspect
 import re
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import keras
 import ml_dtypes
 import numpy as np
-import oracles
 import pytest
 import tensorflow as tf
 
 from keras_attention import BahdanauAttention, LuongAttention
+from tests import oracles
 
 TOLERANCES = {"float64": 1e-12, "float32": 2e-6, "bfloat16": 1e-2, "float16": 2e-3}
 B, TQ, TK, DQ, DK, DV = 2, 3, 7, 5, 11, 13
@@ -41,6 +41,11 @@ def assert_close(actual, expected, dtype="float64"):
     actual, expected = numpy(actual), np.asarray(expected)
     assert actual.shape == expected.shape
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCES[dtype])
+
+
+def assert_all_close(actual, expected, dtype="float64"):
+    for x, y in zip(actual, expected, strict=True):
+        assert_close(x, numpy(y), dtype)
 
 
 def randomize(layer, seed=0, scale=0.5):
@@ -121,8 +126,19 @@ MECHANISMS = {
 }
 
 
+class Weightless:
+    """A stand-in for the layer in `assert_gradients`: a function has no weights."""
+
+    trainable_weights = ()
+
+
 def compiled(function, jit):
     return tf.function(function, jit_compile=True) if jit else function
+
+
+def graphs(graph):
+    """A graph and the graphs of the functions that it calls."""
+    return [graph, *(graph._get_function(name).graph for name in graph._functions)]
 
 
 def loss_of(outputs):

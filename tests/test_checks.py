@@ -1,4 +1,4 @@
-"""Mistakes of newcomers: each answer says what was given, what was expected and what to write."""
+"""Mistakes of newcomers: the message says what was given, what was expected, what to write."""
 
 import functools
 
@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import assert_refused
 from keras import layers, ops
 
 from keras_attention import (
@@ -24,6 +23,7 @@ from keras_attention import (
     greedy_search,
 )
 from keras_attention.ops import compiling
+from tests.helpers import assert_refused
 
 B, TQ, TK, D = 2, 3, 7, 5
 QUERY, VALUE, WIDER = (np.ones(shape, "float32") for shape in ((B, TQ, D), (B, TK, D), (B, TK, 11)))
@@ -54,7 +54,7 @@ def started():
     return layer, layer.get_initial_state(B), layer.prepare(VALUE)
 
 
-# A new layer of each kind, and what it is called with.
+# A function that makes the layer, and the inputs of a call.
 LAYERS = {
     "bahdanau": (lambda: BahdanauAttention(4), (QUERY, VALUE)),
     "luong": (LuongAttention, (QUERY, VALUE)),
@@ -67,7 +67,7 @@ LAYERS = {
 }
 every_layer = pytest.mark.parametrize(("make", "inputs"), LAYERS.values(), ids=LAYERS)
 
-# Every boolean argument of a constructor, and what else it takes.
+# Every boolean argument of a constructor, and a function that takes it.
 BOOLEANS = {
     "use_bias": lambda **x: BahdanauAttention(4, **x),
     "weight_norm": lambda **x: BahdanauAttention(4, **x),
@@ -82,7 +82,8 @@ BOOLEANS = {
 
 @pytest.mark.parametrize("given", ["False", "no", "", 0, 1, None, []], ids=repr)
 @pytest.mark.parametrize(("name", "make"), BOOLEANS.items(), ids=BOOLEANS)
-def test_what_is_no_boolean(name, make, given):
+@pytest.mark.each_value
+def test_booleans_must_be_true_or_false(name, make, given):
     fragments = f"`{name}` must be True or False", repr(given), f"Write {name}=True"
     assert_refused(lambda: make(**{name: given}), *fragments)
 
@@ -93,18 +94,19 @@ def test_booleans_of_numpy_become_those_of_python(name, make):
 
 
 @pytest.mark.parametrize("name", ["hop", "network"])
-def test_a_switch_that_is_no_boolean(name):
+def test_linear_must_be_a_boolean(name):
     make, inputs = LAYERS[name]
     layer = called(make(), *inputs)
     assert_refused(lambda: setattr(layer, "linear", "False"), "`linear` must be True or False")
 
 
-def test_encodings_that_are_no_booleans():
+def test_position_encoding_must_be_a_boolean_or_a_length():
     assert_refused(lambda: network(position_encoding="False"), "True, False or a positive integer")
 
 
 @every_layer
 @pytest.mark.parametrize("given", ["False", 1, None, tf.constant(True)], ids=str)
+@pytest.mark.each_value
 def test_flags_of_a_call(make, inputs, given):
     name = "return_attention_scores"
     assert_refused(lambda: make()(*inputs, **{name: given}), f"`{name}` must be True or False")
@@ -119,14 +121,14 @@ def test_flags_of_numpy(make, inputs):
 
 
 @every_layer
-def test_trainings_that_keras_takes(make, inputs):
+def test_training_flags_of_keras_are_accepted(make, inputs):
     layer = make()
     for training in (None, True, 0, np.True_, tf.constant(False)):
         layer(*inputs, training=training)
 
 
 @pytest.mark.parametrize("make", [lambda: BahdanauAttention(4), LuongAttention, MemoryHop])
-def test_a_causal_mask_that_is_no_boolean(make):
+def test_use_causal_mask_must_be_a_boolean(make):
     inputs = (QUERY, VALUE)
     assert_refused(lambda: make()(*inputs, use_causal_mask="no"), "`use_causal_mask` must be True")
     layer = called(make(), *inputs)
@@ -155,7 +157,7 @@ def search(kind, **options):
     return kind(options.pop("step"), options.pop("state"), options.pop("memory"), **options)
 
 
-# Of each number its name, the largest that is allowed, and what takes it.
+# The name of a number, its largest allowed value, and a function that takes it.
 NUMBERS = [
     ("units", 2**20, lambda n: BahdanauAttention(n)),
     ("units", 2**20, lambda n: LuongAttention(units=n)),
@@ -176,6 +178,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("more", [1, 2**62, 2**70])
 @pytest.mark.parametrize(("name", "most", "make"), NUMBERS)
+@pytest.mark.each_value
 def test_numbers_that_are_too_large(name, most, make, more):
     assert make(most).get_config()[name] == most
     assert_refused(lambda: make(most + more), f"`{name}`", f"{most}", f"received {most + more}")
@@ -194,6 +197,7 @@ SEARCHED = [
 
 @pytest.mark.parametrize("given", [2**31, 2**62])
 @pytest.mark.parametrize(("name", "most", "kind"), SEARCHED)
+@pytest.mark.each_value
 def test_searches_with_numbers_that_are_too_large(name, most, kind, given):
     assert_refused(lambda: search(kind, **{name: given}), f"{name}={given} must be", f"{most}")
 
@@ -626,7 +630,7 @@ MISTAKES = {
         lambda: HierarchicalAttention(4, sentence_encoder=layers.GRU),
         "received the class GRU. Make one: GRU(...).",
     ),
-    # Layers of one's own.
+    # Custom layers.
     "a score that is not returned": (
         lambda: NoScore()(QUERY, VALUE),
         "`score` must return (batch, query steps, memory steps), here (2, 3, 7); it returned "
@@ -663,7 +667,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_masks_by_a_name_that_is_not_known(name):
+def test_masks_by_an_unknown_name(name):
     make, inputs = LAYERS[name]
     given, known = UNKNOWN[name]
     with pytest.raises(TypeError) as error:
@@ -672,7 +676,7 @@ def test_masks_by_a_name_that_is_not_known(name):
     assert f"Pass a mask by its name: {known}." in str(error.value)
 
 
-def test_arguments_that_are_not_known():
+def test_unknown_arguments():
     with pytest.raises(TypeError, match=r"the call takes no `mask`; it takes story, question, "):
         network()(STORY, ASKED, mask=MASK)
     with pytest.raises(TypeError, match=r"the call takes no `values`; it takes query, value, key"):
@@ -687,7 +691,7 @@ def test_the_mixin_is_a_layer_and_goes_before_others():
 
 
 def test_masks_by_position():
-    """Keras would give those that are None twice."""
+    """Keras would pass masks that are None twice."""
     layer = BahdanauAttention(4)
     mask = MASK.copy()
     mask[:, 3:] = False

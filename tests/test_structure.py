@@ -45,7 +45,7 @@ def test_a_module_is_private_or_says_what_is_public(name):
 
 
 @every_module
-def test_what_is_public_exists(name):
+def test_public_names_exist(name):
     module = importlib.import_module(name)
     names = getattr(module, "__all__", [])
     assert names == sorted(names)
@@ -75,5 +75,5 @@ def test_no_module_imports_itself_through_others():
         visit(name, ())
 
 
-def test_nothing_of_keras_that_is_private_is_used():
+def test_no_private_part_of_keras_is_used():
     assert not [path for path in FILES if "keras.src" in path.read_text(encoding="utf-8")]

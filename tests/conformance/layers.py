@@ -1,0 +1,505 @@
+"""The table of all public layers in their important configurations.
+
+The tests of this folder run over it. A new layer joins with entries in CASES: `test_table.py` fails
+until it and each of its arguments are there.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, tree
+
+import keras_attention
+from keras_attention import (
+    AttentionPooling,
+    AttentionRNN,
+    BahdanauAttention,
+    BiDAFAttentionFlow,
+    HierarchicalAttention,
+    LuongAttention,
+    MemoryHop,
+    MemoryNetwork,
+)
+from tests.helpers import normal, randomize
+
+VOCABULARY = 9
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A call argument of shape (batch, *steps, features).
+
+    With steps it is made of embedded words, whose padding is masked. The last number of steps
+    counts words, the ones before it count groups of words. Without features the layer takes the
+    ids themselves, and the id 0 is padding.
+    """
+
+    name: str
+    steps: tuple
+    features: int | None
+
+    @property
+    def size(self):
+        return () if self.features is None else (self.features,)
+
+    @property
+    def dtype(self):
+        return "int32" if self.features is None else "float32"
+
+
+@dataclass(frozen=True)
+class Case:
+    layer: type
+    options: dict
+    arguments: tuple
+    # The shapes of the attention weights, without the batch.
+    scores: tuple
+    # Arguments that are layers: functions of a dtype and of whether their loops are unrolled.
+    parts: dict[str, Callable] = field(default_factory=dict)
+    # The argument whose mask can hide the whole memory.
+    memory: str = "value"
+    # Whether the output is zero when the whole memory is hidden.
+    reads_zeros: bool = True
+    # The argument whose mask the output carries.
+    masked_like: str | None = None
+    # Whether the number of steps must be known, as in an unrolled loop.
+    fixed: bool = False
+    # The scale of random weights and inputs, smaller where numbers grow for want of a softmax.
+    scale: float = 1.0
+    # Whether the default run tests it where tests are expensive: one case of each layer.
+    first: bool = False
+    # Whether it is exported to every format, and whether it has the other duties too.
+    exported: bool = False
+    duties: bool = True
+
+    def make(self, dtype="float32", unroll=False):
+        parts = {name: make(dtype, unroll) for name, make in self.parts.items()}
+        options = {**self.options, **({"unroll": True} if unroll and "cell" in parts else {})}
+        return self.layer(**options, **parts, dtype=dtype)
+
+    def mask_of(self, argument):
+        """The name of the mask of a call argument, or None."""
+        known = inspect.signature(self.layer.call).parameters
+        return next((name for name in (f"{argument}_mask", "mask") if name in known), None)
+
+    def shapes(self, batch, known=True, more=0):
+        """The shapes of the arguments, with `more` steps than usual where steps are not fixed."""
+        return [
+            (
+                batch,
+                *(
+                    step + more * (not self.fixed) if known or self.fixed else None
+                    for step in a.steps
+                ),
+                *a.size,
+            )
+            for a in self.arguments
+        ]
+
+    def tensors(self, batch, more=0):
+        """Arrays to call the layer itself on, without padding."""
+        return [
+            np.random.default_rng(n).integers(1, VOCABULARY, shape).astype(argument.dtype)
+            if argument.features is None
+            else (self.scale * normal(n, *shape, dtype=argument.dtype)).astype(argument.dtype)
+            for n, (argument, shape) in enumerate(
+                zip(self.arguments, self.shapes(batch, more=more), strict=True)
+            )
+        ]
+
+    def symbols(self):
+        shapes = self.shapes(None, known=False)
+        return [
+            keras.Input(batch_shape=shape, dtype=argument.dtype)
+            for argument, shape in zip(self.arguments, shapes, strict=True)
+        ]
+
+    def built(self, dtype="float32"):
+        layer = self.make(dtype)
+        layer.build(*self.shapes(None, known=False))
+        return randomize(layer, scale=0.5 * self.scale)
+
+    def model(self, batch=None, dtype="float32", scores=True, then=None):
+        """From words to a flat list of all that the layer returns, or to `then` of the first."""
+        keras.utils.set_random_seed(7)
+        inputs, tensors = [], []
+        shapes = self.shapes(batch, known=batch is not None)
+        for argument, shape in zip(self.arguments, shapes, strict=True):
+            name = f"{argument.name}_in"
+            if argument.steps and argument.size:
+                inputs.append(keras.Input(batch_shape=shape[:-1], dtype="int32", name=name))
+                embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
+                tensors.append(embed(inputs[-1]))
+            else:
+                inputs.append(keras.Input(batch_shape=shape, dtype=argument.dtype, name=name))
+                tensors.append(inputs[-1])
+        layer = self.make(dtype)
+        outputs = tree.flatten(layer(*tensors, return_attention_scores=scores))
+        model = keras.Model(inputs, outputs if then is None else then(outputs[0]))
+        return randomize(model, scale=0.5 * self.scale)
+
+    def inputs(self, batch, more=0):
+        """Words for `model`, at least one in each sequence and then padding of 0."""
+        rng, made = np.random.default_rng(batch), []
+        for argument in self.arguments:
+            if not argument.steps:
+                made.append(normal(batch, batch, argument.features).astype("float32"))
+                continue
+            steps = tuple(step + (0 if self.fixed else more) for step in argument.steps)
+            words = rng.integers(1, VOCABULARY, (batch, *steps)).astype("int32")
+            for axis, step in enumerate(steps):
+                # Some groups are padding too; every document keeps at least one.
+                lengths = rng.integers(1, step + 1, (batch, *steps[:axis], 1))
+                kept = np.arange(step) < lengths
+                words *= np.expand_dims(kept, tuple(range(axis + 2, words.ndim)))
+            made.append(words)
+        return made
+
+
+def part(kind, *args, **kwargs):
+    return lambda dtype, unroll: kind(*args, **kwargs, dtype=dtype)
+
+
+def cell(kind, units):
+    # The default initializer, orthogonal, does not exist in half precision.
+    return part(kind, units, recurrent_initializer="glorot_uniform")
+
+
+def cells(*makers):
+    return lambda dtype, unroll: [make(dtype, unroll) for make in makers]
+
+
+def gru(units):
+    def make(dtype, unroll):
+        options = {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
+        return layers.GRU(units, **options, unroll=unroll, dtype=dtype)
+
+    return make
+
+
+def both_ways(units):
+    return lambda dtype, unroll: layers.Bidirectional(gru(units)(dtype, unroll), dtype=dtype)
+
+
+def functional(units, features):
+    def make(dtype, unroll):
+        inputs = keras.Input((None, features), dtype=keras.DTypePolicy(dtype).compute_dtype)
+        return keras.Model(inputs, layers.Dense(units, "tanh", dtype=dtype)(inputs))
+
+    return make
+
+
+def sequential(*makers):
+    return lambda dtype, unroll: keras.Sequential([make(dtype, unroll) for make in makers])
+
+
+TQ, TK, DQ, DV = 3, 7, 5, 11
+QUERY, STEP = Argument("query", (TQ,), DQ), Argument("query", (), DQ)
+VALUE = Argument("value", (TK,), DV)
+CONTEXT, QUESTION = Argument("context", (TK,), DQ), Argument("query", (TQ,), DQ)
+SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
+STORY, ASKED = Argument("story", (5, 7), None), Argument("question", (3,), None)
+WORDS, SENTENCES = Argument("inputs", (TK,), DV), Argument("inputs", (TQ, TK), DQ)
+
+CASES = {
+    "bahdanau with keys": Case(
+        BahdanauAttention,
+        {"units": 13},
+        (QUERY, VALUE, Argument("key", (TK,), 2)),
+        ((TQ, TK),),
+        masked_like="query",
+    ),
+    "bahdanau, all options": Case(
+        BahdanauAttention,
+        {
+            "units": 13,
+            "use_bias": True,
+            "weight_norm": True,
+            "normalizer": "sparsemax",
+            "dropout": 0.2,
+            "seed": 3,
+        },
+        (QUERY, VALUE),
+        ((TQ, TK),),
+        masked_like="query",
+        first=True,
+    ),
+    "bahdanau, one step": Case(BahdanauAttention, {"units": 13}, (STEP, VALUE), ((TK,),)),
+    "luong general": Case(
+        LuongAttention,
+        {"score_mode": "general"},
+        (QUERY, VALUE),
+        ((TQ, TK),),
+        masked_like="query",
+        exported=True,
+    ),
+    "luong concat local-m": Case(
+        LuongAttention,
+        {"score_mode": "concat", "alignment": "local-m", "half_width": 2},
+        (QUERY, VALUE),
+        ((TQ, TK),),
+        masked_like="query",
+    ),
+    "luong location, one step": Case(
+        LuongAttention, {"score_mode": "location", "max_length": 17}, (STEP, VALUE), ((TK,),)
+    ),
+    "luong dot local-p, all options": Case(
+        LuongAttention,
+        {
+            "score_mode": "dot",
+            "alignment": "local-p",
+            "half_width": 2,
+            "units": 13,
+            "normalizer": "sparsemax",
+            "dropout": 0.2,
+            "seed": 3,
+        },
+        (QUERY, Argument("value", (TK,), DQ)),
+        ((TQ, TK),),
+        masked_like="query",
+        reads_zeros=False,
+        first=True,
+    ),
+    "flow": Case(
+        BiDAFAttentionFlow,
+        {},
+        (CONTEXT, QUESTION),
+        ((TK, TQ), (TK,)),
+        memory="query",
+        masked_like="context",
+        reads_zeros=False,
+        first=True,
+        exported=True,
+    ),
+    "flow, context to query, all options": Case(
+        BiDAFAttentionFlow,
+        {"query_to_context": False, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
+        (CONTEXT, QUESTION),
+        ((TK, TQ),),
+        memory="query",
+        masked_like="context",
+        reads_zeros=False,
+    ),
+    "flow, query to context": Case(
+        BiDAFAttentionFlow,
+        {"context_to_query": False},
+        # With few steps one could win every maximum, and query_vector would have no gradient.
+        (Argument("context", (13,), DQ), Argument("query", (11,), DQ)),
+        ((13, 11), (13,)),
+        memory="query",
+        masked_like="context",
+        reads_zeros=False,
+    ),
+    "decoder": Case(
+        AttentionRNN,
+        {"query": "previous", "output_mode": "attention"},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {"cell": cell(layers.GRUCell, 13), "attention": part(BahdanauAttention, 2)},
+        memory="memory",
+        masked_like="sequences",
+        first=True,
+        exported=True,
+    ),
+    "decoder, stacked, input feeding": Case(
+        AttentionRNN,
+        {"query": "current", "input_feeding": True, "output_mode": "concat", "return_state": True},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {
+            "cell": cells(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 2)),
+            "attention": part(LuongAttention, "general", "local-p", half_width=2, units=13),
+        },
+        memory="memory",
+        reads_zeros=False,
+        masked_like="sequences",
+    ),
+    "decoder, unrolled": Case(
+        AttentionRNN,
+        {"query": "current", "unroll": True, "return_state": True},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {
+            "cell": cell(layers.LSTMCell, 13),
+            "attention": part(LuongAttention, "concat", "local-m", half_width=2),
+        },
+        memory="memory",
+        masked_like="sequences",
+        fixed=True,
+    ),
+    "pooling": Case(
+        AttentionPooling, {"units": 13}, (WORDS,), ((TK,),), memory="inputs", exported=True
+    ),
+    "pooling, all options": Case(
+        AttentionPooling,
+        {"units": 13, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
+        (WORDS,),
+        ((TK,),),
+        memory="inputs",
+        first=True,
+    ),
+    "hierarchical": Case(
+        HierarchicalAttention,
+        {"units": 13},
+        (SENTENCES,),
+        ((TQ, TK), (TQ,)),
+        memory="inputs",
+        first=True,
+        exported=True,
+    ),
+    "hierarchical, all options": Case(
+        HierarchicalAttention,
+        {
+            "units": 13,
+            "sentence_units": 2,
+            "normalizer": "sparsemax",
+            "dropout": 0.2,
+            "seed": 3,
+        },
+        (SENTENCES,),
+        ((TQ, TK), (TQ,)),
+        {"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)},
+        memory="inputs",
+    ),
+    "hierarchical, models as encoders": Case(
+        HierarchicalAttention,
+        {"units": 13},
+        (SENTENCES,),
+        ((TQ, TK), (TQ,)),
+        {
+            "word_encoder": functional(2, DQ),
+            "sentence_encoder": sequential(part(layers.Dense, 11, "tanh"), gru(3)),
+        },
+        memory="inputs",
+    ),
+    "memory hop": Case(
+        MemoryHop,
+        {"update": "add"},
+        (STEP, Argument("value", (TK,), DQ), Argument("key", (TK,), DQ)),
+        ((TK,),),
+        reads_zeros=False,
+    ),
+    "memory hop, all options": Case(
+        MemoryHop,
+        {
+            "update": "linear",
+            "normalizer": "sparsemax",
+            "dropout": 0.2,
+            "seed": 3,
+        },
+        (QUERY, Argument("value", (TK,), DQ)),
+        ((TQ, TK),),
+        masked_like="query",
+        reads_zeros=False,
+        scale=0.25,
+        first=True,
+    ),
+    "memory network": Case(
+        MemoryNetwork,
+        {"vocabulary_size": VOCABULARY, "units": 13},
+        (STORY, ASKED),
+        ((3, 5),),
+        memory="story",
+        reads_zeros=False,
+        scale=0.2,
+        first=True,
+        exported=True,
+    ),
+    "memory network, all options": Case(
+        MemoryNetwork,
+        {
+            "vocabulary_size": VOCABULARY,
+            "units": 13,
+            "hops": 2,
+            "tying": "layerwise",
+            "position_encoding": 4,
+            "memory_size": 4,
+            "null_memories": True,
+        },
+        (STORY, ASKED),
+        ((2, 5),),
+        memory="story",
+        reads_zeros=False,
+        scale=0.2,
+    ),
+}
+# Choices of an argument that change an exported program; their other duties are tested above.
+EXPORTED = {"exported": True, "duties": False}
+CASES |= {
+    "bahdanau": Case(BahdanauAttention, {"units": 13}, (QUERY, VALUE), ((TQ, TK),), **EXPORTED),
+    "bahdanau, sparsemax": Case(
+        BahdanauAttention,
+        {"units": 13, "normalizer": "sparsemax"},
+        (QUERY, VALUE),
+        ((TQ, TK),),
+        **EXPORTED,
+    ),
+    **{
+        f"luong {name}": Case(LuongAttention, options, (QUERY, value), ((TQ, TK),), **EXPORTED)
+        for name, options, value in (
+            ("dot", {"score_mode": "dot"}, Argument("value", (TK,), DQ)),
+            ("concat", {"score_mode": "concat"}, VALUE),
+            ("location", {"score_mode": "location", "max_length": 17}, VALUE),
+            ("general local-m", {"alignment": "local-m", "half_width": 1}, VALUE),
+            ("general local-p", {"alignment": "local-p", "half_width": 1}, VALUE),
+        )
+    },
+    "hierarchical, recurrent encoders": Case(
+        HierarchicalAttention,
+        {"units": 13},
+        (SENTENCES,),
+        ((TQ, TK), (TQ,)),
+        {"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)},
+        memory="inputs",
+        **EXPORTED,
+    ),
+    "memory hop without keys": Case(
+        MemoryHop, {}, (STEP, Argument("value", (TK,), DQ)), ((TK,),), **EXPORTED
+    ),
+    "decoder, input feeding": Case(
+        AttentionRNN,
+        {"input_feeding": True},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {"cell": cell(layers.LSTMCell, 13), "attention": part(LuongAttention, units=3)},
+        memory="memory",
+        **EXPORTED,
+    ),
+}
+
+
+def parameters(name, wanted=lambda case: case.duties, first_only=False):
+    """Cases as parameters; with `first_only` all but the first of each layer are slow."""
+    return pytest.mark.parametrize(
+        name,
+        [
+            pytest.param(
+                key if name == "name" else case,
+                id=key,
+                marks=[pytest.mark.slow] if first_only and not case.first else [],
+            )
+            for key, case in CASES.items()
+            if wanted(case)
+        ],
+    )
+
+
+every_case = parameters("case")
+# For tests that take seconds a case: the default run has one case of each layer.
+first_cases = parameters("case", first_only=True)
+first_names = parameters("name", first_only=True)
+
+
+def public_layers():
+    exported = (getattr(keras_attention, name) for name in keras_attention.__all__)
+    return {x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
+
+
+def arguments_of(layer):
+    own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
+    names = {name for c in own for name in inspect.signature(c.__init__).parameters}
+    return names - {"self", "args", "kwargs"}

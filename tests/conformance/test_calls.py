@@ -1,0 +1,183 @@
+"""Shapes, dtypes and masks of a call, in eager mode, in a functional model and under XLA."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers, tree
+
+from tests.conformance.layers import first_cases
+from tests.helpers import assert_close, gradients, numpy
+
+
+def flat_shapes(shapes):
+    """A shape, or a list of them, nested for stacked cells."""
+    if isinstance(shapes, tuple) and not (shapes and isinstance(shapes[0], (tuple, list))):
+        return [shapes]
+    return [flat for shape in shapes for flat in flat_shapes(shape)]
+
+
+@first_cases
+def test_compute_output_shape(case):
+    layer = case.built()
+    tensors = case.tensors(2)
+    result = layer(*tensors)
+    assert layer.compute_output_shape(*case.shapes(2)) == tree.map_structure(
+        lambda x: tuple(x.shape), result
+    )
+    outputs = tree.flatten(layer(*case.symbols(), return_attention_scores=True))
+    unknown = flat_shapes(layer.compute_output_shape(*case.shapes(None, known=False)))
+    assert [tuple(x.shape) for x in outputs[: -len(case.scores)]] == unknown
+    for output, shape in zip(outputs[-len(case.scores) :], case.scores, strict=True):
+        assert len(output.shape) == 1 + len(shape)
+    actual = tree.flatten(layer(*tensors, return_attention_scores=True))[-len(case.scores) :]
+    assert [tuple(x.shape) for x in actual] == [(2, *shape) for shape in case.scores]
+
+
+@first_cases
+# The first policy finds inputs that are not cast, the second weights.
+@pytest.mark.parametrize("policy", ["float64", "mixed_float16"])
+@pytest.mark.each_value
+def test_compute_output_spec(case, policy):
+    """Called directly, where Keras casts no inputs, it returns the shapes and dtypes of a call."""
+    layer = case.built(policy)
+    called = layer(*case.symbols(), return_attention_scores=True)
+    for dtype in ("float32", layer.compute_dtype):
+        symbols = [
+            keras.KerasTensor(x.shape, x.dtype if x.dtype == "int32" else dtype)
+            for x in case.symbols()
+        ]
+        told = layer.compute_output_spec(*symbols, return_attention_scores=True)
+        tree.assert_same_structure(told, called)
+        for x, y in zip(tree.flatten(told), tree.flatten(called), strict=True):
+            assert (x.shape, x.dtype) == (y.shape, y.dtype)
+
+
+def levels(mask):
+    """The mask of words, then the mask of groups with a word in them, and so on."""
+    while mask.ndim > 1:
+        yield mask
+        mask = mask.any(axis=-1)
+
+
+@first_cases
+def test_symbolic_calls_and_masks_from_embeddings(case):
+    """A functional model of unknown sizes is the layer called on arrays and explicit masks."""
+    model = case.model()
+    layer = next(x for x in model.layers if type(x) is case.layer)
+    for batch, more in ((2, 0), (3, 5)):
+        inputs = case.inputs(batch, more)
+        embeddings = (x for x in model.layers if isinstance(x, layers.Embedding))
+        tensors, masks, words = [], {}, []
+        for argument, x in zip(case.arguments, inputs, strict=True):
+            embedded = argument.steps and argument.size
+            tensors.append(numpy(next(embeddings)(x)) if embedded else x)
+            if argument.steps and (not argument.size or case.mask_of(argument.name)):
+                words.append(x != 0)
+            if embedded and case.mask_of(argument.name):
+                masks[case.mask_of(argument.name)] = x != 0
+        expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
+        result = model.predict_on_batch(inputs)
+        for x, y in zip(result, expected, strict=True):
+            assert_close(x, numpy(y), "float32")
+        for weights in result[-len(case.scores) :]:
+            # No two axes have the same length, so the length tells which one the weights go over.
+            every = [level for mask in words for level in levels(mask)]
+            over = [mask for mask in every if mask.shape[-1] == weights.shape[-1]]
+            assert len(over) == 1
+            padding = ~over[0]
+            hidden = padding[:, None] if weights.ndim > padding.ndim else padding
+            assert not weights[np.broadcast_to(hidden, weights.shape)].any()
+
+
+class Probe(layers.Layer):
+    """Returns the mask it is given."""
+
+    supports_masking = True
+
+    def call(self, inputs, mask=None):
+        self.masked = mask is not None
+        return keras.ops.cast(mask, "int32") if self.masked else keras.ops.zeros((1,))
+
+
+@first_cases
+def test_the_output_is_masked_like(case):
+    probe = Probe()
+    model = case.model(then=probe)
+    assert probe.masked == (case.masked_like is not None)
+    if probe.masked:
+        inputs = case.inputs(5)
+        like = inputs[[argument.name for argument in case.arguments].index(case.masked_like)]
+        assert np.array_equal(model.predict_on_batch(inputs), like != 0)
+        assert (like == 0).any()
+
+
+@first_cases
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.each_value
+def test_mixed_precision(case, policy):
+    mixed, plain = case.built(policy), case.built()
+    tolerance = 5e-2 if policy == "mixed_bfloat16" else 5e-3
+    # Switches, such as `linear` of a memory network, are boolean.
+    assert {weight.dtype for weight in mixed.weights} <= {"float32", "bool"}
+    tensors = case.tensors(2)
+    outputs, expected = (
+        tree.flatten(layer(*tensors, return_attention_scores=True)) for layer in (mixed, plain)
+    )
+    for x, y in zip(outputs, expected, strict=True):
+        assert x.dtype.name == policy.removeprefix("mixed_")
+        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=tolerance)
+    outputs = tree.flatten(mixed(*case.symbols(), return_attention_scores=True))
+    assert all(x.dtype == mixed.compute_dtype for x in outputs)
+
+
+def read_nothing(case, dtype, jit):
+    """Outputs and gradients when the first sample has no memory and the second has one step."""
+    layer, tensors = case.built(dtype), case.tensors(3)
+    names = [argument.name for argument in case.arguments]
+    memory = case.arguments[names.index(case.memory)]
+    mask = np.ones((3, *memory.steps), bool)
+    mask[0], mask[1, 1:] = False, False
+    # Padding masks ids, which have no gradients.
+    masks = {case.mask_of(case.memory): mask} if memory.size else {}
+    if not memory.size:
+        tensors[names.index(case.memory)] *= mask
+    ids = {a.name: x for a, x in zip(case.arguments, tensors, strict=True) if not a.size}
+    floats = {a.name: x for a, x in zip(case.arguments, tensors, strict=True) if a.size}
+
+    def call(*tensors):
+        named = dict(zip(floats, tensors, strict=True))
+        return tree.flatten(layer(**ids, **named, **masks, return_attention_scores=True))
+
+    inputs = [tf.cast(x, layer.compute_dtype) for x in floats.values()]
+    outputs, found = gradients(layer, call, inputs, jit)
+    outputs, found = [numpy(x) for x in outputs], [numpy(x) for x in found]
+    for weights in outputs[-len(case.scores) :]:
+        assert not weights[0].any()
+        assert weights[2].any()
+    if case.reads_zeros:
+        assert not outputs[0][0].any()
+    assert outputs[0][2].any()
+    assert all(np.isfinite(x).all() for x in (*outputs, *found))
+    return outputs, found
+
+
+HALVES = ["bfloat16", "float16", "mixed_bfloat16", "mixed_float16"]
+
+
+@first_cases
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.each_value
+def test_nothing_valid_reads_zero_with_finite_gradients(case, dtype, jit):
+    read_nothing(case, dtype, jit)
+
+
+@first_cases
+def test_jit_calculates_the_same(case):
+    outputs, found = read_nothing(case, "float32", jit=False)
+    fast_outputs, fast_found = read_nothing(case, "float32", jit=True)
+    for x, y in zip(fast_outputs, outputs, strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=2e-6)
+    for x, y in zip(fast_found, found, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,112 @@
+"""Exported models: layer by format, the table of docs/guide.md.
+
+Run all of it, some minutes, with `python -m pytest -m slow tests/conformance/test_formats.py`.
+"""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from tests.conformance.layers import CASES, VOCABULARY
+
+# The converters use what is deprecated in other packages.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+EXPORTED = [name for name, case in CASES.items() if case.exported]
+# Numbers of samples and of additional steps. A model of unknown steps runs with both.
+SIZES = [(2, 0), (3, 5)]
+
+
+def make_model(name, steps_known=False, unroll=False, masked=()):
+    """A functional model, and batches for it.
+
+    The arguments in `masked` are words, which an embedding turns into vectors and a mask.
+    """
+    keras.utils.set_random_seed(3)
+    case, inputs, tensors = CASES[name], [], []
+    shapes = case.shapes(None, known=steps_known)
+    for number, (argument, shape) in enumerate(zip(case.arguments, shapes, strict=True)):
+        words = argument.name in masked
+        shape, dtype = (shape[:-1], "int32") if words else (shape, argument.dtype)
+        inputs.append(keras.Input(batch_shape=shape, dtype=dtype, name=f"x{number}"))
+        embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True) if words else None
+        tensors.append(embed(inputs[-1]) if words else inputs[-1])
+    model = keras.Model(inputs, case.make(unroll=unroll)(*tensors))
+    batches, rng = [], np.random.default_rng(5)
+    for samples, more in SIZES[: 1 if steps_known else None]:
+        batches.append(case.tensors(samples, more))
+        for n, argument in enumerate(case.arguments):
+            if argument.name in masked:
+                shape = batches[-1][n].shape[:-1]
+                batches[-1][n] = rng.integers(1, VOCABULARY, shape).astype("int32")
+            if batches[-1][n].dtype == "int32":
+                batches[-1][n][0, ..., -2:] = 0
+    return model, batches
+
+
+def run_saved_model(model, batches, folder):
+    model.export(str(folder / "model"), verbose=False)
+    loaded = tf.saved_model.load(str(folder / "model"))
+    return [loaded.serve(arrays) for arrays in batches]
+
+
+def run_onnx(model, batches, folder):
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
+    model.export(str(folder / "model.onnx"), format="onnx", verbose=False)
+    session = runtime.InferenceSession(str(folder / "model.onnx"))
+    return [session.run(None, named(arrays))[0] for arrays in batches]
+
+
+def run_litert(model, batches, folder):
+    interpreter = pytest.importorskip(
+        "ai_edge_litert.interpreter", reason="ai-edge-litert is not installed"
+    )
+    model.export(str(folder / "model.tflite"), format="litert", verbose=False)
+    signature = interpreter.Interpreter(str(folder / "model.tflite")).get_signature_runner()
+    return [next(iter(signature(**named(arrays)).values())) for arrays in batches]
+
+
+def named(arrays):
+    return {f"x{number}": array for number, array in enumerate(arrays)}
+
+
+# The function that runs a model, and the options of that model: LiteRT has no loops.
+FORMATS = {
+    "SavedModel": (run_saved_model, {}),
+    "ONNX": (run_onnx, {}),
+    "LiteRT": (run_litert, {"steps_known": True, "unroll": True}),
+}
+
+
+def assert_exports(name, kind, folder, **options):
+    run, needed = FORMATS[kind]
+    model, batches = make_model(name, **needed, **options)
+    # Before the export, because Keras exports to ONNX only a model that was called.
+    expected = [keras.ops.convert_to_numpy(model(arrays)) for arrays in batches]
+    for found, wanted in zip(run(model, batches, folder), expected, strict=True):
+        assert np.abs(wanted).max() > 1e-3
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("SavedModel", marks=pytest.mark.slow), "ONNX", "LiteRT"]
+)
+def test_a_mask_is_exported(kind, tmp_path):
+    assert_exports("bahdanau", kind, tmp_path, masked=("value",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPORTED)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_export(kind, name, tmp_path):
+    assert_exports(name, kind, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_loop_needs_more_than_litert(tmp_path):
+    model, batches = make_model("decoder", steps_known=True)
+    with pytest.raises(RuntimeError, match=r"Select TensorFlow op\(s\)"):
+        run_litert(model, batches, tmp_path)

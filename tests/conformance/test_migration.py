@@ -1,0 +1,114 @@
+"""Weights of other packages in our layers: the same outputs, as README.md says."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import BahdanauAttention, LuongAttention
+from tests.helpers import lengths_mask, normal, numpy
+
+B, TQ, TK, DQ, DK, U = 2, 3, 5, 7, 11, 13
+MASK = lengths_mask([5, 3], TK)
+
+
+def read(scores, value):
+    scores = np.where(MASK[:, None], scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return weights @ value, weights
+
+
+def assert_same(layer, arrays, query, value, expected, **options):
+    """The layer with the arrays as its weights, in their order, and masked as `read` does it."""
+    if not layer.built:
+        layer.build(query.shape, value.shape)
+    layer.set_weights(arrays)
+    query, value = query.astype("float32"), value.astype("float32")
+    found = layer(query, value, value_mask=MASK, return_attention_scores=True, **options)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(numpy(x), y, rtol=0, atol=1e-6)
+
+
+def test_weights_of_keras_additive_attention():
+    theirs = keras.layers.AdditiveAttention()
+    query, value = normal(1, B, TQ, U), normal(2, B, TK, U)
+    theirs.build([query.shape, value.shape])
+    (scale,) = theirs.get_weights()
+    context, weights = theirs([query, value], mask=[None, MASK], return_attention_scores=True)
+    identity = np.eye(U, dtype="float32")
+    arrays = [identity, identity, scale]
+    assert_same(BahdanauAttention(U), arrays, query, value, (numpy(context), numpy(weights)))
+
+
+def test_weights_of_a_whole_model():
+    """The whole model, its other weights too."""
+
+    def build(attend):
+        query, value = keras.Input((TQ, DQ)), keras.Input((TK, DK))
+        rows = keras.layers.Dense(U)(query), keras.layers.Dense(U)(value)
+        return keras.Model([query, value], keras.layers.Dense(3)(attend(*rows)))
+
+    theirs = build(lambda q, v: keras.layers.AdditiveAttention()([q, v]))
+    ours = build(BahdanauAttention(U))
+    arrays = []
+    for layer in theirs.layers:
+        given = layer.get_weights()
+        if isinstance(layer, keras.layers.AdditiveAttention):
+            given = [np.eye(U), np.eye(U), *given]
+        arrays += given
+    ours.set_weights(arrays)
+    x = [normal(1, B, TQ, DQ), normal(2, B, TK, DK)]
+    np.testing.assert_allclose(numpy(ours(x)), numpy(theirs(x)), rtol=0, atol=1e-6)
+
+
+def test_weights_of_keras_attention():
+    theirs = keras.layers.Attention(use_scale=True)
+    query, value = normal(1, B, TQ, DK), normal(2, B, TK, DK)
+    theirs.build([query.shape, value.shape])
+    theirs.set_weights([np.float32(0.7)])
+    context, weights = theirs([query, value], mask=[None, MASK], return_attention_scores=True)
+    arrays = [0.7 * np.eye(DK)]
+    layer = LuongAttention("general")
+    assert_same(layer, arrays, query, value, (numpy(context), numpy(weights)))
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_weights_of_tfa_bahdanau(normalize):
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
+    query_layer, memory_layer, v = normal(3, DQ, U), normal(4, DK, U), normal(5, U)
+    g, b = 0.3, normal(6, U)
+    pairs = (query @ query_layer)[:, :, None] + (value @ memory_layer)[:, None]
+    if normalize:
+        scores = np.tanh(pairs + b) @ (g * v / np.linalg.norm(v))
+        layer = BahdanauAttention(U, use_bias=True, weight_norm=True)
+    else:
+        scores, layer = np.tanh(pairs) @ v, BahdanauAttention(U)
+    named = {
+        "query_kernel": query_layer,
+        "key_kernel": memory_layer,
+        "score_vector": v,
+        "bias": b,
+        "gain": g,
+    }
+    layer.build(query.shape, value.shape)
+    arrays = [np.asarray(named[weight.name]) for weight in layer.weights]
+    assert_same(layer, arrays, query, value, read(scores, value))
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_weights_of_tfa_luong(scale):
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
+    memory_layer, g = normal(4, DK, DQ), 0.3 if scale else 1.0
+    scores = g * np.einsum("bqd,bkd->bqk", query, value @ memory_layer)
+    arrays = [g * memory_layer.T]
+    assert_same(LuongAttention("general"), arrays, query, value, read(scores, value))
+
+
+def test_weights_of_tfa_attention_wrapper():
+    """Its attention layer, of the cell's output and the context, made with a tanh."""
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
+    memory_layer, attention_layer = normal(4, DK, DQ), normal(5, DQ + DK, U)
+    context, weights = read(np.einsum("bqd,bkd->bqk", query, value @ memory_layer), value)
+    vector = np.tanh(np.concatenate([query, context], -1) @ attention_layer)
+    arrays = [memory_layer.T, np.concatenate([attention_layer[DQ:], attention_layer[:DQ]])]
+    assert_same(LuongAttention("general", units=U), arrays, query, value, (vector, weights))

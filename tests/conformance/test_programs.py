@@ -1,0 +1,85 @@
+"""Which operations the graphs and compiled programs of layers and searches contain.
+
+A slow operation gives the right numbers, so only a look at the program finds it.
+"""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops, tree
+
+from keras_attention import beam_search, greedy_search
+from tests.conformance.layers import first_cases
+from tests.helpers import graphs
+
+
+def nodes_of(graph):
+    """The type and the input shapes of every operation in a graph and in its functions."""
+    for one in graphs(graph):
+        for operation in one.get_operations():
+            yield operation.type, [x.shape.as_list() for x in operation.inputs if x.shape.rank]
+
+
+def training_graph(case):
+    layer = case.built()
+    inputs = [tf.constant(x) for x in case.tensors(3)]
+
+    @tf.function(autograph=False)
+    def step(*inputs):
+        with tf.GradientTape() as tape:
+            floats = [x for x in inputs if x.dtype.is_floating]
+            tape.watch(floats)
+            outputs = tree.flatten(layer(*inputs, return_attention_scores=True, training=True))
+            loss = tf.add_n([tf.reduce_sum(tf.square(tf.cast(x, "float32"))) for x in outputs])
+        return tape.gradient(loss, [*floats, *(w.value for w in layer.trainable_weights)])
+
+    return step.get_concrete_function(*inputs).graph
+
+
+@first_cases
+def test_products_and_sorts_in_a_graph(case):
+    """A kernel is multiplied once for all samples, and no scores are sorted."""
+    nodes = list(nodes_of(training_graph(case)))
+    assert not [inputs for kind, inputs in nodes if kind in ("TopK", "TopKV2", "Sort")]
+    products = [inputs for kind, inputs in nodes if kind.startswith("BatchMatMul")]
+    for first, second in products:
+        assert first[:-2] == second[:-2]
+
+
+def test_a_product_with_a_kernel_for_each_sample_is_found():
+    """The test above can fail."""
+
+    @tf.function(autograph=False)
+    def step(x, kernel):
+        return ops.einsum("btd,du->btu", x, kernel)
+
+    graph = step.get_concrete_function(tf.zeros((3, 5, 2)), tf.zeros((2, 7))).graph
+    assert any(
+        kind.startswith("BatchMatMul") and shapes[0][:-2] != shapes[1][:-2]
+        for kind, shapes in nodes_of(graph)
+    )
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_a_search_does_not_sort_the_vocabulary(search):
+    vocabulary = 501
+
+    def step(tokens, state, memory):
+        return ops.one_hot(tokens, vocabulary) + memory, state, memory
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run(memory):
+        found = search(step, None, memory, start_token=1, end_token=2, max_length=4)
+        return found.tokens, found.scores
+
+    memory = tf.constant(np.random.default_rng(1).normal(size=(3, vocabulary)), "float32")
+    program = run.experimental_get_compiler_ir(memory)(stage="optimized_hlo")
+    sorted_sizes = [
+        int(size)
+        for line in program.splitlines()
+        if re.search(r"\bsort\(", line)
+        for size in re.findall(r"\[(?:\d+,)*(\d+)\]", line.split("sort(")[0])
+    ]
+    assert not [size for size in sorted_sizes if size >= vocabulary]

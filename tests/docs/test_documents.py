@@ -1,0 +1,67 @@
+"""The code and the links of the documents."""
+
+import contextlib
+import io
+import re
+
+import numpy as np
+import pytest
+
+from tests import ROOT
+
+DOCUMENTS = ["README.md", "docs/guide.md"]
+
+
+def run(document):
+    """Runs all code, in one namespace; what it prints must be the block of text that follows."""
+    names = {}
+    pattern = r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?"
+    for code, text in re.findall(pattern, (ROOT / document).read_text("utf-8"), re.DOTALL):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, document, "exec"), names)
+        assert printed.getvalue() == text
+    return names
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """The code of the documents writes its files into a temporary folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_code_of_the_readme_runs():
+    names = run("README.md")
+    assert names["model"].output_shape == (None, None, 8000)
+    assert names["classifier"].output_shape == (None, 5)
+    assert [len(x) for x in names["reasons"].output_shape] == [3, 2]
+    layer = names["LowRankAttention"](rank=3)
+    assert layer(np.ones((2, 3, 5)), np.ones((2, 7, 11))).shape == (2, 3, 11)
+    assert names["LowRankAttention"].from_config(layer.get_config()).rank == 3
+
+
+def test_the_translator_of_the_guide_learns():
+    names = run("docs/guide.md")
+    found = names["found"]
+    tokens, ids = np.array(found.tokens), names["ids"]
+    np.testing.assert_array_equal(tokens[0, 0, :6], [*ids[0, ::-1], names["END"]])
+    assert not np.array(found.alignments)[1, 0, :, 4].any()  # padding
+    assert names["looking"].output_shape == (None, None, None)
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md", "docs/results.md"])
+def test_local_links_lead_somewhere(document):
+    path = ROOT / document
+    links = re.findall(r"\]\(([^)#]+)", path.read_text("utf-8"))
+    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    assert not missing
+
+
+def test_links_to_headings_lead_somewhere():
+    path = ROOT / "README.md"
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text("utf-8"))
+    assert links
+    for file, anchor in links:
+        text = (path.parent / file if file else path).read_text("utf-8")
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        slugs = [re.sub(r"[^\w\- ]", "", x.lower()).replace(" ", "-") for x in headings]
+        assert anchor in slugs, (file, anchor)

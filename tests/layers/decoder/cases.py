@@ -1,0 +1,122 @@
+"""Decoders and their oracles, for the tests of this folder."""
+
+import itertools
+from dataclasses import dataclass, field
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_attention import AttentionRNN
+from tests import oracles
+from tests.helpers import (
+    BAHDANAU,
+    DQ,
+    LUONG,
+    MECHANISMS,
+    TK,
+    B,
+    Mechanism,
+    lengths_mask,
+    normal,
+    randomize,
+    weight_arrays,
+)
+
+T, D, DV, H = 5, 3, 13, 11
+CELLS = {"gru": (layers.GRUCell, oracles.gru), "lstm": (layers.LSTMCell, oracles.lstm)}
+# TensorFlow has no orthogonal initializer in bfloat16.
+INITIALIZER = {"recurrent_initializer": "glorot_uniform"}
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A configuration of an AttentionRNN, and the oracle of the same equations."""
+
+    mechanism: Mechanism
+    cells: tuple = (("gru", H),)
+    options: dict = field(default_factory=dict)
+
+    def make(self, dtype="float64", **kwargs):
+        cells = [CELLS[kind][0](units, dtype=dtype, **INITIALIZER) for kind, units in self.cells]
+        cell = cells if len(cells) > 1 else cells[0]
+        attention = self.mechanism.make(dtype=dtype)
+        return AttentionRNN(cell, attention, dtype=dtype, **self.options, **kwargs)
+
+    def built(self, d=D, dv=DV, dtype="float64", **kwargs):
+        layer = self.make(dtype, **kwargs)
+        layer.build((None, T if layer.unroll else None, d), (None, None, dv))
+        return randomize(layer)
+
+    def run_oracle(self, layer, sequences, memory, weights=None, initial=None, fed=None, **masks):
+        """Outputs, weights and the flat list of last states; `initial` is such a list."""
+        arrays = weights or weight_arrays(layer)
+        arrays = {id(w): a for w, a in zip(layer.trainable_weights, arrays, strict=True)}
+        cells = layer.cell.cells if len(self.cells) > 1 else [layer.cell]
+        steps = [
+            CELLS[kind][1](**{w.name: arrays[id(w)] for w in cell.trainable_weights})
+            for (kind, _), cell in zip(self.cells, cells, strict=True)
+        ]
+        attention = layer.attention
+        row = self.mechanism.row(attention, [arrays[id(w)] for w in attention.trainable_weights])
+        counts = [1 if kind == "gru" else 2 for kind, _ in self.cells]
+        ends = [0, *itertools.accumulate(counts)]
+        batch = len(memory)
+        if initial is None:
+            sizes = np.repeat([size for _, size in self.cells], counts)
+            initial = [np.zeros((batch, size)) for size in sizes]
+        if fed is None:
+            fed = np.zeros((batch, attention.output_size(None, memory.shape[-1])))
+        options = {"query": "previous", **self.options}
+        options.setdefault("output_mode", "cell" if options["query"] == "previous" else "attention")
+        states = [
+            [[x[b] for x in initial[i:j]] for i, j in itertools.pairwise(ends)]
+            for b in range(batch)
+        ]
+        outputs, weights, last = oracles.attention_rnn(
+            row, steps, sequences, memory, states, fed, **options, **masks
+        )
+        flat = [[*keras.tree.flatten(s), *[fed] * layer.input_feeding] for s, fed in last]
+        return outputs, weights, [np.array(x) for x in zip(*flat, strict=True)]
+
+
+PREVIOUS, CURRENT = {"query": "previous"}, {"query": "current"}
+FEEDING = {**CURRENT, "input_feeding": True}
+STACK = (("lstm", DQ), ("gru", H))
+VECTOR = MECHANISMS["vector"]
+CASES = {
+    "bahdanau": Decoder(BAHDANAU["plain"]),
+    "bahdanau-lstm-concat": Decoder(BAHDANAU["sparse"], (("lstm", H),), {"output_mode": "concat"}),
+    "bahdanau-stack": Decoder(BAHDANAU["normalized"], STACK, {"output_mode": "attention"}),
+    "previous-local-m": Decoder(LUONG["general-local-m"], (("lstm", H),), PREVIOUS),
+    "current": Decoder(LUONG["general-global"], (("gru", H),), CURRENT),
+    "current-stack-concat": Decoder(VECTOR, STACK, {**CURRENT, "output_mode": "concat"}),
+    "current-dot-local-m": Decoder(LUONG["dot-local-m"], (("lstm", DV),), CURRENT),
+    "current-bahdanau": Decoder(
+        BAHDANAU["bias"], (("gru", H),), {**CURRENT, "output_mode": "cell"}
+    ),
+    "feeding": Decoder(VECTOR, (("lstm", H),), FEEDING),
+    "feeding-stack": Decoder(LUONG["concat-local-m"], STACK, {**FEEDING, "output_mode": "concat"}),
+}
+ATTENTIONS = {
+    **{f"bahdanau-{name}": mechanism for name, mechanism in BAHDANAU.items()},
+    **LUONG,
+    "vector": VECTOR,
+}
+every_case = pytest.mark.parametrize("name", CASES)
+# For tests that take seconds a case: the default run has one decoder of each kind.
+FEW = ("bahdanau", "current-stack-concat", "feeding-stack")
+few_cases = pytest.mark.parametrize(
+    "name",
+    [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
+SEQUENCES_MASK = np.array([[False, True, False, True, True], [True, True, True, False, False]])
+MEMORY_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
+# One sample has a hole in the middle; the other has holes in front, in the middle, at the end.
+HOLES = np.array([[1, 0, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 1, 0]], bool)
+MASKS = {"sequences_mask": SEQUENCES_MASK, "memory_mask": HOLES}
+
+
+def tensors(dtype="float64"):
+    return normal(1, B, T, D, dtype=dtype), normal(2, B, TK, DV, dtype=dtype)

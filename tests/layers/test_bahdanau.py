@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from keras_attention import BahdanauAttention
+from tests.helpers import (
+    BAHDANAU,
+    DK,
+    DQ,
+    DV,
+    TK,
+    TOLERANCES,
+    TQ,
+    B,
+    assert_close,
+    assert_gradients,
+    assert_refused,
+    gradients,
+    lengths_mask,
+    numpy,
+)
+from tests.oracles import attend
+
+VALUE_MASK = lengths_mask([5, 7], TK)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("name", BAHDANAU)
+def test_equals_the_paper(name, dtype):
+    mechanism = BAHDANAU[name]
+    layer = mechanism.built(dtype=dtype)
+    query, value, key = mechanism.tensors(dtype)
+    output, weights = layer(query, value, key, value_mask=VALUE_MASK, return_attention_scores=True)
+    expected = attend(mechanism.row(layer), query, value, key, value_mask=VALUE_MASK)
+    assert str(output.dtype.name) == str(weights.dtype.name) == dtype
+    assert_close(output, expected[0], dtype)
+    assert_close(weights, expected[1], dtype)
+
+
+@pytest.mark.parametrize("name", BAHDANAU)
+def test_gradients_are_those_of_the_paper(name):
+    mechanism = BAHDANAU[name]
+    layer = mechanism.built(dtype="float64")
+
+    def oracle(inputs, weights):
+        row = mechanism.row(layer, weights)
+        return attend(row, *inputs, value_mask=VALUE_MASK)
+
+    def call(*inputs):
+        return layer(*inputs, value_mask=VALUE_MASK, return_attention_scores=True)
+
+    assert_gradients(layer, call, mechanism.tensors(), oracle)
+
+
+def test_weights():
+    layer = BahdanauAttention(17, use_bias=True, weight_norm=True)
+    layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DK))
+    shapes = {weight.name: tuple(weight.shape) for weight in layer.weights}
+    assert shapes == {
+        "query_kernel": (DQ, 17),
+        "key_kernel": (DK, 17),
+        "score_vector": (17,),
+        "bias": (17,),
+        "gain": (),
+    }
+    assert all(getattr(layer, name).shape == shape for name, shape in shapes.items())
+    assert float(layer.gain) == pytest.approx(17**-0.5)
+    assert not numpy(layer.bias).any()
+    plain = BahdanauAttention(17)
+    plain.build((B, TQ, DQ), (B, TK, DV))
+    shapes = {weight.name: tuple(weight.shape) for weight in plain.weights}
+    assert shapes == {"query_kernel": (DQ, 17), "key_kernel": (DV, 17), "score_vector": (17,)}
+
+
+def test_the_length_of_a_normalized_vector_does_not_matter():
+    layer = BAHDANAU["normalized"].built(dtype="float64")
+    inputs = BAHDANAU["normalized"].tensors()
+    before = numpy(layer(*inputs))
+    layer.score_vector.assign(3.0 * numpy(layer.score_vector))
+    assert_close(layer(*inputs), before)
+    layer.gain.assign(3.0 * numpy(layer.gain))
+    assert np.abs(numpy(layer(*inputs)) - before).max() > 1e-2
+
+
+def test_saturated_scores_stay_finite():
+    layer = BAHDANAU["plain"].built()
+    query, value, key = BAHDANAU["plain"].tensors()
+    output, weights = layer(1e4 * query, value, 1e4 * key, return_attention_scores=True)
+    expected = attend(BAHDANAU["plain"].row(layer), 1e4 * query, value, 1e4 * key)
+    assert_close(output, expected[0], "float32")
+    assert_close(weights, expected[1], "float32")
+
+
+@pytest.mark.parametrize("units", [0, -3, 2.0, True, "8", None])
+def test_units_must_be_a_positive_integer(units):
+    assert_refused(
+        lambda: BahdanauAttention(units), "`units`", "a positive integer", f"received {units!r}"
+    )
+
+
+def test_training_can_start_from_a_normalized_vector_of_zeros():
+    layer = BAHDANAU["normalized"].built(dtype="float64")
+    layer.score_vector.assign(np.zeros(17))
+    query, value, key = BAHDANAU["normalized"].tensors()
+    outputs, found = gradients(layer, lambda *x: [layer(*x)], (query, value, key))
+    assert_close(outputs[0], np.broadcast_to(value.mean(axis=1, keepdims=True), outputs[0].shape))
+    assert all(np.isfinite(numpy(gradient)).all() for gradient in found)

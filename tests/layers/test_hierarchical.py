@@ -1,0 +1,807 @@
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from keras_attention import AttentionPooling, HierarchicalAttention
+from tests import oracles
+from tests.helpers import (
+    TOLERANCES,
+    arguments,
+    assert_all_close,
+    assert_close,
+    assert_gradients,
+    assert_refused,
+    gradients,
+    normal,
+    numpy,
+    randomize,
+    weight_arrays,
+)
+
+B, S, W, D, U, V = 3, 5, 7, 2, 11, 13
+
+
+def gru(units, dtype):
+    # There is no orthogonal initializer for half precision.
+    return layers.GRU(
+        units, return_sequences=True, recurrent_initializer="glorot_uniform", dtype=dtype
+    )
+
+
+def bidirectional(units, dtype):
+    return layers.Bidirectional(gru(units, dtype), dtype=dtype)
+
+
+def functional(units, dtype, size):
+    inputs = keras.Input((None, size), dtype=keras.DTypePolicy(dtype).compute_dtype)
+    hidden = layers.Dense(units, "tanh", dtype=dtype)(inputs)
+    return keras.Model(inputs, gru(units, dtype)(hidden))
+
+
+# A function from units, dtype and number of features to an encoder.
+ENCODERS = {
+    "gru": lambda units, dtype, size: gru(units, dtype),
+    "bidirectional": lambda units, dtype, size: bidirectional(units, dtype),
+    "dense": lambda units, dtype, size: layers.Dense(units, "tanh", dtype=dtype),
+    "conv": lambda units, dtype, size: layers.Conv1D(
+        units, 3, padding="same", activation="tanh", dtype=dtype
+    ),
+    "functional": functional,
+    "sequential": lambda units, dtype, size: keras.Sequential(
+        [bidirectional(units, dtype), layers.Dense(units, "tanh", dtype=dtype)]
+    ),
+}
+every_encoder = pytest.mark.parametrize("kind", ENCODERS)
+# For tests that take seconds a kind: the default run leaves out parts of the sequential encoder.
+few_encoders = pytest.mark.parametrize(
+    "kind",
+    [
+        *(None, "conv", "functional", "sequential"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gru", "dense", "bidirectional")),
+    ],
+)
+every_normalizer = pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
+
+# Gaps, padding in front and behind; of the first document the second sentence and the last are
+# empty; of the second all but one word; of the third nothing is left.
+MASK = np.ones((B, S, W), bool)
+MASK[0, 0, :3] = MASK[0, 2, 4] = MASK[0, 3, 2:] = False
+MASK[0, [1, 4]] = False
+MASK[1] = False
+MASK[1, 2, 3] = True
+MASK[2] = False
+
+
+def made(kind=None, dtype="float64", word=True, sentence=True, **options):
+    """A layer with encoders of the kind at both levels, or at one of them."""
+    encoders = {}
+    if kind is not None and word:
+        encoders["word_encoder"] = ENCODERS[kind](3, dtype, D)
+    if kind is not None and sentence:
+        size = D
+        if word:
+            size = 6 if kind == "bidirectional" else 3
+        encoders["sentence_encoder"] = ENCODERS[kind](2, dtype, size)
+    return HierarchicalAttention(U, V, **encoders, dtype=dtype, **options)
+
+
+def built(kind=None, scale=0.5, **kwargs):
+    layer = made(kind, **kwargs)
+    layer.build((None, None, None, D))
+    return randomize(layer, scale=scale)
+
+
+def documents(dtype="float64", seed=1):
+    return normal(seed, B, S, W, D, dtype=dtype)
+
+
+def run(layer, inputs, **kwargs):
+    """The documents, the weights of the words and those of the sentences, in a list."""
+    document, (words, sentences) = layer(inputs, return_attention_scores=True, **kwargs)
+    return [document, words, sentences]
+
+
+def oracle_of(encoder, arrays):
+    if encoder is None:
+        return None
+    if isinstance(encoder, layers.Dense):
+        return oracles.dense(*arrays)
+    if isinstance(encoder, layers.GRU):
+        return oracles.recurrent(oracles.gru(*arrays), encoder.units)
+    units = encoder.forward_layer.units
+    ways = [oracles.recurrent(oracles.gru(*way), units) for way in (arrays[:3], arrays[3:])]
+    return oracles.both_ways(*ways)
+
+
+def paper(layer, inputs, weights=None, mask=None):
+    arrays = weights or weight_arrays(layer)
+    known = {id(w): x for w, x in zip(layer.trainable_weights, arrays, strict=True)}
+
+    def of(part):
+        return [known[id(w)] for w in part.trainable_weights] if part is not None else []
+
+    pools = [
+        dict(zip([w.name for w in pool.trainable_weights], of(pool), strict=True))
+        for pool in (layer.word_attention, layer.sentence_attention)
+    ]
+    encoders = [oracle_of(x, of(x)) for x in (layer.word_encoder, layer.sentence_encoder)]
+    found = oracles.hierarchical_attention(*pools, inputs, *encoders, layer.normalizer, mask)
+    return list(found)
+
+
+def assert_all_near(actual, expected, tolerance):
+    for x, y in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=tolerance)
+
+
+@every_normalizer
+@pytest.mark.parametrize("kind", [None, "dense", "gru", "bidirectional"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.each_value
+def test_equals_the_paper(normalizer, kind, mask):
+    layer = built(kind, normalizer=normalizer, scale=1.0)
+    result = run(layer, documents(), mask=mask)
+    assert_all_close(result, paper(layer, documents(), mask=mask))
+    assert_close(layer(documents(), mask=mask), numpy(result[0]))
+
+
+@pytest.mark.parametrize("level", ["word", "sentence"])
+def test_one_encoder_alone(level):
+    layer = built("bidirectional", word=level == "word", sentence=level == "sentence")
+    assert (layer.word_encoder is None) == (level == "sentence")
+    assert (layer.sentence_encoder is None) == (level == "word")
+    result = run(layer, documents(), mask=MASK)
+    assert_all_close(result, paper(layer, documents(), mask=MASK))
+
+
+@every_normalizer
+@pytest.mark.parametrize("kind", [None, "dense"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.each_value
+def test_lower_precision(normalizer, kind, dtype):
+    layer = built(kind, dtype=dtype, normalizer=normalizer)
+    inputs = documents(dtype) / 2
+    result = run(layer, inputs, mask=MASK)
+    assert [x.dtype.name for x in result] == [dtype] * 3
+    assert_all_near(result, paper(layer, inputs, mask=MASK), 2 * TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize(
+    ("kind", "normalizer", "jit"),
+    [
+        *((kind, name, False) for kind in (None, "gru") for name in ("softmax", "sparsemax")),
+        ("dense", "softmax", False),
+        (None, "softmax", True),
+        ("dense", "sparsemax", True),
+    ],
+)
+def test_gradients_are_those_of_the_paper(kind, normalizer, jit):
+    layer = built(kind, normalizer=normalizer)
+
+    def oracle(inputs, weights):
+        return paper(layer, *inputs, weights=weights, mask=MASK[:2])
+
+    def call(inputs):
+        return run(layer, inputs, mask=MASK[:2])
+
+    assert_gradients(layer, call, [documents()[:2]], oracle, jit=jit)
+
+
+LONGER = {"documents": (0, [0, 1, B]), "sentences": (1, [0, 2, S]), "words": (2, [0, 4, W])}
+
+
+@every_encoder
+@pytest.mark.parametrize("axis", LONGER)
+@pytest.mark.each_value
+def test_masking_is_truncating_whatever_the_padding_holds(kind, axis):
+    """Padding stands in front, in the middle and behind."""
+    axis, places = LONGER[axis]
+    if kind == "conv" and axis > 0:
+        # A convolution sees padding in the middle as a gap.
+        places = [places[0], places[-1]]
+    layer, inputs = built(kind), documents()
+    words = np.insert(np.ones(inputs.shape[axis], bool), places, False)
+    long = np.insert(inputs, places, 0.0, axis=axis)
+    padding = np.compress(~words, long, axis=axis)
+    # The values alternate, so that every sentence of padding holds several of them.
+    spoiled = np.resize([0.0, np.inf, np.nan, -np.inf, 3.0], padding.shape)
+    long = np.insert(inputs, places, spoiled, axis=axis)
+    mask = np.insert(np.ones((B, S, W), bool), places, False, axis=axis)
+    # The axes of the document, of the word weights and of the sentence weights.
+    axes = [(0, None, None)[axis], axis, (0, 1, None)[axis]]
+    hidden = []
+
+    def masked(x):
+        kept = []
+        for output, along in zip(run(layer, x, mask=mask), axes, strict=True):
+            if along is not None:
+                hidden.append(numpy(tf.boolean_mask(output, ~words, axis=along)))
+                output = tf.boolean_mask(output, words, axis=along)
+            kept.append(output)
+        return kept
+
+    outputs, expected = gradients(layer, lambda x: run(layer, x), [inputs])
+    found_outputs, found = gradients(layer, masked, [long])
+    assert hidden
+    assert not any(x.any() for x in hidden)
+    assert_all_close(found_outputs, outputs)
+    assert not numpy(tf.boolean_mask(found[0], ~words, axis=axis)).any()
+    found[0] = tf.boolean_mask(found[0], words, axis=axis)
+    assert_all_near(found, expected, 1e-11)
+
+
+@every_encoder
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.each_value
+def test_values_of_padding_do_not_matter(kind, dtype):
+    """Padding stands anywhere: in gaps, empty sentences and empty documents."""
+    layer, results = built(kind, dtype=dtype), []
+    for fill in (0.0, 3.0, np.inf, np.nan):
+        inputs = tf.cast(np.where(MASK[..., None], documents(dtype), fill), dtype)
+        outputs, found = gradients(layer, lambda x: run(layer, x, mask=MASK), [inputs])
+        assert not numpy(outputs[1])[~MASK].any()
+        assert not numpy(outputs[2])[~MASK.any(axis=2)].any()
+        assert not numpy(found[0])[~MASK].any()
+        results.append([*outputs, *found])
+    assert all(np.isfinite(numpy(x)).all() for x in results[0])
+    for other in results[1:]:
+        assert_all_near(other, results[0], 1e-12 if dtype == "float64" else 1e-6)
+
+
+def check_nothing_valid(kind, dtype, jit, fill):
+    """The first document has an empty sentence, the second nothing but empty ones."""
+    layer = built(kind, dtype=dtype)
+    inputs, mask = documents("bfloat16"), np.ones((B, S, W), bool)
+    mask[0, 2], mask[1] = False, False
+    inputs = tf.cast(np.where(mask[..., None], inputs, fill), layer.compute_dtype)
+    outputs, found = gradients(layer, lambda x: run(layer, x, mask=mask), [inputs], jit)
+    outputs, found = [numpy(x) for x in outputs], [numpy(x) for x in found]
+    assert all(np.isfinite(x).all() for x in (*outputs, *found))
+    for x in outputs:
+        assert not x[1].any()
+        assert x[0].any()
+        assert x[2].any()
+    _, words, sentences = outputs
+    assert not words[0, 2].any()
+    assert sentences[0, 2] == 0
+    assert words[0, [0, 1, 3, 4]].all()
+    assert sentences[0, [0, 1, 3, 4]].all()
+    assert not found[0][~mask].any()
+    assert all(x.any() for x in found)
+
+
+@pytest.mark.parametrize("kind", [None, *ENCODERS])
+@pytest.mark.parametrize("dtype", [*TOLERANCES, "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.each_value
+def test_nothing_valid_means_zero(kind, dtype):
+    check_nothing_valid(kind, dtype, jit=False, fill=np.nan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(None, "mixed_float16"), ("conv", "mixed_bfloat16")],
+)
+def test_nothing_valid_means_zero_in_jit(kind, dtype):
+    """The conformance tests compile recurrent encoders."""
+    check_nothing_valid(kind, dtype, jit=True, fill=np.inf)
+
+
+def test_the_order_of_the_sentences_goes_into_their_weights_alone():
+    layer = built("bidirectional", sentence=False)
+    order = np.random.default_rng(7).permutation(S)
+    document, words, sentences = (numpy(x) for x in run(layer, documents(), mask=MASK))
+    moved = run(layer, documents()[:, order], mask=MASK[:, order])
+    assert_all_close(moved, [document, words[:, order], sentences[:, order]])
+
+
+def test_the_order_of_the_words_goes_into_their_weights_alone():
+    layer = built("bidirectional", word=False)
+    order = np.random.default_rng(7).permutation(W)
+    document, words, sentences = (numpy(x) for x in run(layer, documents(), mask=MASK))
+    moved = run(layer, documents()[:, :, order], mask=MASK[:, :, order])
+    assert_all_close(moved, [document, words[:, :, order], sentences])
+
+
+def test_the_order_of_the_documents_does_not_matter():
+    layer, order = built("bidirectional"), [2, 0, 1]
+    whole = run(layer, documents(), mask=MASK)
+    assert_all_close(
+        run(layer, documents()[order], mask=MASK[order]), [numpy(x)[order] for x in whole]
+    )
+
+
+@pytest.mark.parametrize("kind", [None, "dense", "conv"])
+@pytest.mark.parametrize("shape", [(B, S, 0), (B, 0, W), (0, S, W)])
+def test_no_words_no_sentences_and_no_documents(kind, shape):
+    layer = built(kind)
+    for mask in (None, np.ones(shape, bool)):
+        result = run(layer, np.ones((*shape, D)), mask=mask)
+        size = D if kind is None else 2
+        assert [tuple(x.shape) for x in result] == [(shape[0], size), shape, shape[:2]]
+        assert all(np.isfinite(numpy(x)).all() for x in result)
+
+
+class Seen(layers.Layer):
+    """An encoder that returns its inputs and takes no mask."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.calls = 0
+
+    def call(self, inputs):
+        self.calls += 1
+        self.shape = tuple(inputs.shape)
+        self.inputs = inputs
+        return inputs
+
+
+class SeenMask(Seen):
+    """The same encoder with a mask."""
+
+    def call(self, inputs, mask=None):
+        self.mask = mask
+        return super().call(inputs)
+
+
+@pytest.mark.parametrize("kind", [Seen, SeenMask])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+def test_all_sentences_are_encoded_in_one_call(kind, mask):
+    word, sentence = kind(), kind()
+    layer = HierarchicalAttention(U, word_encoder=word, sentence_encoder=sentence)
+    layer.build((None, None, None, D))
+    word.calls = sentence.calls = 0
+    layer(documents("float32"), mask=mask)
+    assert (word.calls, word.shape) == (1, (B * S, W, D))
+    assert (sentence.calls, sentence.shape) == (1, (B, S, D))
+    if kind is SeenMask and mask is None:
+        assert word.mask is None
+        assert sentence.mask is None
+    elif kind is SeenMask:
+        for encoder, valid in ((word, MASK.reshape(B * S, W)), (sentence, MASK.any(axis=2))):
+            # An empty row has one step, which cuDNN demands.
+            first = (np.arange(valid.shape[1]) == 0) & ~valid.any(axis=1, keepdims=True)
+            assert first.any()
+            assert np.array_equal(encoder.mask, valid | first)
+
+
+@pytest.mark.parametrize("kind", [Seen, SeenMask])
+def test_encoders_see_zeros_in_place_of_padding(kind):
+    word, sentence = kind(), kind()
+    layer = HierarchicalAttention(U, word_encoder=word, sentence_encoder=sentence)
+    layer(np.where(MASK[..., None], documents("float32"), np.nan), mask=MASK)
+    expected = np.where(MASK[..., None], documents("float32"), 0)
+    assert np.array_equal(word.inputs, expected.reshape(B * S, W, D).astype("float32"))
+    assert not numpy(sentence.inputs)[~MASK.any(axis=2)].any()
+
+
+def classifier(kind, **options):
+    """A model from word ids, 0 for padding, to all that the layer returns; and the layer."""
+    keras.utils.set_random_seed(5)
+    ids = keras.Input((None, None), dtype="int32")
+    embedded = layers.Embedding(9, D, mask_zero=True)(ids)
+    layer = made(kind, dtype="float32", **options)
+    return randomize(keras.Model(ids, run(layer, embedded))), layer
+
+
+def word_ids():
+    return np.where(MASK, np.random.default_rng(3).integers(1, 9, MASK.shape), 0)
+
+
+@few_encoders
+def test_the_mask_comes_from_an_embedding_and_nothing_warns(kind):
+    model, layer = classifier(kind)
+    embedded = model.layers[1](word_ids())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = model.predict_on_batch(word_ids())
+        implicit = run(layer, embedded)
+        explicit = run(layer, numpy(embedded), mask=MASK)
+    assert_all_close(result, explicit, "float32")
+    assert_all_close(implicit, explicit, "float32")
+    assert not result[1][~MASK].any()
+    assert not result[2][~MASK.any(axis=2)].any()
+
+
+def test_a_mask_lost_inside_an_encoder_warns():
+    """The convolution drops the mask, so the recurrent layer reads the padding, as in any model."""
+    convolution = layers.Conv1D(3, 3, padding="same")
+    encoder = keras.Sequential([keras.Input((None, D)), convolution, gru(3, "float32")])
+    layer = HierarchicalAttention(U, word_encoder=encoder)
+    with pytest.warns(UserWarning, match=f"{convolution.name}.*does not support masking"):
+        layer(documents("float32"), mask=MASK)
+
+
+@few_encoders
+def test_saving_and_cloning(kind, tmp_path):
+    options = {"normalizer": "sparsemax", "dropout": 0.2, "seed": 3}
+    model, layer = classifier(kind, **options)
+    # Random weights, which a new layer does not have.
+    before = model.predict_on_batch(word_ids())
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    clone = keras.models.clone_model(model)
+    assert [w.shape for w in clone.weights] == [w.shape for w in model.weights]
+    clone.set_weights(model.get_weights())
+    for twin in (loaded, clone):
+        (copy,) = (x for x in twin.layers if isinstance(x, HierarchicalAttention))
+        assert copy is not layer
+        configs = [x.get_config() for x in (copy, layer)]
+        for name in ("word_encoder", "sentence_encoder"):
+            encoders = [config.pop(name) for config in configs]
+            assert type(getattr(copy, name)) is type(getattr(layer, name))
+            assert (encoders[0] is None) == (encoders[1] is None) == (kind is None)
+        assert configs[0] == configs[1]
+        assert [w.name for w in copy.weights] == [w.name for w in layer.weights]
+        for x, y in zip(twin.weights, model.weights, strict=True):
+            assert np.array_equal(x, y)
+        for x, y in zip(twin.predict_on_batch(word_ids()), before, strict=True):
+            assert np.array_equal(x, y)
+    model.save_weights(tmp_path / "model.weights.h5")
+    other, _ = classifier(kind, **options)
+    other.set_weights([np.zeros_like(w) for w in other.get_weights()])
+    other.load_weights(tmp_path / "model.weights.h5")
+    for x, y in zip(other.weights, model.weights, strict=True):
+        assert np.array_equal(x, y)
+
+
+def test_a_layer_in_a_sequential_model(tmp_path):
+    embed = layers.Embedding(9, D, mask_zero=True)
+    model = keras.Sequential([embed, made("sequential", dtype="float32"), layers.Dense(2)])
+    before = model.predict(word_ids(), verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert np.array_equal(loaded.predict(word_ids(), verbose=0), before)
+
+
+@keras.saving.register_keras_serializable(package="test_hierarchical")
+class Mean(layers.Layer):
+    def __init__(self, power=1, **kwargs):
+        super().__init__(**kwargs)
+        self.power = power
+        self.supports_masking = True
+
+    def build(self, inputs_shape):
+        self.gain = self.add_weight((inputs_shape[-1],), name="gain")
+
+    def call(self, inputs, mask=None, return_attention_scores=False, training=None):
+        valid = keras.ops.ones_like(inputs[..., 0])
+        if mask is not None:
+            valid = keras.ops.cast(mask, valid.dtype)
+        number = keras.ops.maximum(keras.ops.sum(valid, axis=1, keepdims=True), 1)
+        weights = valid / number
+        read = self.gain * keras.ops.einsum("bt,btd->bd", weights, inputs)
+        return (read, weights) if return_attention_scores else read
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+
+@keras.saving.register_keras_serializable(package="test_hierarchical")
+class MeanOfWords(HierarchicalAttention):
+    """Words are averaged, sentences attended to."""
+
+    def make_pooling(self, name, units, seed):
+        if name == "word_attention":
+            return Mean(name=name, dtype=self.dtype_policy)
+        return super().make_pooling(name, units, seed)
+
+
+def test_a_subclass_with_its_own_pooling(tmp_path):
+    layer = MeanOfWords(U, V, sentence_encoder=bidirectional(2, "float32"))
+    ids = keras.Input((None, None), dtype="int32")
+    embedding = layers.Embedding(9, D, mask_zero=True)
+    model = randomize(keras.Model(ids, run(layer, embedding(ids))))
+    assert type(layer.word_attention) is Mean
+    assert type(layer.sentence_attention) is AttentionPooling
+    assert layer.sentence_attention.units == V
+    before = model.predict_on_batch(word_ids())
+    number = MASK.sum(axis=2, keepdims=True)
+    assert_close(before[1], MASK / np.maximum(number, 1), "float32")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded.layers[-1]) is MeanOfWords
+    for x, y in zip(loaded.predict_on_batch(word_ids()), before, strict=True):
+        assert np.array_equal(x, y)
+    for x, y in zip(loaded.weights, model.weights, strict=True):
+        assert np.array_equal(x, y)
+
+
+def test_options_reach_both_attentions():
+    layer = HierarchicalAttention(
+        U, V, normalizer="sparsemax", dropout=0.3, seed=7, dtype="mixed_float16"
+    )
+    for pool, units in ((layer.word_attention, U), (layer.sentence_attention, V)):
+        assert pool.units == units
+        assert (pool.normalizer, pool.dropout) == ("sparsemax", 0.3)
+        assert pool.dtype_policy == layer.dtype_policy
+    # Otherwise both would drop the same weights.
+    assert layer.word_attention.seed == 7
+    assert layer.sentence_attention.seed == 8
+    assert HierarchicalAttention(U).sentence_attention.units == U
+
+
+def test_weights():
+    layer = built("dense", dtype="float32")
+    assert layer.word_attention.kernel.shape == (3, U)
+    assert layer.sentence_attention.kernel.shape == (2, V)
+    parts = (layer.word_encoder, layer.sentence_encoder)
+    attentions = (layer.word_attention, layer.sentence_attention)
+    weights = [id(w) for part in (*parts, *attentions) for w in part.weights]
+    assert sorted(weights) == sorted(id(w) for w in layer.weights)
+    assert len(weights) == 2 * 2 + 2 * 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_dropout_is_for_training_and_the_weights_are_those_before_it(dtype):
+    # Without an encoder dropout changes nothing but the vectors of the sentences.
+    layer, inputs = built(dropout=0.4, seed=3, dtype=dtype), documents()
+    quiet, words, sentences = (numpy(x) for x in run(layer, inputs, mask=MASK))
+    assert np.array_equal(numpy(layer(inputs, mask=MASK, training=False)), quiet)
+    first, *weights = (numpy(x) for x in run(layer, inputs, mask=MASK, training=True))
+    second = numpy(layer(inputs, mask=MASK, training=True))
+    assert not np.isclose(first[:2], quiet[:2]).all()
+    assert not np.isclose(first, second).all()
+    assert np.array_equal(weights[0], words)
+    tolerance = 2e-2 if dtype == "mixed_bfloat16" else 2e-3
+    sums = MASK.any(axis=(1, 2)).astype(float)
+    for found in (sentences, weights[1]):
+        np.testing.assert_allclose(found.sum(axis=1), sums, rtol=0, atol=tolerance)
+    twin = built(dropout=0.4, seed=3, dtype=dtype)
+    assert np.array_equal(numpy(twin(inputs, mask=MASK, training=True)), first)
+
+
+@pytest.mark.parametrize("level", ["word", "sentence"])
+def test_each_attention_drops_its_weights(level):
+    """One level has a single step, so that the weights dropped at the other level show."""
+    samples = 211
+    layer = HierarchicalAttention(U, dropout=0.4, seed=3)
+    axis = 1 if level == "word" else 2
+    units = np.tile(np.eye(S, dtype="float32"), (samples, 1, 1))
+    document, words, sentences = (
+        numpy(x) for x in run(layer, np.expand_dims(units, axis), training=True)
+    )
+    weights = words[:, 0] if level == "word" else sentences
+    ratio = document / weights
+    kept = ratio != 0
+    # A vector that is read was kept twice, once at each level.
+    np.testing.assert_allclose(ratio[kept], 1 / 0.36, rtol=1e-4)
+    if level == "word":
+        lost = ~kept.any(axis=1)
+        assert 0.3 < lost.mean() < 0.55
+        assert abs(kept[~lost].mean() - 0.6) < 0.08
+    else:
+        assert abs(kept.mean() - 0.36) < 3 * np.sqrt(0.36 * 0.64 / kept.size)
+
+
+@pytest.mark.parametrize("level", ["word", "sentence"])
+def test_encoders_know_whether_this_is_training(level):
+    layer = HierarchicalAttention(U, **{f"{level}_encoder": layers.SpatialDropout1D(0.5, seed=1)})
+    quiet = numpy(layer(documents("float32")))
+    assert np.array_equal(numpy(layer(documents("float32"), training=False)), quiet)
+    assert not np.isclose(numpy(layer(documents("float32"), training=True)), quiet).all()
+
+
+@few_encoders
+def test_compute_output_shape(kind):
+    size = {None: D, "bidirectional": 4}.get(kind, 2)
+    layer = made(kind, dtype="float32")
+    assert layer.compute_output_shape((None, None, None, D)) == (None, size)
+    assert layer.compute_output_shape((B, S, W, D)) == (B, size)
+    assert layer(documents("float32")).shape == (B, size)
+    # A Sequential encoder is built by now; it takes other lengths all the same.
+    assert layer.compute_output_shape((B, S + 1, W + 2, D)) == (B, size)
+    assert layer(np.ones((B, S + 1, W + 2, D), "float32")).shape == (B, size)
+    assert layer(keras.Input((None, None, D))).shape == (None, size)
+    document, words, sentences = run(layer, keras.Input((S, W, D)))
+    assert document.shape == (None, size)
+    # Sizes computed from unknown sizes are unknown.
+    assert len(words.shape) == 3
+    assert len(sentences.shape) == 2
+    assert_refused(lambda: layer.compute_output_shape((B, W, D)), "`inputs` must be one tensor")
+
+
+RANK = (
+    "`inputs` must be one tensor of shape (batch, sentences, words, features), its features known"
+)
+GOOD = {"inputs": (B, S, W, D)}
+BAD_CALLS = {
+    "rank 3": ({"inputs": (B, W, D)}, (RANK, "received (3, 7, 2)")),
+    "rank 5": ({"inputs": (B, 1, S, W, D)}, (RANK, "received (3, 1, 5, 7, 2)")),
+    "mask of numbers": (
+        {**GOOD, "mask": (B, S, W, "float32")},
+        ("`mask` must be boolean", "received dtype float32", 'cast(mask, "bool")'),
+    ),
+    "mask of integers": (
+        {**GOOD, "mask": (B, S, W, "int32")},
+        ("`mask` must be boolean", "received dtype int32"),
+    ),
+    "mask of sentences": (
+        {**GOOD, "mask": (B, S)},
+        ("`mask` must have shape (3, 5, 7)", "received (3, 5)"),
+    ),
+    "mask of other sentences": (
+        {**GOOD, "mask": (B, 2, W)},
+        ("`mask` must have shape (3, 5, 7)", "received (3, 2, 7)"),
+    ),
+    "mask of other words": (
+        {**GOOD, "mask": (B, S, 2)},
+        ("`mask` must have shape (3, 5, 7)", "received (3, 5, 2)"),
+    ),
+    "mask of another batch": (
+        {**GOOD, "mask": (2, S, W)},
+        ("`mask` must have shape (3, 5, 7)", "received (2, 5, 7)"),
+    ),
+    "mask of features": (
+        {**GOOD, "mask": (B, S, W, D)},
+        ("`mask` must have shape (3, 5, 7)", "received (3, 5, 7, 2)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["eager", "symbolic"])
+@pytest.mark.parametrize("kind", [None, "bidirectional"])
+@pytest.mark.parametrize("prepared", [False, True], ids=["new", "built"])
+class TestBadCalls:
+    def layer(self, kind, prepared):
+        return (built if prepared else made)(kind, dtype="float32")
+
+    @pytest.mark.parametrize(("shapes", "fragments"), BAD_CALLS.values(), ids=BAD_CALLS)
+    @pytest.mark.each_value
+    def test_bad_calls(self, shapes, fragments, kind, prepared, symbolic):
+        layer, inputs = self.layer(kind, prepared), arguments(shapes, symbolic)
+        assert_refused(lambda: layer(**inputs), layer.name, *fragments)
+
+    @pytest.mark.parametrize("of", [list, tuple])
+    @pytest.mark.parametrize("number", [1, 2, 4])
+    @pytest.mark.each_value
+    def test_several_tensors(self, of, number, kind, prepared, symbolic):
+        layer, inputs = self.layer(kind, prepared), arguments(GOOD, symbolic)
+        call = "`inputs` must be one tensor", f"a list of {number}", "Call layer(inputs)"
+        assert_refused(lambda: layer(of([*inputs.values()] * number)), layer.name, *call)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("kind", [None, "dense"])
+def test_another_width_than_the_layer_was_built_for(symbolic, kind):
+    inputs = arguments({"inputs": (B, S, W, 3)}, symbolic)
+    assert_refused(
+        lambda: built(kind, dtype="float32")(**inputs),
+        "built for a `inputs` of 2 features",
+        "received (3, 5, 7, 3)",
+    )
+
+
+def test_features_must_be_known():
+    assert_refused(
+        lambda: HierarchicalAttention(U)(keras.Input((S, W, None))), RANK, "(None, 5, 7, None)"
+    )
+    assert_refused(lambda: HierarchicalAttention(U).build((B, S, W, None)), RANK)
+
+
+class NoTime(layers.Layer):
+    def call(self, inputs):
+        return {"encoded": inputs}
+
+    def compute_output_spec(self, inputs):
+        return {"encoded": inputs}
+
+
+def gru_of(**options):
+    return lambda: layers.GRU(3, **options)
+
+
+BAD_ENCODERS = {
+    "no time axis": (gru_of(), "it returned ({0}, 3)"),
+    "states": (gru_of(return_sequences=True, return_state=True), "it returned"),
+    "both ways without time": (lambda: layers.Bidirectional(layers.GRU(3)), "it returned ({0}, 6)"),
+    "shorter": (lambda: layers.Conv1D(3, 2, padding="valid"), "it returned ({0}, {1}, 3)"),
+    "flat": (layers.Flatten, "it returned ({0}, "),
+    "longer": (lambda: layers.ZeroPadding1D(1), "it returned ({0}, "),
+    "one more axis": (lambda: layers.Reshape((-1, 1, 2)), "it returned ({0}, "),
+    "a dictionary": (NoTime, "it returned dict"),
+}
+
+
+@pytest.mark.parametrize("level", ["word", "sentence"])
+@pytest.mark.parametrize("way", ["eager", "symbolic", "build"])
+@pytest.mark.parametrize(("make", "fragment"), BAD_ENCODERS.values(), ids=BAD_ENCODERS)
+@pytest.mark.each_value
+def test_encoders_that_do_not_return_a_vector_for_every_step(level, way, make, fragment):
+    layer = HierarchicalAttention(U, name="han", **{f"{level}_encoder": make()})
+    shape = (B, S, W, D)
+    calls = {
+        "eager": lambda: layer(np.ones(shape, "float32")),
+        "symbolic": lambda: layer(keras.Input(batch_shape=shape)),
+        "build": lambda: layer.build(shape),
+    }
+    steps = W if level == "word" else S
+    assert_refused(
+        calls[way],
+        f"han: `{level}_encoder` must return (batch, {level}s, features)",
+        fragment.format(None if level == "word" else B, steps - 1),
+        "return_sequences=True",
+    )
+
+
+@pytest.mark.parametrize("level", ["word", "sentence"])
+@pytest.mark.parametrize("encoder", [layers.GRU, "gru", len, 3, [layers.Dense(2)], False])
+def test_encoders_are_layers(level, encoder):
+    assert_refused(
+        lambda: HierarchicalAttention(U, name="han", **{f"{level}_encoder": encoder}),
+        f"han: `{level}_encoder` must be a Keras layer or model",
+        "return_sequences=True",
+        f"received {'the class GRU' if encoder is layers.GRU else repr(encoder)}",
+    )
+
+
+@pytest.mark.parametrize("name", ["units", "sentence_units"])
+@pytest.mark.parametrize("units", [0, -1, 2.0, True, False, "7", (3,)])
+def test_units_are_positive_integers(name, units):
+    options = {"units": U, name: units}
+    assert_refused(
+        lambda: HierarchicalAttention(**options, name="han"),
+        f"han: `{name}` must be a positive integer",
+        f"received {units!r}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "fragment"),
+    [
+        ({"normalizer": "sigmoid"}, "`normalizer` must be one of 'softmax', 'sparsemax'"),
+        ({"dropout": 1.0}, "`dropout` must be a number in [0, 1)"),
+    ],
+)
+def test_bad_options(options, fragment):
+    assert_refused(lambda: HierarchicalAttention(U, **options), fragment)
+
+
+def test_a_mask_that_an_encoder_makes_stays_its_own():
+    encoder = keras.Sequential([layers.Masking(), layers.GRU(3, return_sequences=True)])
+    layer = HierarchicalAttention(U, word_encoder=encoder)
+    inputs = documents("float32")
+    inputs[0, 1] = 0
+    _, (words, sentences) = layer(inputs, return_attention_scores=True)
+    assert numpy(words)[0, 1].all()
+    assert numpy(sentences).all()
+
+
+@pytest.mark.parametrize("level", ["word", "sentence"])
+def test_an_encoder_that_shortens_is_found_when_the_layer_is_built(level):
+    layer = HierarchicalAttention(U, **{f"{level}_encoder": layers.Conv1D(D, 2)})
+    assert_refused(
+        lambda: layer(keras.Input((None, None, D))),
+        f"`{level}_encoder` must return",
+        f"(None, 6, {D})",
+    )
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_asking_for_the_shape_changes_nothing(built):
+    layer = HierarchicalAttention(
+        U,
+        word_encoder=layers.GRU(3, return_sequences=True),
+        sentence_encoder=layers.Bidirectional(layers.GRU(2, return_sequences=True)),
+    )
+    if built:
+        layer.build((None, None, None, D))
+    before = len(layer.weights)
+    assert layer.compute_output_shape((B, S, W, D)) == (B, 4)
+    assert layer.compute_output_shape((None, None, None, D)) == (None, 4)
+    assert (layer.built, len(layer.weights)) == (built, before)
+
+
+@pytest.mark.parametrize(
+    ("options", "fragment"),
+    [
+        ({"normalizer": "hardmax"}, "`normalizer` must be one of"),
+        ({"dropout": 2}, "`dropout` must be a number in [0, 1)"),
+        ({"seed": "a"}, "`seed` must be an integer from 0 to 4294967295, or None; received 'a'"),
+    ],
+)
+def test_common_arguments_are_refused_under_the_name_of_the_layer(options, fragment):
+    assert_refused(lambda: HierarchicalAttention(U, name="han", **options), f"han: {fragment}")

@@ -1,0 +1,303 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention import LuongAttention
+from keras_attention.layers import _reading
+from tests.helpers import (
+    DK,
+    DQ,
+    DV,
+    LUONG,
+    MECHANISMS,
+    TK,
+    TOLERANCES,
+    TQ,
+    B,
+    Mechanism,
+    arguments,
+    assert_close,
+    assert_gradients,
+    assert_refused,
+    lengths_mask,
+    numpy,
+    randomize,
+)
+from tests.oracles import attend
+
+SPARSE = {
+    "score_mode": "general",
+    "alignment": "local-p",
+    "half_width": 2,
+    "normalizer": "sparsemax",
+}
+CASES = {**LUONG, "vector": MECHANISMS["vector"], "sparse": Mechanism(LuongAttention, SPARSE)}
+# A short sentence, and padding in front.
+VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
+
+
+@pytest.fixture(params=["all scores", "windows only"], autouse=True)
+def _way(request, monkeypatch):
+    """Forces each way of local attention, whatever the length of the memory."""
+    limit = 0 if request.param == "windows only" else 10**6
+    monkeypatch.setattr(_reading, "WORTHWHILE", {True: limit, False: limit})
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.each_value
+def test_equals_the_paper(name, dtype):
+    mechanism = CASES[name]
+    layer = mechanism.built(dtype=dtype)
+    query, value, key = mechanism.tensors(dtype)
+    output, weights = layer(query, value, key, value_mask=VALUE_MASK, return_attention_scores=True)
+    expected = attend(mechanism.row(layer), query, value, key, value_mask=VALUE_MASK)
+    assert output.dtype.name == weights.dtype.name == dtype
+    assert_close(output, expected[0], dtype)
+    assert_close(weights, expected[1], dtype)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.each_value
+def test_gradients_are_those_of_the_paper(name):
+    mechanism = CASES[name]
+    layer = mechanism.built(dtype="float64")
+
+    def oracle(inputs, weights):
+        return attend(mechanism.row(layer, weights), *inputs, value_mask=VALUE_MASK)
+
+    def call(*inputs):
+        return layer(*inputs, value_mask=VALUE_MASK, return_attention_scores=True)
+
+    assert_gradients(layer, call, mechanism.tensors(), oracle)
+
+
+@pytest.mark.parametrize("window", [1, 3, 10])
+@pytest.mark.parametrize("alignment", ["local-m", "local-p"])
+def test_windows_of_any_size(alignment, window):
+    mechanism = Mechanism(
+        LuongAttention, {"score_mode": "general", "alignment": alignment, "half_width": window}
+    )
+    layer = mechanism.built(dtype="float64")
+    query, value, key = mechanism.tensors()
+    _, weights = layer(query, value, key, return_attention_scores=True)
+    assert_close(weights, attend(mechanism.row(layer), query, value, key)[1])
+
+
+def test_monotonic_windows_by_hand():
+    """With equal scores the weights show the window, clipped to the sentence of 4 words."""
+    layer = LuongAttention("dot", "local-m", half_width=1)
+    query, value = np.zeros((1, 6, DQ)), np.ones((1, TK, DQ))
+    mask = lengths_mask([4], TK)
+    _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
+    last = [0, 0, 1 / 2, 1 / 2, 0, 0, 0]
+    expected = [
+        [1 / 2, 1 / 2, 0, 0, 0, 0, 0],
+        [1 / 3, 1 / 3, 1 / 3, 0, 0, 0, 0],
+        [0, 1 / 3, 1 / 3, 1 / 3, 0, 0, 0],
+        last,
+        last,
+        last,
+    ]
+    assert_close(weights, np.array([expected]), "float32")
+
+
+def test_predicted_windows_by_hand():
+    """A zero query predicts the middle, p = 7 / 2 of 7 words: five equal weights around 3."""
+    layer = randomize_all(LuongAttention("dot", "local-p", half_width=2))
+    query, value = np.zeros((1, 1, DQ)), np.ones((1, TK, DQ))
+    _, weights = layer(query, value, return_attention_scores=True)
+    distance = np.arange(TK) - 3.5
+    expected = np.where(np.abs(np.arange(TK) - 3) <= 2, np.exp(-(distance**2) / 2) / 5, 0)
+    assert_close(weights, expected[None, None], "float32")
+
+
+def test_a_window_reaches_the_last_word_behind_holes():
+    """Every second of 40 steps is masked: the sentence spans 0 to 38, and p is at most 39."""
+    layer = randomize_all(LuongAttention("dot", "local-p", half_width=2))
+    layer.position_kernel.assign(np.eye(DQ))
+    layer.position_vector.assign(np.full(DQ, 1e3))
+    query, value, mask = np.ones((1, 1, DQ)), np.zeros((1, 40, DQ)), np.arange(40)[None] % 2 == 0
+    _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
+    assert np.flatnonzero(numpy(weights)).tolist() == [38]
+
+
+HOLES = {
+    "in front": np.arange(TK) >= 2,
+    "in the middle": np.arange(TK) % 3 != 1,
+    "at the end": np.arange(TK) < 4,
+    "everywhere": np.array([False, True, False, False, True, True, False]),
+    "one word": np.arange(TK) == 4,
+}
+
+
+@pytest.mark.parametrize("holes", HOLES)
+@pytest.mark.parametrize("name", [name for name in LUONG if "local" in name])
+@pytest.mark.each_value
+def test_windows_over_masks_with_holes(name, holes):
+    layer = LUONG[name].built(dtype="float64")
+    query, value, key = LUONG[name].tensors()
+    mask = np.stack([HOLES[holes], np.ones(TK, bool)])
+    results = layer(query, value, key, value_mask=mask, return_attention_scores=True)
+    expected = attend(LUONG[name].row(layer), query, value, key, value_mask=mask)
+    assert_close(results[0], expected[0])
+    assert_close(results[1], expected[1])
+
+
+def randomize_all(layer):
+    layer.build((None, None, DQ), (None, None, DQ))
+    return randomize(layer)
+
+
+def test_the_attentional_vector_puts_the_context_first():
+    layer = MECHANISMS["vector"].built(dtype="float64")
+    query, value, key = MECHANISMS["vector"].tensors()
+    vector = numpy(layer(query, value, key))
+    kernel = numpy(layer.output_kernel)
+    assert kernel.shape == (DV + DQ, 23)
+    layer.output_kernel.assign(np.concatenate([np.zeros((DV, 23)), kernel[DV:]]))
+    assert_close(layer(query, value, key), np.tanh(query @ kernel[DV:]))
+    assert np.abs(vector - np.tanh(query @ kernel[DV:])).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ["location-global", "location-local-p"])
+def test_location_ignores_the_keys(name):
+    layer = LUONG[name].built(dtype="float64")
+    query, value, key = LUONG[name].tensors()
+    before = layer(query, value, key, return_attention_scores=True)
+    after = layer(query, value, -3.0 * key, return_attention_scores=True)
+    assert_close(after[0], numpy(before[0]))
+    assert_close(after[1], numpy(before[1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "shapes"),
+    [
+        ({"score_mode": "dot"}, {}),
+        ({"score_mode": "general"}, {"score_kernel": (DQ, DK)}),
+        ({"score_mode": "concat"}, {"score_kernel": (DQ + DK, DQ), "score_vector": (DQ,)}),
+        ({"score_mode": "location", "max_length": 19}, {"score_kernel": (DQ, 19)}),
+        (
+            {"score_mode": "dot", "alignment": "local-p", "units": 23},
+            {
+                "position_kernel": (DQ, DQ),
+                "position_vector": (DQ,),
+                "output_kernel": (DV + DQ, 23),
+            },
+        ),
+    ],
+)
+def test_weights(options, shapes):
+    layer = LuongAttention(**options)
+    layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DQ if options["score_mode"] == "dot" else DK))
+    assert {weight.name: tuple(weight.shape) for weight in layer.weights} == shapes
+    assert all(tuple(getattr(layer, name).shape) == shape for name, shape in shapes.items())
+
+
+@pytest.mark.parametrize("score", ["general", "location"])
+def test_each_sample_of_a_step_has_its_position(score):
+    mechanism = LUONG[f"{score}-local-m"]
+    layer = mechanism.built(dtype="float64")
+    query, value, key = mechanism.tensors()
+    _, weights = layer(query, value, key, return_attention_scores=True)
+    memory = layer.prepare(value, key)
+    for position in (np.array([2, 0]), keras.ops.convert_to_tensor([2, 0])):
+        rows = np.stack([numpy(weights)[0, 2], numpy(weights)[1, 0]])
+        step = np.stack([query[0, 2], query[1, 0]])
+        assert_close(layer.attend(step, memory, position=position).weights, rows)
+        called = layer(step, value, key, position=position, return_attention_scores=True)
+        assert_close(called[1], rows)
+    far = layer.attend(query[:, 0], memory, position=1000).weights
+    assert_close(far, numpy(layer.attend(query[:, 0], memory, position=TK - 1).weights))
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (
+            {"score_mode": "cosine"},
+            ("`score_mode`", "'dot', 'general', 'concat', 'location'", "'cosine'"),
+        ),
+        ({"alignment": "local"}, ("`alignment`", "'global', 'local-m', 'local-p'", "'local'")),
+        ({"half_width": 0}, ("`half_width`", "a positive integer", "received 0")),
+        ({"half_width": -2}, ("`half_width`", "a positive integer", "received -2")),
+        ({"half_width": 1.5}, ("`half_width`", "a positive integer", "received 1.5")),
+        ({"units": 0}, ("`units`", "a positive integer", "received 0")),
+        ({"units": True}, ("`units`", "a positive integer", "received True")),
+        ({"score_mode": "location"}, ("`max_length`", "a positive integer", "received None")),
+        ({"max_length": 5}, ("`max_length`", "only", "max_length=5", "'general'")),
+        (
+            {"score_mode": "location", "max_length": 0},
+            ("`max_length`", "a positive integer", "received 0"),
+        ),
+    ],
+)
+def test_bad_arguments(options, fragments):
+    assert_refused(lambda: LuongAttention(**options), *fragments)
+
+
+def test_location_reads_no_further_than_max_length():
+    """In a graph of unknown sizes; positions count from the first valid memory step."""
+    layer = LuongAttention("location", max_length=4, dtype="float64")
+    layer.build((None, None, DQ), (None, None, DV))
+    row = Mechanism(LuongAttention, {"score_mode": "location"}).row(randomize(layer))
+    query, value, _ = CASES["location-global"].tensors()
+    first = 1
+    mask = np.tile(np.arange(TK) >= first, (B, 1))
+    sizes = [tf.TensorSpec((None, None, n), "float64") for n in (DQ, DV)]
+    signature = [*sizes, tf.TensorSpec((None, None), "bool")]
+    run = tf.function(
+        lambda q, v, m: layer(q, v, value_mask=m, return_attention_scores=True), signature
+    )
+    output, weights = run(query, value, mask)
+    reach = slice(first, first + 4)
+    expected = attend(row, query, value[:, reach])
+    assert_close(output, expected[0])
+    assert_close(weights[:, :, reach], expected[1])
+    assert_close(tf.reduce_sum(weights, -1), np.ones((B, TQ)))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+class TestBadCalls:
+    def test_dot_with_two_widths(self, symbolic):
+        inputs = arguments({"query": (B, TQ, DQ), "value": (B, TK, DV)}, symbolic)
+        layer = LuongAttention("dot")
+        assert_refused(
+            lambda: layer(**inputs), 'score_mode="dot"', "same width", "query 5", "key 13"
+        )
+
+    def test_dot_with_a_key_of_another_width(self, symbolic):
+        shapes = {"query": (B, TQ, DQ), "value": (B, TK, DQ), "key": (B, TK, DK)}
+        inputs = arguments(shapes, symbolic)
+        assert_refused(lambda: LuongAttention("dot")(**inputs), "same width", "query 5", "key 11")
+
+    @pytest.mark.parametrize("built", [False, True])
+    def test_location_with_a_longer_memory(self, symbolic, built):
+        layer = LuongAttention("location", max_length=TK - 1)
+        if built:
+            layer.build((None, None, DQ), (None, None, DV))
+        inputs = arguments({"query": (B, TQ, DQ), "value": (B, TK, DV)}, symbolic)
+        assert_refused(lambda: layer(**inputs), "max_length=6", "a memory of 7")
+
+    @pytest.mark.parametrize("built", [False, True])
+    def test_a_monotonic_step_without_position(self, symbolic, built):
+        layer = LuongAttention(alignment="local-m")
+        if built:
+            layer.build((None, DQ), (None, None, DV))
+        inputs = arguments({"query": (B, DQ), "value": (B, TK, DV)}, symbolic)
+        assert_refused(lambda: layer(**inputs), "`position`", "is missing", "Pass position=i")
+
+    @pytest.mark.parametrize(
+        ("alignment", "query"),
+        [("local-m", (B, TQ, DQ)), ("local-p", (B, DQ)), ("global", (B, DQ))],
+    )
+    def test_an_unneeded_position(self, symbolic, alignment, query):
+        layer = LuongAttention(alignment=alignment)
+        inputs = arguments({"query": query, "value": (B, TK, DV)}, symbolic)
+        assert_refused(
+            lambda: layer(**inputs, position=3),
+            "`position`",
+            "received 3",
+            "out.",
+        )

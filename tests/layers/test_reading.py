@@ -1,0 +1,424 @@
+"""Local attention gives the same numbers whether it reads all scores or only its windows."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention import AttentionRNN, LuongAttention
+from keras_attention.layers import _reading as ways
+from tests.helpers import assert_close, lengths_mask, normal, numpy
+from tests.on_jax import run_on_jax
+
+SIZES = B, TQ, TK, D = 2, 5, 43, 3
+# Values of WORTHWHILE that make every memory long, or short.
+LONG, SHORT = ({compiled: limit for compiled in (True, False)} for limit in (0, 10**6))
+
+
+def make_layer(score, alignment, dtype="float64", **options):
+    length = {"max_length": 47} if score == "location" else {}
+    layer = LuongAttention(score, alignment, half_width=2, dtype=dtype, **length, **options)
+    layer.build((None, None, D), (None, None, D))
+    for n, weight in enumerate(layer.trainable_weights):
+        weight.assign(2 * normal([7, n], *weight.shape))
+    return layer
+
+
+def run(layer, jit, masks, unknown=False, weights_too=True):
+    """Outputs, and gradients by query, value and weights."""
+    inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
+    signature = [tf.TensorSpec((None, None, D), "float64")] * 2 if unknown else None
+
+    def step(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch((query, value))
+            outputs = layer(query, value, return_attention_scores=weights_too, **masks)
+            outputs = outputs if weights_too else (outputs,)
+            loss = tf.add_n([tf.reduce_sum(tf.sin(x)) for x in outputs])
+        sources = [query, value, *(weight.value for weight in layer.trainable_weights)]
+        return outputs, tape.gradient(loss, sources, unconnected_gradients="zero")
+
+    if jit is not None:
+        step = tf.function(step, signature, jit_compile=jit)
+    return tf.nest.flatten(step(*inputs))
+
+
+MASKS = {
+    "none": {},
+    "padding": {"value_mask": np.stack([lengths_mask([31], TK)[0], np.arange(TK) >= 6])},
+    # One sample has a word, holes and words again; the other every second step.
+    "holes": {"value_mask": np.stack([np.arange(TK) % 17 > 4, np.arange(TK) % 2 == 1])},
+    "all": {
+        "query_mask": lengths_mask([4, 5], TQ),
+        "value_mask": lengths_mask([31, 0], TK),
+        "attention_mask": np.random.default_rng(3).random((TQ, TK)) < 0.7,
+        "use_causal_mask": True,
+    },
+}
+
+
+@pytest.mark.parametrize("jit", [None, False, True], ids=["eager", "graph", "XLA"])
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize(
+    ("score", "alignment"),
+    list(itertools.product(["dot", "general", "concat", "location"], ["local-m", "local-p"])),
+)
+@pytest.mark.each_value
+def test_both_ways_are_the_same(score, alignment, masks, jit, monkeypatch):
+    layer = make_layer(score, alignment)
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = run(layer, None, MASKS[masks])
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    for x, y in zip(run(layer, jit, MASKS[masks]), expected, strict=True):
+        assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("weights_too", [False, True])
+@pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
+@pytest.mark.each_value
+def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
+    layer = make_layer(score, "local-p")
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = run(layer, None, MASKS["padding"], weights_too=weights_too)
+    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+    found = run(layer, jit, MASKS["padding"], unknown=True, weights_too=weights_too)
+    for x, y in zip(found, expected, strict=True):
+        assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
+    def nothing(layer, query, memory, *others):
+        return tf.zeros_like(memory.value[:, : tf.shape(query)[1]]), None
+
+    monkeypatch.setattr(ways, "_read_gathered", nothing)
+    monkeypatch.setattr(ways, "WORTHWHILE", {jit: 4})
+    layer = make_layer("general", "local-p")
+    signature = [tf.TensorSpec((None, None, D), "float64")] * 2
+    graph = tf.function(lambda *x: layer(*x), signature, jit_compile=jit)
+    for length, is_long in ((20, False), (21, True)):
+        context = numpy(graph(normal(1, B, TQ, D), normal(2, B, length, D)))
+        assert context.any() != is_long
+
+
+@pytest.mark.parametrize("options", [{"normalizer": "sparsemax"}, {"units": 7}])
+def test_other_options(options, monkeypatch):
+    layer = make_layer("general", "local-p", **options)
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = run(layer, None, {})
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    for x, y in zip(run(layer, True, {}), expected, strict=True):
+        assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
+def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
+    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+    inputs = keras.Input((None, 5)), keras.Input((None, 5))
+    layer = LuongAttention("dot", "local-p", half_width=1, dropout=0.2, seed=1)
+    model = keras.Model(inputs, layer(*inputs, training=True))
+    model.compile("sgd", "mse", jit_compile=False)
+    x = [np.ones((2, n, 5), "float32") for n in (7, 41)]
+    assert np.isfinite(model.fit(x, x[0], verbose=0).history["loss"]).all()
+
+
+def assert_graph_differentiates(layer, jit=None):
+    """A tape around a graph of unknown lengths gives the gradients of the layer itself."""
+    inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
+    layer(*inputs)
+    signature = [tf.TensorSpec((None, None, D), "float64")] * 2
+    graph = tf.function(lambda *x: layer(*x), signature, jit_compile=jit)
+    found = []
+    for call in (graph, layer):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            loss = tf.reduce_sum(tf.sin(call(*inputs)))
+        found.append(tape.gradient(loss, inputs))
+    for x, y in zip(*found, strict=True):
+        assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("score", ["dot", "general", "concat"])
+@pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
+@pytest.mark.parametrize("jit", [None, True])
+@pytest.mark.each_value
+def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkeypatch):
+    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+    layer = make_layer(score, "local-p")
+    assert_graph_differentiates(layer, jit)
+
+
+@pytest.mark.parametrize("score", [pytest.param("general", marks=pytest.mark.slow), "concat"])
+def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    query, value = keras.Input((None, D)), keras.Input((None, D))
+    layer = LuongAttention(score, "local-p", half_width=2)
+    model = keras.Model([query, value], keras.layers.Dense(D)(layer(query, value)))
+    layer.trainable = False
+    frozen = [numpy(weight) for weight in layer.weights]
+    model.compile("sgd", "mse", jit_compile=False)
+    x = [normal(n, B, TQ, D).astype("float32") for n in (1, 2)]
+    batches = tf.data.Dataset.from_tensors(((x[0], x[1]), x[0]))
+    model.fit(batches.map(lambda x, y: (tuple(map(forget_length, x)), y)), verbose=0, shuffle=False)
+    for before, weight in zip(frozen, layer.weights, strict=True):
+        np.testing.assert_array_equal(numpy(weight), before)
+    model.export(str(tmp_path / "model"), verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "model"))
+    np.testing.assert_allclose(numpy(served.serve(x)), numpy(model(x)), rtol=0, atol=1e-5)
+
+
+def forget_length(x):
+    return tf.ensure_shape(tf.cond(tf.size(x) > 0, lambda: x, lambda: x[:, :0]), (None, None, D))
+
+
+@pytest.mark.parametrize("jit", [None, True])
+@pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.each_value
+def test_second_derivatives(score, jit, monkeypatch):
+    layer = make_layer(score, "local-p")
+    query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
+
+    def penalty(query, value):
+        with tf.GradientTape() as outer:
+            outer.watch((query, value))
+            with tf.GradientTape() as tape:
+                tape.watch((query, value))
+                loss = tf.reduce_sum(tf.sin(layer(query, value)))
+            first = tape.gradient(loss, (query, value))
+            total = tf.add_n([tf.reduce_sum(tf.square(x)) for x in first])
+        return outer.gradient(total, (query, value))
+
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = penalty(query, value)
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    for x, y in zip(tf.function(penalty, jit_compile=jit)(query, value), expected, strict=True):
+        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-10)
+
+
+def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is():
+    """The additive score of a memory that may be short is compiled only in training."""
+    layer = make_layer("concat", "local-p", dtype="float32")
+    signature = [tf.TensorSpec((None, None, D))] * 2
+
+    def compiled_functions(training, backward):
+        def run(query, value):
+            with tf.GradientTape() as tape:
+                tape.watch(value)
+                output = layer(query, value, training=training)
+            return tape.gradient(output, value) if backward else output
+
+        graph = tf.function(run, signature).get_concrete_function().graph
+        functions = graph.as_graph_def().library.function
+        return sum(one.attr["_XlaMustCompile"].b for one in functions)
+
+    assert [compiled_functions(True, backward) for backward in (False, True)] == [1, 2]
+    assert [compiled_functions(None, backward) for backward in (False, True)] == [0, 0]
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_subclass_that_weighs_in_its_own_way(unknown, monkeypatch):
+    class Squaring(LuongAttention):
+        def weigh(self, scores, mask):
+            return super().weigh(scores, mask) ** 2
+
+    layer = Squaring("dot", "local-p", half_width=2, dtype="float64")
+    layer.build((None, None, D), (None, None, D))
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = run(layer, None, {})
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    for x, y in zip(run(layer, False, {}, unknown), expected, strict=True):
+        assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("alignment", ["global", "local-p"])
+@pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.each_value
+def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
+    cell = keras.layers.GRUCell(7, dtype="float64")
+    decoder = AttentionRNN(cell, attention, query="previous")
+    assert_graph_differentiates(decoder)
+
+
+def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    attention = LuongAttention("general", "local-p", half_width=2)
+    decoder = AttentionRNN(keras.layers.GRUCell(7), attention, query="previous")
+
+    @tf.function
+    def step(x, memory):
+        with tf.GradientTape() as tape:
+            output = decoder(x, memory, training=True)
+        return tape.gradient(output, [weight.value for weight in decoder.trainable_weights])
+
+    graph = step.get_concrete_function(tf.zeros((2, 5, 3)), tf.zeros((2, 211, 17))).graph
+    functions = [graph._get_function(name).graph for name in graph._functions]
+    kept = [
+        operation.inputs[1].shape
+        for one in functions
+        for operation in one.get_operations()
+        if operation.type == "TensorListPushBack"
+    ]
+    assert kept
+    assert not [shape for shape in kept if shape.rank and 211 in shape]
+
+
+def test_a_score_of_a_subclass_is_used(monkeypatch):
+    class Distance(LuongAttention):
+        def score(self, query, key):
+            return -keras.ops.sum(
+                keras.ops.square(keras.ops.expand_dims(query, 2) - keras.ops.expand_dims(key, 1)),
+                -1,
+            )
+
+    layer = Distance("dot", "local-m", half_width=2, dtype="float64")
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = run(layer, None, {})
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    for x, y in zip(run(layer, None, {}), expected, strict=True):
+        assert_close(x, numpy(y))
+
+
+@pytest.mark.parametrize("alignment", ["local-m", "local-p"])
+def test_dropout_in_windows(alignment, monkeypatch):
+    """Dropout draws for each weight, and the mean stays the same."""
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    layer = LuongAttention("dot", alignment, half_width=2, dropout=0.5, seed=1)
+    query, value = np.ones((1, TQ, D), "float32"), np.ones((1, TK, D), "float32")
+    expected = numpy(layer(query, value))
+    dropped = np.stack([numpy(layer(query, value, training=True)) for _ in range(500)])
+    assert len(np.unique(dropped.round(4))) > 5
+    np.testing.assert_allclose(dropped.mean(0), expected, rtol=0, atol=0.1)
+
+
+HALVES = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
+
+
+@pytest.mark.parametrize("policy", HALVES)
+def test_other_dtypes(policy, monkeypatch):
+    outputs = []
+    for worthwhile in (SHORT, LONG):
+        monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+        keras.utils.set_random_seed(1)
+        layer = LuongAttention("general", "local-p", half_width=2, dtype=policy)
+        outputs.append(layer(normal(1, B, TQ, D), normal(2, B, TK, D)))
+        assert outputs[-1].dtype == layer.compute_dtype
+    np.testing.assert_allclose(*map(numpy, outputs), rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("policy", HALVES)
+@pytest.mark.parametrize("score", ["dot", "general", "concat"])
+@pytest.mark.each_value
+def test_every_score_in_half_precision(score, policy, monkeypatch):
+    """Rounding does not move the windows."""
+    query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
+    layer = LuongAttention(score, "local-m", half_width=2, dtype=policy)
+    layer.build(query.shape, value.shape)
+
+    def both(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch((query, value))
+            output = layer(query, value)
+        return output, *tape.gradient(output, (query, value))
+
+    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    expected = both(query, value)
+    assert expected[0].dtype == layer.compute_dtype
+    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    for run in (both, tf.function(both, jit_compile=True)):
+        for x, y in zip(run(query, value), expected, strict=True):
+            np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=5e-2)
+    # Outside of a call Keras casts no inputs.
+    output = layer.attend(query, layer.prepare(value)).output
+    assert output.dtype == layer.compute_dtype
+    np.testing.assert_allclose(numpy(output), numpy(expected[0]), rtol=0, atol=5e-2)
+
+
+@pytest.mark.parametrize("score", ["dot", "general", "concat"])
+@pytest.mark.parametrize("alignment", ["local-m", "local-p"])
+@pytest.mark.each_value
+def test_long_memories_are_read_window_by_window(score, alignment):
+    """Without the weights no tensor has an element for every query and memory step."""
+    layer = make_layer(score, alignment, "float32")
+    queries, steps = 97, 5 * ways.WORTHWHILE[True] + 1
+
+    @tf.function
+    def step(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch((query, value))
+            output = layer(query, value)
+        return tape.gradient(output, (query, value))
+
+    graph = step.get_concrete_function(tf.zeros((1, queries, D)), tf.zeros((1, steps, D))).graph
+    functions = [graph, *(graph._get_function(n).graph for n in graph._functions)]
+    shapes = [x.shape for one in functions for op in one.get_operations() for x in op.outputs]
+    pairs = [shape for shape in shapes if shape.rank and queries in shape and steps in shape]
+    assert len(functions) > 1
+    assert not pairs
+
+
+@pytest.mark.parametrize("alignment", ["local-p", pytest.param("local-m", marks=pytest.mark.slow)])
+def test_a_decoder_with_local_attention(alignment, monkeypatch):
+    """In its loop, with and without weights, the decoder is the same as with all scores."""
+    x, memory = normal(1, B, TQ, 7), normal(2, B, TK, D)
+    found = []
+    for worthwhile in (SHORT, LONG):
+        monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+        keras.utils.set_random_seed(5)
+        attention = LuongAttention("general", alignment, half_width=2, dtype="float64")
+        cell = keras.layers.GRUCell(11, dtype="float64")
+        decoder = AttentionRNN(cell, attention, query="previous")
+        outputs, weights = decoder(x, memory, return_attention_scores=True)
+        alone = tf.function(decoder, jit_compile=True)(x, memory)
+        assert_close(alone, numpy(outputs))
+        found.append((numpy(outputs), numpy(weights)))
+    for a, b in zip(*found, strict=True):
+        assert_close(a, b)
+
+
+JAX = """
+import itertools
+from unittest import mock
+import jax, keras
+from keras_attention import LuongAttention
+from keras_attention.layers import _reading as ways
+
+def results(score, dtype):
+    query, value = inputs["query"].astype(dtype), inputs["value"].astype(dtype)
+    keras.utils.set_random_seed(1)
+    layer = LuongAttention(score, "local-p", half_width=2, dtype=dtype)
+    layer.build(query.shape, value.shape)
+    run = lambda q, v: layer(q, v, value_mask=inputs["mask"])
+    output, gradient = jax.vjp(jax.jit(run), query, value)
+    first = jax.grad(lambda q, v: run(q, v).sum())
+    second = jax.grad(lambda q, v: (first(q, v) ** 2).mean(), 1)
+    return output, *gradient(output), second(query, value)
+
+jax.config.update("jax_enable_x64", True)
+try:
+    for dtype, score in itertools.product(("float32", "float64"), ("dot", "general", "concat")):
+        for name, worthwhile in (("wide", 10**6), ("narrow", 0)):
+            with mock.patch.object(ways, "WORTHWHILE", {True: worthwhile}):
+                for n, x in enumerate(results(score, dtype)):
+                    found[f"{dtype} {score} {n} {name}"] = x
+finally:
+    jax.config.update("jax_enable_x64", False)
+"""
+
+
+def test_jax(tmp_path):
+    arrays = {"query": normal(1, B, TQ, D), "value": normal(2, B, TK, D)}
+    found = run_on_jax(JAX, tmp_path, **arrays, mask=MASKS["padding"]["value_mask"])
+    for dtype, score, n in itertools.product(
+        ("float32", "float64"), ("dot", "general", "concat"), range(4)
+    ):
+        wide, narrow = (found[f"{dtype} {score} {n} {name}"] for name in ("wide", "narrow"))
+        assert np.abs(wide).max() > 1e-3
+        # Keras computes tanh in float32 on JAX, whatever the dtype of the layer.
+        exact = dtype == "float64" and score != "concat"
+        np.testing.assert_allclose(narrow, wide, rtol=0, atol=1e-10 if exact else 5e-6)

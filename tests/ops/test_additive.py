@@ -1,0 +1,463 @@
+"""The additive score: every form of it, wherever it runs, against loops in float64."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attention import AttentionRNN, BahdanauAttention
+from keras_attention.ops import _additive, _blocked, _tanh_sums, _xla, additive_score, compiling
+from keras_attention.ops._tanh_sums import GROUP
+from keras_attention.ops._xla import round_up_length
+from tests.helpers import numpy
+from tests.on_jax import run_on_jax
+
+FORWARD, BACKWARD = 2e-6, 1e-5
+FORMS = {
+    "whole": (_blocked.whole_score, _blocked.whole_gradient),
+    "grouped": (_additive.grouped_score, _additive.grouped_gradient),
+    "blocked": (_blocked.blocked_score, _blocked.blocked_gradient),
+}
+
+
+def make_inputs(sizes, deviation=1.0, seed=0, dtype="float32"):
+    """Query, key, vector and upstream."""
+    batch, steps, length, units = sizes
+    rng = np.random.default_rng(seed)
+    shapes = (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
+    scales = deviation, deviation, 1, 1
+    pairs = zip(scales, shapes, strict=True)
+    return [rng.normal(scale=scale, size=shape).astype(dtype) for scale, shape in pairs]
+
+
+def oracle(query, key, vector, upstream):
+    """Scores and the gradients by query, key and vector, pair by pair in float64."""
+    query, key, vector, upstream = (np.float64(x) for x in (query, key, vector, upstream))
+    scores = np.zeros(upstream.shape)
+    gradients = np.zeros_like(query), np.zeros_like(key), np.zeros_like(vector)
+    for b, i, j in np.ndindex(scores.shape):
+        hidden = np.tanh(query[b, i] + key[b, j])
+        scores[b, i, j] = hidden @ vector
+        slope = upstream[b, i, j] * vector * (1 - hidden**2)
+        gradients[0][b, i] += slope
+        gradients[1][b, j] += slope
+        gradients[2][:] += upstream[b, i, j] * hidden
+    return scores, *gradients
+
+
+def assert_exact(found, inputs, few=False):
+    """Errors are relative to the largest number of each result.
+
+    With `few` numbers all may nearly cancel; then they are relative to the usual size of a sum.
+    """
+    limits = FORWARD, BACKWARD, BACKWARD, BACKWARD
+    _, _, vector, upstream = (np.float64(x) for x in inputs)
+    of_step = np.abs(vector).max(initial=0) * np.linalg.norm(upstream)
+    usual = np.linalg.norm(vector), of_step, of_step, np.linalg.norm(upstream)
+    for x, expected, limit, scale in zip(found, oracle(*inputs), limits, usual, strict=True):
+        assert x.shape == expected.shape
+        largest = max(np.abs(expected).max(initial=0), few * scale)
+        np.testing.assert_allclose(numpy(x), expected, rtol=0, atol=limit * largest)
+
+
+def both(query, key, vector, upstream):
+    with tf.GradientTape() as tape:
+        tape.watch((query, key, vector))
+        scores = additive_score(query, key, vector)
+    return scores, *tape.gradient(scores, (query, key, vector), upstream)
+
+
+any_scores = given(
+    sizes=st.tuples(*(st.integers(1, n) for n in (3, 40, 40, 70)))
+    | st.tuples(*(st.integers(n, 2 * n) for n in (2, 20, 20, 35))),
+    deviation=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
+    seed=st.integers(0, 999),
+    block=st.sampled_from([1, 300, 2**20]),
+    slices=st.sampled_from([0, _tanh_sums.LARGEST_SLICE]),
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@any_scores
+@settings(max_examples=8, deadline=None)
+def test_every_form_is_exact(form, sizes, deviation, seed, block, slices):
+    assert_form_is_exact(form, sizes, deviation, seed, block, slices)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@any_scores
+@settings(max_examples=40, deadline=None)
+def test_every_form_is_exact_in_many_cases(form, sizes, deviation, seed, block, slices):
+    assert_form_is_exact(form, sizes, deviation, seed, block, slices)
+
+
+def assert_form_is_exact(form, sizes, deviation, seed, block, slices):
+    inputs = make_inputs(sizes, deviation, seed)
+    score, gradient = FORMS[form]
+    with pytest.MonkeyPatch.context() as patch:
+        # Small blocks, so that there is more than one.
+        patch.setattr(_blocked, "BLOCK", block)
+        patch.setattr(_blocked, "WHOLE", block)
+        patch.setattr(_tanh_sums, "LARGEST_SLICE", slices)
+        patch.setattr(_blocked, "SMALLEST_SAMPLE", 0)
+        tensors = [tf.constant(x) for x in inputs]
+        found = [score(*tensors[:3]), *gradient(*tensors)]
+        assert_exact(found, inputs, few=min(sizes[1:]) < 20)
+
+
+@pytest.mark.parametrize("length", [1, 2, 15, 2 * GROUP - 1, 2 * GROUP, 2 * GROUP + 1, 71, 96])
+@pytest.mark.parametrize("slices", [0, _tanh_sums.LARGEST_SLICE])
+@pytest.mark.each_value
+def test_groups_of_every_size(length, slices, monkeypatch):
+    monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", slices)
+    for sizes in ((1, 3, length, 5), (1, length, 3, 5), (1, 3, 5, length)):
+        inputs = make_inputs(sizes)
+        tensors = [tf.constant(x) for x in inputs]
+        found = [_additive.grouped_score(*tensors[:3]), *_additive.grouped_gradient(*tensors)]
+        assert_exact(found, inputs, few=True)
+
+
+def signature(*sizes):
+    batch, steps, length, units = sizes
+    shapes = (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
+    return [tf.TensorSpec(shape) for shape in shapes]
+
+
+def both_with(choice):
+    """A step as in `fit`: the gradient is computed outside of the layer."""
+
+    def run(query, key, vector, upstream):
+        with tf.GradientTape() as tape:
+            tape.watch((query, key, vector))
+            with compiling(choice):
+                scores = additive_score(query, key, vector)
+        return scores, *tape.gradient(scores, (query, key, vector), upstream)
+
+    return run
+
+
+in_training, with_nothing_compiled = both_with(True), both_with(False)
+
+
+SIZES = 2, 37, 53, 67
+UNKNOWN = signature(None, None, None, SIZES[3])
+# The function of each place, and where it computes the score.
+PLACES = {
+    "eager": (both, "alone"),
+    "graph": (tf.function(both), "alone"),
+    "compiled": (tf.function(both, jit_compile=True), "inside"),
+    "unknown sizes": (tf.function(both, UNKNOWN), "nowhere"),
+    "unknown sizes in training": (tf.function(in_training, UNKNOWN), "alone"),
+    "unknown sizes, compiled": (tf.function(both, UNKNOWN, jit_compile=True), "inside"),
+    "not compiled": (with_nothing_compiled, "nowhere"),
+}
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Treats all sizes as large."""
+    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1, "jax": 1})
+    monkeypatch.setattr(_blocked, "WHOLE", 1)
+    monkeypatch.setattr(_blocked, "SMALLEST_SAMPLE", 1)
+    monkeypatch.setattr(_blocked, "BLOCK", 10_000)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_place_is_exact(place, large, monkeypatch):
+    taken = []
+    choose = _additive.where_to_run
+    monkeypatch.setattr(_additive, "where_to_run", lambda *x: taken.append(choose(*x)) or taken[-1])
+    function, expected = PLACES[place]
+    inputs = make_inputs(SIZES)
+    assert_exact(function(*[tf.constant(x) for x in inputs]), inputs)
+    assert taken == [expected] * 2
+
+
+@pytest.mark.parametrize("deviation", [10, 100])
+def test_compiled_sums_are_exact_beyond_the_range_of_exponentials(deviation):
+    inputs = make_inputs(SIZES, deviation)
+    tensors = [tf.constant(x) for x in inputs]
+    for form in (_additive.grouped_score, _additive.grouped_gradient):
+        run = tf.function(form, jit_compile=True)
+        count = 3 if form is _additive.grouped_score else 4
+        found = run(*tensors[:count])
+        found = [found, *oracle(*inputs)[1:]] if count == 3 else [oracle(*inputs)[0], *found]
+        assert_exact(found, inputs)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shift", [-1e30, -1e4, -50.0, 21.0, 31.0, 44.0, 50.0, 1e4, 1e30])
+def test_far_values(form, shift):
+    """Large of both signs, which may cancel."""
+    query, key, vector, upstream = make_inputs((2, 5, 7, 33), 3.0)
+    query[0], key[0] = query[0] + np.float32(shift), key[0] - np.float32(shift)
+    query[1, 2] += np.float32(shift)
+    inputs = query, key, vector, upstream
+    score, gradient = FORMS[form]
+    tensors = [tf.constant(x) for x in inputs]
+    found = [score(*tensors[:3]), *gradient(*tensors)]
+    for x, expected in zip(found, oracle(*inputs), strict=True):
+        np.testing.assert_allclose(numpy(x), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nan_stays_where_it_is(form):
+    query, key, vector, _ = make_inputs((1, 5, 7, 33))
+    key[0, 3, 2] = np.nan
+    scores = numpy(FORMS[form][0](*[tf.constant(x) for x in (query, key, vector)]))
+    assert np.isnan(scores).tolist() == [[[j == 3 for j in range(7)]] * 5]
+
+
+def largest_tensor(graph):
+    """The number of elements of the largest tensor in a graph and the functions it calls."""
+    found = 0
+    functions = [graph, *(graph._get_function(n).graph for n in graph._functions)]
+    for one in functions:
+        for operation in one.get_operations():
+            for x in operation.outputs:
+                if x.shape.rank is not None and x.shape.is_fully_defined():
+                    found = max(found, x.shape.num_elements())
+    return found
+
+
+def test_nothing_as_large_as_all_pairs_is_made(monkeypatch):
+    sizes = 2, 64, 96, 128
+    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1})
+    specs = signature(*sizes)
+    grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
+    assert largest_tensor(grouped) == 2 * 64 * 96 * 8
+    monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", 0)
+    grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
+    assert largest_tensor(grouped) == 2 * 96 * 128
+    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 2**40})
+    plain = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
+    assert largest_tensor(plain) == 2 * 64 * 96 * 128
+
+
+def test_lengths_are_rounded_up_to_few():
+    few = [0, 1, *range(32, 256, 32), *range(256, 512, 64), *range(512, 1024, 128)]
+    few += [size * 2**n for n in range(1, 12) for size in range(512, 1024, 128)]
+    sizes = [*range(3000), *(m + n for m in few if m >= 3000 for n in (-1, 0, 1))]
+    rounded = [round_up_length(n) for n in sizes]
+    assert rounded == [min(m for m in [*few, 2**21] if m >= n) for n in sizes]
+    of_tensors = tf.function(lambda x: tf.map_fn(round_up_length, x))
+    assert rounded == numpy(of_tensors(tf.constant(sizes))).tolist()
+    assert all(m <= max(1.25 * n, n + 31) for n, m in zip(sizes, rounded, strict=True))
+
+
+def test_lengths_are_compiled_a_few_times_only(large, monkeypatch):
+    shapes = set()
+    run_compiled = _additive.run_compiled
+
+    def spy(function, *tensors):
+        shapes.add((function.__name__, *(tuple(x.shape) for x in tensors)))
+        return run_compiled(function, *tensors)
+
+    monkeypatch.setattr(_additive, "run_compiled", spy)
+    for length in (2, 17, 31, 40, 64, 65, 97, 128):
+        inputs = make_inputs((1, length, length, 8))
+        assert_exact(both(*[tf.constant(x) for x in inputs]), inputs, few=True)
+    assert len(shapes) == 2 * 4
+
+
+def test_eager_calls_compile_a_limited_number_of_programs(monkeypatch):
+    """TensorFlow never frees a program, so later sizes run as ordinary operations."""
+    made = []
+    function = tf.function
+
+    def counting(*args, **kwargs):
+        made.append(kwargs.get("jit_compile"))
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(tf, "function", counting)
+    monkeypatch.setattr(_xla, "_programs", set())
+    monkeypatch.setattr(_xla, "MOST_PROGRAMS", 5)
+    _xla._compiled.cache_clear()
+    monkeypatch.setitem(_additive.SMALLEST, "tensorflow", 0)
+    for steps in (*range(40, 400, 40), 40, 200):
+        inputs = make_inputs((1, steps, 37, 3), seed=steps)
+        with tf.GradientTape() as tape:
+            given = [tf.constant(x) for x in inputs[:3]]
+            tape.watch(given)
+            scores = additive_score(*given)
+        assert_exact([scores, *tape.gradient(scores, given, inputs[3])], inputs)
+    assert made.count(True) == 5
+
+
+def test_exported_graphs_hold_ordinary_operations(large):
+    query, memory = keras.Input((None, 5)), keras.Input((None, 7))
+    model = keras.Model([query, memory], BahdanauAttention(11)(query, memory))
+
+    def compiled_functions(training):
+        shapes = [tf.TensorSpec((None, None, size)) for size in (5, 7)]
+        graph = tf.function(lambda *x: model(x, training=training), shapes)
+        graph = graph.get_concrete_function().graph.as_graph_def()
+        return [f for f in graph.library.function if f.attr["_XlaMustCompile"].b]
+
+    assert not compiled_functions(None)
+    assert not compiled_functions(False)
+    assert compiled_functions(True)
+
+
+@pytest.mark.parametrize(
+    ("choice", "known", "count"),
+    [
+        (None, True, 2),
+        (None, False, 0),
+        (True, True, 2),
+        (True, False, 2),
+        (False, True, 0),
+        (False, False, 0),
+    ],
+)
+def test_compiling_chooses_for_score_and_gradient(choice, known, count):
+    """The gradient is compiled like the score, although it is made outside of the context."""
+    sizes = 2, 64, 96, 128
+    specs = signature(*(sizes if known else (None, None, None, 128)))
+    graph = tf.function(both_with(choice), specs).get_concrete_function().graph
+    functions = graph.as_graph_def().library.function
+    assert sum(one.attr["_XlaMustCompile"].b for one in functions) == count
+
+
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_training_with_unknown_lengths(jit, large):
+    def losses():
+        keras.utils.set_random_seed(11)
+        query, memory = keras.Input((None, 5)), keras.Input((None, 7))
+        model = keras.Model([query, memory], BahdanauAttention(64)(query, memory))
+        model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=jit)
+        found = []
+        for length in (3, 33, 41):
+            x = [np.random.default_rng(n).normal(size=(2, length, n)) for n in (5, 7)]
+            found += model.fit(x, x[1], verbose=0, epochs=2).history["loss"]
+        return found
+
+    fast = losses()
+    with compiling(False):
+        assert losses() == pytest.approx(fast, rel=1e-5)
+
+
+def test_fit_compiles_score_and_gradient(large, monkeypatch):
+    query, memory = keras.Input((None, 5)), keras.Input((None, 7))
+    model = keras.Model([query, memory], BahdanauAttention(64)(query, memory))
+    model.compile("sgd", "mse", jit_compile=False)
+    taken, placement = [], _additive.where_to_run
+    monkeypatch.setattr(
+        _additive, "where_to_run", lambda *x: taken.append(placement(*x)) or taken[-1]
+    )
+    x = [np.ones((5, 33, n), "float32") for n in (5, 7)]
+    model.fit(x, x[1], batch_size=2, verbose=0)
+    assert taken
+    assert set(taken) == {"alone"}
+
+
+def test_new_sizes_are_no_reason_to_warn(large, caplog):
+    for batch in range(1, 8):
+        inputs = make_inputs((batch, 33, 2, 8))
+        both(*[tf.constant(x) for x in inputs])
+    assert not caplog.records
+
+
+def test_second_derivatives(large):
+    inputs = [tf.constant(x) for x in make_inputs((2, 3, 5, 7), dtype="float64")]
+
+    def penalty(score):
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as tape:
+                tape.watch(inputs[:3])
+                found = score(*inputs[:3])
+            first = tape.gradient(found, inputs[:3], inputs[3])
+            total = tf.add_n([tf.reduce_sum(tf.sin(x)) for x in first])
+        return outer.gradient(total, inputs)
+
+    expected = penalty(lambda q, k, v: tf.reduce_sum(v * tf.tanh(q[:, :, None] + k[:, None]), -1))
+    for x, y in zip(penalty(additive_score), expected, strict=True):
+        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_other_dtypes(dtype, large):
+    inputs = [tf.cast(x, dtype) for x in make_inputs(SIZES)]
+    found = both(*inputs)
+    assert {x.dtype for x in found} == {inputs[0].dtype}
+    expected = oracle(*[numpy(x) for x in inputs])
+    limit = {"float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-13}[dtype]
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(numpy(x), y, rtol=0, atol=limit * np.abs(y).max())
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 5, 7), (2, 0, 5, 7), (2, 3, 0, 7)])
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_to_compare(form, sizes):
+    inputs = make_inputs(sizes)
+    tensors = [tf.constant(x) for x in inputs]
+    assert_exact([FORMS[form][0](*tensors[:3]), *FORMS[form][1](*tensors)], inputs, few=True)
+
+
+def test_compiling_cannot_be_overruled_from_inside():
+    inputs = [tf.constant(x) for x in make_inputs((2, 3, 5, 7))]
+    with compiling(False), compiling(True):
+        assert _xla.where_to_run(*inputs) == "nowhere"
+    with compiling(True), compiling(None):
+        assert _xla.where_to_run(*inputs) == "alone"
+
+
+def loop_of(decoder, memory_shape):
+    """The operations of the loop over the steps in a training graph."""
+
+    @tf.function(jit_compile=True)
+    def step(x, memory):
+        with tf.GradientTape() as tape:
+            output = decoder(x, memory, training=True)
+        return tape.gradient(output, [weight.value for weight in decoder.trainable_weights])
+
+    graph = step.get_concrete_function(tf.zeros((2, 5, 3)), tf.zeros(memory_shape)).graph
+    return [
+        [operation for operation in graph._get_function(name).graph.get_operations()]
+        for name in graph._functions
+        if "while_body" in name
+    ]
+
+
+def test_the_loop_of_a_decoder_keeps_neither_keys_nor_weights(large):
+    decoder = AttentionRNN(keras.layers.GRUCell(7), BahdanauAttention(13))
+    kept = []
+    for operations in loop_of(decoder, (2, 11, 17)):
+        assert not [x for x in operations if x.type == "ReadVariableOp"]
+        kept += [x.inputs[1] for x in operations if x.type == "TensorListPushBack"]
+    # Gates, states, inputs and weights of a step, but neither the memory nor a kernel.
+    assert kept
+    assert max(x.shape.num_elements() or 0 for x in kept) <= 2 * 7 * 3 + 2 * 17
+
+
+JAX = """
+from unittest import mock
+import jax
+from keras_attention.ops import _additive, additive_score
+
+arrays = [inputs[name] for name in sorted(inputs)]
+
+def both(query, key, vector, upstream):
+    scores, gradient = jax.vjp(additive_score, query, key, vector)
+    return scores, *gradient(upstream)
+
+with mock.patch.dict(_additive.SMALLEST, jax=1):
+    places = {"eager": both(*arrays), "jit": jax.jit(both)(*arrays)}
+    scores, gradient = jax.vjp(jax.jit(additive_score), *arrays[:3])
+    places["inner"] = scores, *gradient(arrays[3])
+    mapped = jax.vmap(lambda q, k: additive_score(q[None], k[None], arrays[2])[0])
+    places["vmap"] = [mapped(*arrays[:2])]
+found.update({f"{place}{n}": x for place, xs in places.items() for n, x in enumerate(xs)})
+"""
+
+
+def test_jax(tmp_path):
+    inputs = make_inputs(SIZES)
+    found = run_on_jax(JAX, tmp_path, **{f"input{n}": x for n, x in enumerate(inputs)})
+    for place in ("eager", "jit", "inner"):
+        assert_exact([found[f"{place}{n}"] for n in range(4)], inputs)
+    np.testing.assert_allclose(found["vmap0"], found["jit0"], rtol=0, atol=1e-5)

@@ -1,0 +1,43 @@
+"""The additive score as users call it, against loops."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.ops import additive_score
+from tests import oracles
+from tests.helpers import Weightless, assert_close, assert_gradients, compiled, normal, numpy
+
+
+def additive_oracle(inputs, _=None):
+    query, key, vector = inputs
+    pairs = zip(query, key, strict=True)
+    return [np.array([[oracles.additive_scores(q, k, vector) for q in qs] for qs, k in pairs])]
+
+
+@pytest.mark.parametrize("units", [1, 13, 37])
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
+def test_additive_score(units, jit):
+    inputs = normal(0, 2, 3, units), normal(1, 2, 7, units), normal(2, units) / units**0.5
+    run = compiled(additive_score, jit)
+    assert_close(run(*[tf.constant(x) for x in inputs]), additive_oracle(inputs)[0])
+    single = run(*[tf.constant(x, "float32") for x in inputs])
+    assert single.dtype == "float32"
+    assert_close(single, additive_oracle(inputs)[0], "float32")
+
+
+def test_gradients_of_additive_score():
+    inputs = normal(0, 2, 3, 13), normal(1, 2, 7, 13), normal(2, 13)
+    assert_gradients(Weightless, lambda *x: [additive_score(*x)], inputs, additive_oracle)
+
+
+@pytest.mark.parametrize("size", [45.0, 1e4])
+def test_additive_score_saturates(size):
+    query, key = size * np.sign(normal(0, 2, 3, 5)), size * np.sign(normal(1, 2, 7, 5))
+    inputs = [tf.constant(x, "float32") for x in (query, key, normal(2, 5))]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        scores = additive_score(*inputs)
+    assert_close(scores, additive_oracle([numpy(x) for x in inputs])[0], "float32")
+    assert all(np.isfinite(numpy(x)).all() for x in tape.gradient(scores, inputs))

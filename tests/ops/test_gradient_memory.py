@@ -1,0 +1,376 @@
+"""How large the tensors are that a layer makes, and that its backward pass keeps.
+
+Graphs, tapes and compiled programs are measured in numbers of elements. Nothing is timed.
+"""
+
+import json
+import math
+import re
+import weakref
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention.ops import additive_score, compiling
+from tests.helpers import graphs
+from tests.on_jax import run_on_jax
+
+# The value of a size that a graph does not know.
+UNKNOWN = 64
+
+
+def count(x):
+    sizes = () if x.shape.rank is None else x.shape
+    return math.prod(UNKNOWN if size is None else size for size in sizes)
+
+
+def made(graph):
+    return [
+        x for one in graphs(graph) for operation in one.get_operations() for x in operation.outputs
+    ]
+
+
+def held(graph, upstream):
+    """The tensors that stay in memory until the upstream gradient arrives.
+
+    They do not depend on it, and an operation that depends on it uses them.
+    """
+    reached = {upstream.op}
+    for operation in graph.get_operations():
+        sources = [x.op for x in operation.inputs] + list(operation.control_inputs)
+        if any(source in reached for source in sources):
+            reached.add(operation)
+    return [
+        x
+        for operation in graph.get_operations()
+        if operation not in reached
+        for x in operation.outputs
+        if any(user in reached for user in x.consumers())
+    ]
+
+
+def held_by_steps(graph):
+    """The tensors that loops hold for their gradient, once for every step."""
+    pushes = [op for one in graphs(graph) for op in one.get_operations()]
+    return [op.inputs[1] for op in pushes if op.type == "TensorListPushBack"]
+
+
+def score_and_gradient(query, key, vector, upstream):
+    with tf.GradientTape() as tape:
+        tape.watch((query, key, vector))
+        scores = additive_score(query, key, vector)
+    return scores, *tape.gradient(scores, (query, key, vector), upstream)
+
+
+def shapes_of(batch, steps, length, units):
+    return (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
+
+
+def graph_of(sizes, choice, jit):
+    def run(*inputs):
+        with compiling(choice):
+            return score_and_gradient(*inputs)
+
+    signature = [tf.TensorSpec(shape) for shape in shapes_of(*sizes)]
+    function = tf.function(run, signature, jit_compile=jit).get_concrete_function()
+    return function.graph, function.inputs[3]
+
+
+SMALL, LARGE, DYNAMIC = (2, 5, 7, 11), (2, 64, 96, 128), (None, None, None, 11)
+PLACES = {
+    "graph": (None, None),
+    "compiled": (None, True),
+    "not compiled": (False, None),
+    "in training": (True, None),
+}
+
+
+@pytest.mark.parametrize(("choice", "jit"), PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("sizes", [SMALL, LARGE, DYNAMIC], ids=["small", "large", "dynamic"])
+def test_the_gradient_of_a_score_needs_the_inputs_only(sizes, choice, jit):
+    """No tanh of the forward pass is kept, or computed again before the upstream gradient."""
+    graph, upstream = graph_of(sizes, choice, jit)
+    batch, steps, length, units = (UNKNOWN if size is None else size for size in sizes)
+    assert max(count(x) for x in held(graph, upstream)) == batch * max(steps, length) * units
+
+
+@pytest.mark.parametrize(("choice", "jit"), PLACES.values(), ids=PLACES)
+def test_large_scores_are_made_in_parts(choice, jit):
+    batch, steps, length, units = sizes = 3, 512, 640, 64
+    graph, _ = graph_of(sizes, choice, jit)
+    # One block of pairs or a sum for each pair, never an element for each pair and unit.
+    assert max(count(x) for x in made(graph)) <= 2**20 == 1024 * 1024
+    assert batch * steps * length * units > 2**25
+
+
+# One list for the module, because a graph that one test makes also serves the next test.
+SIZES_OF_PAIRS = []
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    """The sizes at run time of the tensors of rank 4 that go through tanh."""
+    tanh = ops.tanh
+
+    def spy(x):
+        if len(x.shape) < 4:
+            return tanh(x)
+        with tf.control_dependencies([tf.py_function(SIZES_OF_PAIRS.append, [tf.size(x)], [])]):
+            return tanh(tf.identity(x))
+
+    monkeypatch.setattr(ops, "tanh", spy)
+    SIZES_OF_PAIRS.clear()
+    return SIZES_OF_PAIRS
+
+
+LATE = {
+    "eager": (None, False),
+    "eager, not compiled": (False, False),
+    "graph": (None, True),
+    "graph, in training": (True, True),
+}
+
+
+@pytest.mark.parametrize(("choice", "as_graph"), LATE.values(), ids=LATE)
+@pytest.mark.parametrize("sizes", [(2, 160, 160, 97), (8, 1, 8192, 97)], ids=["many", "one query"])
+@pytest.mark.each_value
+def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(
+    sizes, choice, as_graph, pairs
+):
+    def run(*inputs):
+        with compiling(choice):
+            return score_and_gradient(*inputs)
+
+    if as_graph:
+        run = tf.function(run, [tf.TensorSpec(s) for s in shapes_of(None, None, None, sizes[3])])
+    run(*[tf.zeros(shape) for shape in shapes_of(*sizes)])
+    assert max(map(int, pairs), default=0) <= 2**20 < math.prod(sizes)
+    pairs.clear()
+    run(*[tf.zeros(shape) for shape in shapes_of(1, 2, 3, sizes[3])])
+    # Small scores are computed whole, forward and backward, so the test measures something.
+    assert [int(size) for size in pairs] == [2 * 3 * sizes[3]] * 2
+
+
+@pytest.mark.parametrize("sizes", [SMALL, (2, 160, 160, 89)], ids=["small", "large"])
+def test_a_tape_holds_no_tanh(sizes, monkeypatch):
+    results, tanh = [], ops.tanh
+
+    def spy(x):
+        results.append(weakref.ref(y := tanh(x)))
+        return y
+
+    monkeypatch.setattr(ops, "tanh", spy)
+    inputs = [tf.ones(shape) for shape in shapes_of(*sizes)[:3]]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        scores = additive_score(*inputs)
+    forward = [ref() for ref in results]
+    assert forward
+    assert not [x for x in forward if x is not None and not tf.is_symbolic_tensor(x)]
+    del forward
+    assert tape.gradient(scores, inputs)[0] is not None
+
+
+@pytest.mark.xfail(strict=True, reason="eagerly the tape records what the gradient makes again")
+@pytest.mark.parametrize("score", ["general", "concat"])
+def test_a_tape_holds_no_windows(score, monkeypatch):
+    results, take = [], ops.take
+
+    def spy(x, *args, **kwargs):
+        results.append(weakref.ref(y := take(x, *args, **kwargs)))
+        return y
+
+    monkeypatch.setattr(ops, "take", spy)
+    queries, steps, features = 97, 311, 3
+    layer = LuongAttention(score, "local-p", half_width=2)
+    query, value = tf.ones((2, queries, features)), tf.ones((2, steps, features))
+    with tf.GradientTape() as tape:
+        tape.watch((query, value))
+        context = layer(query, value)
+    assert len(results) == 2
+    assert not [x.shape for x in (ref() for ref in results) if x is not None]
+    assert tape.gradient(context, value) is not None
+
+
+LAYERS = {
+    "bahdanau": lambda: BahdanauAttention(13),
+    "concat": lambda: LuongAttention("concat"),
+    "general, windows": lambda: LuongAttention("general", "local-p", half_width=2),
+    "concat, windows": lambda: LuongAttention("concat", "local-p", half_width=2),
+}
+
+
+def gradient_graph(layer, shapes, jit):
+    """A graph of the gradients by the inputs and all weights; and the upstream gradient in it."""
+    outputs = layer(*[tf.zeros([size or 2 for size in shape]) for shape in shapes])
+
+    def run(query, value, upstream):
+        with tf.GradientTape() as tape:
+            tape.watch((query, value))
+            outputs = layer(query, value, training=True)
+        sources = [query, value, *(weight.value for weight in layer.trainable_weights)]
+        return tape.gradient(outputs, sources, upstream)
+
+    shapes = *shapes, (*shapes[0][:2], outputs.shape[-1])
+    return tf.function(run, [tf.TensorSpec(shape) for shape in shapes], jit_compile=jit)
+
+
+@pytest.mark.parametrize("jit", [None, True])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.each_value
+def test_the_gradient_of_a_layer_needs_nothing_as_large_as_all_pairs(name, known, jit):
+    batch, queries, steps, features = 2, 97, 311, 17
+    batch, queries, steps = (batch, queries, steps) if known else [None] * 3
+    shapes = (batch, queries, features), (batch, steps, features)
+    function = gradient_graph(LAYERS[name](), shapes, jit).get_concrete_function()
+    batch, queries, steps = (size or UNKNOWN for size in (batch, queries, steps))
+    largest = max(count(x) for x in held(function.graph, function.inputs[2]))
+    # The values, or the weights when the whole memory is read, but no windows of rows.
+    windows = known and "windows" in name
+    assert largest <= batch * (steps * features if windows else max(queries, features) * steps)
+
+
+def largest_array(program):
+    """The most numbers in an array of a compiled program."""
+    arrays = re.findall(r"\b[a-z]+\d*\[([\d,]+)\]", program)
+    return max(math.prod(map(int, sizes.split(","))) for sizes in arrays)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", [name for name in LAYERS if "windows" in name])
+@pytest.mark.each_value
+def test_a_compiled_layer_never_holds_all_windows(name, known):
+    sizes = batch, queries, steps, features = 2, 97, 311, 17
+    unknown = [None] * 3
+    batch, queries, steps = (batch, queries, steps) if known else unknown
+    function = gradient_graph(LAYERS[name](), ((batch, queries, 17), (batch, steps, 17)), jit=True)
+    batch, queries, steps, features = sizes
+    inputs = [tf.zeros((batch, n, features)) for n in (queries, steps, queries)]
+    program = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
+    assert largest_array(program) == batch * steps * features < batch * queries * 5 * features
+
+
+SLICES = pytest.mark.xfail(
+    strict=True, reason="the query's part of the kernel is cut out, and held, at every step"
+)
+SAMPLES, STEPS, LENGTH, CELL, VALUES = 2, 11, 211, 31, 17
+DECODER_SHAPES = (SAMPLES, STEPS, 3), (SAMPLES, LENGTH, VALUES)
+
+
+def make_decoder(name, **options):
+    return AttentionRNN(keras.layers.GRUCell(CELL), LAYERS[name](), **options)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bahdanau",
+        "general, windows",
+        pytest.param("concat", marks=SLICES),
+        pytest.param("concat, windows", marks=SLICES),
+    ],
+)
+@pytest.mark.each_value
+def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, options, known):
+    decoder = make_decoder(name, **options)
+    shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
+    graph = gradient_graph(decoder, shapes, jit=None).get_concrete_function().graph
+    # Scalars and lists of sizes are small.
+    tensors = [x for x in held_by_steps(graph) if x.shape.rank and x.shape.rank > 1]
+    # Tensors of a step have an axis of samples, and at most an axis of memory steps.
+    assert tensors
+    assert all(x.shape[0] == (SAMPLES if known else None) for x in tensors)
+    batch, length = (SAMPLES, LENGTH) if known else (UNKNOWN, UNKNOWN)
+    assert max(count(x) for x in tensors) <= batch * max(length, 3 * CELL)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bahdanau",
+        "concat, windows",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("concat", "general, windows")),
+    ],
+)
+@pytest.mark.each_value
+def test_a_compiled_loop_holds_the_memory_once(name, known):
+    shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
+    function = gradient_graph(make_decoder(name, query="previous"), shapes, jit=True)
+    inputs = [tf.zeros(shape) for shape in (*DECODER_SHAPES, (SAMPLES, STEPS, CELL))]
+    program = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
+    assert largest_array(program) <= SAMPLES * LENGTH * CELL
+
+
+ON_JAX = """
+import json, math
+import jax, keras, numpy as np
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention.ops import additive_score
+
+def held(function, *inputs):
+    outputs, gradient = jax.vjp(function, *inputs)
+    return max(math.prod(x.shape) for x in jax.tree.leaves(gradient))
+
+def needed(function, *inputs):
+    outputs = jax.eval_shape(function, *inputs)
+    run = jax.jit(lambda outputs, *inputs: jax.vjp(function, *inputs)[1](outputs))
+    return run.lower(outputs, *inputs).compile().memory_analysis().temp_size_in_bytes // 4
+
+def with_weights(layer, shapes):
+    inputs = [np.ones(shape, "float32") for shape in shapes]
+    layer.build(*map(tuple, shapes))
+    weights = [weight.value for weight in layer.trainable_variables]
+    seeds = [state.value for state in layer.non_trainable_variables]
+    return lambda weights, *x: layer.stateless_call(weights, seeds, *x)[0], weights, *inputs
+
+layers = {
+    "bahdanau": lambda: BahdanauAttention(13),
+    "windows": lambda: LuongAttention("concat", "local-p", half_width=2),
+}
+shapes = json.loads(str(inputs["shapes"]))
+score = [np.ones(shape, "float32") for shape in shapes["score"]]
+sizes = {"score": [held(jax.jit(additive_score), *score), needed(additive_score, *score)]}
+sizes["score, eager"] = [held(additive_score, *score)]
+for name, make in layers.items():
+    layer = with_weights(make(), shapes["layer"])
+    sizes[name] = [held(*layer), needed(*layer)]
+    decoder = AttentionRNN(keras.layers.GRUCell(shapes["cell"]), make(), query="previous")
+    sizes["decoder, " + name] = [held(*with_weights(decoder, shapes["decoder"]))]
+found["sizes"] = json.dumps(sizes)
+"""
+
+
+def test_jax(tmp_path):
+    """How many numbers the gradient holds, and how many both passes need while they run."""
+    batch, queries, length, features = 2, 97, 311, 17
+    shapes = {
+        "score": shapes_of(*LARGE)[:3],
+        "layer": ((batch, queries, features), (batch, length, features)),
+        "decoder": DECODER_SHAPES,
+        "cell": CELL,
+    }
+    answer = run_on_jax(ON_JAX, tmp_path, shapes=np.array(json.dumps(shapes)))
+    found = json.loads(str(answer["sizes"]))
+    key = math.prod(shapes["score"][1])
+    weights, values = batch * queries * length, batch * length * features
+    limits = {
+        # Never all pairs, each of which has 128 units, or 13.
+        "score": [key, math.prod(LARGE) // 8],
+        "score, eager": [key],
+        "bahdanau": [weights, weights * 13 // 2],
+        # Not even the weights.
+        "windows": [values, weights],
+        "decoder, bahdanau": [SAMPLES * LENGTH * VALUES],
+        "decoder, windows": [SAMPLES * LENGTH * CELL],
+    }
+    assert found.keys() == limits.keys()
+    for name, sizes in found.items():
+        assert all(x <= limit for x, limit in zip(sizes, limits[name], strict=True)), (name, sizes)

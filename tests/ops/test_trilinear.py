@@ -1,0 +1,43 @@
+"""The trilinear score against loops."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.ops import trilinear_score
+from tests import oracles
+from tests.helpers import Weightless, assert_close, assert_gradients, compiled, normal, numpy
+
+
+def trilinear(context, query, *vectors):
+    names = ("query_vector", "product_vector", "context_vector")
+    return trilinear_score(context, query, **dict(zip(names, vectors, strict=False)))
+
+
+def trilinear_oracle(inputs, _=None):
+    """The scores, without a context vector if there is no fifth input."""
+    context, query, *vectors = inputs
+    first = vectors[2] if len(vectors) == 3 else np.zeros_like(vectors[0])
+    vector = np.concatenate([first, *vectors[:2]])
+    pairs = zip(context, query, strict=True)
+    return [np.array([oracles.trilinear_scores(h, u, vector) for h, u in pairs])]
+
+
+def trilinear_inputs(vectors):
+    return normal(0, 2, 7, 5), normal(1, 2, 3, 5), *(normal([2, n], 5) for n in range(vectors))
+
+
+@pytest.mark.parametrize("vectors", [2, 3])
+@pytest.mark.parametrize("jit", [False, True])
+def test_trilinear_score(vectors, jit):
+    inputs, run = trilinear_inputs(vectors), compiled(trilinear, jit)
+    assert_close(run(*[tf.constant(x) for x in inputs]), trilinear_oracle(inputs)[0])
+    single = run(*[tf.constant(x, "float32") for x in inputs])
+    assert single.dtype == "float32"
+    np.testing.assert_allclose(numpy(single), trilinear_oracle(inputs)[0], rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("vectors", [2, 3])
+def test_gradients_of_trilinear_score(vectors):
+    inputs = trilinear_inputs(vectors)
+    assert_gradients(Weightless, lambda *x: [trilinear(*x)], inputs, trilinear_oracle)

@@ -1,0 +1,120 @@
+"""Windows of positions, and the products that read only them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.ops import (
+    _gathered,
+    gaussian,
+    sentence_span,
+    spread_windows,
+    take_windows,
+    window_mask,
+    window_positions,
+)
+from tests.helpers import Weightless, assert_close, assert_gradients, normal, numpy
+
+
+def test_sentence_span():
+    mask = np.array([[0, 0, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]], bool)
+    start, size = sentence_span(tf.constant(mask), 4, 5)
+    assert numpy(start).tolist() == [2, 0, 0, 1]
+    assert numpy(size).tolist() == [3, 2, 0, 3]
+    start, size = sentence_span(None, 4, 5, "float64")
+    assert numpy(start).tolist() == [0, 0, 0, 0]
+    assert numpy(size).tolist() == [5, 5, 5, 5]
+    assert start.dtype == size.dtype == "float64"
+
+
+def test_window_mask():
+    center = tf.constant([[0.0, 2.999], [3.0, 6.5]])
+    inside = numpy(window_mask(center, tf.range(7), 2))
+    positions = [[np.flatnonzero(row).tolist() for row in sample] for sample in inside]
+    assert positions == [[[0, 1, 2], [0, 1, 2, 3, 4]], [[1, 2, 3, 4, 5], [4, 5, 6]]]
+
+
+def test_gaussian():
+    center = normal(0, 2, 3) + 3
+    expected = np.exp(-((np.arange(7) - center[..., None]) ** 2) / (2 * (5 / 2) ** 2))
+    assert_close(gaussian(tf.constant(center), tf.range(7), 5), expected)
+    assert_gradients(
+        Weightless,
+        lambda center: [gaussian(center, tf.range(7), 5)],
+        [center],
+        lambda inputs, _: [
+            np.exp(-((np.arange(7) - inputs[0][..., None]) ** 2) / (2 * (5 / 2) ** 2))
+        ],
+    )
+
+
+def test_window_positions():
+    center = tf.constant([[0.0, 2.9, 6.0, 7.0]])
+    position, inside = window_positions(center, 2, 7)
+    assert numpy(inside)[0].astype(int).tolist() == [
+        [0, 0, 1, 1, 1],
+        [1, 1, 1, 1, 1],
+        [1, 1, 1, 0, 0],
+        [1, 1, 0, 0, 0],
+    ]
+    where = np.where(numpy(inside), numpy(position), -1)[0].tolist()
+    assert where == [[-1, -1, 0, 1, 2], [0, 1, 2, 3, 4], [4, 5, 6, -1, -1], [5, 6, -1, -1, -1]]
+    assert numpy(position).min() >= 0
+    assert numpy(position).max() <= 6
+
+
+def test_spreading_is_the_inverse_of_taking():
+    center = tf.constant([[0.0, 2.9, 6.0], [3.0, 1.0, 5.5]])
+    rng = np.random.default_rng(1)
+    weights = rng.random((2, 3, 5)).astype("float32")
+    position, inside = (numpy(x) for x in window_positions(center, 2, 7))
+    spread = numpy(spread_windows(tf.constant(weights), center, 7))
+    expected = np.zeros((2, 3, 7))
+    for b, i, w in np.ndindex(weights.shape):
+        if inside[b, i, w]:
+            expected[b, i, int(position[b, i, w])] = weights[b, i, w]
+    assert_close(spread, expected, "float32")
+    taken = numpy(take_windows(tf.constant(expected.swapaxes(1, 2)), position.astype("int32")))
+    for b, i, w in np.ndindex(weights.shape):
+        assert taken[b, i, w].tolist() == expected[b, :, int(position[b, i, w])].tolist()
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("widest", [0, 64])
+@pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
+@pytest.mark.each_value
+def test_products_in_windows(name, widest, jit, monkeypatch):
+    monkeypatch.setattr(_gathered, "WIDEST", widest)
+    position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
+
+    def rows(x):
+        return x[np.arange(2)[:, None, None], position]
+
+    def oracle(inputs, _=None):
+        first, memory, *vector = inputs
+        if name == "window_tanh":
+            return [np.einsum("bqwu,u->bqw", np.tanh(first[:, :, None] + rows(memory)), *vector)]
+        equation = {"window_dot": "bqd,bqwd->bqw", "window_sum": "bqw,bqwd->bqd"}[name]
+        return [np.einsum(equation, first, rows(memory))]
+
+    function, places = getattr(_gathered, name), tf.constant(position, "int32")
+    inputs = [normal(1, 2, 3, 5 if name == "window_sum" else 4), normal(2, 2, 7, 4)]
+    inputs += [normal(3, 4)] * (name == "window_tanh")
+    call = lambda *given: [function(*given, places)]  # noqa: E731
+    assert_gradients(Weightless, call, inputs, oracle, jit=jit)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_many_queries_of_one_place_in_half_precision(jit):
+    """2,000 of them add up to 2,000, although bfloat16 counts only to 256."""
+    position = tf.zeros((1, 2000, 1), "int32")
+    query, value = tf.ones((1, 2000, 3), "bfloat16"), tf.ones((1, 4, 3), "bfloat16")
+
+    @tf.function(jit_compile=jit)
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch(value)
+            outputs = _gathered.window_dot(query, value, position)
+        return tape.gradient(outputs, value)
+
+    assert numpy(gradients())[0, 0].tolist() == [2000] * 3

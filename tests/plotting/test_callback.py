@@ -1,0 +1,86 @@
+"""Maps in TensorBoard while a model trains."""
+
+import keras
+import matplotlib.image
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.plotting import AttentionMapCallback, attention_weights, plot_attention
+from tests.plotting.figures import translator
+
+
+def events(folder):
+    """All images of a run: `{(tag, step): pixels}`."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    found = {}
+    for file in folder.iterdir():
+        for event in EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                png = value.tensor.string_val[2]
+                found[value.tag, event.step] = tf.io.decode_png(png).numpy()
+    return found
+
+
+def test_maps_in_tensorboard(tmp_path):
+    model = translator()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    inputs = [np.array([[3, 4, 0], [7, 8, 9]]), np.array([[5, 6], [1, 2]])]
+    callback = AttentionMapCallback(
+        tmp_path,
+        inputs,
+        sources=[["das", "Haus"], ["a", "b", "c"]],
+        targets=[["the", "house"], ["x", "y"]],
+        every=2,
+    )
+    model.fit(inputs, inputs[1], epochs=4, verbose=0, callbacks=[callback])
+    found = events(tmp_path)
+    assert set(found) == {(f"attention/{n}", step) for n in (0, 1) for step in (1, 3)}
+    weights = attention_weights(model, inputs)["attention"][0, :, :2]
+    figure = plot_attention(weights, ["das", "Haus"], ["the", "house"])
+    figure.savefig(tmp_path / "map.png")
+    expected = matplotlib.image.imread(tmp_path / "map.png") * 255
+    np.testing.assert_allclose(found["attention/0", 3], expected, atol=1.5)
+
+
+def test_a_diverging_training_continues(tmp_path):
+    model = translator()
+    model.compile("sgd", lambda _, x: keras.ops.sum(x) * float("nan"))
+    inputs = [np.array([[3, 4]]), np.array([[5, 6]])]
+    callback = AttentionMapCallback(tmp_path, inputs, [["a", "b"]], [["c", "d"]])
+    with pytest.warns(RuntimeWarning, match="no map after epoch 1: weights must be finite"):
+        model.fit(inputs, inputs[1], epochs=1, verbose=0, callbacks=[callback])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer": "missing"}, "one of attention; received 'missing'"),
+        ({"sources": [["a"]], "targets": [["b"]]}, "each of the 2 samples .* received 1"),
+        ({"sources": [list("abcd")] * 2}, r"here \(2, 4\); received \(2, 3\)"),
+        ({"targets": None}, r"expected weights \(samples, source\); received \(2, 2, 3\)"),
+    ],
+)
+def test_maps_that_cannot_be_drawn_stop_before_training(options, message, tmp_path):
+    model = translator()
+    model.compile("sgd", "mse")
+    inputs = [np.array([[3, 4, 0], [7, 8, 9]]), np.array([[5, 6], [1, 2]])]
+    given = {"sources": [["a", "b"]] * 2, "targets": [["c", "d"]] * 2, **options}
+    callback = AttentionMapCallback(tmp_path, inputs, **given)
+    begun = []
+    first = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: begun.append(1))
+    with pytest.raises(ValueError, match=message):
+        model.fit(inputs, np.zeros((2, 2, 11)), verbose=0, callbacks=[callback, first])
+    assert not begun
+
+
+def test_bad_arguments_of_the_callback(tmp_path):
+    with pytest.raises(ValueError, match="each of the 1 sources; received 2"):
+        AttentionMapCallback(tmp_path, [], [["a"]], [["b"], ["c"]])
+    with pytest.raises(ValueError, match="positive integer, at most 1048576; received 0"):
+        AttentionMapCallback(tmp_path, [], [["a"]], every=0)
+    with pytest.raises(ValueError, match="layer: the name of a layer, or None; received 0"):
+        AttentionMapCallback(tmp_path, [], [["a"]], layer=0)
+    with pytest.raises(ValueError, match="log_dir: a folder; received None"):
+        AttentionMapCallback(None, [], [["a"]])

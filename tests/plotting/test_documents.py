@@ -1,0 +1,547 @@
+"""The page and the picture of a document; the page is tested in a real browser."""
+
+import itertools
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_attention.plotting import Document, document_page, plot_document
+from keras_attention.plotting import document_picture as picture
+from keras_attention.plotting._lines import flow_lines
+from keras_attention.plotting.documents import percent, read_document
+
+HOSTILE = (
+    "<script>alert(1)</script> <img src=x onerror=alert(1)> \"><b>bold</b> '><b> &amp; &lt; "
+    "</style> </title> <!-- ]]> javascript:alert(1) "
+    "x\x00y \x1b[0m \x7f \x85 \ud800 \u202eend $\\frac$"
+)
+LONG = "x" * 300
+
+
+def softmax(scores):
+    weights = np.exp(scores - scores.max(initial=0))
+    return weights / weights.sum()
+
+
+def make_document(name, label, predicted, lines, probability=0.75):
+    """A document with random weights; the third word has by far the largest."""
+    random = np.random.default_rng(5)
+    columns = [], [], []
+    shares = softmax(2 * random.normal(size=len(lines)))
+    for number, line in enumerate(lines):
+        found = re.findall(r"(\s*)([\w\ud800]+|[^\w\s])", line)
+        scores = random.normal(size=len(found))
+        scores[2:3] += 4
+        gaps, words = zip(*found, strict=True)
+        gaps = ("\n" if number else "", *gaps[1:])
+        for column, part in zip(columns, (words, softmax(scores), gaps), strict=True):
+            column.append(list(part))
+    words, weights, gaps = columns
+    return Document(words, weights, shares, name, predicted, probability, label, gaps)
+
+
+REVIEW = make_document(
+    "pos/12.txt",
+    "pos",
+    "neg",
+    [
+        "It starts slowly , and for  half an hour nothing happens.",
+        "Then it is wonderful!",
+        "The cast (mostly unknown) is superb; the camera never once tells you what to feel, and by "
+        "the time the fog lifts you have forgotten that you ever looked at your watch.",
+    ],
+)
+HEBREW = make_document(
+    "עברית 7", "חיובי", "חיובי", ["הסרט הזה נפלא, והשחקנים של Midnight Ferry טובים."]
+)
+DOCUMENTS = [
+    REVIEW,
+    HEBREW,
+    make_document(
+        "評論", "好", "坏", ["这部电影非常好看，演员的表演很出色。", "北京 naïve 👍 works."]
+    ),
+    make_document(HOSTILE, HOSTILE, '"><b>x', [HOSTILE]),
+    make_document("long", None, "pos", [f"{LONG} is long.", LONG]),
+    Document([], [], [], "empty", "pos", 1 / 3),
+    Document([[]], [[]], [1.0], "no words", "pos", 1.0, "pos"),
+    Document([["a", "b"]], [[0.0, 0.0]], [0.0], "zeros", "pos", 0.0, "pos"),
+    Document(
+        [["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "&amp;", "</mark>"]],
+        [[0.25] * 4],
+        [1.0],
+        "markup in words",
+        "pos",
+        0.5,
+        gaps=[["<i>", "</p>", '<a href="x">', " "]],
+    ),
+    make_document(
+        "many", "a", "a", [f"Line {n} of a hundred lines, like others." for n in range(100)]
+    ),
+]
+
+
+def shown(text):
+    """The text as a browser shows it: control characters as signs, lone surrogates replaced."""
+    signs = {code: chr(0x2400 + code) for code in range(32) if code not in (9, 10, 13)}
+    return text.translate({**signs, 0x7F: "␡", 0x85: "\ufffd", 0xD800: "\ufffd"})
+
+
+# --- without a browser ---------------------------------------------------------------------------
+
+
+def test_the_page_has_no_nonsense():
+    page = document_page(DOCUMENTS, "Title")
+    assert not re.search(r"\b(nan|inf)\b", page, re.IGNORECASE)
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", page)
+
+
+def test_a_document_of_no_known_class():
+    document = Document([["a", "b"]], [[0.5, 0.5]], [1.0])
+    page = document_page([document], "Title")
+    assert "predicted" not in page
+    assert "class" not in re.sub(r'class="\w+"|<style>.*</style>', "", page, flags=re.DOTALL)
+    texts = [text.get_text() for text in plot_document(document).figure.texts]
+    assert texts[:3] == ["100.0%", "a", "b"]
+    of_class = document._replace(name="x", expected="spam")
+    assert "<p>true class <bdi>spam</bdi></p>" in document_page([of_class], "Title")
+    assert picture._title(of_class) == "x: true class spam"
+    assert picture._title(document._replace(predicted="a")) == "predicted a, true class unknown"
+
+
+@pytest.mark.parametrize("weight", [np.nan, np.inf, -0.25])
+@pytest.mark.parametrize("show", [lambda d: document_page([d], ""), plot_document])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: {"word_weights": [[0.5, x]]}, r"word_weights\[0\] must be finite and not neg"),
+        (lambda x: {"sentence_weights": [x]}, "d: sentence_weights must be finite and not neg"),
+        (lambda x: {"probability": x}, "its probability must be a number from 0 to 1; rec"),
+    ],
+)
+def test_nonsense_is_refused(show, change, message, weight):
+    with pytest.raises(ValueError, match=message):
+        show(TWO_WORDS._replace(**change(weight)))
+
+
+TWO_WORDS = Document([["x", "y"]], [[0.5, 0.5]], [1.0], "d", "a", 0.5, "a")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"probability": True}, "its probability must .* received True"),
+        ({"probability": 90}, r"received 90\. Write 0.9 for 90 %"),
+        ({"words": "Dear all"}, "d: words must be a list of sentences; received the string 'Dear"),
+        (
+            {"words": ["Dear all"]},
+            r"d: words\[0\] must be a list of words; received the string .*words\[0\]\.split",
+        ),
+        ({"gaps": [[]]}, r"gaps\[0\]: the text before each of its 2 words; received 0"),
+        ({"gaps": []}, "1 sentences, word_weights of 1, gaps of 0"),
+        ({"word_weights": []}, "1 sentences, word_weights of 0"),
+        ({"word_weights": [[1.0]]}, r"word_weights\[0\]: .* here \(2,\).* received \(1,\)"),
+        ({"sentence_weights": []}, r"sentence_weights: .* each sentence, here \(1,\)"),
+        ({"sentence_weights": [[1.0]]}, r"received \(1, 1\)"),
+        ({"sentence_weights": ["x"]}, "sentence_weights: expected numbers"),
+    ],
+)
+def test_documents_that_do_not_agree(change, message):
+    with pytest.raises(ValueError, match=message):
+        read_document(TWO_WORDS._replace(**change))[1]
+
+
+def test_classes_in_bytes_and_long_ones():
+    document = TWO_WORDS._replace(name=b"n" * 99, predicted=b"pos", expected="pos")
+    assert "✓ right" in document_page([document], "")
+    assert "predicted <strong><bdi>pos</bdi>" in document_page([document], "")
+    long = document._replace(predicted="W " * 99, expected="北" * 99)
+    texts = [text.get_text() for text in plot_document(long).figure.texts]
+    assert {"✗", "wrong"} <= set(texts)
+    assert "&lt;0.1%" in document_page([document._replace(probability=1e-9)], "")
+
+
+def test_no_document():
+    with pytest.raises(ValueError, match=r"expected a `Document\(words.*received list"):
+        plot_document([["a"]])
+    with pytest.raises(ValueError, match=r"documents must be a list of `Document`.*\[document\]"):
+        document_page(TWO_WORDS, "")
+
+
+def test_padding_behind_and_bytes():
+    padded = np.array([[0.25, 0.75, 0, 0], [0.5, 0.25, 0.25, 0], [0, 0, 0, 0]])
+    words = [[b"caf\xc3\xa9", "b"], ["c", "d", "e"]]
+    sentences = read_document(Document(words, padded, np.array([0.5, 0.5, 0])))[1]
+    assert [x.weights for x in sentences] == [[0.25, 0.75], [0.5, 0.25, 0.25]]
+    assert [x.gaps for x in sentences] == [[" "] * 2, [" "] * 3]
+    assert ">café</mark>" in document_page([Document(words, padded, [0.5, 0.5])], "")
+    assert "café" in [t.get_text() for t in plot_document(Document(words, padded, [1, 0])).texts]
+
+
+def test_strengths():
+    words, weights = (
+        [["a", "b"], ["c", "d", "e"], ["f"]],
+        [[0.75, 0.25], [0.5, 0.5, 0.0], [1.0]],
+    )
+    expected = [(1, [1, 1 / 3]), (0.25, [0.5, 0.5, 0]), (0, [0])]
+    sentences = read_document(Document(words, weights, [0.8, 0.2, 0]))[1]
+    for sentence, (share, strengths) in zip(sentences, expected, strict=True):
+        assert sentence.share == pytest.approx(share)
+        assert sentence.strengths == pytest.approx(strengths)
+    assert read_document(Document([], [], []))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0.0%"), (1e-9, "<0.1%"), (0.0005, "0.1%"), (0.12345, "12.3%"), (1, "100.0%")],
+)
+def test_percent(value, text):
+    assert percent(value) == text
+
+
+# --- picture -------------------------------------------------------------------------------------
+
+
+def pixels(figure, folder):
+    figure.savefig(folder / "document.png")
+    image = pytest.importorskip("matplotlib.image").imread(folder / "document.png")
+    return np.rint(255 * image[..., :3]).astype(int)
+
+
+def count(image, color):
+    return int((image == color).all(-1).sum())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name[:8].encode("ascii", "replace"))
+def test_a_picture_of_any_document(tmp_path, document):
+    image = pixels(plot_document(document), tmp_path)
+    # A heading of two lines, fourteen of text, one of legend.
+    assert image.shape[0] < 20 * picture._LEADING * picture._DPI / 72
+    edge = np.concatenate([image[:, :10].reshape(-1, 3), image[:, -10:].reshape(-1, 3)])
+    assert (edge == 255).all(), "text runs over the edge"
+    strongest = count(image, picture._WORD)
+    assert (strongest > 100) == any(map(sum, document.word_weights))
+
+
+def test_colours_of_a_picture(tmp_path):
+    weights = [[0.0, 0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]]
+    image = pixels(plot_document(Document([REVIEW.words[1]] * 2, weights, [0.75, 0.25])), tmp_path)
+    for strength in (1, (0.25 / 0.75) ** 0.5):
+        color = [round(255 - strength * (255 - part)) for part in picture._WORD]
+        assert count(image, color) > 200
+    full, third = (
+        np.flatnonzero((row == hexadecimal(picture._SENTENCE)).all(-1)) for row in bars(image)
+    )
+    assert len(third) == pytest.approx(len(full) / 3, abs=2)
+    for color in (picture._WORD, (255, 255, 255)):
+        assert contrast(hexadecimal(picture._INK), color) >= 4.5
+    for color in (picture._QUIET, picture._WRONG):
+        assert contrast(hexadecimal(color), (255, 255, 255)) >= 4.5
+
+
+def bars(image):
+    """A row of pixels through each bar."""
+    inside = (image == hexadecimal(picture._SENTENCE)).all(-1).any(1)
+    begins = np.flatnonzero(np.diff(inside.astype(int)) == 1)
+    return [image[begin + 5] for begin in begins]
+
+
+def hexadecimal(color):
+    return tuple(bytes.fromhex(color[1:]))
+
+
+def width(text):
+    return 6.0 * len(text)
+
+
+def test_the_heaviest_sentences_are_drawn_in_their_order():
+    sentences = read_document(DOCUMENTS[-1])[1]
+    rows = picture._choose_rows(sentences, width)
+    assert 10 < len(rows) <= picture._LINES + 2
+    drawn = [weight for weight, *_ in rows if weight is not None]
+    assert sorted(drawn) == sorted(s.weight for s in sentences)[-len(drawn) :]
+    assert drawn == [s.weight for s in sentences if s.weight in drawn]
+    # Dots stand for what is left out, once a place.
+    weights = [s.weight if s.weight in drawn else None for s in sentences]
+    assert [weight for weight, *_ in rows] == [weight for weight, _ in itertools.groupby(weights)]
+    assert all((line[0][2] == "…") == (weight is None) for weight, _, line in rows)
+    # Nothing is left out of a short one, and a very long sentence ends with dots.
+    assert len(picture._choose_rows(read_document(REVIEW)[1], width)) < 10
+    long = read_document(Document([["ab"] * 999], [[1 / 999] * 999], [1.0]))[1]
+    rows = picture._choose_rows(long, width)
+    assert len(rows) == picture._LINES
+    assert rows[-1][-1][0][2] == "…"
+
+
+def flow(line, room, to_left=False):
+    words, gaps = zip(*((w, g) for g, w in re.findall(r"(\s*)(\w+|[^\w\s])", line)), strict=True)
+    lines = flow_lines(words, gaps, [0.5] * len(words), room, width, to_left)
+    assert all(0 <= x <= room - wide for line in lines for x, wide, *_ in line)
+    for placed in lines:
+        for (x, wide, *_), (after, *_) in itertools.pairwise(placed):
+            assert x + wide <= after
+    return [[word for *_, word, _ in line] for line in lines]
+
+
+def test_lines_of_words():
+    # Six points a letter and a space; a sign goes with its word.
+    assert flow("one two, three", 8 * 6) == [["one", "two", ","], ["three"]]
+    assert flow("one two, three", 7 * 6) == [["one"], ["two", ","], ["three"]]
+    assert flow("abcdefgh i", 5 * 6) == [["abcd"], ["efgh"], ["i"]]
+    assert flow("......... i", 5 * 6) == [["."] * 5, ["."] * 4, ["i"]]
+    assert flow_lines([], [], [], 100, width) == []
+
+
+def test_words_of_both_directions_are_drawn_in_the_order_of_reading():
+    one, two, three = "אחת", "שתיים", "שלוש"
+    assert flow(f"{one} {two}, {three}.", 999, True) == [[".", three, ",", two, one]]
+    assert flow(f"{one} New York 2 {two}", 999, True) == [[two, "New", "York", "2", one]]
+    assert flow(f"{one} 5.20 {two}", 999, True) == [[two, "5", ".", "20", one]]
+    assert flow(f"see {one} 7 {two}, and {three}.", 999) == [
+        ["see", two, "7", one, ",", "and", three, "."]
+    ]
+    assert flow(f"see {one} {two}.", 999) == [["see", two, one, "."]]
+    assert flow(f"{one} New York", 999, True) == [["New", "York", one]]
+    assert flow(f"see {one}, ok", 999) == [["see", one, ",", "ok"]]
+
+
+# --- in a browser --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    driver = shutil.which("chromedriver")
+    if not (program and driver):
+        pytest.skip("the page needs chromium and chromedriver to be seen: apt-get install chromium")
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for option in (
+        *("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run"),
+        *("disable-dev-shm-usage", "disable-background-networking"),
+        f"user-data-dir={tmp_path_factory.mktemp('profile')}",
+    ):
+        options.add_argument(f"--{option}")
+    # The path keeps selenium from looking for a driver on the network.
+    with webdriver.Chrome(options, webdriver.ChromeService(driver)) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def page(browser, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(document_page(DOCUMENTS, HOSTILE), encoding="utf-8")
+    browser.get(path.as_uri())
+    return browser
+
+
+def ask(page, script, *arguments):
+    """The value of an expression in the page."""
+    return page.execute_script(f"return {script}", *arguments)
+
+
+def test_weights_in_the_page(page):
+    found = ask(
+        page,
+        """[...document.querySelectorAll("article")].map(article =>
+            [...article.querySelectorAll("li")].map(item => [
+                Number(item.dataset.weight),
+                [...item.querySelectorAll("mark")].map(mark => Number(mark.dataset.weight)),
+            ]))""",
+    )
+    for sentences, document in zip(found, DOCUMENTS, strict=True):
+        for (weight, weights), sentence in zip(sentences, read_document(document)[1], strict=True):
+            assert weight == pytest.approx(sentence.weight, rel=1e-8)
+            assert weights == pytest.approx(sentence.weights, rel=1e-8)
+            if sum(sentence.weights):
+                assert sum(weights) == pytest.approx(1, abs=1e-7)
+        if sentences and sum(document.sentence_weights):
+            assert sum(weight for weight, _ in sentences) == pytest.approx(1, abs=1e-7)
+    titles = ask(page, "[...document.querySelectorAll('article [title]')].map(e => e.title)")
+    assert len(titles) == sum(1 + len(words) for d in DOCUMENTS for words in d.words if words)
+    assert all(re.fullmatch(r"[\d.e-]+% of the (sentence|document)", t) for t in titles)
+    assert titles[1] == f"{100 * REVIEW.word_weights[0][0]:.4g}% of the sentence"
+
+
+def test_text_in_the_page_is_the_given_text(page):
+    texts = ask(
+        page,
+        """[...document.querySelectorAll("article")].map(article => [
+            article.querySelector("h2").textContent,
+            article.querySelector("h2 + p").innerText,
+            [...article.querySelectorAll("li p")].map(p => [p.textContent, p.innerText]),
+        ])""",
+    )
+    for (name, verdict, lines), document in zip(texts, DOCUMENTS, strict=True):
+        assert name == shown(document.name)
+        label = "unknown" if document.expected is None else shown(document.expected)
+        assert verdict.startswith(f"predicted {shown(document.predicted)} (")
+        assert f", true class {label}" in verdict
+        marks = {None: "", document.predicted: " ✓ right"}
+        assert verdict.endswith(label + marks.get(document.expected, " ✗ wrong"))
+        for (text, seen), sentence in zip(lines, read_document(document)[1], strict=True):
+            parts = zip(sentence.gaps, sentence.words, strict=True)
+            assert text == shown("".join(gap + word for gap, word in parts)).lstrip()
+            # Two spaces between words are two on the screen.
+            assert seen == text
+    text = ask(page, "document.body.innerText")
+    assert "10 documents; 4 of 7 classified rightly." in text
+    assert not re.search(r"\b(nan|inf|infinity|none|undefined)\b", text.lower())
+    assert ask(page, "document.title") == " ".join(shown(HOSTILE).split())
+
+
+def test_documents_cannot_inject_anything(page):
+    from selenium.common.exceptions import NoAlertPresentException
+
+    tags = set(ask(page, "[...document.querySelectorAll('*')].map(e => e.localName)"))
+    assert tags <= {
+        *("html", "head", "meta", "title", "style", "body", "article", "h1", "h2", "p", "ol", "li"),
+        *("a", "bdi", "br", "mark", "span", "strong"),
+    }
+    assert ask(page, "document.querySelectorAll('style').length") == 1
+    names = set(
+        ask(page, "[...document.querySelectorAll('body *')].flatMap(e => e.getAttributeNames())")
+    )
+    assert names <= {"class", "id", "href", "style", "title", "dir", "data-weight"}
+    links = ask(page, "[...document.links].map(a => a.getAttribute('href'))")
+    assert links == ["#d1", "#d3", "#d4"]
+    assert ask(page, "performance.getEntriesByType('resource').length") == 0
+    with pytest.raises(NoAlertPresentException):
+        _ = page.switch_to.alert
+    # Even markup that came in would neither run nor load.
+    page.execute_async_script(
+        """const done = arguments[0];
+        document.addEventListener("securitypolicyviolation", e => {
+            (window.refused ??= []).push(e.effectiveDirective);
+            if (window.refused.length === 3) done();
+        });
+        const script = document.createElement("script");
+        script.textContent = "window.ran = true";
+        document.body.append(script);
+        const image = document.createElement("img");
+        image.src = "picture.gif";
+        image.setAttribute("onerror", "window.ran = true");
+        document.body.append(image);
+        """
+    )
+    page.execute_script("document.querySelectorAll('script, img').forEach(e => e.remove())")
+    assert ask(page, "window.ran === undefined")
+    assert set(ask(page, "window.refused")) == {"script-src-elem", "script-src-attr", "img-src"}
+
+
+def blend(color, under):
+    """A CSS color, rgb(r, g, b) or rgba(r, g, b, a), over another color."""
+    red, green, blue, alpha = [*map(float, re.findall(r"[\d.]+", color)), 1.0][:4]
+    return tuple(
+        alpha * c + (1 - alpha) * u for c, u in zip((red, green, blue), under, strict=True)
+    )
+
+
+def contrast(one, two):
+    """The contrast ratio of WCAG 2.1, from 1 to 21."""
+
+    def luminance(color):
+        parts = [c / 255 for c in color]
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    light, dark = sorted((luminance(one), luminance(two)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def emulate(page, scheme):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_and_strength_of_colours(page, scheme):
+    emulate(page, scheme)
+    # The colours behind each text, from the page's on.
+    found = ask(
+        page,
+        """[...document.querySelectorAll("body *")].filter(e => !e.matches("br")).map(e => {
+            const layers = [];
+            for (let x = e; x; x = x.parentElement)
+                layers.unshift(getComputedStyle(x).backgroundColor);
+            return [e.outerHTML.slice(0, 80), getComputedStyle(e).color, layers];
+        })""",
+    )
+    paper = blend(ask(page, "getComputedStyle(document.body).backgroundColor"), (0, 0, 0))
+    assert (sum(paper) < 200) == (scheme == "dark")
+    seen = set()
+    for where, color, layers in found:
+        under = (0, 0, 0)
+        for layer in layers:
+            under = blend(layer, under)
+        assert contrast(blend(color, under), under) >= 4.5, where
+        seen.add(under)
+    assert len(seen) > 20
+
+    for number, document in enumerate(DOCUMENTS):
+        colors = ask(
+            page,
+            """[...document.querySelectorAll("article")[arguments[0]].querySelectorAll("li")].map(
+                item => [...item.querySelectorAll("mark")].map(
+                    mark => getComputedStyle(mark).backgroundColor))""",
+            number,
+        )
+        for row, sentence in zip(colors, read_document(document)[1], strict=True):
+            away = [
+                sum(abs(c - p) for c, p in zip(blend(x, paper), paper, strict=True)) for x in row
+            ]
+            pairs = zip(sentence.weights, away, strict=True)
+            for (a, far), (b, farther) in itertools.pairwise(sorted(pairs)):
+                assert far <= farther
+                if b > a + 0.1 and sentence.share == 1:
+                    assert far < farther
+    bars = ask(
+        page,
+        """[...document.querySelectorAll("article:first-of-type .bar")].map(
+            e => parseFloat(getComputedStyle(e).backgroundSize))""",
+    )
+    shares = REVIEW.sentence_weights
+    assert bars == pytest.approx([100 * share / max(shares) for share in shares], abs=0.1)
+
+
+@pytest.mark.parametrize("wide", [400, 1200])
+def test_nothing_runs_over_the_edge(page, wide):
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": wide, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+    )
+    assert ask(page, "innerWidth") == wide
+    assert ask(page, "document.documentElement.scrollWidth") <= wide
+    boxes = ask(
+        page,
+        """[...document.querySelectorAll("body, body *")].filter(e => e.getClientRects().length)
+            .map(e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])""",
+    )
+    assert all(0 <= left <= right <= wide for left, right in boxes)
+    rows = ask(
+        page,
+        """[...document.querySelectorAll("li")].map(li => [...li.children].map(
+            e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right]))""",
+    )
+    for share, bar, text in rows:
+        assert share[1] < bar[0] < bar[1] < text[0]
+        assert text[1] - text[0] > wide / 2
+
+
+def test_text_from_right_to_left(page):
+    directions, boxes = ask(
+        page,
+        """[[...document.querySelectorAll("li p")].slice(0, 4).map(
+                p => getComputedStyle(p).direction),
+            [...document.querySelectorAll("#d2 mark")].map(
+                mark => [mark.textContent, mark.getBoundingClientRect().left])]""",
+    )
+    assert directions == ["ltr"] * 3 + ["rtl"]
+    words = HEBREW.words[0]
+    assert [word for word, _ in boxes] == words
+    left = dict(boxes)
+    assert left["הסרט"] > left["הזה"] > left["נפלא"] > left["Ferry"] > left["Midnight"]
+    assert left["Midnight"] > left["טובים"] > left["."]

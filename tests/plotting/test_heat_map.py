@@ -1,0 +1,79 @@
+"""The map of attention weights: it shows what was given, and cuts nothing off."""
+
+import numpy as np
+import pytest
+
+from keras_attention.plotting import plot_attention
+from tests.plotting.figures import (
+    ODD,
+    assert_labels_are_apart,
+    assert_nothing_is_cut_off,
+    weights_of,
+)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 80])
+@pytest.mark.parametrize("columns", [1, 5, 80, 200])
+@pytest.mark.parametrize("kind", ["letters", "words", "odd"])
+@pytest.mark.each_value
+def test_labels_can_be_read(rows, columns, kind):
+    make = {
+        "letters": lambda n: "abc"[n % 3],
+        "words": lambda n: "Donaudampfschifffahrtsgesellschaft"[: 1 + n % 34],
+        "odd": lambda n: ODD[n % len(ODD)],
+    }[kind]
+    source, target = ([make(n) for n in range(size)] for size in (columns, rows))
+    weights = weights_of(rows, columns)
+    figure = plot_attention(weights, source, target, title="What? " * 30)
+    assert_nothing_is_cut_off(figure)
+    for axes in figure.axes[:-1]:
+        assert_labels_are_apart(axes.get_xticklabels(), "x")
+        assert_labels_are_apart(axes.get_yticklabels(), "y")
+        assert min(x.get_size() for x in axes.get_xticklabels()) >= 6.5
+    drawn = np.concatenate([axes.images[0].get_array() for axes in figure.axes[:-1]], 1)
+    np.testing.assert_allclose(np.ma.filled(drawn, 0)[:, :columns], weights, rtol=1e-6)
+
+
+def test_the_map_without_a_target():
+    figure = plot_attention([0.25, 0.75], ["a", "b"], marked=[1])
+    axes = figure.axes[0]
+    assert axes.images[0].get_array().tolist() == [[0.25, 0.75]]
+    assert axes.images[0].get_clim() == (0, 0.75)
+    assert plot_attention([0.2], ["a"], largest=1).axes[0].images[0].get_clim() == (0, 1)
+    assert [x.get_fontweight() for x in axes.get_xticklabels()] == ["normal", "bold"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"per_line": 0}, "per_line` must be a positive integer, at most 1048576; received 0"),
+        ({"per_line": "a"}, "per_line` must be a positive integer, at most 1048576; received 'a'"),
+        ({"largest": np.inf}, "largest must be a positive number or None; received inf"),
+        ({"largest": "a"}, "largest must be a positive number"),
+        ({"marked": 1}, "marked: a list of numbers of source tokens; received 1"),
+        ({"marked": [0.5]}, r"\[0.5\] are no numbers of the 2 source tokens"),
+    ],
+)
+def test_options_that_make_no_sense(options, message):
+    with pytest.raises(ValueError, match=message):
+        plot_attention([0.5, 0.5], ["a", "b"], **options)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (weights_of(3, 2), r"\(2, 3\); received \(3, 2\)\.$"),
+        (weights_of(5, 7), r"Cut padding off: weights\[:2, :3\]"),
+        (weights_of(1, 2, 3), r"Give those of one sample: weights\[0\]"),
+        ([[np.nan, 0, 0], [0, 0, 0]], "finite and not negative"),
+        ([[-0.5, 0, 0], [0, 0, 0]], "finite and not negative; received numbers from -0.5 to 0"),
+    ],
+)
+def test_weights_that_do_not_fit(weights, message):
+    with pytest.raises(ValueError, match=message):
+        plot_attention(weights, ["a", "b", "c"], ["x", "y"])
+
+
+def test_marks_outside():
+    with pytest.raises(ValueError, match=r"\[3\] are no numbers of the 3 source tokens"):
+        plot_attention(weights_of(3), ["a", "b", "c"], marked=[3])

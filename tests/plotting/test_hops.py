@@ -1,0 +1,87 @@
+"""The picture of the hops of a memory network."""
+
+import numpy as np
+import pytest
+
+from keras_attention.plotting import Hops, plot_hops
+from keras_attention.plotting.hops import MOST_SENTENCES, _most_read
+from tests.plotting.figures import (
+    ODD,
+    assert_labels_are_apart,
+    assert_nothing_is_cut_off,
+    drawn_boxes,
+)
+
+
+def hops(count, top=(), **changes):
+    weights = np.full((2, count), 0.001)
+    for number in top:
+        weights[1, number] = 0.4
+    return Hops([f"Sentence {n}." for n in range(count)], weights, "What?", "a")._replace(**changes)
+
+
+def test_a_long_story_shows_the_sentences_read_most():
+    assert _most_read(hops(3)) == [0, 1, 2]
+    assert _most_read(hops(0)) == []
+    # Gaps are marked.
+    assert _most_read(hops(40, top=[39, 20])) == [*range(10), None, 20, None, 39]
+    assert _most_read(hops(40)) == [*range(MOST_SENTENCES), None]
+
+
+def test_many_hops():
+    figure = plot_hops(hops(3, weights=np.full((20, 3), 0.5)), hops(3))
+    assert_nothing_is_cut_off(figure)
+    headers = [x for x in figure.axes[0].texts if x.get_text().startswith("hop ")]
+    assert len(headers) == 20
+    assert_labels_are_apart(headers, "x")
+
+
+def test_hops_of_any_text():
+    samples = [
+        hops(3, top=[1], facts=(1,), expected="a"),
+        hops(0, weights=np.zeros((2, 0))),
+        hops(8, memories=ODD, question="$" * 90, answer="a" * 90, expected="北" * 90),
+        hops(3, weights=-np.ones((3, 5))),
+    ]
+    figure = plot_hops(*samples)
+    assert_nothing_is_cut_off(figure)
+    texts = [text for text, _ in drawn_boxes(figure)]
+    assert "• Sentence 1." in texts
+    assert "0.40" in texts
+    assert "-1.00" in texts
+
+
+def test_answers_in_bytes():
+    (axes,) = plot_hops(Hops(["a"], [[1.0]], b"q?", b"park", expected="park")).axes
+    assert [x.get_text() for x in axes.texts[:2]] == ["park", "q?"]
+    assert axes.texts[0].get_color() == "#1b6e3c"
+
+
+def test_long_memories_end_before_the_weights():
+    letters = ["W" * 99, "i" * 99, "北" * 99, "word " * 40]
+    figure = plot_hops(hops(4, memories=letters, facts=(0, 2), question="W" * 99, answer="W" * 20))
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    cells = min(patch.get_window_extent().x0 for patch in axes.patches)
+    answer, question, *texts = axes.texts
+    assert question.get_window_extent().x1 < answer.get_window_extent().x0
+    ends = [x.get_window_extent().x1 for x in texts if "…" in x.get_text()]
+    assert len(ends) == 4
+    assert max(ends) < cells
+    # Two of the four texts use most of the room.
+    assert sorted(ends)[1] > 0.7 * cells
+
+
+def test_hops_that_do_not_fit():
+    with pytest.raises(
+        ValueError, match=r"here \(K, 3\) or wider, of one hop at least; received \(2, 2\)"
+    ):
+        plot_hops(hops(3, weights=np.ones((2, 2))))
+    with pytest.raises(ValueError, match=r"of one hop at least; received \(0, 3\)"):
+        plot_hops(hops(3, weights=np.ones((0, 3))))
+    with pytest.raises(ValueError, match=r"\[3, -1\] are no numbers of the 3 memories"):
+        plot_hops(hops(3, facts=(1, 3, -1)))
+    with pytest.raises(ValueError, match="at least one"):
+        plot_hops()
+    with pytest.raises(ValueError, match="received list"):
+        plot_hops(["a"])

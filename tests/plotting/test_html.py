@@ -1,0 +1,59 @@
+"""Highlighted text as HTML."""
+
+import html.parser
+
+import numpy as np
+import pytest
+
+from keras_attention.plotting import highlight
+
+
+class Marks(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.text, self.marks, self.tags = "", [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag == "mark":
+            self.marks.append((float(dict(attributes)["title"]), dict(attributes)["style"]))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def read(page):
+    marks = Marks()
+    marks.feed(page)
+    return marks
+
+
+def test_highlighted_text_is_escaped():
+    tokens = ["<script>alert(1)</script>", "&amp;", '" onclick="x', "\x00", "שלום"]
+    page = highlight(tokens, [0.1, 0.2, 0.3, 0.4, 0.0])
+    marks = read(page)
+    assert marks.tags == ["p", *["mark"] * 5]
+    assert marks.text == " ".join(tokens).replace("\x00", "␀")
+    assert [weight for weight, _ in marks.marks] == [0.1, 0.2, 0.3, 0.4, 0]
+    # The strongest is the largest.
+    assert "/ 1.000" in marks.marks[3][1]
+    assert "/ 0.250" in marks.marks[0][1]
+    assert page._repr_html_() == page
+
+
+def test_highlighted_bytes():
+    assert (
+        read(highlight(np.array([b"caf\xc3\xa9", b"\xff"], object), [1, 0])).text == "café \ufffd"
+    )
+
+
+def test_gaps_of_highlighted_text():
+    assert read(highlight(["a", ",", "b"], [0, 0, 0], ["", "", "\n"])).text == "a,\nb"
+    assert read(highlight([], [])).text == ""
+    assert read(highlight(iter("ab"), [0, 0])).text == "a b"
+    with pytest.raises(ValueError, match=r"joiner: a string, or one before each token; .*None"):
+        highlight(["a"], [0], None)
+    with pytest.raises(ValueError, match="one before each token, here 3; received 2"):
+        highlight(["a", "b", "c"], [0, 0, 0], ["", ""])
+    with pytest.raises(ValueError, match=r"here \(2,\); received \(3,\)\. Cut padding off"):
+        highlight(["a", "b"], [0, 0, 0])

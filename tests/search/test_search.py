@@ -1,0 +1,674 @@
+"""Greedy and beam search against searches written as loops over single hypotheses."""
+
+import itertools
+import math
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.search import SearchResult, beam_search, greedy_search
+from tests.on_jax import run_on_jax
+
+V, D, TK, L = 7, 5, 3, 11
+START, END = 2, 1
+TOKENS = {"start_token": START, "end_token": END, "max_length": L}
+
+on_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="compiles or saves with TensorFlow"
+)
+
+
+class Decoder:
+    """A small recurrent decoder with attention whose logits depend on all that it has read.
+
+    `advance` is one step of one hypothesis in float64, `step` the same for N of them in ops. The
+    state has leaves of several dtypes, each of which changes the logits, so that a leaf that does
+    not follow its hypothesis is noticed; so does the memory.
+    """
+
+    def __init__(self, seed=0, vocabulary=V):
+        rng = np.random.default_rng(seed)
+        self.vocabulary = vocabulary
+        self.embedding = rng.normal(size=(vocabulary, D))
+        # Small enough not to double the rounding of float32 at every step.
+        self.recurrent = rng.normal(size=(D, D)) / math.sqrt(D)
+        self.output = 1.5 * rng.normal(size=(D, vocabulary))
+        self.read = 1.5 * rng.normal(size=(D, vocabulary))
+        self.seen = rng.normal(size=(vocabulary, vocabulary))
+        self.count = rng.normal(size=(vocabulary,)) / 5
+        self.count[END] += 0.3
+
+    def inputs(self, batch, seed=0, length=TK):
+        rng = np.random.default_rng(100 + seed)
+        state = {
+            "hidden": rng.normal(size=(batch, D)).astype("float32"),
+            "rest": [
+                rng.integers(0, 3, size=(batch, 1)).astype("int32"),
+                None,
+                (rng.random((batch, self.vocabulary)) < 0.3, np.ones((batch,), "float16")),
+            ],
+        }
+        mask = rng.random((batch, length)) < 0.7
+        mask[:, 0] = True
+        memory = (rng.normal(size=(batch, length, D)).astype("float32"), None, {"mask": mask})
+        return state, memory
+
+    def start(self, state, memory, b):
+        hidden, (count, _, (seen, even)) = state["hidden"], state["rest"]
+        state = hidden[b].astype("float64"), int(count[b, 0]), seen[b], float(even[b])
+        return state, (memory[0][b].astype("float64"), memory[2]["mask"][b])
+
+    def advance(self, token, state, memory):
+        (hidden, count, seen, even), (keys, mask) = state, memory
+        hidden = np.tanh(self.embedding[token] + hidden @ self.recurrent)
+        weights = np.where(mask, np.exp(keys @ hidden), 0.0)
+        weights = weights / weights.sum()
+        seen = seen | (np.arange(self.vocabulary) == token)
+        logits = hidden @ self.output + (weights @ keys) @ self.read
+        even = even + 0.5 * (token % 2 == 0)
+        logits = logits + seen @ self.seen + (count - even) * self.count
+        log_probs = logits - np.log(np.sum(np.exp(logits)))
+        return log_probs, (hidden, count + 1, seen, even), weights
+
+    def step(self, tokens, state, memory):
+        count, _, (seen, even) = state["rest"]
+        keys, mask = memory[0], memory[2]["mask"]
+        hidden = ops.take(constant(self.embedding), tokens, axis=0)
+        hidden = ops.tanh(hidden + ops.matmul(state["hidden"], constant(self.recurrent)))
+        weights = ops.where(mask, ops.exp(ops.einsum("ntd,nd->nt", keys, hidden)), 0.0)
+        weights = weights / ops.sum(weights, axis=-1, keepdims=True)
+        context = ops.einsum("nt,ntd->nd", weights, keys)
+        seen = seen | ops.one_hot(tokens, self.vocabulary, dtype="bool")
+        even = even + 0.5 * ops.cast(tokens % 2 == 0, "float16")
+        logits = ops.matmul(hidden, constant(self.output))
+        logits = logits + ops.matmul(context, constant(self.read))
+        logits = logits + ops.matmul(ops.cast(seen, "float32"), constant(self.seen))
+        steps = ops.cast(count, "float32") - ops.cast(ops.expand_dims(even, -1), "float32")
+        logits = logits + steps * constant(self.count)
+        return logits, {"hidden": hidden, "rest": [count + 1, None, (seen, even)]}, weights
+
+
+def constant(x):
+    return ops.convert_to_tensor(x, dtype="float32")
+
+
+def oracle_greedy(decoder, state, memory, max_length=L):
+    """For each sample the tokens, the summed log probability and the weights."""
+    found = []
+    for b in range(len(memory[0])):
+        hypothesis, constant = decoder.start(state, memory, b)
+        tokens, total, weights = [], 0.0, []
+        while len(tokens) < max_length and END not in tokens:
+            last = tokens[-1] if tokens else START
+            log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
+            tokens.append(int(np.argmax(log_probs)))
+            total += log_probs[tokens[-1]]
+            weights.append(row)
+        found.append((tokens, total, weights))
+    return found
+
+
+def penalty(length, length_penalty):
+    return ((5 + length) / 6) ** length_penalty
+
+
+def oracle_beam(decoder, state, memory, width, length_penalty, max_length=L):
+    """For each sample the hypotheses (tokens, score, weights), best first."""
+    found = []
+    for b in range(len(memory[0])):
+        hypothesis, constant = decoder.start(state, memory, b)
+        beams = [([], 0.0, [], 0.0, hypothesis)]
+        for _ in range(max_length):
+            candidates = []
+            for tokens, score, weights, total, hypothesis in beams:
+                if END in tokens:
+                    candidates.append((tokens, score, weights, total, hypothesis))
+                    continue
+                last = tokens[-1] if tokens else START
+                log_probs, after, row = decoder.advance(last, hypothesis, constant)
+                for token in range(decoder.vocabulary):
+                    longer = total + log_probs[token]
+                    score = longer / penalty(len(tokens) + 1, length_penalty)
+                    candidates.append(([*tokens, token], score, [*weights, row], longer, after))
+            candidates.sort(key=lambda candidate: -candidate[1])
+            beams = candidates[:width]
+        found.append([beam[:3] for beam in beams])
+    return found
+
+
+def brute_force(decoder, state, memory, length_penalty, max_length):
+    """All sequences that end, or reach the length without ending, scored one by one."""
+    found = []
+    for b in range(len(memory[0])):
+        sequences = []
+        for length in range(1, max_length + 1):
+            for tokens in itertools.product(range(decoder.vocabulary), repeat=length):
+                if END in tokens[:-1] or (length < max_length and tokens[-1] != END):
+                    continue
+                hypothesis, constant = decoder.start(state, memory, b)
+                total, weights = 0.0, []
+                for last, token in zip((START, *tokens), tokens, strict=False):
+                    log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
+                    total += log_probs[token]
+                    weights.append(row)
+                sequences.append((list(tokens), total / penalty(length, length_penalty), weights))
+        found.append(sorted(sequences, key=lambda sequence: -sequence[1]))
+    return found
+
+
+def to_numpy(result):
+    return SearchResult(*(x if x is None else ops.convert_to_numpy(x) for x in result))
+
+
+def assert_hypothesis(tokens, length, score, alignments, expected):
+    expected_tokens, expected_score, expected_weights = expected
+    n = len(expected_tokens)
+    assert length == n
+    assert tokens[:n].tolist() == expected_tokens
+    assert np.all(tokens[n:] == END)
+    np.testing.assert_allclose(score, expected_score, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(alignments[:n], expected_weights, rtol=1e-4, atol=1e-5)
+    assert np.all(alignments[n:] == 0)
+
+
+def assert_found(result, expected, max_length=L):
+    """`result` of one of the searches is what the oracle found for each sample (and beam)."""
+    result = to_numpy(result)
+    if result.tokens.ndim == 2:
+        result = SearchResult(*(x[:, None] for x in result))
+        expected = [[hypothesis] for hypothesis in expected]
+    batch, beams = len(expected), len(expected[0])
+    assert result.tokens.shape == (batch, beams, max_length)
+    assert result.tokens.dtype == result.lengths.dtype == np.int32
+    assert result.scores.dtype == np.float32
+    for b, k in itertools.product(range(batch), range(beams)):
+        assert_hypothesis(*(x[b, k] for x in result), expected[b][k])
+
+
+def assert_same(result, other):
+    result, other = to_numpy(result), to_numpy(other)
+    np.testing.assert_array_equal(result.tokens, other.tokens)
+    np.testing.assert_array_equal(result.lengths, other.lengths)
+    np.testing.assert_allclose(result.scores, other.scores, rtol=1e-5)
+    np.testing.assert_allclose(result.alignments, other.alignments, rtol=1e-4, atol=1e-5)
+
+
+def count_up(tokens, state, memory):
+    """The next token is the last plus one, and the memory says how surely."""
+    return memory * ops.one_hot((tokens + 1) % V, V, dtype="float32"), state, None
+
+
+# -- what is found
+
+
+def test_greedy_search_is_the_loop():
+    decoder = Decoder()
+    state, memory = decoder.inputs(13)
+    expected = oracle_greedy(decoder, state, memory)
+    assert len({len(tokens) for tokens, _, _ in expected}) > 3
+    assert_found(greedy_search(decoder.step, state, memory, **TOKENS), expected)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_beam_is_greedy_search(seed):
+    decoder = Decoder(seed)
+    state, memory = decoder.inputs(13, seed)
+    greedy = to_numpy(greedy_search(decoder.step, state, memory, **TOKENS))
+    for length_penalty in (0.0, 1.3):
+        beam = to_numpy(
+            beam_search(
+                decoder.step, state, memory, beam_width=1, length_penalty=length_penalty, **TOKENS
+            )
+        )
+        scores = greedy.scores / penalty(greedy.lengths, length_penalty)
+        assert_same(SearchResult(*(x[:, 0] for x in beam)), greedy._replace(scores=scores))
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.5])
+def test_exhaustive_beam_is_brute_force(length_penalty):
+    decoder = Decoder(3, vocabulary=3)
+    state, memory = decoder.inputs(2)
+    expected = brute_force(decoder, state, memory, length_penalty, max_length=4)
+    count = 1 + 2 + 4 + 8 + 16  # ended after 1, 2, 3, 4 tokens; never ended
+    assert len(expected[0]) == count
+    result = beam_search(
+        decoder.step,
+        state,
+        memory,
+        start_token=START,
+        end_token=END,
+        max_length=4,
+        beam_width=37,
+        length_penalty=length_penalty,
+    )
+    result = to_numpy(result)
+    assert_found(SearchResult(*(x[:, :count] for x in result)), expected, max_length=4)
+    surplus = SearchResult(*(x[:, count:] for x in result))
+    assert np.all(surplus.scores == -np.inf)
+    assert np.all(surplus.lengths == 0)
+    assert np.all(surplus.tokens == END)
+    assert np.all(surplus.alignments == 0)
+
+
+@pytest.mark.parametrize(("width", "length_penalty"), [(2, 1.0), (3, 0.0), (5, 0.6), (11, 1.7)])
+def test_beam_search_is_the_loop(width, length_penalty):
+    decoder = Decoder(width)
+    state, memory = decoder.inputs(5)
+    expected = oracle_beam(decoder, state, memory, width, length_penalty)
+    assert len({len(tokens) for beams in expected for tokens, _, _ in beams}) > 1
+    result = beam_search(
+        decoder.step,
+        state,
+        memory,
+        beam_width=width,
+        length_penalty=length_penalty,
+        **TOKENS,
+    )
+    assert_found(result, expected)
+
+
+def test_length_penalty_counts_the_end_token():
+    # Two sequences, "end" with probability p and "3 end" with q: which is better depends on lp.
+    p, q = 0.55, 0.45
+    table = np.full((1, V, V), 1e-9)
+    table[0, START, [END, 3]] = p, q
+    table[0, 3, END] = 1.0
+
+    def step(tokens, state, memory):
+        row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
+        return ops.log(ops.squeeze(row, 1)), state, None
+
+    even = math.log(math.log(q) / math.log(p)) / math.log(7 / 6)
+    for length_penalty, first in ((even - 0.01, 1), (even + 0.01, 2)):
+        found = to_numpy(
+            beam_search(step, None, table, beam_width=2, length_penalty=length_penalty, **TOKENS)
+        )
+        assert found.lengths.tolist() == [[first, 3 - first]]
+
+
+def test_a_step_of_an_ended_hypothesis_does_not_matter():
+    decoder = Decoder()
+    state, memory = decoder.inputs(5)
+
+    def step(tokens, state, memory):
+        logits, state, weights = decoder.step(tokens, state, memory)
+        ended = ops.expand_dims(tokens == END, -1)
+        state["hidden"] = ops.where(ended, math.nan, state["hidden"])
+        return ops.where(ended, math.nan, logits), state, ops.where(ended, math.nan, weights)
+
+    for find in (greedy_search, beam_search):
+        expected = find(decoder.step, state, memory, **TOKENS)
+        assert len(np.unique(ops.convert_to_numpy(expected.lengths))) > 1
+        assert_same(find(step, state, memory, **TOKENS), expected)
+
+
+def sample(state, memory, b):
+    return keras.tree.map_structure(lambda x: x if x is None else x[b : b + 1], (state, memory))
+
+
+def test_samples_do_not_see_each_other():
+    decoder = Decoder(4)
+    state, memory = decoder.inputs(5)
+    whole = to_numpy(beam_search(decoder.step, state, memory, beam_width=3, **TOKENS))
+    for b in range(5):
+        alone = beam_search(decoder.step, *sample(state, memory, b), beam_width=3, **TOKENS)
+        assert_same(alone, SearchResult(*(x[b : b + 1] for x in whole)))
+
+
+def test_a_state_or_a_memory_alone_is_enough():
+    decoder = Decoder()
+    state, memory = decoder.inputs(5)
+    expected = beam_search(decoder.step, state, memory, **TOKENS)
+
+    def all_in_state(tokens, both, memory):
+        assert memory is None
+        logits, state, weights = decoder.step(tokens, both[0], both[1])
+        return logits, (state, both[1]), weights
+
+    assert_same(beam_search(all_in_state, (state, memory), **TOKENS), expected)
+    for nothing in (None, (), {"nothing": None}):
+        certainty = np.full((3, 1), 9.0, "float32")
+        found = greedy_search(count_up, nothing, certainty, **TOKENS)
+        assert ops.convert_to_numpy(found.lengths).tolist() == [6] * 3
+        assert found.alignments is None
+
+
+def test_a_search_that_never_ends_has_the_full_length():
+    certainty = np.full((2, 1), 9.0, "float32")
+    tokens = dict(start_token=START, end_token=END, max_length=5)
+    found = to_numpy(greedy_search(count_up, None, certainty, **tokens))
+    assert found.tokens.tolist() == [[3, 4, 5, 6, 0]] * 2
+    assert found.lengths.tolist() == [5, 5]
+    found = to_numpy(beam_search(count_up, None, certainty, beam_width=1, **tokens))
+    assert found.tokens.tolist() == [[[3, 4, 5, 6, 0]]] * 2
+    assert found.lengths.tolist() == [[5]] * 2
+    log_prob = 9 - math.log(math.exp(9) + V - 1)
+    np.testing.assert_allclose(found.scores, 5 * log_prob / penalty(5, 1.0), atol=1e-6)
+
+
+def test_large_logits_keep_their_precision():
+    certainty = np.full((1, 1), 3.0, "float32")
+
+    def step(tokens, state, memory):
+        logits, state, weights = count_up(tokens, state, memory)
+        return logits + 2.0**17, state, weights  # exact: three is 192 units in the last place
+
+    for find in (greedy_search, beam_search):
+        expected = to_numpy(find(count_up, None, certainty, **TOKENS)).scores
+        found = to_numpy(find(step, None, certainty, **TOKENS)).scores
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_one_step():
+    decoder = Decoder()
+    state, memory = decoder.inputs(2)
+    tokens = dict(start_token=START, end_token=END, max_length=1)
+    expected = oracle_beam(decoder, state, memory, V, 1.0, max_length=1)
+    result = beam_search(decoder.step, state, memory, beam_width=V, **tokens)
+    assert_found(result, expected, max_length=1)
+    expected = oracle_greedy(decoder, state, memory, max_length=1)
+    assert_found(greedy_search(decoder.step, state, memory, **tokens), expected, max_length=1)
+
+
+def test_forbidden_tokens():
+    allowed = np.full((1, V), -np.inf, "float32")
+    allowed[0, [END, 4]] = 2.0, 1.0
+
+    def step(tokens, state, memory):
+        return memory, state, None
+
+    found = to_numpy(beam_search(step, None, allowed, beam_width=5, **TOKENS | {"max_length": 2}))
+    assert found.lengths.tolist() == [[1, 2, 2, 0, 0]]
+    assert found.tokens.tolist() == [[[END, END], [4, END], [4, 4], [END, END], [END, END]]]
+    end, four = (x - math.log(math.exp(2) + math.exp(1)) for x in (2, 1))
+    scores = [end, (four + end) / penalty(2, 1.0), 2 * four / penalty(2, 1.0)]
+    np.testing.assert_allclose(found.scores[0, :3], scores, rtol=1e-5)
+    assert np.all(found.scores[0, 3:] == -np.inf)
+
+
+def test_a_step_that_allows_nothing():
+    # After token 4 nothing is allowed: the most probable token leads nowhere.
+    table = np.full((1, V, V), -np.inf, "float32")
+    table[0, START, [3, 4]] = 1.0, 2.0
+    table[0, 3, END] = 0.0
+
+    def step(tokens, state, memory):
+        row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
+        return ops.squeeze(row, 1), state, None
+
+    found = to_numpy(beam_search(step, None, table, beam_width=2, **TOKENS))
+    assert found.tokens[..., :2].tolist() == [[[3, END], [END, END]]]
+    assert found.lengths.tolist() == [[2, 0]]
+    expected = (1 - math.log(math.exp(1) + math.exp(2))) / penalty(2, 1.0)
+    np.testing.assert_allclose(found.scores, [[expected, -np.inf]], rtol=1e-5)
+    for found in (
+        to_numpy(greedy_search(step, None, table, **TOKENS)),
+        to_numpy(beam_search(step, None, table, beam_width=1, **TOKENS)),
+    ):
+        assert np.all(found.tokens == END)
+        assert found.lengths.item() == 0
+        assert found.scores.item() == -np.inf
+
+
+def test_weights_keep_their_dtype_and_the_softmax_is_float32():
+    certainty = np.full((2, 1), 0.5, "float16")
+
+    def step(tokens, state, memory):
+        return memory * ops.one_hot((tokens + 1) % V, V, dtype="float16"), state, memory
+
+    found = to_numpy(greedy_search(step, None, certainty, **TOKENS))
+    assert found.alignments.dtype == np.float16
+    assert found.alignments[..., 0].tolist() == [[0.5] * 6 + [0.0] * 5] * 2
+    log_prob = 0.5 - math.log(math.exp(0.5) + V - 1)
+    np.testing.assert_allclose(found.scores, 6 * log_prob, rtol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="a traced step is called only once")
+def test_search_stops_when_all_have_ended():
+    calls = []
+
+    def step(tokens, state, memory):
+        calls.append(tokens)
+        return count_up(tokens, state, memory)
+
+    certainty = np.full((2, 1), 90.0, "float32")
+    greedy_search(step, None, certainty, **TOKENS)
+    assert len(calls) == 6
+    calls.clear()
+    beam_search(step, None, certainty, beam_width=1, **TOKENS)
+    assert len(calls) == 6
+
+    def end_at_once(tokens, state, memory):
+        calls.append(tokens)
+        return memory * ops.one_hot(tokens * 0 + END, V, dtype="float32"), state, None
+
+    calls.clear()
+    beam_search(end_at_once, None, certainty, beam_width=V, length_penalty=0.0, **TOKENS)
+    assert len(calls) == 2  # all but the best of the first step's beams end in the second
+
+    def end_or_nothing(tokens, state, memory):
+        logits, state, weights = end_at_once(tokens, state, memory)
+        return ops.where(logits > 0, logits, -math.inf), state, weights
+
+    calls.clear()
+    beam_search(end_or_nothing, None, certainty, beam_width=3, **TOKENS)
+    assert len(calls) == 1
+    calls.clear()
+    greedy_search(end_or_nothing, None, -certainty, **TOKENS)
+    assert len(calls) == 1
+
+
+# -- where it runs
+
+
+def both_searches(decoder):
+    """Both searches as a function of the decoder's flat inputs, for signatures hold no None."""
+    template = decoder.inputs(1)
+
+    def run(*tensors):
+        tensors = iter(tensors)
+        inputs = keras.tree.map_structure(lambda x: x if x is None else next(tensors), template)
+        greedy = greedy_search(decoder.step, *inputs, **TOKENS)
+        beam = beam_search(decoder.step, *inputs, beam_width=3, **TOKENS)
+        return {"greedy": greedy._asdict(), "beam": beam._asdict()}
+
+    return run
+
+
+def flat_inputs(decoder, batch, length):
+    inputs = keras.tree.flatten(decoder.inputs(batch, length=length))
+    return [ops.convert_to_tensor(x) for x in inputs if x is not None]
+
+
+def signature(decoder):
+    """The inputs with batch size and memory steps unknown: where two sizes differ."""
+    import tensorflow as tf
+
+    def spec(x, y):
+        sizes = zip(x.shape, y.shape, strict=True)
+        return tf.TensorSpec([a if a == b else None for a, b in sizes], x.dtype)
+
+    return [
+        spec(*xy) for xy in zip(flat_inputs(decoder, 2, 3), flat_inputs(decoder, 5, 7), strict=True)
+    ]
+
+
+def assert_runs(run, decoder):
+    for batch, length in ((5, 3), (2, 7)):
+        inputs = flat_inputs(decoder, batch, length)
+        found, expected = run(*inputs), both_searches(decoder)(*inputs)
+        for name in ("greedy", "beam"):
+            assert_same(SearchResult(**found[name]), SearchResult(**expected[name]))
+
+
+@on_tensorflow
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_tf_function_with_unknown_sizes(jit_compile):
+    import tensorflow as tf
+
+    decoder = Decoder()
+    run = tf.function(
+        both_searches(decoder), input_signature=signature(decoder), jit_compile=jit_compile
+    )
+    assert_runs(run, decoder)
+
+
+@on_tensorflow
+def test_saved_model(tmp_path):
+    import tensorflow as tf
+
+    decoder = Decoder()
+    module = tf.Module()
+    module.run = tf.function(both_searches(decoder), input_signature=signature(decoder))
+    tf.saved_model.save(module, str(tmp_path))
+    assert_runs(tf.saved_model.load(str(tmp_path)).run, decoder)
+
+
+@on_tensorflow
+def test_export_archive_of_a_keras_decoder(tmp_path):
+    import tensorflow as tf
+
+    embed = keras.layers.Embedding(V, D)
+    cell = keras.layers.GRUCell(D)
+    head = keras.layers.Dense(V)
+
+    def step(tokens, state, memory):
+        output, state = cell(embed(tokens), state)
+        weights = ops.softmax(ops.einsum("nd,ntd->nt", output, memory))
+        return head(output + ops.einsum("nt,ntd->nd", weights, memory)), state, weights
+
+    def translate(memory):
+        state = [memory[:, 0]]
+        return beam_search(step, state, memory, beam_width=3, **TOKENS)._asdict()
+
+    memory = np.random.default_rng(0).normal(size=(2, TK, D)).astype("float32")
+    expected = SearchResult(**translate(ops.convert_to_tensor(memory)))
+    archive = keras.export.ExportArchive()
+    for layer in (embed, cell, head):
+        archive.track(layer)
+    archive.add_endpoint("translate", translate, [tf.TensorSpec((None, None, D), "float32")])
+    archive.write_out(str(tmp_path), verbose=False)
+    served = tf.saved_model.load(str(tmp_path))
+    assert_same(SearchResult(**served.translate(memory)), expected)
+
+
+ON_JAX = """
+import warnings
+import jax
+from tests.search import test_search as t
+
+def check():
+    decoder = t.Decoder()
+    result = jax.jit(t.both_searches(decoder))(*t.flat_inputs(decoder, 5, 3))
+    state, memory = decoder.inputs(5)
+    t.assert_found(t.SearchResult(**result["greedy"]), t.oracle_greedy(decoder, state, memory))
+    t.assert_found(t.SearchResult(**result["beam"]), t.oracle_beam(decoder, state, memory, 3, 1.0))
+    t.assert_found(
+        t.beam_search(decoder.step, state, memory, beam_width=11, length_penalty=0.0, **t.TOKENS),
+        t.oracle_beam(decoder, state, memory, 11, 0.0),
+    )
+
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    check()
+found["backend"] = t.keras.backend.backend()
+"""
+
+
+def test_jax(tmp_path):
+    assert str(run_on_jax(ON_JAX, tmp_path)["backend"]) == "jax"
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_length": 0}, "max_length=0 must be a positive integer"),
+        ({"max_length": 2.0}, r"max_length=2\.0 must be a positive integer"),
+        ({"max_length": True}, "max_length=True must be a positive integer"),
+        ({"start_token": -1}, "start_token=-1 must be the index of a token"),
+        ({"end_token": 1.0}, r"end_token=1\.0 must be the index of a token"),
+        ({"end_token": -3}, "end_token=-3 must be the index of a token"),
+        ({"end_token": V}, "logits for 7 tokens.* end_token=7 be one of them"),
+        ({"memory": None}, "hold no tensor that could tell the batch size"),
+        ({"state": np.zeros((3, 1))}, r"one batch size, but hold {'state': \(3, 1\), 'memory'"),
+        ({"memory": {"a": [np.float32(1)]}}, r"""memory\['a'\]\[0\]": \(\)"""),
+    ],
+)
+def test_arguments_out_of_range(change, message):
+    arguments = {"state": None, "memory": np.ones((2, 1), "float32")} | TOKENS | change
+    for find in (greedy_search, beam_search):
+        with pytest.raises(ValueError, match=message):
+            find(count_up, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"beam_width": 0}, "beam_width=0 must be a positive integer"),
+        ({"beam_width": 2.5}, r"beam_width=2\.5 must be a positive integer"),
+        ({"max_length": -1}, "max_length=-1 must be a positive integer"),
+        ({"length_penalty": -0.1}, r"length_penalty=-0\.1 must be a finite number, 0 or more"),
+        ({"length_penalty": math.inf}, "length_penalty=inf must be a finite number"),
+        ({"length_penalty": math.nan}, "length_penalty=nan must be a finite number"),
+        ({"length_penalty": "1"}, "length_penalty='1' must be a finite number"),
+    ],
+)
+def test_beam_arguments_out_of_range(change, message):
+    def step(tokens, state, memory):
+        raise AssertionError("the step ran before the arguments were checked")
+
+    with pytest.raises(ValueError, match=message):
+        beam_search(step, None, np.ones((2, 1), "float32"), **TOKENS | change)
+
+
+LOGITS = np.zeros((2, V), "float32")
+STATE = {"a": np.zeros((2, D), "float32"), "b": None}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (LOGITS, r"must return the tuple \(logits, state, weights\)"),
+        ((LOGITS, STATE), r"must return the tuple \(logits, state, weights\)"),
+        ((LOGITS[:, None], STATE, None), r"must return logits of rank 2.*shape \(2, 1, 7\)"),
+        ((LOGITS[:1], STATE, None), r"must return logits .* each of its 2 tokens.*\(1, 7\)"),
+        ((None, STATE, None), "must return logits of rank 2"),
+        ((LOGITS, STATE, LOGITS[0]), r"must return weights of rank 2.*shape \(7,\)"),
+        ((LOGITS, None, None), r"structure it was given.*state\['a'\].*but returned \[\]"),
+        ((LOGITS, STATE | {"b": LOGITS}, None), r"structure it was given.*state\['b'\]"),
+        ((LOGITS, [STATE], None), r"structure it was given.*state\[0\]\['a'\]"),
+        ((LOGITS, {"a": LOGITS}, None), r"given state\['a'\].*\(2, 5\).*\(2, 7\)"),
+        ((LOGITS, {"a": np.zeros((2, D), "int32")}, None), "'float32'.*returned.*'int32'"),
+    ],
+)
+def test_steps_that_return_something_else(outputs, message):
+    with pytest.raises(ValueError, match=message):
+        greedy_search(lambda tokens, state, memory: outputs, STATE, **TOKENS)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_a_vocabulary_of_unknown_size(search):
+    import tensorflow as tf
+
+    def find(table):
+        return search(lambda tokens, state, memory: (memory, state, None), None, table, **TOKENS)
+
+    with pytest.raises(ValueError, match="logits for None tokens: their number must be known"):
+        tf.function(find, [tf.TensorSpec((None, None))]).get_concrete_function()
+
+
+@pytest.mark.parametrize("search", [greedy_search, partial(beam_search, beam_width=3)])
+def test_no_sample_at_all(search):
+    def step(tokens, state, memory):
+        return ops.one_hot(tokens, 5), state, memory
+
+    found = search(step, None, np.zeros((0, 7)), start_token=1, end_token=2, max_length=4)
+    assert found.tokens.shape[0] == found.scores.shape[0] == found.alignments.shape[0] == 0
+    assert found.tokens.shape[-1] == 4
