@@ -1,7 +1,26 @@
-"""What the command lines of the examples share: checks of numbers, defaults.
+"""Parts of the command lines: checks of numbers, defaults, and the command itself.
 
-Names are those of the attributes; None is what was not given, and always allowed.
+Options are named after their attributes. None means that an option was not given; every check
+accepts it.
 """
+
+import argparse
+import shlex
+import sys
+
+
+def make_parser(task, description):
+    """A parser for `python -m examples.TASK` that keeps the line breaks of the description."""
+    return argparse.ArgumentParser(
+        prog=f"python -m examples.{task}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def command_line(task):
+    """The command that started this process, to write into the results."""
+    return shlex.join(["python", "-m", f"examples.{task}", *sys.argv[1:]])
 
 
 def check_at_least_one(parser, arguments, names):
@@ -12,22 +31,25 @@ def check_at_least_one(parser, arguments, names):
 
 
 def check_ranges(parser, arguments, ranges):
-    """Each name in `ranges` is 0 or more and below the number that belongs to it."""
+    """Checks 0 <= value < high for every `name: high` in `ranges`."""
     for name, high in ranges.items():
         value = getattr(arguments, name)
-        # Not "or value >= high": NaN is refused too.
+        # "not in the range" rather than "outside of it", so that NaN is refused too.
         if value is not None and not 0 <= value < high:
             parser.error(f"{_flag(name)} must be in [0, {high}); received {value}")
 
 
 def check_seed(parser, arguments):
-    """What NumPy, and so keras.utils.set_random_seed, takes."""
+    """Checks that `keras.utils.set_random_seed` accepts the seed."""
     if not 0 <= arguments.seed < 2**32:
         parser.error(f"--seed must be in [0, 2**32); received {arguments.seed}")
 
 
 def fill(arguments, defaults):
-    """Sets what was not given. Here, not in argparse: a default may depend on what was given."""
+    """Sets options that were not given.
+
+    argparse cannot do it where a default depends on other options.
+    """
     for name, value in defaults.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)

@@ -1,4 +1,4 @@
-"""Batches of similar length, so that little is spent on padding."""
+"""Batches of samples of similar length, so that little time is spent on padding."""
 
 import numpy as np
 
@@ -7,12 +7,12 @@ def bucketed(lengths, size, order=None):
     """Splits `range(len(lengths))` into index arrays of at most `size`.
 
     Args:
-        lengths: `(N,)` or `(N, keys)`, what to sort by, the last column first.
-        order: a NumPy generator to shuffle with, or None to keep all sorted by length.
+        lengths: `(N,)` or `(N, keys)`, the sort keys; the last column counts first.
+        order: a NumPy generator to shuffle with, or None to keep everything sorted by length.
 
     Returns:
-        A list of index arrays; every index is in one of them. With `order`, samples are shuffled,
-        sorted within pools of 32 batches, and the batches shuffled again.
+        A list of index arrays that together hold every index once. With `order`, samples are
+        shuffled, sorted within pools of 32 batches, and the batches are shuffled again.
     """
     batches = []
     for part in _sorted_pools(lengths, size, order):
@@ -23,12 +23,12 @@ def bucketed(lengths, size, order=None):
 
 
 def budgeted(sizes, size, cells, order=None):
-    """Like `bucketed`, in batches that are smaller where the samples are large.
+    """Like `bucketed`, with smaller batches where the samples are large.
 
     Args:
-        sizes: `(N, axes)`, the size of each sample along the axes that are padded.
-        size: of a batch, at most.
-        cells: of a padded batch at most, unless it is of one sample.
+        sizes: `(N, axes)`, the size of each sample along the padded axes.
+        size: the largest number of samples in a batch.
+        cells: the largest number of cells in a padded batch. A batch of one sample may have more.
         order: as in `bucketed`.
     """
     sizes = np.asarray(sizes)

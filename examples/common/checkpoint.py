@@ -1,105 +1,19 @@
-"""Checkpoints with which a killed training run goes on to the result it would have had."""
+"""Checkpoints: a run that was killed resumes and ends with the same result."""
 
-import contextlib
-import hashlib
 import io
-import json
-import os
 import pathlib
-import shutil
-import signal
-import tempfile
 
-import keras
 import numpy as np
 
-
-def make_folder(path):
-    """Makes a folder for results and checks that it can be written, before any work is done."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path) as file:
-            file.write(bytes(4096))
-    except OSError as error:
-        raise SystemExit(
-            f"--output {path}: {error.strerror}. Choose a folder that can be written."
-        ) from error
-    return path
-
-
-@contextlib.contextmanager
-def whole_file(path):
-    """The name under which to write a file or a folder, so that it is there whole or not at all.
-
-    Raises:
-        SystemExit: it cannot be written. What was there before is unchanged.
-    """
-    temporary, old = (path.with_name(f"{part}-{path.name}") for part in ("tmp", "old"))
-    try:
-        _remove(temporary)
-        yield temporary
-        if temporary.is_dir() and path.is_dir():
-            # No single step replaces a folder that is not empty.
-            _remove(old)
-            path.rename(old)
-        temporary.replace(path)
-        _remove(old)
-    except OSError as error:
-        raise SystemExit(
-            f"{path} cannot be written: {error.strerror or error}. Earlier results are unchanged. "
-            "Free space on the disk or choose another --output, then start the same command again."
-        ) from error
-    finally:
-        _remove(temporary)
-
-
-def _remove(path):
-    with contextlib.suppress(OSError):
-        path.unlink()
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def write_bytes(path, data):
-    with whole_file(path) as temporary:
-        temporary.write_bytes(data)
-
-
-def write_text(path, text):
-    write_bytes(path, text.encode())
-
-
-def save_figure(path, figure):
-    """Writes a figure of matplotlib as a PNG."""
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, format="png")
-
-
-def read_unchanged(path, digest, folder):
-    """The bytes of a file, refused if they are not those of which `fingerprint` gave `digest`.
-
-    Args:
-        folder: what the message says to delete.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise refusal(path, f"cannot be read ({error.strerror})", folder) from error
-    if fingerprint(data) != digest:
-        raise refusal(path, "was changed after it was written: its digest differs", folder)
-    return data
-
-
-def refusal(path, problem, folder):
-    return SystemExit(
-        f"{path} {problem}. Delete {folder} to start again, or choose another --output. Nothing "
-        "was written."
-    )
+from examples.common.files import fingerprint, make_folder, read_unchanged, refusal, remove
+from examples.common.files import write_bytes
+from examples.common.results import read_state, write_state
 
 
 class _Weights(io.BytesIO):
-    """A file in memory that Keras accepts as a weights file because of how its name ends.
+    """A file in memory. Keras accepts it as a weights file because of the end of its name.
 
-    When a disk is full, HDF5 ends the process without a message. Python does not.
+    HDF5 ends the process without a message when a disk is full. Python raises an error.
     """
 
     def __str__(self):
@@ -107,136 +21,20 @@ class _Weights(io.BytesIO):
 
 
 def weights_as_bytes(model):
-    """What `model.save_weights` writes, the state of the optimizer included."""
+    """The bytes of the file that `model.save_weights` writes, with the optimizer's state."""
     file = _Weights()
     model.save_weights(file)
     return file.getvalue()
 
 
-def fingerprint(*data):
-    """Of bytes or arrays: tells whether a checkpoint was trained on these very data."""
-    digest = hashlib.sha256()
-    for part in data:
-        if not isinstance(part, bytes):
-            digest.update(f"{part.dtype} {part.shape}".encode())
-            part = np.ascontiguousarray(part).data
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def seed_model(seed):
-    """Makes the next model independent of the models before it: call this before building each one.
-
-    On TensorFlow this deletes the resources of existing tokenizers of SentencePiece. Make new
-    tokenizers after it.
-    """
-    keras.utils.clear_session()
-    keras.utils.set_random_seed(seed)
-
-
-def reseed(model, seed, step):
-    """Sets the state of every random generator in a model, dropout above all, for a step.
-
-    Keras leaves them out of a weights file, and a run that continues needs those it would have had.
-    """
-    weights = {id(variable) for variable in model.weights}
-    generators = [variable for variable in model.variables if id(variable) not in weights]
-    for index, state in enumerate(generators):
-        state.assign(np.random.default_rng([seed, step, index]).integers(2**31, size=state.shape))
-
-
-class Interrupt:
-    """Notes Ctrl-C and SIGTERM in `asked`, so that a step can be finished and saved first.
-
-    The second time stops at once.
-    """
-
-    def __enter__(self):
-        self.asked = False
-        self.old = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def _note(self, number, frame):
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        # Not print, which may have been interrupted itself.
-        os.write(1, b"\nstopping after this step ...\n")
-
-    def __exit__(self, *_):
-        for number, old in self.old.items():
-            signal.signal(number, old)
-
-
-class Results:
-    """Finished parts of a long run, in a file that a kill at any moment leaves valid.
-
-    Args:
-        path: of a JSON file.
-        arguments: all that the results depend on, as JSON can hold it.
-    """
-
-    def __init__(self, path, arguments):
-        self.path = pathlib.Path(path)
-        self.state = read_state(self.path, {"arguments": arguments, "results": []})
-
-    def find(self, **names):
-        """The result with these entries, or None."""
-        for result in self.state["results"]:
-            if all(result.get(name) == value for name, value in names.items()):
-                return result
-        return None
-
-    def add(self, result):
-        self.state["results"].append(result)
-        self.save()
-
-    def save(self):
-        write_state(self.path, self.state)
-
-
-def write_state(path, state):
-    """Writes a dictionary as JSON, with the digest of its other entries as the first one."""
-    digest = fingerprint(json.dumps(state).encode())
-    write_text(path, json.dumps({"digest": digest, **state}, indent=1) + "\n")
-
-
-def read_state(path, new):
-    """The state in a JSON file, or `new` if there is none; refused if it is of another run."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return new
-    except (OSError, ValueError) as error:
-        raise refusal(path, f"cannot be read ({error})", path.parent) from error
-    complete = isinstance(found, dict) and set(found) >= {"digest", *new}
-    if not complete or not isinstance(found["arguments"], dict):
-        raise refusal(path, "cannot be read (it is not of this program)", path.parent)
-    if found.pop("digest") != fingerprint(json.dumps(found).encode()):
-        raise refusal(path, "was changed after it was written: its digest differs", path.parent)
-    # As they look after they were written and read.
-    old, arguments = found["arguments"], json.loads(json.dumps(new["arguments"]))
-    changed = [
-        f"{name}: {old.get(name)!r} then, {arguments.get(name)!r} now"
-        for name in sorted({*old, *arguments})
-        if old.get(name) != arguments.get(name)
-    ]
-    if changed:
-        raise SystemExit(
-            f"{path} is of a run with other settings ({'; '.join(changed)}). Choose another "
-            f"--output, or delete {path.parent}. Nothing was written."
-        )
-    return found
-
-
 class Checkpoint:
-    """The weights after the last epoch or step, the optimizer's among them, and the best ones.
+    """The weights after the last epoch or step, with the optimizer's state, and the best weights.
 
-    `state.json` holds the digest of every weights file; a file that differs is refused.
+    `state.json` stores the digest of every weights file. A file with another digest is refused.
 
     Args:
-        directory: a folder of its own.
-        arguments: all that the result depends on, as JSON can hold it.
+        directory: a folder for this checkpoint alone.
+        arguments: everything that the result depends on, as JSON can store it.
         unit: what is counted, "epoch" or "step".
     """
 
@@ -247,10 +45,10 @@ class Checkpoint:
         self.state = read_state(self.directory / "state.json", self.state)
 
     def restore(self, model):
-        """Puts the last saved state, if there is one, into a compiled model; returns its number."""
+        """Loads the last saved state into a compiled model, if there is one. Returns its number."""
         count = self.state[self.unit]
         for name in self.state["digests"]:
-            self._read(name)  # the best weights too, before any work is done
+            self._read(name)  # checks the best weights too, before any work is done
         make_folder(self.directory)
         if count:
             model.optimizer.build(model.trainable_variables)
@@ -259,11 +57,14 @@ class Checkpoint:
         return count
 
     def save(self, model, entry):
-        """Writes new files first and refers to them in one step, so that a kill harms nothing.
+        """Saves the state after an epoch or a step.
+
+        New files are written first and referred to in one step, so a kill does no harm.
 
         Args:
-            entry: a dictionary with the number of the unit, counted from one, and if the best
-                weights are to be kept "valid_loss".
+            model: a compiled model.
+            entry: a dictionary with the number of the epoch or step, counted from one. Add
+                "valid_loss" to keep the best weights.
         """
         count, loss = entry[self.unit], entry.get("valid_loss", 0.0)
         if not np.isfinite(loss):
@@ -289,7 +90,7 @@ class Checkpoint:
         write_state(self.directory / "state.json", self.state)
         for old in self.directory.glob("*.weights.h5"):
             if old.name not in digests:
-                _remove(old)
+                remove(old)
 
     def load_best(self, model):
         self._load(model, self._name("best", self.state["best"]))

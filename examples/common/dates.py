@@ -1,7 +1,7 @@
 """Written dates and their ISO form: "the third of May, 1998" -> "1998-05-03".
 
-An endless supply of pairs in which the order of the parts changes, so that a translator must look
-at the right place of the source. Run it to see some: `python examples/dates.py`.
+An endless supply of pairs. The order of the parts changes, so a translator must look at the right
+place of the source. `python -m examples.common.dates` prints some.
 """
 
 import datetime
@@ -42,7 +42,7 @@ FORMATS = (
 
 
 def write(date, pattern):
-    """One of the `FORMATS` filled in for a `datetime.date`."""
+    """Writes a `datetime.date` in one of the `FORMATS`."""
     month = MONTHS[date.month - 1]
     return pattern.format(
         day=date.day,
@@ -57,11 +57,12 @@ def write(date, pattern):
 
 
 def make_pairs(sizes, seed=0, formats=FORMATS):
-    """Disjoint sets of pairs: no day of the calendar is in two of them.
+    """Makes disjoint sets of pairs: no calendar day is in two of them.
 
     Args:
-        sizes: how many pairs in each set.
+        sizes: the number of pairs in each set.
         seed: the same seed gives the same pairs.
+        formats: the formats to choose from.
 
     Returns:
         For each size `(sources, targets)`, two lists of strings.

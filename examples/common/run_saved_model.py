@@ -1,10 +1,14 @@
-"""Asks a SavedModel of an example from a process that has neither keras nor keras_attention.
+"""Runs the SavedModel of a task in a process that has neither keras nor keras_attention.
 
-    python examples/run_saved_model.py output/translate/saved_model '{"texts": ["3rd of May 1998"]}'
+    python -m examples.common.run_saved_model output/translate/saved_model \
+        '{"texts": ["3rd of May 1998"]}'
 
-takes the inputs by name as JSON, each a list of strings; without them, from standard input. It
-prints one JSON object: what `serving_default` returned, and the modules that were missing. It needs
-tensorflow, and of tensorflow-text the compiled operations alone.
+The second argument is a JSON object with a list of strings for each input. Without it, the object
+is read from standard input. The program prints one JSON object: the outputs of `serving_default`,
+and under "absent" the modules that this process did not have.
+
+It needs tensorflow and the compiled operations of tensorflow-text. Copy this file alone to use it
+elsewhere: it imports nothing else of the examples.
 """
 
 import importlib.util
@@ -16,7 +20,7 @@ ABSENT = ("keras", "keras_attention", "tf_keras")
 
 
 class _Without:
-    """An import finder that does not find some packages, as if they were not installed."""
+    """An import finder that hides some packages, as if they were not installed."""
 
     def __init__(self, finder):
         self.finder = finder
@@ -31,18 +35,19 @@ class _Without:
 
 
 def forbid_keras():
-    """From here on this process has neither keras nor keras_attention."""
+    """Prevents this process from importing keras and keras_attention."""
     sys.meta_path[:] = map(_Without, sys.meta_path)
 
 
 def check_absent():
+    """Ends the program if one of the hidden packages was imported after all."""
     found = sorted(set(ABSENT) & set(sys.modules))
     if found:
-        raise SystemExit(f"this process was to run without {', '.join(found)}, but has it")
+        raise SystemExit(f"this process has imported {', '.join(found)}, which it must not need")
 
 
 def load_text_operations():
-    """Registers tensorflow-text's operations without importing it, since it imports keras."""
+    """Loads the operations of tensorflow-text. Importing the package would import keras."""
     import tensorflow as tf
 
     spec = importlib.util.find_spec("tensorflow_text")
@@ -60,7 +65,8 @@ def read_inputs(text):
     lists = isinstance(inputs, dict) and all(isinstance(x, list) for x in inputs.values())
     if not lists or not all(isinstance(x, str) for values in inputs.values() for x in values):
         raise SystemExit(
-            'expected the inputs as JSON, lists of strings by name, like {"texts": ["a", "b"]}; '
+            'expected a JSON object with a list of strings for each input, like '
+            '{"texts": ["a", "b"]}; '
             f"received {text[:80]}"
         )
     return inputs
@@ -78,7 +84,7 @@ def main(directory, inputs):
     if sorted(inputs) != names or len(set(map(len, inputs.values()))) != 1:
         sizes = {name: len(texts) for name, texts in inputs.items()}
         raise SystemExit(
-            f"{directory} takes {', '.join(names)}, lists of one length; received {sizes}"
+            f"{directory} takes lists of one length for {', '.join(names)}; received {sizes}"
         )
     outputs = signature(**{name: tf.constant(x, tf.string) for name, x in inputs.items()})
     check_absent()

@@ -1,4 +1,4 @@
-"""Models and SavedModels: written whole or not at all, and asked again after they were written."""
+"""Writes Keras models and SavedModels completely or not at all, and checks them afterwards."""
 
 import json
 import pathlib
@@ -8,27 +8,30 @@ import sys
 import keras
 import numpy as np
 import tensorflow as tf
-from checkpoint import whole_file
 
-# Scripts that train several models trace several functions; TensorFlow takes that for a mistake.
+from examples.common.files import whole_file
+
+# A task that trains several models traces several functions, and TensorFlow warns about that.
 tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in str(record.msg))
 
 
 def write_model(model, path, inputs):
-    """Writes a `.keras` file; one that is there already is replaced after the new one is complete.
+    """Writes a `.keras` file. An earlier file is replaced when the new one is complete.
 
     Args:
-        inputs: a batch, for which the model that is read again must predict the very same.
+        model: a Keras model.
+        path: the file.
+        inputs: a batch. The model that is loaded from the file must predict exactly the same.
 
     Returns:
-        What the model predicts for them: an array, or a list or dictionary of arrays.
+        The prediction for the batch: an array, or a list or dictionary of arrays.
     """
     with whole_file(path) as temporary:
         model.save(temporary)
     found = model.predict_on_batch(inputs)
     again = keras.saving.load_model(path).predict_on_batch(inputs)
     gaps = keras.tree.map_structure(lambda x, y: np.abs(x - y).max(), found, again)
-    difference = np.max(keras.tree.flatten(gaps))  # NaN, unlike by max, where one of them is
+    difference = np.max(keras.tree.flatten(gaps))  # unlike max(), it returns NaN if there is one
     if difference != 0:
         raise SystemExit(f"{path} differs by {difference:g} from the model that was saved")
     print(f"\n{path}: difference after reloading {difference:g}")
@@ -39,10 +42,10 @@ def write_saved_model(path, serve, names, tracked):
     """Writes a SavedModel with one endpoint.
 
     Args:
-        path: the folder; one that is there already is replaced after the new one is complete.
-        serve: takes string tensors `(batch,)` and returns a dictionary of tensors.
-        names: of its arguments, in their order.
-        tracked: the models, tables and tokenizers that it uses.
+        path: the folder. An earlier folder is replaced when the new one is complete.
+        serve: a function from string tensors `(batch,)` to a dictionary of tensors.
+        names: the names of its arguments, in their order.
+        tracked: the models, tables and tokenizers that `serve` uses.
     """
     archive = keras.export.ExportArchive()
     for resource in tracked:
@@ -59,16 +62,18 @@ def write_saved_model(path, serve, names, tracked):
 
 
 def ask_saved_model(path, inputs):
-    """What the SavedModel answers in a new process that has neither keras nor our package.
+    """Runs a SavedModel in a new process that has neither keras nor keras_attention.
 
     Args:
+        path: the folder of the SavedModel.
         inputs: a dictionary of lists of strings.
 
     Returns:
-        A dictionary of lists, and under "absent" the packages that the process was without.
+        A dictionary of lists. "absent" lists the packages that the process did not have.
     """
     script = pathlib.Path(__file__).with_name("run_saved_model.py")
-    command = [sys.executable, str(script), str(path)]
+    # -P: the modules beside the script must not hide packages of the same name.
+    command = [sys.executable, "-P", str(script), str(path)]
     run = subprocess.run(
         command, input=json.dumps(inputs), capture_output=True, encoding="utf-8", check=False
     )

@@ -1,4 +1,4 @@
-"""Independent pieces of work on several processes, each with its share of the cores."""
+"""Runs independent jobs in several processes, each with its share of the cores."""
 
 import concurrent.futures
 import multiprocessing
@@ -16,17 +16,17 @@ def cores():
 
 
 class Stopped(Exception):
-    """The work was asked to stop."""
+    """Raised by work that was asked to stop."""
 
 
 def run(work, jobs, processes, interrupt):
-    """Yields what `work(job)` returns for each of the jobs, in the order in which they end.
+    """Yields the result of `work(job)` for each job, in the order in which the jobs end.
 
     Args:
-        work: function of a module. It may ask `asked_to_stop()` now and then, and raise `Stopped`.
-        jobs: list of its arguments.
-        processes: how many, at most.
-        interrupt: a `checkpoint.Interrupt`; when it was asked, what was not begun is left out.
+        work: a function of a module. It may call `asked_to_stop()` and raise `Stopped`.
+        jobs: a list of arguments of `work`.
+        processes: the largest number of processes.
+        interrupt: an `Interrupt`. After it was asked to stop, no further job begins.
     """
     processes = max(1, min(processes, len(jobs)))
     context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
@@ -48,19 +48,19 @@ def run(work, jobs, processes, interrupt):
                     for future in waiting:
                         future.cancel()
         except KeyboardInterrupt:
-            # Asked twice: not even what was begun is ended.
+            # The second signal: jobs that have begun are stopped too.
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
         except BrokenProcessPool as error:
             if interrupt.asked:
-                return  # the processes got the signal, too
+                return  # the processes received the signal too
             raise SystemExit(
-                "a process of the training ended unexpectedly, perhaps for want of memory (fewer "
-                "--jobs need less). What was finished is kept; the same command goes on."
+                "a training process ended unexpectedly, perhaps because the memory was full (fewer "
+                "--jobs need less). Finished models are kept; run the same command to resume."
             ) from error
         finally:
-            # Also where the caller left the loop.
+            # The caller may have left the loop early.
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -73,7 +73,7 @@ _stop = None
 
 
 def _do(work, job):
-    # The pool hands some jobs out before they are begun, and these it does not take back.
+    # The pool hands out some jobs in advance and cannot cancel them.
     if asked_to_stop():
         raise Stopped
     return work(job)
@@ -82,13 +82,13 @@ def _do(work, job):
 def _begin(stop, threads):
     global _stop
     _stop = stop
-    # Ctrl-C is sent to all processes; the first one decides.
+    # The terminal sends Ctrl-C to all processes; the parent decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
     def watch():
         multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)  # it was killed: nobody would take the result
+        os._exit(1)  # the parent was killed, so nobody needs the result
 
     threading.Thread(target=watch, daemon=True).start()
     if keras.backend.backend() == "tensorflow":
