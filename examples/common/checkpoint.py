@@ -5,8 +5,14 @@ import pathlib
 
 import numpy as np
 
-from examples.common.files import fingerprint, make_folder, read_unchanged, refusal, remove
-from examples.common.files import write_bytes
+from examples.common.files import (
+    fingerprint,
+    make_folder,
+    read_unchanged,
+    refusal,
+    remove,
+    write_bytes,
+)
 from examples.common.results import read_state, write_state
 
 

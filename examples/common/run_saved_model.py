@@ -65,7 +65,7 @@ def read_inputs(text):
     lists = isinstance(inputs, dict) and all(isinstance(x, list) for x in inputs.values())
     if not lists or not all(isinstance(x, str) for values in inputs.values() for x in values):
         raise SystemExit(
-            'expected a JSON object with a list of strings for each input, like '
+            "expected a JSON object with a list of strings for each input, like "
             '{"texts": ["a", "b"]}; '
             f"received {text[:80]}"
         )

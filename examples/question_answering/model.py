@@ -1,22 +1,22 @@
-"""The model of the BiDAF paper (Seo, Kembhavi, Farhadi and Hajishirzi, 2017)."""
+"""The model of BiDAF, bidirectional attention flow (Seo et al., 2017)."""
 
 import keras
 from keras import layers, ops
-from tokens import WORD_LENGTH
 
+from examples.question_answering.vocabulary import WORD_LENGTH
 from keras_attention import BiDAFAttentionFlow
 
 FLOWS = ("both", "context-to-query", "query-to-context", "none")
-# The score of a start or an end where there is no word, in float32.
+# The score of a start or an end in the padding, in float32.
 NOWHERE = -1e30
 
 
 @keras.saving.register_keras_serializable("answer")
 class CharacterCNN(layers.Layer):
-    """A vector of each word from its characters: filters of five, and the maximum of each.
+    """A vector for each word from its characters: filters of width five, and their maximum.
 
-    Takes ids `(B, T, WORD_LENGTH)`, 0 behind the end of a word; returns `(B, T, filters)` with a
-    mask: a `Concatenate` takes an input without one for a word everywhere.
+    Takes ids `(B, T, WORD_LENGTH)` with 0 after the end of a word. Returns `(B, T, filters)` and
+    a mask, because `Concatenate` regards an input without a mask as valid everywhere.
     """
 
     def __init__(self, size, filters, dropout, **kwargs):
@@ -59,7 +59,7 @@ class Highway(layers.Layer):
     def build(self, input_shape):
         size = input_shape[-1]
         self.transform = layers.Dense(size, activation="relu", dtype=self.dtype_policy)
-        # Begins by letting most of the word through.
+        # At first the gate lets most of the word through unchanged.
         bias = keras.initializers.Constant(-2.0)
         self.gate = layers.Dense(
             size, activation="sigmoid", bias_initializer=bias, dtype=self.dtype_policy
@@ -74,7 +74,7 @@ class Highway(layers.Layer):
 
 @keras.saving.register_keras_serializable("answer")
 class AverageQuestion(layers.Layer):
-    """Without attention: every word h of the passage sees the average u of the question.
+    """Takes the place of attention: every word h of the passage sees the average u of the question.
 
     G = [h; u; h * u]
     """
@@ -93,9 +93,9 @@ class AverageQuestion(layers.Layer):
 
 @keras.saving.register_keras_serializable("answer")
 class SpanSearch(layers.Layer):
-    """The span k .. l of at most `limit` tokens with the largest p1[k] p2[l].
+    """Finds the span k .. l of at most `limit` tokens with the largest p1[k] p2[l].
 
-    Takes the logits of start and end, `(B, T)` each; returns k, l and the product, `(B,)` each.
+    Takes the logits of start and end, `(B, T)` each. Returns k, l and the product, `(B,)` each.
     """
 
     def __init__(self, limit, **kwargs):
@@ -119,18 +119,22 @@ class SpanSearch(layers.Layer):
 
 
 def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
-    """The model of the paper.
+    """Builds the model of the paper.
 
     Args:
-        sizes: how many ids of words and of characters there are.
-        units: d; also the width of words without `vectors`, and the number of character filters.
+        sizes: the numbers of ids of words and of characters.
+        units: d in the paper. It is also the number of character filters, and the width of a word
+            without `vectors`.
         flow: one of `FLOWS`.
-        vectors: `(words, width)`, fixed; or None, and vectors of width d are learned.
+        dropout: the dropout rate.
+        max_answer: the largest number of tokens in an answer.
+        vectors: fixed word vectors `(words, width)`, or None to learn vectors of width d.
 
     Returns:
-        Two models on the same four inputs, ids of the passage's words and characters and of the
-        question's: the one to train, to the logits of start and end; and the one that answers, to
-        a dictionary of start, end, probability and the weights of the attention.
+        Two models on the same layers. Both take ids of the words and the characters of the
+        passage, then of the question. The first is trained and returns the logits of start and
+        end. The second answers and returns a dictionary of start, end, probability and the weights
+        of the attention.
     """
     inputs = [
         keras.Input(shape, dtype="int32", name=f"{text}_{kind}")
@@ -140,7 +144,7 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
     words = layers.Embedding(
         sizes[0],
         units if vectors is None else vectors.shape[1],
-        # So that equal words stand out in the first products; the default of Keras is +-0.05.
+        # With the default of Keras, within +-0.05, equal words would hardly stand out at first.
         embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0),
         mask_zero=True,
         name="words",
@@ -185,6 +189,6 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
 
 
 def bilstm(units, name):
-    # Without cuDNN, so that XLA can compile it.
+    # XLA cannot compile cuDNN's LSTM.
     lstm = layers.LSTM(units, return_sequences=True, use_cudnn=False)
     return layers.Bidirectional(lstm, name=name)

@@ -1,179 +1,25 @@
 """Short passages about invented people, and questions that they answer.
 
-An endless supply in which the question decides: what it asks about one person, the passage also
-tells about another. Run it to see some: `python examples/passages.py`.
+An endless supply in which the question decides: the passage tells the same kind of thing about
+several people. `python -m examples.question_answering.passages` prints some.
 """
 
 import random
 from typing import NamedTuple
 
-from squad import Example
-
-# No name is part of another one or of a word in the sentences below: an answer must occur once.
-FIRST_NAMES = """
-    Adela Åsa Bertil Brisa Cormac Čedo Dagmar Davor Edwina Eskil Fenna Florin Gaspard Greta Hanno
-    Hedvig Ilko Imre Jarmila Jorun Kaspar Kirsi Lennox Lucja Mira Márton Nadir Nuria Ottmar Oksana
-    Pavle Petra Quirin Rafaela René Rosalba Sanna Søren Tamsin Tibor Ulrike Urho Valentin Vesna
-    Wanda Wilmot Xaver Xenia Yannick Yvette Zbigniew Zoë Anselm Birte Clovis Dunja Emeric Fjodor
-    Gundel Henrike
-""".split()  # noqa: SIM905
-SURNAMES = """
-    Abelson Aubrac Barsky Bjørnstad Castellan Cvetko Dvorak Duclos Eklund Escher Farkas Fontane
-    Grünwald Galanis Hartog Holloway Ivarsson Iglesias Janáček Jurgens Kowalik Kestrel Laurier
-    Lindqvist Mazur Montalvo Nyström Novello Olsen Ormond Pashley Pettersen Quist Quennell Rybak
-    Rousset Solberg Szabó Tolnai Thorne Ustinov Ulvaeus Varga Villard Wexford Wolski Xanthis
-    Ximenes Yardley Yildiz Zander Zorić Ackroyd Bellini Corrigan Delacroix Ferrante Hruska Kjeldsen
-    Mortensen
-""".split()  # noqa: SIM905
-TOWNS = """
-    Ardvik Almonte Brackwater Bellmoor Corvale Caldros Drumlin Dunmere Elmscott Érdvar Fallowby
-    Forsund Gravenholt Glimmersea Hexwold Hollinge Isenfell Inverlach Jaspergate Jolmar Kettlewick
-    Krasnik Lorvessa Lüneck Marnhull Myrefoss Netherby Nordhavn Oakmere Orvieste Palehurst
-    Pradel Quarrydown Quillmoor Ravensea Rødvig Sedgemouth Silverrun Tarnow Thistledon Umberlow
-    Uppergate Velbrück Vintermark Wyckham Westerlo Yarrowdale Zellwig
-""".split()  # noqa: SIM905
-TOWNS += ["Port Kesk", "Port Tavish", "Saint Orban", "Saint Mawgan", "North Stell", "Upper Dray"]
-TOWNS += ["New Fennick", "Fort Anholt", "Cape Lisse", "Mount Ashby", "Château Brun", "Lake Ostrin"]
-
-WHO, PLACE, YEAR, THING = "who", "place", "year", "thing"
-ROLES = (WHO, PLACE, YEAR, THING)
-
-
-class Kind(NamedTuple):
-    """What can be told about a person, and asked.
-
-    Attributes:
-        ages: the youngest and the oldest somebody may be at it.
-        things: what the thing may be, if there is one.
-        predicates: what follows the name, alone or beside another predicate.
-        sentences: whole ones, in another order.
-        descriptions: ways to mean the person without the name.
-        questions: for each part of the fact, the questions that it answers.
-    """
-
-    ages: tuple[int, int]
-    things: tuple[str, ...]
-    predicates: tuple[str, ...]
-    sentences: tuple[str, ...]
-    descriptions: tuple[str, ...]
-    questions: dict[str, tuple[str, ...]]
-
-    @property
-    def roles(self):
-        return self.questions.keys()
-
-
-KINDS = {
-    "birth": Kind(
-        (0, 0),
-        (),
-        ("was born in {place} in {year}", "was born in {year} in {place}"),
-        ("In {year} {who} was born in {place}", "{place} was where {who} was born in {year}"),
-        ("the person born in {place}", "the person born in {year}"),
-        {
-            WHO: ("Who was born in {place}?", "Who was born in {year}?"),
-            PLACE: ("Where was {who} born?", "Which town was {who} born in?"),
-            YEAR: ("When was {who} born?", "In which year was {who} born?"),
-        },
-    ),
-    "wedding": Kind(
-        (20, 40),
-        (),
-        ("was married in {place} in {year}", "married in {year} in {place}"),
-        ("In {year} {who} married in {place}", "{place} saw the wedding of {who} in {year}"),
-        ("the person who married in {place}", "the person who married in {year}"),
-        {
-            WHO: ("Who was married in {place}?", "Who married in {year}?"),
-            PLACE: ("Where was {who} married?", "In which town did {who} marry?"),
-            YEAR: ("When did {who} marry?", "In which year was {who} married?"),
-        },
-    ),
-    "move": Kind(
-        (18, 54),
-        (),
-        ("moved to {place} in {year}", "settled in {place} in {year}"),
-        ("In {year} {who} moved to {place}", "{place} became the home of {who} in {year}"),
-        ("the person who moved to {place}", "the person who moved in {year}"),
-        {
-            WHO: ("Who moved to {place}?", "Who moved to another town in {year}?"),
-            PLACE: ("Where did {who} move?", "Which town did {who} move to?"),
-            YEAR: ("When did {who} move?", "In which year did {who} settle in another town?"),
-        },
-    ),
-    "death": Kind(
-        (55, 85),
-        (),
-        ("died in {place} in {year}", "died in {year} at {place}"),
-        ("In {year} {who} died in {place}", "{place} was where {who} died in {year}"),
-        ("the person who died in {place}", "the person who died in {year}"),
-        {
-            WHO: ("Who died in {place}?", "Who died in {year}?"),
-            PLACE: ("Where did {who} die?", "In which town did {who} die?"),
-            YEAR: ("When did {who} die?", "In which year did {who} die?"),
-        },
-    ),
-    "shop": Kind(
-        (20, 50),
-        (
-            "cheese",
-            "candles",
-            "ropes",
-            "gloves",
-            "saddles",
-            "clocks",
-            "pottery",
-            "carpets",
-            "paper",
-        ),
-        ("sold {thing} in {place}", "kept a shop in {place} and sold {thing}"),
-        ("In {place} {who} sold {thing}", "The shop of {who} in {place} sold {thing}"),
-        ("the seller of {thing}", "the person with a shop in {place}"),
-        {
-            WHO: ("Who sold {thing}?", "Who had a shop in {place}?"),
-            PLACE: ("Where did {who} have a shop?", "In which town did {who} sell {thing}?"),
-            THING: ("What did {who} sell?", "Which goods did {who} have in the shop?"),
-        },
-    ),
-    "school": Kind(
-        (20, 50),
-        ("geometry", "botany", "dancing", "drawing", "Latin", "music", "surgery", "algebra"),
-        ("taught {thing} in {place}", "gave lessons in {thing} at {place}"),
-        ("In {place} {who} taught {thing}", "The {thing} teacher of {place} was {who}"),
-        ("the teacher of {thing}", "the person who taught in {place}"),
-        {
-            WHO: ("Who taught {thing}?", "Who was a teacher in {place}?"),
-            PLACE: ("Where did {who} teach?", "In which town did {who} teach {thing}?"),
-            THING: ("What did {who} teach?", "In which subject did {who} give lessons?"),
-        },
-    ),
-    "building": Kind(
-        (25, 54),
-        ("windmill", "lighthouse", "stone bridge", "chapel", "hospital", "granary", "theatre"),
-        ("built the {thing} in {year}", "put up the {thing} in {year}"),
-        ("In {year} {who} built the {thing}", "The {thing} was built by {who} in {year}"),
-        ("the builder of the {thing}", "the person who built something in {year}"),
-        {
-            WHO: ("Who built the {thing}?", "Who put up a building in {year}?"),
-            YEAR: ("When did {who} put up a building?", "In which year did {who} build something?"),
-            THING: ("What did {who} build?", "Which building did {who} put up?"),
-        },
-    ),
-    "book": Kind(
-        (22, 54),
-        ("owls", "comets", "chess", "whales", "glaciers", "mushrooms", "wild bees", "knots"),
-        ("wrote a book about {thing} in {year}", "published a book on {thing} in {year}"),
-        (
-            "In {year} {who} published a book about {thing}",
-            "The book about {thing} was written by {who} in {year}",
-        ),
-        ("the author of the book about {thing}", "the author of the book of {year}"),
-        {
-            WHO: ("Who wrote a book about {thing}?", "Who published a book in {year}?"),
-            YEAR: ("When did {who} write a book?", "In which year did {who} publish a book?"),
-            THING: ("What did {who} write about?", "What was the book by {who} about?"),
-        },
-    ),
-}
+from examples.question_answering.facts import (
+    FIRST_NAMES,
+    KINDS,
+    PLACE,
+    ROLES,
+    SURNAMES,
+    THING,
+    TOWNS,
+    WHO,
+    YEAR,
+    Kind,
+)
+from examples.question_answering.squad import Example
 
 
 class Fact(NamedTuple):
@@ -182,20 +28,20 @@ class Fact(NamedTuple):
     age: int
 
     def fill(self, text, who=None):
-        """A text of `KINDS` with the values in it, and `who` for the person."""
+        """Fills the values into a text of `KINDS`, and `who` for the person."""
         return text.format(**{**self.values, WHO: who})
 
 
 def make_examples(size, seed=0):
-    """A list of `Example`, about four to a passage; the same seed gives the same ones."""
+    """Makes a list of `Example`, about four for each passage. The same seed gives the same list."""
     return split([size], seed)[0]
 
 
 def split(sizes, seed=0):
-    """Disjoint sets: no passage is in two of them.
+    """Makes disjoint sets: no passage is in two of them.
 
     Args:
-        sizes: how many examples in each set.
+        sizes: the number of examples in each set.
         seed: the same seed gives the same sets.
 
     Returns:
@@ -219,7 +65,7 @@ def split(sizes, seed=0):
 
 
 def _make_passage(rng):
-    """A passage of 50 to 80 words and four pairs of a question and its answer."""
+    """Makes a passage of 50 to 80 words and four pairs of a question and its answer."""
     while True:
         facts = _make_facts(rng)
         if facts is None:
@@ -238,10 +84,10 @@ def _make_passage(rng):
 
 
 def _make_facts(rng):
-    """A list of facts for each person, or None if a draw did not fit.
+    """Makes a list of facts for each person, or returns None if a draw did not fit.
 
-    Each kind of fact is told about two people or more, with different values, so that the type of
-    the answer and the verb alone never decide.
+    Each kind of fact is told about at least two people, with different values. So the type of the
+    answer and the verb alone never decide.
     """
     size = rng.choice((3, 4))
     names = zip(rng.sample(FIRST_NAMES, size), rng.sample(SURNAMES, size), strict=True)
@@ -273,7 +119,7 @@ def _make_facts(rng):
 
 
 def _group(facts, rng):
-    """The facts in random order, in lists of those of one person that share a sentence."""
+    """Groups facts about one person that share a sentence; the groups are in random order."""
     groups = []
     for told in facts:
         rng.shuffle(told)
@@ -288,7 +134,7 @@ def _write(groups, rng):
     sentences, named, joinable = [], set(), None
     for group in groups:
         name = group[0].values[WHO]
-        # Later mentions are often the surname alone, as in any text about people.
+        # Later mentions often give the surname alone, as in any text about people.
         who = name.split()[1] if name in named and rng.random() < 0.5 else name
         named.add(name)
         predicates = [fact.fill(rng.choice(fact.kind.predicates)) for fact in group]
@@ -300,7 +146,7 @@ def _write(groups, rng):
         elif rng.random() < 0.5:
             text = f"{who}, who {predicates[0]}, {predicates[1]}"
         else:
-            # In the order of a life: nobody dies and then sells cheese.
+            # Events follow the order of a life: nobody dies and then sells cheese.
             if group[0].age > group[1].age:
                 predicates.reverse()
             text = f"{who} {predicates[0]} and {predicates[1]}"
@@ -314,7 +160,7 @@ def _write(groups, rng):
 
 
 def _ask(groups, passage, rng):
-    """For each role of an answer, pairs of a question and its answer in random order."""
+    """Makes pairs of a question and its answer, in random order, for each role of an answer."""
     candidates = {role: [] for role in ROLES}
     for group in groups:
         for fact in group:
@@ -330,9 +176,9 @@ def _ask(groups, passage, rng):
             for role, texts in fact.kind.questions.items():
                 who = rng.choice((name, name, name, surname, *others))
                 question, answer = fact.fill(rng.choice(texts), who), fact.values[role]
-                # A person mentioned twice is no answer: there would be two places to point at.
+                # A person who is mentioned twice is no answer: two places would be right.
                 unclear = passage.count(surname if role == WHO else answer) != 1
-                # Both may be called Port something.
+                # Question and answer may share a word: both may be called Port something.
                 if unclear or set(question.rstrip("?").split()) & set(answer.split()):
                     continue
                 candidates[role].append((question, answer))

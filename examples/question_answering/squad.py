@@ -1,33 +1,26 @@
-"""SQuAD v1.1: reading its JSON, and the published scores for predicted answers.
+"""Reads the questions of a SQuAD v1.1 file, and names what is wrong with it."""
 
-    python examples/squad.py DATASET.json PREDICTIONS.json
-
-prints the exact match and the F1 of predictions, a JSON object from question ids to texts.
-"""
-
-import argparse
 import collections
 import json
 import pathlib
 import re
-import string
-import sys
 from typing import NamedTuple
 
 KINDS = {str: "a string", list: "a list", int: "a whole number of at least 0"}
-ARTICLES = re.compile(r"\b(?:an?|the)\b")
-# JSON may hold escapes such as \ud800 alone, which no later step could encode.
+# JSON may contain half of a surrogate pair, such as \ud800, which no later step could encode.
 SURROGATES = re.compile(r"[\ud800-\udfff]")
-PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Example(NamedTuple):
     """A question about a passage.
 
     Attributes:
+        id: names the question.
+        passage: the text that holds the answer.
+        question: the text of the question.
         answers: the gold answers. Training uses the first.
         start: where `answers[0]` begins in the passage, in characters (code points). In a test set
-            it is whatever the file says.
+            this number is not checked.
     """
 
     id: str
@@ -37,22 +30,19 @@ class Example(NamedTuple):
     start: int
 
 
-# --- reading -------------------------------------------------------------------------------------
-
-
 def read(path, training):
-    """The questions of a SQuAD v1.1 file.
+    """Reads the questions of a SQuAD v1.1 file.
 
     Args:
         path: a JSON file.
-        training: leave out what nothing can be learned from. Nothing that is scored may be left
-            out of a test set, so there only questions without a gold answer are.
+        training: whether to leave out questions that nothing can be learned from. From a test set
+            only questions without a gold answer are left out, because the others are scored.
 
     Returns:
-        `(examples, skipped)`: a list of `Example` and a `collections.Counter` from the reasons for
-        which questions were left out to how many there were.
+        `(examples, skipped)`: a list of `Example`, and a Counter with the reasons for which
+        questions were left out.
     """
-    document = _load(path)
+    document = load(path)
     examples, skipped, ids = [], collections.Counter(), set()
     try:
         for example in _walk(document, ids):
@@ -70,7 +60,8 @@ def read(path, training):
     return examples, skipped
 
 
-def _load(path):
+def load(path):
+    """Reads a JSON file."""
     try:
         return json.loads(pathlib.Path(path).read_bytes().decode("utf-8-sig"))
     except OSError as error:
@@ -88,7 +79,10 @@ def _load(path):
 
 
 def _walk(document, ids):
-    """Every question as an `Example`, -1 for the start of a missing answer; fills the set `ids`."""
+    """Yields every question as an `Example`, and adds its id to the set `ids`.
+
+    The start of a missing answer is -1.
+    """
     for article, article_place in _items(document, "data", ""):
         for paragraph, paragraph_place in _items(article, "paragraphs", article_place):
             passage = _field(paragraph, "context", str, paragraph_place)
@@ -98,7 +92,7 @@ def _walk(document, ids):
                 if name in ids:
                     raise ValueError(
                         f"{place}: found the id {name!r} for a second time, expected ids that "
-                        "differ, since predictions are stored by them"
+                        "differ, because predictions are stored by id"
                     )
                 ids.add(name)
                 answers = [
@@ -117,21 +111,22 @@ def _items(parent, key, place):
 def _field(parent, key, kind, place):
     if isinstance(parent, dict):
         value = parent.get(key)
-        # The type itself: a bool is an instance of int.
+        # Compare the type itself, because a bool is an instance of int.
         if type(value) is kind and not (kind is int and value < 0):
             if kind is not str or not SURROGATES.search(value):
                 return value
             found = "half of a surrogate pair, which is no character,"
         else:
-            found = _describe(value) if key in parent else "nothing"
+            found = describe(value) if key in parent else "nothing"
         found += f" under {key!r}"
     else:
-        found = f"{_describe(parent)} instead of an object"
+        found = f"{describe(parent)} instead of an object"
     place = place or "the top level"
     raise ValueError(f"{place}: found {found}, expected {KINDS[kind]} under {key!r}")
 
 
-def _describe(value):
+def describe(value):
+    """Names a JSON value in a message."""
     if isinstance(value, list):
         return "a list"
     if isinstance(value, dict):
@@ -158,92 +153,3 @@ def _reason(example, training):
     if not example.passage.startswith(example.answers[0], example.start):
         return "answer not at its offset"
     return None
-
-
-# --- scoring -------------------------------------------------------------------------------------
-
-
-def normalize(text):
-    """What two texts are compared by: no case, ASCII punctuation, articles, extra white space."""
-    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
-
-
-def exact_match(prediction, answers):
-    """Whether a prediction is one of the gold answers."""
-    return any(normalize(prediction) == normalize(answer) for answer in answers)
-
-
-def f1(prediction, answers):
-    """The F1 of the words of a prediction and those of the gold answer that gives the highest.
-
-    Without a word in common it is 0, even if both are empty, as in the published definition.
-    """
-    return max((_f1(prediction, answer) for answer in answers), default=0.0)
-
-
-def _f1(prediction, answer):
-    predicted, gold = normalize(prediction).split(), normalize(answer).split()
-    common = (collections.Counter(predicted) & collections.Counter(gold)).total()
-    return 2 * common / (len(predicted) + len(gold)) if common else 0.0
-
-
-def evaluate(predictions, examples):
-    """The scores of a test set.
-
-    Args:
-        predictions: a dictionary from question ids to texts. A question without one counts as
-            wrong; ids of no question are ignored.
-        examples: a list of `Example`.
-
-    Returns:
-        A dictionary of the percentages "exact_match" and "f1" and the counts "questions" and
-        "unanswered".
-    """
-    if not examples:
-        raise ValueError("there is no question to score: examples is empty")
-    answered = [(predictions[e.id], e.answers) for e in examples if e.id in predictions]
-    return {
-        "exact_match": 100 * sum(exact_match(*pair) for pair in answered) / len(examples),
-        "f1": 100 * sum(f1(*pair) for pair in answered) / len(examples),
-        "questions": len(examples),
-        "unanswered": len(examples) - len(answered),
-    }
-
-
-def read_predictions(path):
-    """A JSON object from question ids to texts."""
-    predictions = _load(path)
-    if not isinstance(predictions, dict):
-        raise SystemExit(
-            f"{path}: found {_describe(predictions)}, expected an object from question ids to "
-            "texts. Nothing was written."
-        )
-    for name, text in predictions.items():
-        if not isinstance(text, str):
-            raise SystemExit(
-                f"{path}: found {_describe(text)} for the question {name!r}, expected a string; "
-                'an empty answer is "". Nothing was written.'
-            )
-    return predictions
-
-
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description="Scores predicted answers as SQuAD v1.1 does.")
-    parser.add_argument("dataset", metavar="DATASET.json")
-    parser.add_argument("predictions", metavar="PREDICTIONS.json")
-    options = parser.parse_args(arguments)
-    examples, skipped = read(options.dataset, training=False)
-    predictions = read_predictions(options.predictions)
-    # Standard output is left to the scores, for another program to read.
-    for reason, count in skipped.items():
-        print(f"{options.dataset}: {count} questions left out: {reason}", file=sys.stderr)
-    if not examples:
-        raise SystemExit(
-            f"{options.dataset}: no question has a gold answer, at least one expected. "
-            "Nothing was written."
-        )
-    print(json.dumps(evaluate(predictions, examples)))
-
-
-if __name__ == "__main__":
-    main()
