@@ -1,33 +1,34 @@
-"""Documents in folds for cross-validation."""
+"""Splits documents into folds for cross-validation."""
 
-import documents
 import numpy as np
-from tokens import Words, count_tokens
+
+from examples.common.tokens import Words, count_tokens
+from examples.documents.encoding import encode
 
 
 class Folds:
-    """Encoded documents in folds, each with a vocabulary of its own training documents.
+    """Encoded documents in folds. Each fold has the vocabulary of its training documents.
 
     Args:
-        texts: list of `Document`.
-        folds: their number.
-        longest: words of a sentence, at most.
+        texts: a list of `Document`.
+        folds: the number of folds.
+        longest: the largest number of words in a sentence.
         min_count: how often a word of the vocabulary must occur.
     """
 
     def __init__(self, texts, folds, longest, min_count):
         self.texts, self.longest, self.min_count = texts, longest, min_count
         lines = [document.text for document in texts]
-        # Objects: NumPy's strings are all as wide as the longest.
+        # An array of objects, because NumPy makes all strings as wide as the longest one.
         labels = np.array([document.label for document in texts], object)
         self.classes, numbers = np.unique(labels, return_inverse=True)
         self.fold = split_folds(numbers, folds)
         self.words = np.array([*count_tokens(lines)[0]], object)
-        self.data = documents.encode(lines, numbers, Words(self.words), longest)
+        self.data = encode(lines, numbers, Words(self.words), longest)
         self.empty = int((self.data.sizes[:, 0] == 0).sum())
 
     def split(self, number):
-        """Encoded documents, the `Words` of a fold, and the numbers of both kinds of documents."""
+        """Encoded documents, the `Words` of a fold, its training numbers and its test numbers."""
         train, test = np.flatnonzero(self.fold != number), np.flatnonzero(self.fold == number)
         words = self.data.words
         owner = np.repeat(self.fold, np.diff(self.data.sentences[self.data.documents]))
@@ -43,7 +44,7 @@ class Folds:
 def split_folds(labels, folds):
     """The fold of each document: consecutive blocks of each class in the given order.
 
-    In the order of file names these are, for ten folds, those of the movie reviews' authors.
+    For the movie reviews in the order of their file names, ten folds equal those of the authors.
     """
     fold = np.zeros(len(labels), int)
     for label in np.unique(labels):

@@ -1,12 +1,13 @@
 """Letters to a shop, each with one sentence that decides what the writer wants.
 
-An endless supply in which no word decides: other sentences tell, in the same words, what somebody
-else wanted, or what the writer does not want. Run it to see some: `python examples/letters.py`.
+An endless supply in which no single word decides: other sentences tell, in the same words, what
+somebody else wanted, or what the writer does not want. `python -m examples.documents.letters`
+prints some.
 """
 
 import random
 
-from documents import Document
+from examples.documents.reading import Document
 
 THINGS = """
     kettle lamp radio clock toaster camera bicycle printer blender mirror suitcase tent heater
@@ -22,7 +23,7 @@ FAULTS = """
 TOWNS = "Ardvik Bellmoor Corvale Drumlin Elmscott Forsund Hexwold Jolmar".split()  # noqa: SIM905
 MONTHS = "January February March April May June July August October November".split()  # noqa: SIM905
 
-# What the writer wants: in words that fit behind "I want to" and "she wanted to".
+# What the writer wants, in words that fit after "I want to" and "she wanted to".
 WISHES = {
     "exchange": (
         "exchange the {thing} for another one",
@@ -48,7 +49,7 @@ DECISIVE = (
     "Now I ask you to let me {wish}",
     "This time I would rather {wish}",
 )
-# In the same words, so that none of them tells.
+# These use the same words, so that no word tells.
 OTHERS = (
     "My {person} wanted to {wish}",
     "I know people who want to {wish}",
@@ -82,12 +83,12 @@ PLAIN = (
 )
 
 
-# Words of a sentence, with the full stop, at most.
+# The largest number of words in a sentence, with the full stop.
 LONGEST = 20
 
 
 def make(size, seed=0):
-    """Letters, and for each the number of its deciding sentence; the same seed, the same ones."""
+    """Makes letters, and the number of each deciding sentence. A seed gives the same letters."""
     rng = random.Random(seed)
     documents, deciding = [], []
     for number in range(size):

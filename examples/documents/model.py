@@ -6,15 +6,16 @@ from keras import layers, ops
 from keras_attention import HierarchicalAttention
 
 POOLINGS = ("attention", "average", "max")
-# Of words and of sentences; "words": of words alone.
+# "gru" encodes words and sentences, "words" encodes words alone.
 ENCODERS = ("gru", "words", "none")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
 class PlainPooling(layers.Layer):
-    """The average or the maximum of the valid steps, `(N, T, D)` to `(N, D)`; zero without one.
+    """The average or the maximum of the valid steps, `(N, T, D)` to `(N, D)`.
 
-    The weight of a step is its share of the average, or of the features that it has the maximum of.
+    Without a valid step it is zero. The weight of a step is its share of the average, or the share
+    of features whose maximum it holds.
     """
 
     def __init__(self, kind, **kwargs):
@@ -32,7 +33,7 @@ class PlainPooling(layers.Layer):
             floor = ops.where(valid, inputs, -1e4)
             given = ops.cast(floor == ops.max(floor, axis=1, keepdims=True, initial=-1e4), "bool")
             given = ops.cast(ops.logical_and(given, valid), self.compute_dtype)
-        # Of equal maxima each has a part, which sums to the maximum.
+        # Equal maxima share the weight, so that their sum is the maximum.
         shares = given / ops.maximum(ops.sum(given, axis=1, keepdims=True), 1)
         shares = ops.stop_gradient(shares)
         pooled = ops.sum(shares * ops.where(valid, inputs, 0.0), axis=1)
@@ -50,7 +51,7 @@ class PlainPooling(layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
 class PlainHierarchy(HierarchicalAttention):
-    """The same hierarchy, read by the average or the maximum instead of by attention."""
+    """The same hierarchy, with the average or the maximum in place of attention."""
 
     def __init__(self, units, kind, **kwargs):
         self.kind = kind
@@ -65,7 +66,7 @@ class PlainHierarchy(HierarchicalAttention):
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
 class WordDropout(layers.Layer):
-    """Turns some words into the unknown one, `unknown`, in training; padding, 0, stays."""
+    """Replaces some words by the id `unknown` in training. Padding, 0, stays."""
 
     def __init__(self, rate, unknown, seed=None, **kwargs):
         super().__init__(**kwargs)
@@ -84,19 +85,22 @@ class WordDropout(layers.Layer):
 
 
 def build_model(words, classes, pooling, encoder, embedding, units, dropout, word_dropout):
-    """The model that is trained, and one on the same layers that also returns the weights.
+    """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
     Args:
         words: the number of word ids; the last one is the unknown word.
         classes: the number of classes.
-        pooling, encoder: of `POOLINGS` and `ENCODERS`.
-        embedding, units: the width of a word, and of each direction of a GRU.
-        dropout: of embedded words and of the document.
-        word_dropout: the fraction of words that are taken for unknown.
+        pooling: one of `POOLINGS`.
+        encoder: one of `ENCODERS`.
+        embedding: the width of a word.
+        units: the width of each direction of a GRU.
+        dropout: the dropout rate of embedded words and of the document.
+        word_dropout: the share of words that are replaced by the unknown word.
 
     Returns:
-        `(model, reader)`: word ids `(B, S, W)` to logits `(B, classes)`, and to a dictionary of
-        `probabilities`, `word_weights` `(B, S, W)` and `sentence_weights` `(B, S)`.
+        `(model, reader)`. Both take word ids `(B, S, W)`. The model returns logits `(B, classes)`,
+        the reader a dictionary of `probabilities`, `word_weights` `(B, S, W)` and
+        `sentence_weights` `(B, S)`.
     """
 
     def encode(name):
@@ -107,7 +111,7 @@ def build_model(words, classes, pooling, encoder, embedding, units, dropout, wor
     ids = keras.Input((None, None), dtype="int32", name="ids")
     kept = WordDropout(word_dropout, words - 1, name="word_dropout")(ids)
     embed = layers.Embedding(words, embedding, mask_zero=True, name="embedding")
-    # Whole features of a document: a word keeps its meaning in all of it.
+    # A feature is dropped in the whole document, so a word is the same everywhere in it.
     shared = layers.Dropout(dropout, noise_shape=(None, 1, 1, None), name="embedding_dropout")
     embedded = shared(embed(kept))
     options = {
