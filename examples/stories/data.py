@@ -1,34 +1,37 @@
-"""The tasks of examples/babi.py: from files or made up, as ids."""
+"""The tasks, generated or from files, as ids."""
 
 import math
 import pathlib
 
 import keras
-import memn2n
-import memories
 import numpy as np
-import stories
-from checkpoint import fingerprint
+
+from examples.common.files import fingerprint
+from examples.stories import encoding, generator, reading
+from examples.stories.model import Task
 
 GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
-# Questions that are needed to train on: a tenth of them is for validation.
+# The smallest number of training questions. A tenth of them is for validation.
 FEWEST = 20
 
 
 def load_data(arguments):
-    """`{number: (name, training questions, test questions)}` of the wanted tasks."""
+    """The chosen tasks: `{number: (name, training questions, test questions)}`."""
     if not arguments.data:
         found = {
-            number: (name, *_halves(stories.make(2 * arguments.questions, number, arguments.seed)))
+            number: (
+                name,
+                *_halves(generator.make(2 * arguments.questions, number, arguments.seed)),
+            )
             for number, name in GENERATED.items()
         }
         return {n: found[n] for n in wanted(arguments, found, "the generated stories")}
     folder = download() if arguments.data == "download" else arguments.data
-    files = stories.find_files(folder, arguments.size)
+    files = reading.find_files(folder, arguments.size)
     return {
         number: (
             files[number][0].name.split("_")[1].replace("-", " "),
-            *(stories.read(path) for path in files[number]),
+            *(reading.read(path) for path in files[number]),
         )
         for number in wanted(arguments, files, folder)
     }
@@ -51,19 +54,19 @@ def _halves(questions):
 
 
 def download():
-    """The folder of the official archive, which has one for each size."""
-    path = keras.utils.get_file("babi_tasks_1-20_v1-2", stories.ARCHIVE, extract=True)
-    return next(iter(pathlib.Path(path).rglob(stories.FOLDERS["1k"])), pathlib.Path(path)).parent
+    """Downloads the official archive. Returns its folder, which has a folder for each size."""
+    path = keras.utils.get_file("babi_tasks_1-20_v1-2", reading.ARCHIVE, extract=True)
+    return next(iter(pathlib.Path(path).rglob(reading.FOLDERS["1k"])), pathlib.Path(path)).parent
 
 
 class Corpus:
-    """Tasks as ids, for one model of each or one of all of them.
+    """Tasks as ids, for one model of each task or one model of all tasks.
 
     Args:
-        found: as `load_data` returns it.
-        joint: whether one model learns them all.
-        memory: the number of sentences that are remembered, at most.
-        noise: the fraction of empty sentences that are put among them.
+        found: what `load_data` returns.
+        joint: whether one model learns all tasks.
+        memory: the largest number of sentences that are remembered.
+        noise: the number of empty sentences among them, as a fraction.
     """
 
     def __init__(self, found, joint, memory, noise):
@@ -79,30 +82,30 @@ class Corpus:
                         f"task {n}: {len(questions)} questions to train on, fewer than {FEWEST}. "
                         "Nothing was written."
                     )
-            encoder = memories.Encoder([q for questions in train.values() for q in questions])
+            encoder = encoding.Encoder([q for questions in train.values() for q in questions])
             parts = {n: encoder.encode(train[n]) for n in numbers}
             test = {n: encoder.encode(self.questions[n]) for n in numbers}
-            # No larger than the longest story needs, so that few places of it stay empty.
+            # The memory is no larger than the longest story needs, so that few places stay empty.
             longest = max(part.stories.shape[1] for part, _ in parts.values())
             size = min(memory, longest + math.ceil(noise * longest))
             for n in numbers:
                 self._tell(f"task {n}, {len(train[n]):,} training questions", *parts[n], size)
                 self._tell(f"task {n}, {len(self.questions[n]):,} test questions", *test[n], size)
             parts, test = ({n: part for n, (part, _) in x.items()} for x in (parts, test))
-            # Of every task the last tenth; questions of one story are neighbours.
+            # The last tenth of every task is for validation: questions of one story are neighbours.
             cuts = {n: len(part.answers) * 9 // 10 for n, part in parts.items()}
             inside = [part.select(slice(0, cuts[n])) for n, part in parts.items()]
             outside = [part.select(slice(cuts[n], None)) for n, part in parts.items()]
             self.encoders[group] = encoder
-            self.tasks[group] = memn2n.Task(
+            self.tasks[group] = Task(
                 group,
                 encoder.words.size,
                 max(
                     x.shape[1] for part in parts.values() for x in (part.sentences, part.questions)
                 ),
                 size,
-                memories.join(inside),
-                memories.join(outside),
+                encoding.join(inside),
+                encoding.join(outside),
                 test,
             )
             arrays = [x for part in (*parts.values(), *test.values()) for x in part]

@@ -1,20 +1,23 @@
-"""Stories and questions as ids for a memory network, with random noise in time."""
+"""Stories and questions as ids for a memory network, with random noise between sentences."""
 
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from documents import split_sentences
-from tokens import Words
+
+from examples.common.sentences import split_sentences
+from examples.common.tokens import Words
 
 NO_WORD = r"[^\p{L}\p{M}\p{N}]*"
 
 
 def split(texts):
-    """Texts `(B,)` to sentences: ragged words `(B, S, W)`, begins and ends `(B, S)` in bytes.
+    """Splits texts `(B,)` into sentences without signs.
 
-    Signs are left out, and sentences of signs alone. A sentence ends as in
-    `documents.split_sentences`.
+    A sentence ends as in `split_sentences`. Sentences of signs alone are left out.
+
+    Returns:
+        Ragged words `(B, S, W)`, and the byte where each sentence begins and ends, `(B, S)`.
     """
     words, begins, ends = split_sentences(texts, longest=2**31)
     signs = tf.ragged.map_flat_values(tf.strings.regex_full_match, words, NO_WORD)
@@ -25,11 +28,11 @@ def split(texts):
 
 
 class Encoded(NamedTuple):
-    """Questions as ids; those of one task, or of several in a row.
+    """Questions as ids, of one task or of several in a row.
 
-    sentences: `(U, W)` word ids, each sentence that occurs once; the first is empty.
-    stories: `(Q, N)` numbers of sentences, the last one last, 0 in front.
-    questions: `(Q, W')` word ids. answers: `(Q,)` word ids, -1 for one that is not known.
+    sentences: `(U, W)` word ids of each distinct sentence; the first sentence is empty.
+    stories: `(Q, N)` numbers of sentences, padded with 0 at the front.
+    questions: `(Q, W')` word ids. answers: `(Q,)` word ids, -1 for an unknown answer.
     """
 
     sentences: np.ndarray
@@ -45,15 +48,15 @@ class Encoded(NamedTuple):
         )
 
     def inputs(self, memory, noise=0.0, rng=None):
-        """Word ids `(Q, at most memory, W)` and `(Q, W')`."""
+        """Word ids of the last `memory` sentences `(Q, N, W)`, and of the questions `(Q, W')`."""
         stories = noisy(self.stories, noise, rng) if noise else self.stories
         return self.sentences[stories[:, -memory:]], self.questions
 
 
 def join(parts):
-    """One `Encoded` of several."""
+    """Joins several `Encoded` into one."""
     tables = [part.sentences for part in parts]
-    # Each has its own sentences; the empty one, the first, is of all of them.
+    # Each part has sentences of its own, but all share the empty one, which is the first.
     begins = np.cumsum([0, *(len(table) - 1 for table in tables[:-1])])
     moved = [np.where(x.stories, x.stories + n, 0) for x, n in zip(parts, begins, strict=True)]
     table = [tables[0][:1], *(table[1:] for table in tables)]
@@ -69,9 +72,9 @@ def _stack(arrays):
 
 
 def noisy(stories, noise, rng):
-    """Stories `(Q, N)` with empty sentences, 0, at random places between the others.
+    """Inserts empty sentences, 0, at random places of stories `(Q, N)`.
 
-    A story of n sentences gets up to `noise` n of them, rounded up; each number is as likely.
+    A story of n sentences gets up to `noise` n of them, rounded up. Each number is as likely.
     """
     count, width = stories.shape
     lengths = (stories > 0).sum(axis=1)
@@ -87,10 +90,10 @@ def noisy(stories, noise, rng):
 
 
 class Encoder:
-    """What turns stories into ids: the words of the training questions and all their answers.
+    """Turns stories into ids. The vocabulary comes from the training questions and answers.
 
     Args:
-        questions: list of `stories.Question`, those to train on.
+        questions: a list of `Question` to train on.
     """
 
     def __init__(self, questions):
@@ -103,7 +106,7 @@ class Encoder:
         self.words = Words(self.listed)
 
     def encode(self, questions):
-        """An `Encoded`, and a dictionary of what was counted."""
+        """Encodes questions. Returns an `Encoded` and a dictionary of counts to tell the user."""
         lines = sorted({s for q in questions for s in q.story} | {q.text for q in questions})
         words = split(tf.constant(lines, "string"))[0]
         ids = tf.ragged.map_flat_values(self.words, words).to_list()
@@ -129,12 +132,12 @@ class Encoder:
 
 
 def answer_key(answer):
-    """An answer is one word of the vocabulary, also a list such as "football,milk"."""
+    """The word of an answer in the vocabulary. A list such as "football,milk" is one word."""
     return answer.strip().lower()
 
 
 def padded(rows):
-    """Lists of ids as one array, 0 behind, with one column at least."""
+    """Lists of ids as one array, padded with 0, with at least one column."""
     result = np.zeros((len(rows), max(1, *map(len, rows))), "int32")
     for row, ids in zip(result, rows, strict=True):
         row[: len(ids)] = ids
