@@ -1,19 +1,16 @@
-"""The benchmarks compare what calculates the same. Nothing is timed here."""
+"""The variants that a benchmark compares compute the same. Nothing is timed here."""
 
 import json
+import os
 import pathlib
-import sys
-
-import keras
-import numpy as np
-import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "benchmarks"))
 
 import flow
 import hierarchy
+import keras
 import measure
 import memory_network
+import numpy as np
+import pytest
 
 SIZES = {"batch": 2, "context": 7, "query": 3, "units": 5}
 
@@ -64,8 +61,8 @@ def make_array(mebibytes):
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux only")
 def test_memory_is_what_a_function_holds(monkeypatch):
-    # The process that measures looks for modules beside measure.py.
-    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parent))
+    # The process that measures must find this module.
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parent), prepend=os.pathsep)
     found = measure.peak_memory("test_benchmarks:make_array", mebibytes=64)
     assert 60 <= found <= 80
     assert json.dumps(found)

@@ -1,10 +1,9 @@
-"""What the examples write and read again: whole files, checkpoints, and refusals with a reason."""
+"""Files of the tasks: written completely or not at all, resumed, or refused with a reason."""
 
 import contextlib
 import errno
+import importlib
 import json
-import pathlib
-import sys
 import tempfile
 
 import keras
@@ -12,10 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
-
-checkpoint = pytest.importorskip("checkpoint")
-serving = pytest.importorskip("serving")
+from examples.common import checkpoint, files, saving
+from examples.common.results import Results
 
 
 @contextlib.contextmanager
@@ -60,7 +57,7 @@ def write_figure(path):
     figure = Figure(figsize=(20, 20))
     axes = figure.subplots()
     axes.imshow(np.random.default_rng(0).normal(size=(200, 200)))
-    checkpoint.save_figure(path, figure)
+    files.save_figure(path, figure)
 
 
 def write_saved_model(path):
@@ -70,13 +67,13 @@ def write_saved_model(path):
     def serve(texts):
         return {"sum": tf.reduce_sum(table.numbers) + tf.cast(tf.size(texts), "float64")}
 
-    serving.write_saved_model(path, serve, ["texts"], [table])
+    saving.write_saved_model(path, serve, ["texts"], [table])
 
 
 WRITERS = {
-    "a.txt": lambda path: checkpoint.write_text(path, "x" * 30_000),
+    "a.txt": lambda path: files.write_text(path, "x" * 30_000),
     "a.png": write_figure,
-    "a.keras": lambda path: serving.write_model(make_layers(), path, np.ones((2, 50), "float32")),
+    "a.keras": lambda path: saving.write_model(make_layers(), path, np.ones((2, 50), "float32")),
     "saved_model": write_saved_model,
 }
 
@@ -102,11 +99,11 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path):
     saved.restore(model)
     before = train(model, 0)
     saved.save(model, {"epoch": 1, "valid_loss": 1.0})
-    files = names(tmp_path / "run")
+    before_it = names(tmp_path / "run")
     train(model, 1)
     with full_disk(), pytest.raises(SystemExit, match=r"epoch-002\.weights\.h5 cannot be written"):
         saved.save(model, {"epoch": 2, "valid_loss": 0.5})
-    assert names(tmp_path / "run") == files
+    assert names(tmp_path / "run") == before_it
     again = make_model()
     saved = checkpoint.Checkpoint(tmp_path / "run", {})
     assert saved.restore(again) == 1
@@ -124,7 +121,7 @@ def test_what_stands_in_the_way_is_named(place, tmp_path):
         (tmp_path / "a.txt" / "b" / "c").write_text("x")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(SystemExit, match=r"cannot be written: (Is a directory|Not a directory)"):
-        checkpoint.write_text(path, "x")
+        files.write_text(path, "x")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -135,12 +132,12 @@ def test_an_interrupted_writer_leaves_no_temporary_file(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save_figure(tmp_path / "a.png", Figure())
+        files.save_figure(tmp_path / "a.png", Figure())
     assert names(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path, monkeypatch):
-    assert checkpoint.make_folder(tmp_path / "a" / "b").is_dir()
+    assert files.make_folder(tmp_path / "a" / "b").is_dir()
     assert names(tmp_path / "a" / "b") == []
 
     def refuse(*_, **__):
@@ -148,34 +145,34 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path, monkeypatc
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     with pytest.raises(SystemExit, match=r"--output .*: Read-only file system\. Choose a folder"):
-        checkpoint.make_folder(tmp_path)
+        files.make_folder(tmp_path)
 
 
-# What each example does first of all its work.
-EXAMPLES = {
-    "answer": (["--steps", "1"], "run", "none"),
-    "babi": (["--questions", "40"], "train_all", "task-3"),
-    "classify": (["--documents", "60"], "run_fold", "average"),
-    "translate": ([], "learn_subwords", "checkpoint-none"),
-    "tune": (["--pairs", "60"], "search", "bayesian"),
+# For each task the options, the function that begins the work, and a folder inside the output.
+TASKS = {
+    "documents": (["--documents", "60"], "run_fold", "average"),
+    "question_answering": (["--steps", "1"], "run", "none"),
+    "stories": (["--questions", "40"], "train_all", "task-3"),
+    "translation": ([], "learn_subwords", "checkpoint-none"),
+    "tuning": (["--pairs", "60"], "search", "bayesian"),
 }
 
 
 def refused_at_once(name, output, monkeypatch):
-    """What an example says instead of beginning to work; it writes nothing."""
-    example = pytest.importorskip(name, reason="examples need their optional packages")
-    arguments, work, _ = EXAMPLES[name]
+    """The message of a task that refuses to begin its work. The task writes nothing."""
+    command = importlib.import_module(f"examples.{name}.__main__")
+    arguments, work, _ = TASKS[name]
     before = [path for path in output.rglob("*") if path.is_file()]
-    monkeypatch.setattr(example, "check_extras", lambda *_, **__: None)
-    monkeypatch.setattr(example, work, lambda *_, **__: pytest.fail("began to work"))
+    monkeypatch.setattr(command, "check_extras", lambda *_, **__: None)
+    monkeypatch.setattr(command, work, lambda *_, **__: pytest.fail("began to work"))
     with pytest.raises(SystemExit) as error:
-        example.main([*arguments, "--output", str(output)])
+        command.main([*arguments, "--output", str(output)])
     assert [path for path in output.rglob("*") if path.is_file()] == before
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_refuses_a_folder_that_cannot_be_written(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_refuses_a_folder_that_cannot_be_written(name, tmp_path, monkeypatch):
     temporary = tempfile.TemporaryFile
 
     def refuse(*given, dir=None, **options):
@@ -189,9 +186,9 @@ def test_an_example_refuses_a_folder_that_cannot_be_written(name, tmp_path, monk
     assert message.endswith(": Read-only file system. Choose a folder that can be written.")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_refuses_an_inner_folder_that_cannot_be_written(name, tmp_path, monkeypatch):
-    path = tmp_path / EXAMPLES[name][-1]
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_refuses_an_inner_folder_that_cannot_be_written(name, tmp_path, monkeypatch):
+    path = tmp_path / TASKS[name][-1]
     path.write_text("no folder")
     assert f"--output {path}: File exists. Choose a" in refused_at_once(name, tmp_path, monkeypatch)
 
@@ -277,8 +274,8 @@ def test_a_state_that_was_changed_is_refused_by_name(tmp_path):
 
 def test_results_that_were_changed_are_refused_by_name(tmp_path):
     path = tmp_path / "results.json"
-    checkpoint.Results(path, {"a": 1}).add({"accuracy": 91.5, "name": "naïve ☃"})
-    assert checkpoint.Results(path, {"a": 1}).find(accuracy=91.5)["name"] == "naïve ☃"
+    Results(path, {"a": 1}).add({"accuracy": 91.5, "name": "naïve ☃"})
+    assert Results(path, {"a": 1}).find(accuracy=91.5)["name"] == "naïve ☃"
     path.write_text(path.read_text().replace("91.5", "97.5"))
     with pytest.raises(SystemExit, match=r"results\.json was changed after it was written"):
-        checkpoint.Results(path, {"a": 1})
+        Results(path, {"a": 1})

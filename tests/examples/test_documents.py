@@ -3,7 +3,6 @@
 import collections
 import itertools
 import json
-import pathlib
 import re
 import signal
 import subprocess
@@ -18,25 +17,20 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
+from examples.common import batching, seeds, tokens
+from examples.common.results import Results
+from examples.common.sentences import CLOSING, ENDS, split_sentences
+from examples.documents import __main__ as command
+from examples.documents import encoding, evaluation, folds, letters, reading, training
+from examples.documents import model as han
+from examples.documents.reading import Document
 
-import batching  # noqa: E402
-import checkpoint  # noqa: E402
-import documents  # noqa: E402
-import folds  # noqa: E402
-import letters  # noqa: E402
-from documents import Document  # noqa: E402
-
-classify = pytest.importorskip("classify", reason="examples need tensorflow-text installed")
-han = pytest.importorskip("han")
-tokens = pytest.importorskip("tokens")
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
 
 
 def split(texts, longest=100):
     """`[[[(word, begin, end), ...], ...], ...]`: texts of sentences of words."""
-    columns = documents.split_sentences(tf.constant(texts, tf.string), longest)
+    columns = split_sentences(tf.constant(texts, tf.string), longest)
     words, begins, ends = (column.to_list() for column in columns)
     return [
         [[(w.decode(), b, e) for w, b, e in zip(*s, strict=True)] for s in zip(*text, strict=True)]
@@ -132,8 +126,8 @@ def test_sentences_of_any_text(texts, longest):
             if not expected or set(gap) & set("\n\r\u2028\u2029") or (gap and ended):
                 expected.append([])
             # Signs that close may follow the end, up to three.
-            closes = word in documents.CLOSING and not gap
-            ended = 4 if word in documents.ENDS else max(ended - 1, 0) * closes
+            closes = word in CLOSING and not gap
+            ended = 4 if word in ENDS else max(ended - 1, 0) * closes
             expected[-1].append((word, begin, end))
             last = end
         assert blank(data[last:].decode())
@@ -146,10 +140,10 @@ def test_sentences_of_any_text(texts, longest):
 
 def test_sentences_inside_a_graph():
     signature = [tf.TensorSpec((None,), tf.string)]
-    graph = tf.function(lambda texts: documents.split_sentences(texts, 4), signature)
+    graph = tf.function(lambda texts: split_sentences(texts, 4), signature)
     for texts in (["a b. c d e f g", "", "\n", "北京 好。 x"], ["x"], [""], []):
         found = graph(tf.constant(texts, tf.string))
-        expected = documents.split_sentences(tf.constant(texts, tf.string), 4)
+        expected = split_sentences(tf.constant(texts, tf.string), 4)
         assert [x.to_list() for x in found] == [x.to_list() for x in expected]
         assert [x.dtype for x in found] == [tf.string, tf.int64, tf.int64]
 
@@ -170,7 +164,7 @@ def line(text="It is.", label="a"):
 def refused(tmp_path, data, *more):
     output = tmp_path / "output"
     with pytest.raises(SystemExit) as error:
-        classify.main(["--data", str(data), "--output", str(output), *more])
+        command.main(["--data", str(data), "--output", str(output), *more])
     assert not output.exists()
     message = str(error.value)
     assert message.endswith("Nothing was written.")
@@ -189,7 +183,7 @@ def test_a_folder_is_read(tmp_path):
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_bytes(content)
-    assert documents.read(str(tmp_path)) == [
+    assert reading.read(str(tmp_path)) == [
         Document("neg/z", "", "neg"),
         Document("pos/a.txt", "Großartig", "pos"),
         Document("pos/b.txt", "Good.\r\nYes.", "pos"),
@@ -202,14 +196,14 @@ def test_lines_are_read(tmp_path, ending):
     path = write_lines(tmp_path / "d.jsonl", *entries, ending=ending)
     for mark in (b"", b"\xef\xbb\xbf"):
         path.write_bytes(mark + path.read_bytes())
-        assert documents.read(path) == [
+        assert reading.read(path) == [
             Document("line 1", "Größe\u2028x\n", "a"),
             Document("line 4", "", "1"),
             Document("line 5", "x", "0"),
         ]
     # Without a line break at its end, and with escapes for characters of two units.
     path.write_text('{"text": "\\ud83d\\udc4d", "label": "b"}\n{"text": "x", "label": "c"}')
-    assert [d.text for d in documents.read(path)] == ["👍", "x"]
+    assert [d.text for d in reading.read(path)] == ["👍", "x"]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +308,7 @@ def test_words():
 def test_encoded_is_what_a_loop_finds():
     vocabulary = tokens.Words(["the", "cat", ".", "é"])
     known = {"the": 1, "cat": 2, ".": 3, "é": 4}
-    data = documents.encode(TEXTS, [3, 1, 2, 0, 1], vocabulary, 3)
+    data = encoding.encode(TEXTS, [3, 1, 2, 0, 1], vocabulary, 3)
     expected = [
         [[known.get(word.lower(), 5) for word, *_ in s] for s in text] for text in split(TEXTS, 3)
     ]
@@ -338,12 +332,12 @@ def test_encoded_is_what_a_loop_finds():
 def test_many_documents_are_encoded_as_one_by_one():
     texts = [f"w{n % 7} x. y{n % 3}" * (n % 4) for n in range(1003)]
     vocabulary = tokens.Words(["w1", "x", "y2", "w3", "."])
-    data = documents.encode(texts, range(1003), vocabulary, 4)
+    data = encoding.encode(texts, range(1003), vocabulary, 4)
     for n in [0, 1, 498, 499, 500, 501, 999, 1000, 1002]:
-        alone = documents.encode([texts[n]], [n], vocabulary, 4)
+        alone = encoding.encode([texts[n]], [n], vocabulary, 4)
         assert np.array_equal(data.padded([n]), alone.padded([0]))
         assert np.array_equal(data.sizes[[n]], alone.sizes)
-    nothing = documents.encode([], [], vocabulary, 4)
+    nothing = encoding.encode([], [], vocabulary, 4)
     assert nothing.sizes.shape == (0, 2)
     assert nothing.padded([]).shape == (0, 1, 1)
 
@@ -445,8 +439,8 @@ def test_the_gradient_of_a_maximum_goes_to_it():
 def test_word_dropout():
     layer = han.WordDropout(0.4, 9, seed=3)
     ids = np.arange(6000).reshape(20, 30, 10).astype("int32") % 9
-    for training in (None, False):
-        assert np.array_equal(layer(ids, training=training), ids)
+    for mode in (None, False):
+        assert np.array_equal(layer(ids, training=mode), ids)
     found = np.array(layer(ids, training=True))
     assert found.dtype == "int32"
     assert not found[ids == 0].any()
@@ -597,7 +591,7 @@ def test_words_of_any_length_and_kind():
     task = folds.Folds(given, 2, 9, 1)
     assert task.words.nbytes < 100
     data, vocabulary, train, _ = task.split(1)
-    found = documents.encode(texts, data.labels, vocabulary, 9)
+    found = encoding.encode(texts, data.labels, vocabulary, 9)
     for x, y in zip(found, data, strict=True):
         assert np.array_equal(x, y)
     assert data.padded(train).max() == vocabulary.size - 2
@@ -627,7 +621,7 @@ def test_one_sentence_of_a_letter_decides():
     assert [d.name for d in found[:2]] == ["letter 0", "letter 1"]
     decisive = {label: pattern(letters.DECISIVE, letters.WISHES[label]) for label in letters.WISHES}
     # As split_sentences splits them: there the number counts.
-    splits = split([document.text for document in found], classify.parse([]).longest)
+    splits = split([document.text for document in found], command.parse([]).longest)
     for document, place, sentences in zip(found, deciding, splits, strict=True):
         data = document.text.encode()
         texts = [data[s[0][1] : s[-1][2]].decode() for s in sentences]
@@ -669,25 +663,25 @@ def test_letters_are_those_of_their_seed():
 
 def test_results_are_kept(tmp_path):
     path = tmp_path / "results.json"
-    results = checkpoint.Results(path, {"a": (1, 2)})
+    results = Results(path, {"a": (1, 2)})
     assert not path.exists()
     assert results.find(fold=1) is None
     results.add({"fold": 1, "pooling": "max", "x": 0.1})
     results.add({"fold": 2, "pooling": "max", "x": 0.2})
-    again = checkpoint.Results(path, {"a": (1, 2)})
+    again = Results(path, {"a": (1, 2)})
     assert again.find(fold=2, pooling="max") == {"fold": 2, "pooling": "max", "x": 0.2}
     assert again.find(fold=2, pooling="average") is None
     assert again.find(none=None)["fold"] == 1
     assert [file.name for file in tmp_path.iterdir()] == ["results.json"]
     with pytest.raises(SystemExit, match=r"other settings \(a: \[1, 2\] then, 3 now; b: None th"):
-        checkpoint.Results(path, {"a": 3, "b": 1})
+        Results(path, {"a": 3, "b": 1})
     for text in ("", "garbage", "[]", "{}", '{"arguments": {}}', '{"a": 1, "b": 2}', '"x"'):
         path.write_text(text)
         with pytest.raises(SystemExit, match=r"cannot be read .* Delete .* to start again"):
-            checkpoint.Results(path, {"a": 1})
+            Results(path, {"a": 1})
     path.write_text('{"arguments": [], "results": []}')
     with pytest.raises(SystemExit, match="it is not of this program"):
-        checkpoint.Results(path, {"a": 1})
+        Results(path, {"a": 1})
 
 
 # --- whole runs ----------------------------------------------------------------------------------
@@ -738,13 +732,13 @@ def whole_run(data_path, tmp_path_factory):
     arguments = ["--data", str(data_path), "--output", str(output), *SMALL, "--epochs", "2"]
     arguments += ["--runs", "1", "--longest", "5"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classify, "MULTIPLE", 16)
-        classify.main(arguments)
+        patch.setattr(training, "MULTIPLE", 16)
+        command.main(arguments)
     return arguments, output
 
 
 def load_task(data_path):
-    return folds.Folds(documents.read(data_path), 2, 5, 1)
+    return folds.Folds(reading.read(data_path), 2, 5, 1)
 
 
 def test_what_a_run_writes(whole_run, data_path, capsys):
@@ -772,7 +766,7 @@ def test_the_saved_model_takes_any_text(whole_run, data_path):
     texts = ["The film was dull. GREAT 北京 \u202eשלום", "", "a " * 40 + "\0\x7f👍.", " \n"]
     for chosen in (texts, texts[1:2], texts[:1], [texts[3], texts[1]]):
         found = {k: v.numpy() for k, v in serve(texts=tf.constant(chosen)).items()}
-        encoded = documents.encode(chosen, [0] * len(chosen), vocabulary, 5)
+        encoded = encoding.encode(chosen, [0] * len(chosen), vocabulary, 5)
         expected = model.predict_on_batch(encoded.padded(range(len(chosen))))
         for name, value in expected.items():
             np.testing.assert_allclose(found[name], value, atol=1e-5)
@@ -817,9 +811,9 @@ def test_the_page_shows_the_weights_of_the_saved_model(whole_run, data_path):
 
 def test_a_finished_run_is_only_reported(whole_run, monkeypatch, capsys):
     arguments, output = whole_run
-    monkeypatch.setattr(classify, "run_fold", stub(pytest.fail))
+    monkeypatch.setattr(command, "run_fold", stub(pytest.fail))
     before = (output / "results.json").read_bytes()
-    classify.main(arguments)
+    command.main(arguments)
     printed = capsys.readouterr().out
     assert "20 documents, 1 of 2 folds; mean and" in printed
     assert "2 documents without a word; they are kept" in printed
@@ -828,16 +822,16 @@ def test_a_finished_run_is_only_reported(whole_run, monkeypatch, capsys):
     assert "±" not in printed
     for name, value in (("seed", "7"), ("epochs", "3"), ("folds", "3"), ("encoder", "none")):
         with pytest.raises(SystemExit, match=rf"other settings \({name}: '?\w+'? then, '?{value}"):
-            classify.main([*arguments, f"--{name}", value])
+            command.main([*arguments, f"--{name}", value])
     other = write_lines(output.parent / "other.jsonl", *[line(label=n % 2) for n in range(20)])
     with pytest.raises(SystemExit, match=r"other settings \(training data: "):
-        classify.main(["--data", str(other), *arguments[2:]])
+        command.main(["--data", str(other), *arguments[2:]])
     assert (output / "results.json").read_bytes() == before
 
 
 def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
     saved, seen = [], []
-    read = classify.read
+    read = training.read
 
     def noted(reader, data, chosen, chosen_settings):
         found = read(reader, data, chosen, chosen_settings)
@@ -848,12 +842,12 @@ def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
         np.testing.assert_allclose(found["probabilities"], whole["probabilities"], atol=1e-6)
         return found
 
-    monkeypatch.setattr(classify, "read", noted)
-    monkeypatch.setattr(classify, "save", lambda *given: saved.append(given))
+    monkeypatch.setattr(training, "read", noted)
+    monkeypatch.setattr(training, "save", lambda *given: saved.append(given))
     arguments = ["--data", str(data_path), "--output", str(tmp_path / "o"), *SMALL]
     arguments += ["--epochs", "1", "--encoder", "none", "--folds", "3", "--cells", "200"]
-    classify.main([*arguments, "--pooling", "average", "max", "--runs", "1"])
-    classify.main([*arguments, "--pooling", "max", "average", "max", "--runs", "2"])
+    command.main([*arguments, "--pooling", "average", "max", "--runs", "1"])
+    command.main([*arguments, "--pooling", "max", "average", "max", "--runs", "2"])
     order = [("average", 1), ("max", 1), ("max", 2), ("average", 2)]
     assert [one[:2] for one in seen] == order
     results = without_times(tmp_path / "o" / "results.json")
@@ -872,7 +866,7 @@ def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
 
 
 def test_letters_are_asked_for_the_deciding_sentence(tmp_path, monkeypatch, capsys):
-    read, expected = classify.read, []
+    read, expected = training.read, []
 
     def noted(reader, data, chosen, chosen_settings):
         found = read(reader, data, chosen, chosen_settings)
@@ -884,10 +878,10 @@ def test_letters_are_asked_for_the_deciding_sentence(tmp_path, monkeypatch, caps
         expected.append(100 * sum(hits) / len(hits))
         return found
 
-    monkeypatch.setattr(classify, "read", noted)
-    monkeypatch.setattr(classify, "save", lambda *given: None)
+    monkeypatch.setattr(training, "read", noted)
+    monkeypatch.setattr(training, "save", lambda *given: None)
     arguments = ["--output", str(tmp_path), *SMALL, "--documents", "60", "--seed", "6"]
-    classify.main([*arguments, "--epochs", "1", "--encoder", "none"])
+    command.main([*arguments, "--epochs", "1", "--encoder", "none"])
     entry, other = without_times(tmp_path / "results.json")
     assert (entry["pooling"], other["pooling"]) == ("attention", "average")
     assert entry["deciding"] == expected[0]
@@ -898,28 +892,28 @@ def test_letters_are_asked_for_the_deciding_sentence(tmp_path, monkeypatch, caps
 
 
 def test_the_report_compares_fold_by_fold(tmp_path, capsys):
-    results = checkpoint.Results(tmp_path / "results.json", {})
+    results = Results(tmp_path / "results.json", {})
     for pooling, scores in {"attention": (95, 98, 92), "max": (90, 97, 87)}.items():
         for fold, accuracy in enumerate(scores, 1):
             results.add({"pooling": pooling, "fold": fold, "accuracy": accuracy})
     task = make_task(1)
     arguments = ["--runs", "3", "--pooling", "max", "attention"]
-    classify.report(results, classify.parse(arguments), task)
+    evaluation.report(results, command.parse(arguments), task)
     assert capsys.readouterr().out.endswith(
         "max: accuracy 91.33 ± 5.13%\nattention: accuracy 95.00 ± 3.00%\n"
         "attention over max: 3.67 ± 2.31 points\n"
     )
-    classify.report(results, classify.parse([*arguments, "--smoke"]), task)
+    evaluation.report(results, command.parse([*arguments, "--smoke"]), task)
     results.add({"pooling": "average", "fold": 1, "accuracy": 89.9})
-    only = classify.parse(["--runs", "1", "--pooling", "average", "--smoke"])
+    only = command.parse(["--runs", "1", "--pooling", "average", "--smoke"])
     with pytest.raises(SystemExit, match="expected at least 90%"):
-        classify.report(results, only, task)
+        evaluation.report(results, only, task)
 
 
 def run_small(data_path, output, patch, at=None, stop=None):
     """Two folds of three epochs; `stop` is called before epoch `at` of all six, or "read"."""
     weights, epochs = {}, itertools.count()
-    reseed, read = checkpoint.reseed, classify.read
+    reseed, read = seeds.reseed, training.read
 
     def interrupted(model, seed, epoch):
         if next(epochs) == at:
@@ -932,13 +926,13 @@ def run_small(data_path, output, patch, at=None, stop=None):
             stop()
         return read(reader, data, chosen, chosen_settings)
 
-    patch.setattr(classify, "reseed", interrupted)
-    patch.setattr(classify, "read", noted)
-    patch.setattr(classify, "save", lambda *given: None)
+    patch.setattr(training, "reseed", interrupted)
+    patch.setattr(training, "read", noted)
+    patch.setattr(training, "save", lambda *given: None)
     arguments = ["--data", str(data_path), "--output", str(output), *SMALL, "--epochs", "3"]
     arguments += ["--encoder", "none", "--dropout", "0.4", "--word-dropout", "0.3"]
     try:
-        classify.main(arguments)
+        command.main(arguments)
     finally:
         patch.undo()
     return without_times(output / "results.json"), weights
@@ -984,15 +978,15 @@ def test_a_training_that_diverges_ends(data_path, tmp_path, monkeypatch):
     )
     arguments = ["--data", str(data_path), "--output", str(tmp_path), *SMALL, "--encoder", "none"]
     with pytest.raises(SystemExit, match="the training diverged: loss nan in epoch 1"):
-        classify.main(arguments)
+        command.main(arguments)
     assert not (tmp_path / "results.json").exists()
 
 
 def test_the_last_seed_has_folds(tmp_path, monkeypatch):
-    monkeypatch.setattr(classify, "build_model", lambda *_, **__: crash())
-    chosen = vars(classify.parse(["--seed", str(2**32 - 1)]))
+    monkeypatch.setattr(training, "build_model", lambda *_, **__: crash())
+    chosen = vars(command.parse(["--seed", str(2**32 - 1)]))
     with pytest.raises(MemoryError):
-        classify.run_fold(make_task(1), None, chosen, "max", 1, tmp_path, None)
+        training.run_fold(make_task(1), None, chosen, "max", 1, tmp_path, None)
 
 
 # --- command line --------------------------------------------------------------------------------
@@ -1029,16 +1023,16 @@ def test_the_last_seed_has_folds(tmp_path, monkeypatch):
 )
 def test_bad_arguments(arguments, fragment, capsys):
     with pytest.raises(SystemExit):
-        classify.parse(arguments)
+        command.parse(arguments)
     assert fragment in capsys.readouterr().err
 
 
 def test_defaults():
-    found = classify.parse([])
+    found = command.parse([])
     assert (found.folds, found.runs, found.pooling) == (5, 1, ["attention", "average"])
-    assert (found.documents, classify.parse(["--smoke"]).documents) == (5000, 2000)
-    assert classify.parse(["--smoke", "--documents", "70"]).documents == 70
-    found = classify.parse(["--data", "x", "--dropout", "0", "--folds", "4"])
+    assert (found.documents, command.parse(["--smoke"]).documents) == (5000, 2000)
+    assert command.parse(["--smoke", "--documents", "70"]).documents == 70
+    found = command.parse(["--data", "x", "--dropout", "0", "--folds", "4"])
     assert (found.folds, found.runs, found.dropout, found.min_count) == (4, 4, 0, 5)
     assert found.pooling == ["attention"]
 
@@ -1049,7 +1043,7 @@ def test_too_few_letters(count, tmp_path):
     with pytest.raises(
         SystemExit, match=rf"--documents {count}: the class '\w+' has . documents, f"
     ):
-        classify.main(["--documents", str(count), "--output", str(output)])
+        command.main(["--documents", str(count), "--output", str(output)])
     assert not output.exists()
 
 
@@ -1057,18 +1051,18 @@ def test_letters_of_which_none_wants_something(tmp_path):
     alike = next(n for n in range(99) if len({d.label for d in letters.make(2, n)[0]}) == 1)
     arguments = ["--documents", "2", "--folds", "2", "--seed", str(alike)]
     with pytest.raises(SystemExit, match=r"has 0 documents, fewer than the 2 folds\. Give more"):
-        classify.main([*arguments, "--output", str(tmp_path / "output")])
+        command.main([*arguments, "--output", str(tmp_path / "output")])
 
 
 def test_an_output_that_is_a_file(data_path, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(SystemExit, match=r"--output .* Choose a folder that can be written"):
-        classify.main(["--data", str(data_path), "--output", str(tmp_path / "file"), *SMALL])
+        command.main(["--data", str(data_path), "--output", str(tmp_path / "file"), *SMALL])
 
 
 def run_example(output, *more, **options):
-    command = [sys.executable, str(EXAMPLES / "classify.py"), "--output", str(output), *more]
-    return subprocess.Popen(command, text=True, encoding="utf-8", **options)
+    started = [sys.executable, "-m", "examples.documents", "--output", str(output), *more]
+    return subprocess.Popen(started, text=True, encoding="utf-8", **options)
 
 
 @pytest.mark.slow

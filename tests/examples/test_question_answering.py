@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -14,16 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
+from examples.common import checkpoint, seeds, tokens
+from examples.question_answering import __main__ as command
+from examples.question_answering import data as questions
+from examples.question_answering import export, passages, training, vectors, vocabulary
+from examples.question_answering import model as bidaf
+from examples.question_answering.squad import Example
 
-import passages  # noqa: E402
-from squad import Example  # noqa: E402
-
-checkpoint = pytest.importorskip("checkpoint")
-answer = pytest.importorskip("answer", reason="examples need tensorflow-text installed")
-bidaf = pytest.importorskip("bidaf")
-tokens = pytest.importorskip("tokens")
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
 
 TEXTS = ("“Don't” – 北京, naïve  U.S.\u00a010th.", "", " \n")
@@ -31,7 +27,7 @@ TEXTS = ("“Don't” – 北京, naïve  U.S.\u00a010th.", "", " \n")
 
 def make_vocabulary(examples, size=1000):
     texts = [text for e in examples for text in (e.passage, e.question)]
-    return tokens.learn_vocabulary(texts, size)[0]
+    return vocabulary.learn_vocabulary(texts, size)[0]
 
 
 @pytest.fixture(scope="module")
@@ -54,35 +50,35 @@ def test_tokens_and_their_bytes():
 
 
 def test_vocabulary():
-    vocabulary, words = tokens.learn_vocabulary(["The cat, the É cat ran é .", "The ."], 4)
+    learned, words = vocabulary.learn_vocabulary(["The cat, the É cat ran é .", "The ."], 4)
     assert words[0] == "the"
     assert set(words) == {"the", "cat", ".", "é"}
-    ids, characters = vocabulary(tf.constant(["THE", "É", "ran", "dog", "the", "zz"]))
+    ids, characters = learned(tf.constant(["THE", "É", "ran", "dog", "the", "zz"]))
     ids = ids.numpy()
     assert ids[0] == ids[4] == 1
     assert 1 <= ids[1] <= 4
     # Unknown words keep an identity, and all ids are within the size that is reported.
     assert ids[2] > 4
     assert len({*ids[[2, 3, 5]]}) > 1
-    assert ids.max() < vocabulary.sizes[0] == 5 + tokens.UNKNOWN_WORDS
+    assert ids.max() < learned.sizes[0] == 5 + vocabulary.UNKNOWN_WORDS
     characters = characters.numpy()
-    assert characters.shape == (6, tokens.WORD_LENGTH)
+    assert characters.shape == (6, vocabulary.WORD_LENGTH)
     assert characters[0, 1] != characters[4, 1]  # H and h
-    assert characters[5, 0] == characters[5, 1] == vocabulary.sizes[1] - 1  # never seen
+    assert characters[5, 0] == characters[5, 1] == learned.sizes[1] - 1  # never seen
     assert not characters[5, 2:].any()
 
 
 def test_long_words_are_looked_at_in_part():
-    vocabulary = make_vocabulary(passages.make_examples(4))
-    _, characters = vocabulary(tf.constant(["a" * 100]))
-    assert characters.shape == (1, tokens.WORD_LENGTH)
+    known = make_vocabulary(passages.make_examples(4))
+    _, characters = known(tf.constant(["a" * 100]))
+    assert characters.shape == (1, vocabulary.WORD_LENGTH)
 
 
 def test_a_span_is_cut_out_of_the_original_text(examples):
-    data, left_out = answer.prepare(examples, make_vocabulary(examples), (400, 50))
+    data, left_out = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     assert not left_out
     for n, example in enumerate(examples):
-        assert answer.cut(data, n, *data.spans[n]) == example.answers[0]
+        assert questions.cut(data, n, *data.spans[n]) == example.answers[0]
     accented = [e for e in examples if not e.passage[: e.start].isascii()]
     assert accented
 
@@ -90,8 +86,8 @@ def test_a_span_is_cut_out_of_the_original_text(examples):
 def test_an_answer_within_a_word_is_that_word():
     passage = "Zoë paid about 1950s-style prices."
     example = Example("a", passage, "When?", ("1950",), passage.index("1950"))
-    data, _ = answer.prepare([example], make_vocabulary([example]), (400, 50))
-    assert answer.cut(data, 0, *data.spans[0]) == "1950s"
+    data, _ = questions.prepare([example], make_vocabulary([example]), (400, 50))
+    assert questions.cut(data, 0, *data.spans[0]) == "1950s"
 
 
 def test_what_cannot_be_learned_from_is_counted():
@@ -104,26 +100,26 @@ def test_what_cannot_be_learned_from_is_counted():
         example("mute", question="\u00a0"),
         example("void", passage="It is \u00a0.", gold="\u00a0"),
     ]
-    vocabulary = make_vocabulary(bad)
-    data, left_out = answer.prepare([bad[0], example("good"), *bad[1:]], vocabulary, (8, 8))
+    known = make_vocabulary(bad)
+    data, left_out = questions.prepare([bad[0], example("good"), *bad[1:]], known, (8, 8))
     assert [e.id for e in data.examples] == ["good"]
-    assert answer.cut(data, 0, *data.spans[0]) == "red"
+    assert questions.cut(data, 0, *data.spans[0]) == "red"
     assert data.inputs(np.array([0]))[2][0, :4].all()
     assert dict(left_out)["passage of more than 8 tokens"] == 1
     assert dict(left_out)["question of more than 8 tokens"] == 1
     assert left_out["question without a word"] == left_out["answer without a word"] == 1
     assert left_out.total() == len(bad)
     with pytest.raises(SystemExit, match="no question is left to train on: 1 with passage"):
-        answer.prepare(bad[:1], vocabulary, (8, 8))
+        questions.prepare(bad[:1], known, (8, 8))
 
 
 def test_selected_texts_are_those_texts_alone(examples):
-    vocabulary = make_vocabulary(examples)
+    known = make_vocabulary(examples)
     texts = [examples[0].question, "", examples[1].passage, "北京 – naïve", " "]
-    encoded = tokens.encode(texts, vocabulary)
+    encoded = vocabulary.encode(texts, known)
     for index in ([0, 1, 2, 3, 4], [1, 3], [3, 0, 4], [1], []):
         found = encoded.select(index)
-        expected = tokens.encode([texts[n] for n in index], vocabulary)
+        expected = vocabulary.encode([texts[n] for n in index], known)
         for x, y in zip(found, expected, strict=True):
             assert x.dtype == y.dtype
             np.testing.assert_array_equal(x, y)
@@ -132,19 +128,19 @@ def test_selected_texts_are_those_texts_alone(examples):
 def test_nothing_is_left_out_of_a_test_set():
     empty = [Example("a", "", "What?", ("x",), 0), Example("b", "Some text.", "", ("x",), 0)]
     long = Example("c", "word " * 900, "What?", ("x",), 0)
-    data, left_out = answer.prepare([*empty, long], make_vocabulary([long]))
+    data, left_out = questions.prepare([*empty, long], make_vocabulary([long]))
     assert not left_out
     assert len(data.examples) == 3
     words, characters, asked, _ = data.inputs(np.arange(3))
     assert words.shape[1] >= 900
-    assert characters.shape == (*words.shape, tokens.WORD_LENGTH)
+    assert characters.shape == (*words.shape, vocabulary.WORD_LENGTH)
     assert not words[0].any()
     assert not asked[1].any()
-    assert answer.cut(data, 0, 0, 0) == ""
+    assert questions.cut(data, 0, 0, 0) == ""
 
 
 def test_batches_hold_every_question_once_and_differ_by_epoch(examples):
-    data, _ = answer.prepare(examples, make_vocabulary(examples), (400, 50))
+    data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     first, again, second = (data.batches(7, np.random.default_rng(s)) for s in (1, 1, 2))
     assert sorted(np.concatenate(first)) == list(range(len(examples)))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
@@ -160,16 +156,16 @@ def test_batches_hold_every_question_once_and_differ_by_epoch(examples):
 def test_vectors(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("the 1 2 3\n. 4 5 6\nat a place 7 8 9\n", encoding="utf-8")
-    assert list(tokens.read_vectors(path, {"at a place"})) == ["at a place"]
-    found = tokens.read_vectors(path, {"the", ".", "cat"})
+    assert list(vectors.read_vectors(path, {"at a place"})) == ["at a place"]
+    found = vectors.read_vectors(path, {"the", ".", "cat"})
     assert sorted(found) == [".", "the"]
-    vectors = tokens.first_vectors([".", "cat", "the"], found, 6, seed=1)
-    assert vectors.shape == (6, 3)
-    assert vectors[1].tolist() == [4, 5, 6]
-    assert vectors[3].tolist() == [1, 2, 3]
-    model, _ = bidaf.build_model((6, 5), 2, "both", 0.0, 4, vectors)
+    given = vectors.first_vectors([".", "cat", "the"], found, 6, seed=1)
+    assert given.shape == (6, 3)
+    assert given[1].tolist() == [4, 5, 6]
+    assert given[3].tolist() == [1, 2, 3]
+    model, _ = bidaf.build_model((6, 5), 2, "both", 0.0, 4, given)
     embedding = model.get_layer("words")
-    assert np.array_equal(embedding.embeddings, vectors)
+    assert np.array_equal(embedding.embeddings, given)
     assert not embedding.trainable_weights
     assert model.get_layer("highway_1").weights[0].shape == (5, 5)
 
@@ -188,11 +184,11 @@ def test_vectors_that_cannot_be_used(tmp_path, text, fragments):
     path = tmp_path / "vectors.txt"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SystemExit) as error:
-        tokens.read_vectors(path, {"the", "cat"})
+        vectors.read_vectors(path, {"the", "cat"})
     for fragment in [str(path), *fragments]:
         assert fragment in str(error.value)
     with pytest.raises(SystemExit, match="No such file"):
-        tokens.read_vectors(tmp_path / "missing.txt", {"the"})
+        vectors.read_vectors(tmp_path / "missing.txt", {"the"})
 
 
 # --- model ---------------------------------------------------------------------------------------
@@ -212,7 +208,7 @@ def test_highway():
 
 def test_character_filters():
     layer = bidaf.CharacterCNN(7, 3, 0.5)
-    ids = np.random.default_rng(0).integers(1, 7, (2, 5, tokens.WORD_LENGTH))
+    ids = np.random.default_rng(0).integers(1, 7, (2, 5, vocabulary.WORD_LENGTH))
     ids[1, 2:] = 0
     layer.build(ids.shape)
     table, kernel, bias = (np.array(weight) for weight in layer.weights)
@@ -220,7 +216,7 @@ def test_character_filters():
     assert found.shape == (2, 5, 3)
     for place in np.ndindex(2, 5):
         letters = table[ids[place]]
-        windows = [letters[k : k + 5] for k in range(tokens.WORD_LENGTH - 4)]
+        windows = [letters[k : k + 5] for k in range(vocabulary.WORD_LENGTH - 4)]
         values = [np.einsum("kc,kcf->f", window, kernel[0]) + bias for window in windows]
         expected = np.maximum(np.max(values, axis=0), 0)
         np.testing.assert_allclose(found[place], expected, atol=1e-5)
@@ -229,7 +225,7 @@ def test_character_filters():
 
 def test_the_model_is_that_of_the_paper(examples):
     """Its layers called one by one; and their sizes."""
-    data, _ = answer.prepare(examples[:3], make_vocabulary(examples))
+    data, _ = questions.prepare(examples[:3], make_vocabulary(examples))
     model, _ = bidaf.build_model((2000, 200), 4, "both", 0.2, 20)
     for n, weight in enumerate(model.trainable_weights):
         weight.assign(0.3 * np.random.default_rng(n).normal(size=weight.shape))
@@ -298,7 +294,7 @@ def test_span_search_finds_the_most_probable_span(limit):
 
 @pytest.mark.parametrize("flow", bidaf.FLOWS)
 def test_padding_changes_no_answer(flow, examples):
-    data, _ = answer.prepare(examples[:5], make_vocabulary(examples))
+    data, _ = questions.prepare(examples[:5], make_vocabulary(examples))
     model, answerer = bidaf.build_model((2000, 200), 4, flow, 0.2, 20)
     inputs = data.inputs(np.arange(5))
     longer = [np.pad(x, [(0, 0), (0, 16), *([(0, 0)] * (x.ndim - 2))]) for x in inputs]
@@ -318,9 +314,9 @@ def test_padding_changes_no_answer(flow, examples):
 
 
 def test_strings_in_answers_out(examples):
-    vocabulary = make_vocabulary(examples)
-    _, answerer = bidaf.build_model(vocabulary.sizes, 4, "both", 0.0, 3)
-    serve = tf.function(answer.make_serve(answerer, vocabulary), autograph=False)
+    known = make_vocabulary(examples)
+    _, answerer = bidaf.build_model(known.sizes, 4, "both", 0.0, 3)
+    serve = tf.function(export.make_serve(answerer, known), autograph=False)
     texts = [examples[0].passage, "", "北京 – naïve Zoë", " "]
     asked = [examples[0].question, "Who?", "", ""]
     found = {k: v.numpy() for k, v in serve(tf.constant(texts), tf.constant(asked)).items()}
@@ -335,9 +331,10 @@ def test_strings_in_answers_out(examples):
     assert empty["answer"].shape == (0,)
     alone = serve(tf.constant(texts[1:2]), tf.constant(asked[1:2]))
     assert alone["answer"].numpy().tolist() == [b""]
-    data, _ = answer.prepare(examples[:1], vocabulary)
+    data, _ = questions.prepare(examples[:1], known)
     direct = answerer.predict_on_batch(data.inputs(np.array([0])))
-    assert answer.cut(data, 0, direct["start"][0], direct["end"][0]).encode() == found["answer"][0]
+    cut = questions.cut(data, 0, direct["start"][0], direct["end"][0])
+    assert cut.encode() == found["answer"][0]
     np.testing.assert_allclose(found["probability"][0], direct["probability"][0], rtol=1e-4)
     steps = data.passages.lengths[0]
     sums = found["context_to_query"][0, :steps].sum(axis=1)
@@ -363,25 +360,25 @@ def trained(data, directory, steps=SETTINGS["steps"]):
     saved = checkpoint.Checkpoint(directory, {}, unit="step")
     keras.utils.set_random_seed(1)
     model, _ = bidaf.build_model((2000, 200), 3, "both", 0.3, 20)
-    state = answer.train(model, data, settings, saved, every=2)
+    state = training.train(model, data, settings, saved, every=2)
     losses = [entry["loss"] for entry in state["history"]]
     return losses, [np.array(weight) for weight in model.weights]
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
     # Five batches an epoch: the sixth step is of the second one.
-    data, _ = answer.prepare(examples, make_vocabulary(examples), (400, 50))
+    data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     losses, weights = trained(data, tmp_path / "whole")
     assert len(losses) == 3
 
-    reseed = answer.reseed
+    reseed = training.reseed
 
     def interrupted(model, seed, step):
         if step == 2:
             signal.raise_signal(signal.SIGINT)
         reseed(model, seed, step)
 
-    monkeypatch.setattr(answer, "reseed", interrupted)
+    monkeypatch.setattr(training, "reseed", interrupted)
     # Not whatever is there: a process in the background may have been started to ignore Ctrl-C.
     old = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -390,7 +387,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(tmp_path, examples, monkeypatc
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, old)
-    monkeypatch.setattr(answer, "reseed", reseed)
+    monkeypatch.setattr(training, "reseed", reseed)
     again, resumed = trained(data, tmp_path / "parts")
     assert "Resuming after step 3" in capsys.readouterr().out
     # The third step was reported alone, the fourth too.
@@ -418,20 +415,20 @@ def run_small(output, patch, examples, at=None):
 
     Returns all that was learned and answered, without times.
     """
-    steps, saved, reseed = itertools.count(), [], checkpoint.reseed
+    steps, saved, reseed = itertools.count(), [], seeds.reseed
 
     def killed(model, seed, step):
         if next(steps) == at:
             raise Killed
         reseed(model, seed, step)
 
-    patch.setattr(answer, "reseed", killed)
-    patch.setattr(answer, "MULTIPLE", 128)  # one shape, so that little is traced
-    patch.setattr(answer, "load_data", lambda arguments: (examples[:32], examples[32:]))
-    patch.setattr(answer, "save", lambda answerer, *_: saved.extend(answerer.get_weights()))
+    patch.setattr(training, "reseed", killed)
+    patch.setattr(questions, "MULTIPLE", 128)  # one shape, so that little is traced
+    patch.setattr(command, "load_data", lambda arguments: (examples[:32], examples[32:]))
+    patch.setattr(command, "save", lambda answerer, *_: saved.extend(answerer.get_weights()))
     sizes = ["--units", "3", "--batch-size", "8", "--steps", "6", "--save-every", "2"]
     try:
-        answer.main(["--data", "x", *sizes, "--average", "0.5", "--output", str(output)])
+        command.main(["--data", "x", *sizes, "--average", "0.5", "--output", str(output)])
     finally:
         patch.undo()
     folder = output / "both"
@@ -461,15 +458,15 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, examples, monkeypat
 
 
 def test_averaged_weights_are_lent(examples):
-    data, _ = answer.prepare(examples, make_vocabulary(examples), (400, 50))
+    data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     model, _ = bidaf.build_model((2000, 200), 2, "none", 0.0, 20)
-    model.compile(answer.make_optimizer(SETTINGS), ["sparse_categorical_crossentropy"] * 2)
+    model.compile(training.make_optimizer(SETTINGS), ["sparse_categorical_crossentropy"] * 2)
     batch = np.arange(8)
     seen = []
     for _ in range(2):
         model.train_on_batch(data.inputs(batch), [data.spans[batch, side] for side in (0, 1)])
         seen.append([np.array(v) for v in model.trainable_variables])
-    with answer.averaged(model):
+    with training.averaged(model):
         inside = [np.array(v) for v in model.trainable_variables]
     after = [np.array(v) for v in model.trainable_variables]
     for first, second, average, kept in zip(*seen, inside, after, strict=True):
@@ -478,18 +475,18 @@ def test_averaged_weights_are_lent(examples):
 
 
 def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, examples, monkeypatch):
-    monkeypatch.setattr(answer, "load_data", lambda arguments: (examples, examples[:4]))
-    monkeypatch.setattr(answer, "save", lambda *_: None)
+    monkeypatch.setattr(command, "load_data", lambda arguments: (examples, examples[:4]))
+    monkeypatch.setattr(command, "save", lambda *_: None)
     begun = []
 
     def train(model, *_):
         begun.append([np.array(variable) for variable in model.variables])
         return {"history": [{"seconds_a_step": 1.0}]}
 
-    monkeypatch.setattr(answer, "train", train)
+    monkeypatch.setattr(training, "train", train)
     sizes = ["--units", "3", "--output", str(tmp_path)]
-    answer.main(sizes)
-    answer.main([*sizes, "--flow", "none"])
+    command.main(sizes)
+    command.main([*sizes, "--flow", "none"])
     _, second, alone = begun
     for x, y in zip(second, alone, strict=True):
         np.testing.assert_array_equal(x, y)
@@ -507,7 +504,7 @@ def squad_file(path, passage="It is red.", gold="red", start=6, question="What i
 def refused(tmp_path, *more):
     output = tmp_path / "output"
     with pytest.raises(SystemExit) as error:
-        answer.main(["--data", str(tmp_path), "--output", str(output), *more])
+        command.main(["--data", str(tmp_path), "--output", str(output), *more])
     assert not output.exists()
     return str(error.value)
 
@@ -540,13 +537,13 @@ def test_bad_data_is_refused_before_anything_is_written(tmp_path):
 )
 def test_bad_arguments(arguments, fragment, capsys):
     with pytest.raises(SystemExit):
-        answer.parse(arguments)
+        command.parse(arguments)
     assert fragment in capsys.readouterr().err
 
 
 def run_example(output, *more, **options):
-    command = [sys.executable, str(EXAMPLES / "answer.py"), "--output", str(output), *more]
-    return subprocess.Popen(command, text=True, encoding="utf-8", **options)
+    started = [sys.executable, "-m", "examples.question_answering", "--output", str(output), *more]
+    return subprocess.Popen(started, text=True, encoding="utf-8", **options)
 
 
 def test_the_smoke_run_learns_and_serves(tmp_path):
@@ -580,17 +577,17 @@ def test_files_with_vectors_and_without_attention(tmp_path, capsys):
     ]
     void = {"id": "x", "question": "", "answers": [{"text": "y", "answer_start": 0}]}
     paragraphs = [{"context": "", "qas": [void]}, {"context": text, "qas": entries}]
-    for name in answer.FILES:
+    for name in questions.FILES:
         document = {"data": [{"paragraphs": paragraphs}]}
         (tmp_path / name).write_text(json.dumps(document), encoding="utf-8")
-    vectors = tmp_path / "vectors.txt"
-    vectors.write_text("born 1 2 3\ntarnow 2 3 4\n", encoding="utf-8")
+    given = tmp_path / "vectors.txt"
+    given.write_text("born 1 2 3\ntarnow 2 3 4\n", encoding="utf-8")
     output = tmp_path / "output"
     arguments = ["--data", str(tmp_path), "--output", str(output), "--flow", "none"]
-    arguments += ["--units", "3", "--steps", "3", "--batch-size", "4", "--vectors", str(vectors)]
+    arguments += ["--units", "3", "--steps", "3", "--batch-size", "4", "--vectors", str(given)]
     (output / "none").mkdir(parents=True)
     (output / "none" / "attention.png").write_text("of an earlier run")
-    answer.main(arguments)
+    command.main(arguments)
     printed = capsys.readouterr().out
     assert "left out: 1 with passage empty" in printed
     assert "vectors of 2 words, fixed" in printed
@@ -604,27 +601,27 @@ def test_files_with_vectors_and_without_attention(tmp_path, capsys):
     assert not (folder / "attention.png").exists()
     state = folder / "checkpoint" / "state.json"
     with pytest.raises(SystemExit, match="other settings \\(learning_rate"):
-        answer.main([*arguments, "--learning-rate", "0.1"])
+        command.main([*arguments, "--learning-rate", "0.1"])
     weights = next(state.parent.glob("*.h5"))
     weights.write_bytes(weights.read_bytes()[:3000])
     with pytest.raises(
         SystemExit, match=rf"{weights.name} was changed .* Delete .* to start again"
     ):
-        answer.main(arguments)
+        command.main(arguments)
     for text in ("garbage", "{}", "[]"):
         state.write_text(text)
         with pytest.raises(SystemExit, match=r"cannot be read .* Delete .* to start again"):
-            answer.main(arguments)
-    blocked = [*arguments[:3], str(vectors), *arguments[4:]]
+            command.main(arguments)
+    blocked = [*arguments[:3], str(given), *arguments[4:]]
     with pytest.raises(SystemExit, match=r"--output .* Choose a folder that can be written"):
-        answer.main(blocked)
+        command.main(blocked)
 
 
 @pytest.mark.slow
 def test_a_run_of_another_backend_is_finished(tmp_path):
     """JAX trains through two epochs and a look at the progress; TensorFlow exports."""
     pytest.importorskip("jax", reason="JAX is not installed")
-    for name, size in zip(answer.FILES, (60, 20), strict=True):
+    for name, size in zip(questions.FILES, (60, 20), strict=True):
         paragraphs = [
             {
                 "context": e.passage,

@@ -1,15 +1,10 @@
-"""What the examples write: the file is that of the model, or the run ends."""
-
-import pathlib
-import sys
+"""A model file holds the model that was saved. Otherwise the run ends."""
 
 import keras
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
-
-serving = pytest.importorskip("serving")
+from examples.common import saving
 
 INPUTS = np.random.default_rng(0).normal(size=(3, 5)).astype("float32")
 
@@ -28,7 +23,7 @@ def make_model(kind="dict", scale=1.0):
 def test_a_model_is_written_and_read_again(kind, tmp_path, capsys):
     model, path = make_model(kind), tmp_path / "model.keras"
     path.write_text("an old one")
-    found = serving.write_model(model, path, INPUTS)
+    found = saving.write_model(model, path, INPUTS)
     assert capsys.readouterr().out == f"\n{path}: difference after reloading 0\n"
     assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]
     again = keras.saving.load_model(path).predict_on_batch(INPUTS)
@@ -42,7 +37,7 @@ def test_a_file_that_differs_is_noticed(kind, scale, tmp_path, monkeypatch):
     path = tmp_path / "model.keras"
     monkeypatch.setattr(keras.saving, "load_model", lambda path: make_model(kind, scale))
     with pytest.raises(SystemExit, match=r"model\.keras differs by .* from the model that was"):
-        serving.write_model(make_model(kind), path, INPUTS)
+        saving.write_model(make_model(kind), path, INPUTS)
 
 
 def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
@@ -57,6 +52,6 @@ def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch
     with pytest.raises(
         SystemExit, match=r"model\.keras cannot be written: disk full\. Earlier res"
     ):
-        serving.write_model(model, path, INPUTS)
+        saving.write_model(model, path, INPUTS)
     assert path.read_text() == "an old one"
     assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]

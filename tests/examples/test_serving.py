@@ -1,4 +1,4 @@
-"""examples/serve.py: answers, refusals, and that it goes on after both."""
+"""The server: its answers, its refusals, and that it keeps running after both."""
 
 import asyncio
 import concurrent.futures
@@ -18,12 +18,13 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from examples.serving.batcher import Batcher
+from examples.serving.refused import Refused
+
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
-
-import serve  # noqa: E402
+ROOT = Path(__file__).parents[2]
+SERVER = [sys.executable, "-m", "examples.serving"]
 
 
 class Joiner(tf.Module):
@@ -61,7 +62,7 @@ class Upper(tf.Module):
 
 
 def start(path, *options, **environment):
-    command = [sys.executable, str(EXAMPLES / "serve.py"), str(path), "--port", "0", *options]
+    command = [*SERVER, str(path), "--port", "0", *options]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, encoding="utf-8", env={**os.environ, **environment}
     )
@@ -276,7 +277,7 @@ def test_an_answer_may_take_longer_than_the_headers(upper):
 
 
 def test_a_connection_ends_when_its_body_is_not_wanted(port):
-    """Or the rest of the body would be taken for the headers of the next request."""
+    """Otherwise the rest of the body would be read as the headers of the next request."""
     with connect(port) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc")
         with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
@@ -400,7 +401,7 @@ def test_texts_in_a_column(tmp_path):
 
 
 def refused_at_start(path):
-    command = [sys.executable, str(EXAMPLES / "serve.py"), str(path)]
+    command = [*SERVER, str(path)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert "Traceback" not in run.stderr
@@ -420,7 +421,9 @@ def test_neither_keras_nor_this_package_is_imported(upper, tmp_path):
         (tmp_path / f"{name}.py").write_text(
             "import pathlib\npathlib.Path(__file__ + '.seen').touch()"
         )
-    _, predict = upper(PYTHONPATH=str(tmp_path))
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    # Without the working directory, where the real package would be found first.
+    _, predict = upper(PYTHONPATH=path, PYTHONSAFEPATH="1")
     assert predict("ab")[0] == 200
     assert not list(tmp_path.glob("*.seen"))
 
@@ -428,7 +431,7 @@ def test_neither_keras_nor_this_package_is_imported(upper, tmp_path):
 def test_a_port_that_is_taken(port, tmp_path):
     module = Upper()
     path = save(module, module.upper, tmp_path / "upper")
-    command = [sys.executable, str(EXAMPLES / "serve.py"), str(path), "--port", str(port)]
+    command = [*SERVER, str(path), "--port", str(port)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert f"cannot listen at 127.0.0.1:{port}" in run.stderr
@@ -451,13 +454,13 @@ def batched(max_batch, max_waiting, use):
         assert go.wait(20)
         sizes.append(len(rows))
         if "bad" in rows:
-            raise serve.Refused(400, "bad")
+            raise Refused(400, "bad")
         if "broken" in rows:
             raise RuntimeError("broken")
         return [row.upper() for row in rows]
 
     async def main():
-        batcher = serve.Batcher(predict, max_batch, max_waiting)
+        batcher = Batcher(predict, max_batch, max_waiting)
         await use(batcher, go)
         await batcher.close()
 
@@ -465,7 +468,7 @@ def batched(max_batch, max_waiting, use):
     return sizes
 
 
-@pytest.mark.parametrize(("wrong", "error"), [("bad", serve.Refused), ("broken", RuntimeError)])
+@pytest.mark.parametrize(("wrong", "error"), [("bad", Refused), ("broken", RuntimeError)])
 def test_what_waits_is_answered_together_and_one_that_fails_alone(wrong, error):
     async def use(batcher, go):
         tasks = [asyncio.create_task(batcher.submit(["first"]))]
@@ -489,7 +492,7 @@ def test_a_full_queue_one_that_left_and_the_end():
         await asyncio.sleep(0.1)
         tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b")]
         await asyncio.sleep(0.1)
-        with pytest.raises(serve.Refused, match="3 instances are waiting"):
+        with pytest.raises(Refused, match="3 instances are waiting"):
             await batcher.submit(["c"])
         tasks.pop(1).cancel()
         go.set()
@@ -514,7 +517,7 @@ def test_a_full_queue_one_that_left_and_the_end():
     ],
 )
 def test_bad_command_lines(options, message, tmp_path):
-    command = [sys.executable, str(EXAMPLES / "serve.py"), *options]
+    command = [*SERVER, *options]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert run.returncode == 2
     assert message in run.stderr

@@ -5,18 +5,13 @@ import functools
 import itertools
 import json
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
-
-import passages  # noqa: E402
-import squad  # noqa: E402
+from examples.question_answering import facts, passages, scoring, squad
 
 PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 PASSAGE = "In 1843 Zoë Grünwald — “the owl” — built a mill."
@@ -70,7 +65,7 @@ def refusal(path, training=True):
     ],
 )
 def test_texts_are_normalized_as_published(text, normal):
-    assert squad.normalize(text) == normal
+    assert scoring.normalize(text) == normal
 
 
 @pytest.mark.parametrize(
@@ -97,29 +92,29 @@ def test_texts_are_normalized_as_published(text, normal):
     ],
 )
 def test_scores_of_an_answer(prediction, answers, exact, f1):
-    assert squad.exact_match(prediction, answers) is exact
-    assert squad.f1(prediction, answers) == pytest.approx(f1, abs=1e-12)
+    assert scoring.exact_match(prediction, answers) is exact
+    assert scoring.f1(prediction, answers) == pytest.approx(f1, abs=1e-12)
 
 
 def test_a_test_set_is_scored_in_percent_with_missing_answers_as_wrong():
     answers = [("mill",), ("stone mill", "the old mill"), ("1843",), ("",)]
     examples = [squad.Example(f"q{i}", "p", "q", gold, 0) for i, gold in enumerate(answers)]
     predictions = {"q0": "A mill", "q1": "mill", "q3": "the", "other": "1843"}
-    scores = squad.evaluate(predictions, examples)
+    scores = scoring.evaluate(predictions, examples)
     assert scores == {
         "exact_match": 50,
         "f1": pytest.approx(100 * (1 + 2 / 3 + 0 + 0) / 4),
         "questions": 4,
         "unanswered": 1,
     }
-    assert squad.evaluate({}, examples) == {
+    assert scoring.evaluate({}, examples) == {
         "exact_match": 0,
         "f1": 0,
         "questions": 4,
         "unanswered": 4,
     }
     with pytest.raises(ValueError, match="no question to score"):
-        squad.evaluate(predictions, [])
+        scoring.evaluate(predictions, [])
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -294,7 +289,8 @@ def test_the_command_prints_the_scores_alone(tmp_path):
     content = document(entry("a"), wrong, entry("c"), entry("d", answers=[]))
     dataset = write(tmp_path / "dataset.json", content)
     predictions = write(tmp_path / "predictions.json", {"a": "zoë grünwald", "b": "stone"})
-    command = [sys.executable, str(EXAMPLES / "squad.py"), dataset, predictions]
+    module = "examples.question_answering.scoring"
+    command = [sys.executable, "-m", module, dataset, predictions]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     scores = json.loads(run.stdout)
@@ -318,7 +314,7 @@ def test_bad_predictions_are_refused(tmp_path, capsys, content, message):
     dataset = write(tmp_path / "dataset.json", document(entry()))
     predictions = write(tmp_path / "predictions.json", content)
     with pytest.raises(SystemExit) as error:
-        squad.main([dataset, predictions])
+        scoring.main([dataset, predictions])
     assert str(error.value).startswith(f"{predictions}: {message}")
     assert capsys.readouterr().out == ""
 
@@ -327,19 +323,19 @@ def test_absent_predictions_and_a_test_set_without_answers_are_refused(tmp_path)
     dataset = write(tmp_path / "dataset.json", document(entry(answers=[])))
     absent = str(tmp_path / "absent.json")
     with pytest.raises(SystemExit, match=r"absent\.json: No such file"):
-        squad.main([dataset, absent])
+        scoring.main([dataset, absent])
     predictions = write(tmp_path / "predictions.json", {})
     with pytest.raises(SystemExit, match="no question has a gold answer"):
-        squad.main([dataset, predictions])
+        scoring.main([dataset, predictions])
 
 
 # --- generated passages --------------------------------------------------------------------------
 
 POOLS = {
-    "place": passages.TOWNS,
+    "place": facts.TOWNS,
     "year": [str(year) for year in range(1700, 2000)],
-    "thing": [thing for kind in passages.KINDS.values() for thing in kind.things],
-    "surname": passages.SURNAMES,
+    "thing": [thing for kind in facts.KINDS.values() for thing in kind.things],
+    "surname": facts.SURNAMES,
 }
 PATTERNS = {role: "|".join(map(re.escape, pool)) for role, pool in POOLS.items()}
 PATTERNS["who"] = rf"(?:\w+ )?(?:{PATTERNS['surname']})"
@@ -364,8 +360,8 @@ def matches(role, text):
 
 
 def test_the_pools_are_large_and_hold_no_name_twice():
-    assert min(map(len, (passages.FIRST_NAMES, passages.SURNAMES, passages.TOWNS))) >= 60
-    names = [*passages.FIRST_NAMES, *passages.SURNAMES, *passages.TOWNS, *POOLS["thing"]]
+    assert min(map(len, (facts.FIRST_NAMES, facts.SURNAMES, facts.TOWNS))) >= 60
+    names = [*facts.FIRST_NAMES, *facts.SURNAMES, *facts.TOWNS, *POOLS["thing"]]
     assert not [(a, b) for a in names for b in names if a is not b and a in b]
 
 
@@ -382,8 +378,8 @@ VERBS = {
 
 
 def test_every_text_about_a_kind_of_fact_is_about_that_kind_alone():
-    assert passages.KINDS.keys() == VERBS.keys()
-    for kind, entry in passages.KINDS.items():
+    assert facts.KINDS.keys() == VERBS.keys()
+    for kind, entry in facts.KINDS.items():
         texts = [*entry.predicates, *entry.sentences, *entry.descriptions]
         for role, templates in entry.questions.items():
             assert not [text for text in templates if f"{{{role}}}" in text]
@@ -415,8 +411,8 @@ def test_answers_stand_once_where_they_are_said_to(generated):
         (answer,) = example.answers
         assert example.passage.count(answer) == 1
         assert example.passage[example.start :].startswith(answer)
-        words = set(squad.normalize(example.question).split())
-        assert not words & set(squad.normalize(answer).split())
+        words = set(scoring.normalize(example.question).split())
+        assert not words & set(scoring.normalize(answer).split())
         assert 50 <= len(example.passage.split()) <= 80
     shifted = [e for e in generated if not e.passage[: e.start].isascii()]
     assert len(shifted) > 200
@@ -427,7 +423,7 @@ def test_answers_stand_once_where_they_are_said_to(generated):
 def test_passages_name_several_people_places_years_and_things(generated):
     for passage in {example.passage for example in generated}:
         people = [name for name in candidates("who", passage) if " " in name]
-        people = [name for name in people if name.split()[0] in passages.FIRST_NAMES]
+        people = [name for name in people if name.split()[0] in facts.FIRST_NAMES]
         assert 3 <= len(people) <= 4
         assert len({word for name in people for word in name.split()}) == 2 * len(people)
         for role in ("place", "year", "thing"):
@@ -452,7 +448,7 @@ def facts_of(passage):
         surnames = candidates("surname", clause)
         assert len(surnames) == 1, clause
         found = 0
-        for kind, entry in passages.KINDS.items():
+        for kind, entry in facts.KINDS.items():
             patterns = [as_pattern(text, r"\b", r"\b") for text in entry.predicates]
             patterns += [as_pattern(text, "^", "$") for text in entry.sentences]
             for pattern in patterns:
@@ -466,7 +462,7 @@ def facts_of(passage):
 def solve(question, facts):
     """All answers that the facts give, a person by the surname."""
     answers = set()
-    for kind, entry in passages.KINDS.items():
+    for kind, entry in facts.KINDS.items():
         for role, templates in entry.questions.items():
             for template in templates:
                 match = as_pattern(template.replace("{who}", "{person}")).fullmatch(question)
@@ -493,7 +489,7 @@ def resolve(person, asked, facts):
     if matches("who", person):
         return {person.split()[-1]}
     people = set()
-    for kind, entry in passages.KINDS.items():
+    for kind, entry in facts.KINDS.items():
         for description in entry.descriptions:
             match = as_pattern(description).fullmatch(person)
             if match:
@@ -589,7 +585,7 @@ def test_a_passage_drawn_again_is_left_out(monkeypatch):
 
 
 def test_the_generator_prints_passages_that_do_not_depend_on_the_process():
-    command = [sys.executable, str(EXAMPLES / "passages.py")]
+    command = [sys.executable, "-m", "examples.question_answering.passages"]
     printed = set()
     for hashes in "01":
         environment = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONIOENCODING": "utf-8"}

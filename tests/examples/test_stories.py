@@ -1,24 +1,18 @@
-"""What examples/babi.py stands on: stories, their ids, noise."""
+"""The stories: their files, the generated ones, their ids, and noise."""
 
 import collections
 import itertools
-import pathlib
 import re
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
-
-import stories  # noqa: E402
-from stories import Question  # noqa: E402
+from examples.stories import encoding, generator, reading
+from examples.stories.reading import Question
 
 pytest.importorskip("tensorflow_text", reason="tokens come from it")
-memories = pytest.importorskip("memories")
 
 FILE = """1 Ann went out.
 2 Bob stayed, of course.
@@ -49,12 +43,12 @@ def write(folder, text, name="qa1_a-name_train.txt"):
 
 @pytest.mark.parametrize("change", [str, lambda s: "\ufeff" + s.replace("\n", "\r\n\n")])
 def test_a_file_is_read(tmp_path, change):
-    assert stories.read(write(tmp_path, change(FILE))) == QUESTIONS
+    assert reading.read(write(tmp_path, change(FILE))) == QUESTIONS
 
 
 def test_a_question_may_come_before_any_sentence(tmp_path):
     path = write(tmp_path, "1 Who?\tnobody\n2 It rains.\n3 Does it?\tyes\t2\n")
-    assert [q.story for q in stories.read(path)] == [(), ("It rains.",)]
+    assert [q.story for q in reading.read(path)] == [(), ("It rains.",)]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +70,7 @@ def test_a_question_may_come_before_any_sentence(tmp_path):
 def test_a_bad_line_is_named(tmp_path, lines, line, fragment):
     path = write(tmp_path, lines)
     with pytest.raises(SystemExit) as caught:
-        stories.read(path)
+        reading.read(path)
     message = str(caught.value)
     assert message.startswith(f"{path}, line {line}: ")
     assert fragment in message
@@ -85,17 +79,17 @@ def test_a_bad_line_is_named(tmp_path, lines, line, fragment):
 
 def test_files_that_cannot_be_used(tmp_path):
     with pytest.raises(SystemExit, match="holds no question"):
-        stories.read(write(tmp_path, "1 Ann went out.\n"))
+        reading.read(write(tmp_path, "1 Ann went out.\n"))
     with pytest.raises(SystemExit, match=r"not UTF-8 at byte 5 \(0xe9\).*iconv"):
-        stories.read(write(tmp_path, b"1 Ren\xe9\n"))
+        reading.read(write(tmp_path, b"1 Ren\xe9\n"))
     with pytest.raises(SystemExit, match="No such file"):
-        stories.read(tmp_path / "none")
+        reading.read(tmp_path / "none")
 
 
 def test_files_are_found(tmp_path, capsys):
     for name in ("qa2_b_train", "qa2_b_test", "qa10_c_test", "qa10_c_train", "qa3_d_test", "notes"):
         write(tmp_path, "", f"{name}.txt")
-    found = stories.find_files(tmp_path, "1k")
+    found = reading.find_files(tmp_path, "1k")
     assert [(n, *(path.name for path in pair)) for n, pair in found.items()] == [
         (2, "qa2_b_train.txt", "qa2_b_test.txt"),
         (10, "qa10_c_train.txt", "qa10_c_test.txt"),
@@ -104,30 +98,30 @@ def test_files_are_found(tmp_path, capsys):
 
 
 def test_files_of_the_archive_are_found_by_their_size(tmp_path):
-    for folder in stories.FOLDERS.values():
+    for folder in reading.FOLDERS.values():
         (tmp_path / folder).mkdir()
         for kind in ("train", "test"):
             write(tmp_path / folder, "", f"qa1_a_{kind}.txt")
-    for size, folder in stories.FOLDERS.items():
-        assert stories.find_files(tmp_path, size)[1][0].parent.name == folder
+    for size, folder in reading.FOLDERS.items():
+        assert reading.find_files(tmp_path, size)[1][0].parent.name == folder
 
 
 def test_two_files_of_one_task_are_refused(tmp_path):
     write(tmp_path, FILE)
     write(tmp_path, FILE, "qa1_other_train.txt")
     with pytest.raises(SystemExit, match=r"qa1_other_train.txt and qa1_a-name_train.txt: both are"):
-        stories.find_files(tmp_path, "1k")
+        reading.find_files(tmp_path, "1k")
 
 
 def test_folders_that_cannot_be_used(tmp_path):
     write(tmp_path, FILE)
     with pytest.raises(SystemExit, match="no task has a train and a test file"):
-        stories.find_files(tmp_path, "1k")
+        reading.find_files(tmp_path, "1k")
     (tmp_path / "qa1_a-name_train.txt").unlink()
     with pytest.raises(SystemExit, match="not a folder"):
-        stories.find_files(tmp_path / "none", "1k")
+        reading.find_files(tmp_path / "none", "1k")
     with pytest.raises(SystemExit, match=r"holds no file such as .* nor .* folder en-10k"):
-        stories.find_files(tmp_path, "10k")
+        reading.find_files(tmp_path, "10k")
 
 
 # --- generated -----------------------------------------------------------------------------------
@@ -142,8 +136,8 @@ def answer(question):
             trail[thing].append(where)
 
     for sentence in question.story:
-        who, thing = sentence.split()[0], next((t for t in stories.THINGS if t in sentence), None)
-        where = next((p for p in stories.PLACES if f" {p}." in sentence), None)
+        who, thing = sentence.split()[0], next((t for t in generator.THINGS if t in sentence), None)
+        where = next((p for p in generator.PLACES if f" {p}." in sentence), None)
         if where:
             place[who] = where
             for held in (t for t, person in holder.items() if person == who):
@@ -157,34 +151,34 @@ def answer(question):
             assert holder.pop(thing) == who
             lies[thing] = place[who]
     text = question.text
-    who = next((p for p in stories.PEOPLE if p in text), None)
-    thing = next((t for t in stories.THINGS if t in text), None)
+    who = next((p for p in generator.PEOPLE if p in text), None)
+    thing = next((t for t in generator.THINGS if t in text), None)
     if who:
         return place[who]
     if "before" not in text:
         return trail[thing][-1]
-    asked = next(p for p in stories.PLACES if f" {p}?" in text)
+    asked = next(p for p in generator.PLACES if f" {p}?" in text)
     last = max(n for n, where in enumerate(trail[thing]) if where == asked)
     return trail[thing][last - 1]
 
 
 @pytest.mark.parametrize("facts", [1, 2, 3])
 def test_generated_questions_have_their_answers(facts):
-    questions = stories.make(300, facts, seed=5)
+    questions = generator.make(300, facts, seed=5)
     assert len(questions) == 300
     for question in questions:
         assert question.answer == answer(question)
         assert len(question.facts) in ((facts, facts + 1) if facts == 3 else (facts,))
-    assert set(q.answer for q in questions) == set(stories.PLACES)
+    assert set(q.answer for q in questions) == set(generator.PLACES)
     assert max(len(q.story) for q in questions) <= 50
 
 
 @pytest.mark.parametrize("facts", [1, 2, 3])
 def test_the_facts_of_a_generated_question_decide(facts):
-    for question in stories.make(200, facts, seed=6):
+    for question in generator.make(200, facts, seed=6):
         story = [question.story[n] for n in question.facts]
         people = {sentence.split()[0] for sentence in story}
-        things = {thing for thing in stories.THINGS if any(thing in s for s in story)}
+        things = {thing for thing in generator.THINGS if any(thing in s for s in story)}
         # The walk to the answer; for a thing also who took it; for the place before the walk away.
         assert sum(f" {question.answer}." in sentence for sentence in story) == 1
         assert facts == 1 or {thing for thing in things if thing in question.text} == things
@@ -196,8 +190,8 @@ def test_the_facts_of_a_generated_question_decide(facts):
 
 
 def test_generated_questions_are_those_of_their_seed():
-    assert stories.make(20, 2, seed=1) == stories.make(20, 2, seed=1)
-    assert stories.make(20, 2, seed=1) != stories.make(20, 2, seed=2)
+    assert generator.make(20, 2, seed=1) == generator.make(20, 2, seed=1)
+    assert generator.make(20, 2, seed=1) != generator.make(20, 2, seed=2)
 
 
 # --- ids -----------------------------------------------------------------------------------------
@@ -209,7 +203,7 @@ def words_of(encoder, ids):
 
 
 def test_encoded_is_the_text():
-    encoder = memories.Encoder(QUESTIONS)
+    encoder = encoding.Encoder(QUESTIONS)
     encoded, counts = encoder.encode(QUESTIONS)
     assert not any(counts.values())
     assert not encoded.sentences[0].any()
@@ -227,7 +221,7 @@ def test_encoded_is_the_text():
 
 
 def test_what_training_did_not_have_is_counted():
-    encoder = memories.Encoder(QUESTIONS)
+    encoder = encoding.Encoder(QUESTIONS)
     asked = [
         Question(("Ann ran out.", "Ann ran out."), "Where is Zoe?", "Out", ()),
         Question((), "Who?", "zoe", ()),
@@ -246,7 +240,7 @@ def test_what_training_did_not_have_is_counted():
 
 def test_a_line_of_two_sentences_is_two():
     asked = [Question(("It is. It was.",), "Is it? So?", "no", ())]
-    encoder = memories.Encoder(asked)
+    encoder = encoding.Encoder(asked)
     encoded, _ = encoder.encode(asked)
     story, question = encoded.inputs(memory=9)
     assert [words_of(encoder, sentence) for sentence in story[0]] == ["it is", "it was"]
@@ -254,9 +248,9 @@ def test_a_line_of_two_sentences_is_two():
 
 
 def test_several_tasks_are_joined():
-    encoder = memories.Encoder(QUESTIONS)
+    encoder = encoding.Encoder(QUESTIONS)
     parts = [encoder.encode(QUESTIONS[:2])[0], encoder.encode(QUESTIONS[2:])[0]]
-    joined, whole = memories.join(parts), encoder.encode(QUESTIONS)[0]
+    joined, whole = encoding.join(parts), encoder.encode(QUESTIONS)[0]
     for x, y in zip(joined.inputs(50), whole.inputs(50), strict=True):
         assert np.array_equal(x, y)
     assert np.array_equal(joined.answers, whole.answers)
@@ -274,7 +268,7 @@ def test_noise_inserts_empty_sentences(lengths, noise, seed):
     table = np.zeros((len(lengths), width), "int32")
     for row, length in zip(table, lengths, strict=True):
         row[width - length :] = np.arange(length) + 1
-    noisy = memories.noisy(table, noise, np.random.default_rng(seed))
+    noisy = encoding.noisy(table, noise, np.random.default_rng(seed))
     for row, length in zip(noisy, lengths, strict=True):
         assert row[row > 0].tolist() == list(range(1, length + 1))
         first = np.argmax(row > 0) if length else len(row)
@@ -284,7 +278,7 @@ def test_noise_inserts_empty_sentences(lengths, noise, seed):
 
 def test_each_amount_and_place_of_noise_is_as_likely():
     table = np.tile(np.arange(1, 6, dtype="int32"), (20_000, 1))
-    noisy = memories.noisy(table, 0.4, np.random.default_rng(3))
+    noisy = encoding.noisy(table, 0.4, np.random.default_rng(3))
     assert noisy.shape[1] == 7
     places = collections.Counter(tuple(np.flatnonzero(row == 0)) for row in noisy)
     # Two places are without a sentence: with no noise the first two; with one the first, and one of

@@ -15,18 +15,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
-
-import checkpoint  # noqa: E402
-import stories  # noqa: E402
-import workers  # noqa: E402
+from examples.common import workers
+from examples.common.results import Results
+from examples.stories import __main__ as command
+from examples.stories import data as tasks
+from examples.stories import encoding, evaluation, export, generator, reading, training
+from examples.stories import model as memn2n
+from examples.stories.trainer import PATIENCE, Trainer, _Schedule
 
 pytest.importorskip("tensorflow_text", reason="tokens come from it")
-babi = pytest.importorskip("babi")
-memn2n = pytest.importorskip("memn2n")
-memories = pytest.importorskip("memories")
-tasks = pytest.importorskip("tasks")
 
 SETTINGS = {
     **{"units": 5, "tying": "adjacent", "encoding": "position", "null_memories": True},
@@ -38,8 +35,8 @@ SMALL = ["--questions", "60", "--epochs", "4", "--linear-epochs", "2", "--units"
 
 
 def make_task(size=80, facts=1):
-    questions = stories.make(size, facts)
-    encoder = memories.Encoder(questions)
+    questions = generator.make(size, facts)
+    encoder = encoding.Encoder(questions)
     data, _ = encoder.encode(questions)
     cut = size * 3 // 4
     parts = data.select(slice(0, cut)), data.select(slice(cut, None))
@@ -52,10 +49,10 @@ def make_task(size=80, facts=1):
 @pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
 def test_a_model_is_the_same_whatever_was_trained_before(tying):
     task, settings = make_task(), {**SETTINGS, "tying": tying}
-    trainer = memn2n.Trainer(task, 2, settings)
+    trainer = Trainer(task, 2, settings)
     trainer.run(1)
     entry, weights = trainer.run(2)
-    again, expected = memn2n.Trainer(task, 2, settings).run(2)
+    again, expected = Trainer(task, 2, settings).run(2)
     for x, y in zip(weights, expected, strict=True):
         assert np.array_equal(x, y)
     timed = {"seconds", "step_ms", "compile_seconds"}
@@ -69,7 +66,7 @@ def test_a_model_is_the_same_whatever_was_trained_before(tying):
 
 def test_the_loss_falls_and_the_model_is_no_longer_linear():
     settings = {**SETTINGS, "units": 20, "epochs": 40}
-    trainer = memn2n.Trainer(make_task(200), 2, settings)
+    trainer = Trainer(make_task(200), 2, settings)
     entry, _ = trainer.run(1)
     assert not trainer.network.linear
     assert entry["linear_epochs"] == 3
@@ -88,7 +85,7 @@ def test_an_answer_is_a_known_word():
 
 
 def test_an_unknown_answer_is_an_error():
-    trainer = memn2n.Trainer(make_task(), 1, SETTINGS)
+    trainer = Trainer(make_task(), 1, SETTINGS)
     data = trainer.task.valid
     error, loss = trainer.error(data)
     half = data._replace(answers=np.where(np.arange(len(data.answers)) % 2, data.answers, -1))
@@ -113,7 +110,7 @@ def rates(losses, epochs=8, linear_epochs=20, stop_at=None):
         settings={"learning_rate": 0.08, "epochs": epochs, "linear_epochs": linear_epochs},
         error=lambda data: (0.0, next(rest)),
     )
-    schedule = memn2n._Schedule(trainer, "")
+    schedule = _Schedule(trainer, "")
     schedule.set_model(model)
     model.stop_training, found = False, []
     while not model.stop_training:
@@ -134,8 +131,8 @@ def test_the_learning_rate_is_halved_every_quarter():
 
 def test_the_softmax_is_put_back_when_the_validation_loss_no_longer_falls():
     falls = [1.0, 0.9, 0.8]
-    stays = [0.8] * memn2n.PATIENCE
-    linear = [(True, pytest.approx(0.04))] * (3 + memn2n.PATIENCE)
+    stays = [0.8] * PATIENCE
+    linear = [(True, pytest.approx(0.04))] * (3 + PATIENCE)
     assert rates([*falls, *stays, 0.1]) == linear + halved(0.08)
 
 
@@ -174,7 +171,7 @@ def test_work_on_several_processes():
 
 
 def test_a_process_that_ends_unexpectedly_ends_the_run():
-    with pytest.raises(SystemExit, match=r"fewer --jobs need less.*What was finished is kept"):
+    with pytest.raises(SystemExit, match=r"fewer --jobs need less.*Finished models are kept"):
         list(workers.run(square, [13], 1, NotAsked))
 
 
@@ -200,15 +197,15 @@ def entry(repeat, error, loss=1.0, diverged=False):
 
 
 def test_the_lowest_training_error_counts():
-    assert babi.best_of([entry(1, 3.0), entry(2, 2.0), entry(3, 4.0)])["repeat"] == 2
-    assert babi.best_of([entry(1, 0.0, 0.2), entry(2, 0.0, 0.1)])["repeat"] == 2
-    assert babi.best_of([entry(1, 0.0, diverged=True), entry(2, 90.0)])["repeat"] == 2
+    assert training.best_of([entry(1, 3.0), entry(2, 2.0), entry(3, 4.0)])["repeat"] == 2
+    assert training.best_of([entry(1, 0.0, 0.2), entry(2, 0.0, 0.1)])["repeat"] == 2
+    assert training.best_of([entry(1, 0.0, diverged=True), entry(2, 90.0)])["repeat"] == 2
 
 
 def test_models_are_kept_with_their_weights(tmp_path):
-    models = babi.Models(tmp_path, {"units": 1})
+    models = training.Models(tmp_path, {"units": 1})
     models.add(entry(2, 3.0), [np.ones((2, 3)), np.array(True)])
-    again = babi.Models(tmp_path, {"units": 1})
+    again = training.Models(tmp_path, {"units": 1})
     (found,) = again.entries("1", 3, "x", range(1, 4))
     assert found == {**entry(2, 3.0), "digest": found["digest"]}
     ones, true = again.weights(found)
@@ -218,24 +215,24 @@ def test_models_are_kept_with_their_weights(tmp_path):
     again.add({**entry(2, 3.0), "data": "y"}, [np.zeros(1)])
     assert again.weights(found)[0].shape == (2, 3)
     with pytest.raises(SystemExit, match=r"other settings .units: 1 then, 2 now"):
-        babi.Models(tmp_path, {"units": 2})
+        training.Models(tmp_path, {"units": 2})
 
 
 def test_weights_that_were_changed_are_refused_before_any_work(tmp_path):
-    babi.Models(tmp_path, {"units": 1}).add(entry(2, 3.0), [np.ones(200)])
+    training.Models(tmp_path, {"units": 1}).add(entry(2, 3.0), [np.ones(200)])
     (path,) = (tmp_path / "weights").iterdir()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(SystemExit, match=rf"{path.name} was changed after it was written"):
-        babi.Models(tmp_path, {"units": 1})
+        training.Models(tmp_path, {"units": 1})
     path.unlink()
     with pytest.raises(SystemExit, match=rf"{path.name} cannot be read .No such file"):
-        babi.Models(tmp_path, {"units": 1})
+        training.Models(tmp_path, {"units": 1})
 
 
 def test_a_disk_that_fills_up_leaves_the_models_before(tmp_path, monkeypatch):
-    models = babi.Models(tmp_path, {"units": 1})
+    models = training.Models(tmp_path, {"units": 1})
     models.add(entry(1, 3.0), [np.ones(200)])
     files = sorted(tmp_path.rglob("*"))
 
@@ -248,7 +245,7 @@ def test_a_disk_that_fills_up_leaves_the_models_before(tmp_path, monkeypatch):
         with pytest.raises(SystemExit, match=r"npz cannot be written: No space left on device\. E"):
             models.add(entry(2, 3.0), [np.ones(200)])
     assert sorted(tmp_path.rglob("*")) == files
-    again = babi.Models(tmp_path, {"units": 1})
+    again = training.Models(tmp_path, {"units": 1})
     assert [e["repeat"] for e in again.entries("1", 3, "x", range(1, 4))] == [1]
 
 
@@ -257,7 +254,7 @@ def corpus_of(train, test, memory=50, noise=0.1, name="counting"):
 
 
 def test_what_falls_out_of_the_memory_is_told(capsys):
-    short, long = stories.make(40, 1, seed=1), stories.make(40, 3, seed=1)
+    short, long = generator.make(40, 1, seed=1), generator.make(40, 3, seed=1)
     corpus = corpus_of(short, long)
     size = corpus.tasks["7"].memory
     longest = max(len(q.story) for q in short)
@@ -271,14 +268,15 @@ def test_what_falls_out_of_the_memory_is_told(capsys):
 
 
 def test_the_paper_is_beside_its_own_tasks_only():
-    questions = stories.make(40, 1)
+    questions = generator.make(40, 1)
     settings = {**SETTINGS, "noise": 0.1}
     arguments = types.SimpleNamespace(size="1k", data="x")
-    assert babi.published(3, corpus_of(questions, questions), settings, arguments)["7"] == 17.3
+    own = corpus_of(questions, questions)
+    assert evaluation.published(3, own, settings, arguments)["7"] == 17.3
     other = corpus_of(questions, questions, name="made up")
-    assert babi.published(3, other, settings, arguments) == {}
+    assert evaluation.published(3, other, settings, arguments) == {}
     arguments.size = "10k"
-    assert babi.published(3, corpus_of(questions, questions), settings, arguments) == {}
+    assert evaluation.published(3, own, settings, arguments) == {}
 
 
 @pytest.mark.parametrize(
@@ -286,17 +284,17 @@ def test_the_paper_is_beside_its_own_tasks_only():
     [("++++++", "++++"), ("------", "----"), ("+-+-+-", "++--"), ("+-----", "+---")],
 )
 def test_questions_are_chosen_to_be_drawn(right, expected):
-    questions = stories.make(40, 1)
+    questions = generator.make(40, 1)
     corpus = corpus_of(questions, questions[: len(right)])
     data = corpus.tasks["7"].test["7"]
     good = np.array([sign == "+" for sign in right])
     guesses = {"7": np.where(good, data.answers, 0)}
-    chosen = babi.choose(corpus, "7", guesses, 4)
+    chosen = export.choose(corpus, "7", guesses, 4)
     assert "".join(right[n] for _, n in chosen) == expected
 
 
 def test_the_papers_figures():
-    tables = [[float(x) for x in text.split()] for text in babi.PUBLISHED.values()]
+    tables = [[float(x) for x in text.split()] for text in evaluation.PUBLISHED.values()]
     assert [len(errors) for errors in tables] == [20] * 5
     # As the paper gives them.
     means = [13.9, 16.3, 25.8, 15.6, 12.4]
@@ -313,7 +311,7 @@ def data_path(tmp_path_factory):
     for number in (1, 2):
         for kind, seed in (("train", 1), ("test", 2)):
             lines = []
-            for question in stories.make(60, number, seed):
+            for question in generator.make(60, number, seed):
                 lines += [f"{n} {sentence}" for n, sentence in enumerate(question.story, 1)]
                 facts = " ".join(str(n + 1) for n in question.facts)
                 lines.append(
@@ -328,10 +326,10 @@ def data_path(tmp_path_factory):
 def whole_run(data_path, tmp_path_factory):
     """The output of a run on files, and what it printed."""
     output = tmp_path_factory.mktemp("run") / "output"
-    command = [sys.executable, str(EXAMPLES / "babi.py"), "--data", str(data_path), "--output"]
+    started = [sys.executable, "-m", "examples.stories", "--data", str(data_path), "--output"]
     more = ["--repeats", "2", "--hops", "2", "1", *SMALL[2:]]
     run = subprocess.run(
-        [*command, str(output), *more], capture_output=True, text=True, check=False
+        [*started, str(output), *more], capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     return output, run.stdout
@@ -351,12 +349,12 @@ def test_what_a_run_prints(whole_run):
 
 def test_the_table_is_of_the_best(whole_run):
     output, printed = whole_run
-    results = json.loads((output / "results.json").read_text())["results"]
-    assert len(results) == 8
+    entries = json.loads((output / "results.json").read_text())["results"]
+    assert len(entries) == 8
     tables = re.findall(r"^ +(\d) made up \d +([\d.]+)", printed, re.M)
     for hop_count, rows in ((2, tables[:2]), (1, tables[2:])):
         for task, error in rows:
-            found = [r for r in results if (r["task"], r["hops"]) == (task, hop_count)]
+            found = [r for r in entries if (r["task"], r["hops"]) == (task, hop_count)]
             best = min(found, key=lambda r: (r["train_error"], r["train_loss"]))
             assert float(error) == pytest.approx(best["test_errors"][task], abs=0.051)
 
@@ -377,7 +375,7 @@ def test_the_saved_model_takes_any_strings(whole_run, data_path):
     output, _ = whole_run
     model = tf.saved_model.load(output / "task-1" / "saved_model")
     serve = model.signatures["serving_default"]
-    questions = stories.read(data_path / "qa1_made-up-1_test.txt")[:5]
+    questions = reading.read(data_path / "qa1_made-up-1_test.txt")[:5]
     longest = max(len(q.story) for q in questions)
     texts = [" ".join(q.story) for q in questions]
     asked = [q.text for q in questions]
@@ -407,22 +405,22 @@ def test_the_saved_model_takes_any_strings(whole_run, data_path):
 
 def test_finished_models_are_not_trained_again(whole_run, data_path, monkeypatch, capsys):
     output, _ = whole_run
-    monkeypatch.setattr(babi.workers, "run", lambda *_: pytest.fail("trained again"))
-    monkeypatch.setattr(babi, "save", lambda *_: None)
+    monkeypatch.setattr(workers, "run", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(command, "save", lambda *_: None)
     arguments = ["--data", str(data_path), "--output", str(output), *SMALL[2:]]
-    babi.main([*arguments, "--hops", "2", "1", "--repeats", "2"])
+    command.main([*arguments, "--hops", "2", "1", "--repeats", "2"])
     assert "8 of 8 models are finished already" in capsys.readouterr().out
     # Fewer are a part of them.
-    babi.main([*arguments, "--hops", "1", "--repeats", "1", "--task", "2"])
+    command.main([*arguments, "--hops", "1", "--repeats", "1", "--task", "2"])
     assert "made up 2" in capsys.readouterr().out
-    monkeypatch.setattr(babi.workers, "run", lambda work, jobs, *_: print(len(jobs), "jobs") or [])
-    babi.main([*arguments, "--hops", "1", "--repeats", "3", "--task", "2"])
+    monkeypatch.setattr(workers, "run", lambda work, jobs, *_: print(len(jobs), "jobs") or [])
+    command.main([*arguments, "--hops", "1", "--repeats", "3", "--task", "2"])
     assert "1 jobs" in capsys.readouterr().out
 
 
 def test_one_model_of_all_tasks(data_path, tmp_path, capsys):
     arguments = ["--data", str(data_path), "--output", str(tmp_path), *SMALL[2:], "--jobs", "1"]
-    babi.main([*arguments, "--task", "joint", "--hops", "1", "--encoding", "bag"])
+    command.main([*arguments, "--task", "joint", "--hops", "1", "--encoding", "bag"])
     printed = capsys.readouterr().out
     assert "one model for all tasks" in printed
     (result,) = json.loads((tmp_path / "results.json").read_text())["results"]
@@ -442,10 +440,9 @@ def running(process):
     return path.exists() and path.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def command(data_path, output, *more):
-    script = str(EXAMPLES / "babi.py")
+def task_1(data_path, output, *more):
     given = ["--data", str(data_path), "--output", str(output), "--task", "1", "--jobs", "1"]
-    return [sys.executable, script, *given, *more]
+    return [sys.executable, "-m", "examples.stories", *given, *more]
 
 
 def wait_for(happened, seconds=120):
@@ -459,7 +456,7 @@ def wait_for(happened, seconds=120):
 def test_a_killed_run_goes_on(data_path, tmp_path):
     output = tmp_path / "killed"
     more = ["--hops", "1", "--repeats", "6", "--epochs", "30", "--units", "7"]
-    with subprocess.Popen(command(data_path, output, *more), stdout=subprocess.DEVNULL) as run:
+    with subprocess.Popen(task_1(data_path, output, *more), stdout=subprocess.DEVNULL) as run:
         wait_for((output / "results.json").exists)
         started = children(run.pid)
         run.send_signal(signal.SIGKILL)
@@ -469,7 +466,7 @@ def test_a_killed_run_goes_on(data_path, tmp_path):
     before = json.loads((output / "results.json").read_text())["results"]
     assert 1 <= len(before) < 6
     again = subprocess.run(
-        command(data_path, output, *more), capture_output=True, text=True, check=False
+        task_1(data_path, output, *more), capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stderr
     assert f"{len(before)} of 6 models are finished already" in again.stdout
@@ -483,7 +480,7 @@ def test_a_killed_run_goes_on(data_path, tmp_path):
 def test_a_run_is_stopped(data_path, tmp_path, early):
     more = ["--hops", "1", "--repeats", "2", *(["--epochs", "100000"] if early else SMALL[2:])]
     run = subprocess.Popen(
-        command(data_path, tmp_path, *more),
+        task_1(data_path, tmp_path, *more),
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -496,7 +493,7 @@ def test_a_run_is_stopped(data_path, tmp_path, early):
         # To all processes, as Ctrl-C sends it.
         os.killpg(run.pid, signal.SIGINT)
         rest, _ = run.communicate(timeout=120)
-    assert "for want of memory" not in rest
+    assert "the memory was full" not in rest
     if early or "[2/2]" not in rest:
         assert run.returncode == 1
         assert not list((tmp_path / "task-1").iterdir())
@@ -525,19 +522,20 @@ def test_a_run_is_stopped(data_path, tmp_path, early):
 )
 def test_bad_arguments(arguments, fragment, capsys):
     with pytest.raises(SystemExit):
-        babi.parse(arguments)
+        command.parse(arguments)
     assert fragment in capsys.readouterr().err
 
 
 def test_defaults():
-    one, joint = babi.parse([]), babi.parse(["--data", "x", "--task", "joint"])
+    one, joint = command.parse([]), command.parse(["--data", "x", "--task", "joint"])
     assert (one.units, one.epochs, one.linear_epochs, one.hops) == (20, 100, 20, [3, 1])
     assert (joint.units, joint.epochs, joint.linear_epochs, joint.hops) == (50, 60, 30, [3])
 
 
 def test_a_task_that_is_not_there(data_path, tmp_path):
+    given = ["--data", str(data_path), "--output", str(tmp_path / "x")]
     with pytest.raises(SystemExit, match=r"--task 1 7: .* has the tasks 1, 2\."):
-        babi.main(["--data", str(data_path), "--task", "1", "7", "--output", str(tmp_path / "x")])
+        command.main([*given, "--task", "1", "7"])
     assert not (tmp_path / "x").exists()
 
 
@@ -546,7 +544,7 @@ def test_too_few_questions(data_path, tmp_path):
     for kind in ("train", "test"):
         (tmp_path / f"qa1_a_{kind}.txt").write_text(text)
     with pytest.raises(SystemExit, match="task 1: 1 questions to train on, fewer than 20"):
-        babi.main(["--data", str(tmp_path), "--output", str(tmp_path / "x")])
+        command.main(["--data", str(tmp_path), "--output", str(tmp_path / "x")])
     assert not (tmp_path / "x").exists()
 
 
@@ -554,13 +552,12 @@ def test_results_of_other_settings_are_refused(whole_run, data_path):
     output, _ = whole_run
     before = (output / "results.json").read_text()
     with pytest.raises(SystemExit, match="units: 7 then, 8 now"):
-        babi.main(["--data", str(data_path), "--output", str(output), *SMALL[2:-1], "8"])
+        command.main(["--data", str(data_path), "--output", str(output), *SMALL[2:-1], "8"])
     assert (output / "results.json").read_text() == before
 
 
 def test_results_are_read_again(tmp_path):
-    results = checkpoint.Results(tmp_path / "results.json", {"a": 1})
-    results.add({"task": "1"})
+    Results(tmp_path / "results.json", {"a": 1}).add({"task": "1"})
     (tmp_path / "results.json").write_text('{"arguments"')
     with pytest.raises(SystemExit, match="cannot be read"):
-        babi.Models(tmp_path, {"a": 1})
+        training.Models(tmp_path, {"a": 1})

@@ -1,21 +1,20 @@
 """The translation example: its data, its errors, its resumption."""
 
 import json
-import pathlib
 import subprocess
 import sys
 import time
 
+import keras
 import numpy as np
 import pytest
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
+from examples.common import checkpoint, dates
+from examples.translation import __main__ as command
+from examples.translation import data as texts
+from examples.translation import evaluation, model, training
 
-import dates  # noqa: E402
-
-checkpoint = pytest.importorskip("checkpoint")
-translate = pytest.importorskip("translate", reason="examples need tensorflow-text installed")
+pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
 
 
 def write(path, text, encoding="utf-8"):
@@ -28,7 +27,7 @@ def run_with_files(tmp_path, source, target):
     output = tmp_path / "output"
     arguments = ["--train", *pair, "--valid", *pair, "--test", *pair, "--output", str(output)]
     with pytest.raises(SystemExit) as error:
-        translate.main(arguments)
+        command.main(arguments)
     assert not output.exists()
     return str(error.value)
 
@@ -44,20 +43,20 @@ def test_files_without_a_pair_missing_and_undecodable_files_are_refused(tmp_path
     good = write(tmp_path / "good", "one\n")
     bad = write(tmp_path / "bad", "fine\nschön\n", "latin-1")
     with pytest.raises(SystemExit, match="bad, line 2: not UTF-8"):
-        translate.load_pairs([bad, good])
+        texts.load_pairs([bad, good])
     with pytest.raises(SystemExit, match="No such file"):
-        translate.load_pairs([good, str(tmp_path / "absent")])
+        texts.load_pairs([good, str(tmp_path / "absent")])
 
 
 def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
     source = write(tmp_path / "a", "eins\n\ndrei\u2028vier\r\n")
     target = write(tmp_path / "b", "one\ntwo\nthree four\n")
-    assert translate.load_pairs([source, target]) == (
+    assert texts.load_pairs([source, target]) == (
         ["eins", "drei\u2028vier"],
         ["one", "three four"],
     )
     assert "1 pairs" in capsys.readouterr().out
-    assert len(translate.load_pairs([source, target], keep_empty=True)[0]) == 3
+    assert len(texts.load_pairs([source, target], keep_empty=True)[0]) == 3
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
 )
 def test_bad_arguments_are_refused(arguments, message, capsys):
     with pytest.raises(SystemExit):
-        translate.parse(arguments)
+        command.parse(arguments)
     assert message in capsys.readouterr().err
 
 
@@ -94,19 +93,19 @@ def test_dates_are_right_reproducible_and_disjoint():
 
 
 def test_batches_hold_every_pair_once_shifted_by_one():
-    sources = [[5 + i] * (1 + i % 7) + [translate.END] for i in range(23)]
-    targets = [[6 + i] * (1 + i % 5) + [translate.END] for i in range(23)]
+    sources = [[5 + i] * (1 + i % 7) + [texts.END] for i in range(23)]
+    targets = [[6 + i] * (1 + i % 5) + [texts.END] for i in range(23)]
     seen = []
-    for (source, shifted), target, weight in translate.make_batches(
+    for (source, shifted), target, weight in texts.make_batches(
         sources, targets, 4, np.random.default_rng(0)
     ):
-        np.testing.assert_array_equal(shifted[:, 0], translate.START)
-        np.testing.assert_array_equal(weight, target != translate.PAD)
+        np.testing.assert_array_equal(shifted[:, 0], texts.START)
+        np.testing.assert_array_equal(weight, target != texts.PAD)
         for row, before, after in zip(source, shifted, target, strict=True):
-            words = after[after != translate.PAD].tolist()
+            words = after[after != texts.PAD].tolist()
             assert before[1 : len(words)].tolist() == words[:-1]
             assert not before[len(words) :].any()
-            seen.append((row[row != translate.PAD].tolist(), words))
+            seen.append((row[row != texts.PAD].tolist(), words))
     assert sorted(seen) == sorted(zip(sources, targets, strict=True))
 
 
@@ -116,29 +115,29 @@ class Killed(Exception):
 
 def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
-    pairs = [[*rng.integers(4, 12, rng.integers(2, 7)).tolist(), translate.END] for _ in range(41)]
+    pairs = [[*rng.integers(4, 12, rng.integers(2, 7)).tolist(), texts.END] for _ in range(41)]
     data = {"train": (pairs, pairs[::-1]), "valid": (pairs[:9], pairs[9:18])}
     arguments = {"batch_size": 8, "epochs": 3, "learning_rate": 0.01, "smoothing": 0.1, "seed": 2}
 
     def train(directory):
-        translate.keras.utils.set_random_seed(7)
-        model = translate.build_model("luong-dot", 12, 12, 6, 5, 0.3, 10, False)
-        saved = translate.Checkpoint(directory, arguments)
-        state = translate.train(model, data, arguments, saved)
-        return state["history"], model.get_weights()
+        keras.utils.set_random_seed(7)
+        made = model.build_model("luong-dot", 12, 12, 6, 5, 0.3, 10, False)
+        saved = checkpoint.Checkpoint(directory, arguments)
+        state = training.train(made, data, arguments, saved)
+        return state["history"], made.get_weights()
 
     whole, weights = train(tmp_path / "whole")
-    save = translate.Checkpoint.save
+    save = checkpoint.Checkpoint.save
 
     def save_and_die(self, model, entry):
         save(self, model, entry)
         if entry["epoch"] == 2:
             raise Killed
 
-    monkeypatch.setattr(translate.Checkpoint, "save", save_and_die)
+    monkeypatch.setattr(checkpoint.Checkpoint, "save", save_and_die)
     with pytest.raises(Killed):
         train(tmp_path / "killed")
-    monkeypatch.setattr(translate.Checkpoint, "save", save)
+    monkeypatch.setattr(checkpoint.Checkpoint, "save", save)
     resumed, resumed_weights = train(tmp_path / "killed")
     assert "Resuming after epoch 2" in capsys.readouterr().out
     for entry, other in zip(whole, resumed, strict=True):
@@ -156,19 +155,19 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys
 
 def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, monkeypatch):
     sets = dict(zip(("train", "valid", "test"), dates.make_pairs((60, 10, 12), 3), strict=True))
-    monkeypatch.setattr(translate, "load_data", lambda arguments: sets)
+    monkeypatch.setattr(command, "load_data", lambda arguments: sets)
     begun = []
 
     def train(model, *_):
         begun.append([np.array(variable) for variable in model.variables])
         return {"history": [{"valid_loss": 1.0, "seconds": 1.0}], "best": 1}
 
-    monkeypatch.setattr(translate, "train", train)
+    monkeypatch.setattr(training, "train", train)
     sizes = ["--units", "8", "--embedding", "4", "--beam", "2", "--output", str(tmp_path)]
     # Writes a SavedModel after it has begun the second model.
-    translate.main([*sizes, "--attention", "luong-dot"])
-    monkeypatch.setattr(translate, "save", lambda *_: None)
-    translate.main([*sizes, "--attention", "none"])
+    command.main([*sizes, "--attention", "luong-dot"])
+    monkeypatch.setattr(command, "save", lambda *_: None)
+    command.main([*sizes, "--attention", "none"])
     _, second, alone = begun
     for x, y in zip(second, alone, strict=True):
         np.testing.assert_array_equal(x, y)
@@ -183,26 +182,30 @@ def test_a_diverged_run_says_so_and_keeps_what_it_had(tmp_path):
 
 def test_long_training_pairs_are_left_out_and_counted(capsys):
     pairs = [[1] * n for n in (3, 9, 2)], [[1] * n for n in (4, 1, 2)]
-    assert translate.drop_long(*pairs, 4) == ([[1] * 3, [1] * 2], [[1] * 4, [1] * 2])
+    assert texts.drop_long(*pairs, 4) == ([[1] * 3, [1] * 2], [[1] * 4, [1] * 2])
     assert "1 training pairs of more than 4 tokens" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="raise --max-tokens"):
-        translate.drop_long(*pairs, 1)
+        texts.drop_long(*pairs, 1)
 
 
 def test_bleu_is_reported_by_source_length_with_its_signature():
     sources = ["ein Wort", "eins zwei drei vier fünf sechs sieben acht neun"]
     perfect = ["one single lonely word here", "one two three four five six seven eight nine"]
-    report = translate.bleu_report(sources, perfect, perfect)
+    report = evaluation.bleu_report(sources, perfect, perfect)
     assert report["all"] == pytest.approx(100)
     assert "tok:13a" in report["signature"]
     assert report["1-7 words"]["sentences"] == report["8-11 words"]["sentences"] == 1
-    wrong = translate.bleu_report(sources, ["a b c d e", perfect[1]], perfect)
+    wrong = evaluation.bleu_report(sources, ["a b c d e", perfect[1]], perfect)
     assert wrong["1-7 words"]["BLEU"] < 20 < wrong["all"] < 100
 
 
 def test_the_smoke_run_learns_and_serves(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "translate.py"), "--smoke", "--output"]
-    run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-m", "examples.translation", "--smoke", "--output", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "The reloaded SavedModel agrees" in run.stdout
     assert "difference after reloading 0\n" in run.stdout
@@ -215,9 +218,10 @@ def test_the_smoke_run_learns_and_serves(tmp_path):
 @pytest.mark.slow
 def test_a_process_killed_by_force_continues_to_the_same_result(tmp_path):
     def start(name):
-        command = [sys.executable, str(EXAMPLES / "translate.py"), "--smoke", "--epochs", "4"]
+        given = ["--smoke", "--epochs", "4", "--output", str(tmp_path / name)]
         with (tmp_path / f"{name}.log").open("a") as log:
-            return subprocess.Popen([*command, "--output", str(tmp_path / name)], stdout=log)
+            started = [sys.executable, "-m", "examples.translation", *given]
+            return subprocess.Popen(started, stdout=log)
 
     def history(name):
         state = tmp_path / name / "checkpoint-bahdanau" / "state.json"

@@ -1,6 +1,6 @@
-"""examples/tune.py: searches, alone and with workers, that end, go on, and hide nothing.
+"""Searches, alone and with workers: they end, resume, and hide nothing.
 
-The slow ones run with `python -m pytest -m slow tests/test_tune.py`.
+The slow tests run with `python -m pytest -m slow tests/examples/test_tune.py`.
 """
 
 import os
@@ -11,19 +11,21 @@ import sys
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
+from examples.common.results import Results
+from examples.tuning import comparison, distributed, search, tuner_files
+from examples.tuning import data as letters
+from examples.tuning.__main__ import parse, settings_of
+from examples.tuning.model import Model
+
 pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
-
-EXAMPLES = Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
-
-import tune  # noqa: E402
 
 
 def command(folder, *options):
-    return [sys.executable, str(EXAMPLES / "tune.py"), "--output", str(folder), *options]
+    return [sys.executable, "-m", "examples.tuning", "--output", str(folder), *options]
 
 
 def run(folder, *options, code=0):
@@ -35,10 +37,10 @@ def run(folder, *options, code=0):
 
 
 def test_data():
-    (inputs, target), (_, other) = tune.load_data([5, 3], seed=1)
+    (inputs, target), (_, other) = letters.load_data([5, 3], seed=1)
     source, shifted = inputs
-    assert (source.shape, target.shape) == ((5, tune.SOURCE_LENGTH), (5, tune.TARGET_LENGTH))
-    signs = [tune.SIGNS[n - 1] for n in target[0]]
+    assert (source.shape, target.shape) == ((5, letters.SOURCE_LENGTH), (5, letters.TARGET_LENGTH))
+    signs = [letters.SIGNS[n - 1] for n in target[0]]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", "".join(signs))
     np.testing.assert_array_equal(shifted[:, 1:], target[:, :-1])
     assert len({"".join(map(str, row)) for row in [*target, *other]}) == 8
@@ -49,10 +51,10 @@ def test_a_configuration_in_a_line():
     values |= {"attention_half_width": 3, "attention_units": 8, "tuner/epochs": 2, "rate": 0.12345}
     values |= {"attention_vector": False, "attention_vector_units": 64}
     expected = "mechanism luong, alignment global, units 32, vector False, rate 0.1235"
-    assert sorted(tune.describe(values).split(", ")) == sorted(expected.split(", "))
+    assert sorted(comparison.describe(values).split(", ")) == sorted(expected.split(", "))
     values |= {"attention_mechanism": "bahdanau"}
-    assert "attention_units 8, " in tune.describe(values) + ", "
-    assert ", units 32, " in tune.describe(values) + ", "
+    assert "attention_units 8, " in comparison.describe(values) + ", "
+    assert ", units 32, " in comparison.describe(values) + ", "
 
 
 def test_a_model_is_the_same_whatever_was_trained_before(monkeypatch):
@@ -61,22 +63,22 @@ def test_a_model_is_the_same_whatever_was_trained_before(monkeypatch):
     def fit(model, *_, **__):
         begun.append(np.concatenate([np.ravel(variable) for variable in model.variables]))
 
-    monkeypatch.setattr(tune.keras.Model, "fit", fit)
+    monkeypatch.setattr(keras.Model, "fit", fit)
     monkeypatch.setattr(
-        tune.keras.Model, "evaluate", lambda *_, **__: {"accuracy": 0.0, "right_dates": 0.0}
+        keras.Model, "evaluate", lambda *_, **__: {"accuracy": 0.0, "right_dates": 0.0}
     )
-    options, data = tune.parse([]), tune.load_data([64, 4, 20], seed=1)
+    options, data = parse([]), letters.load_data([64, 4, 20], seed=1)
     values = {"units": 32, "learning_rate": 0.01, "attention_mechanism": "bahdanau"}
     for units in (32, 64, 32):
-        tune.train({**values, "units": units}, options, data)
+        comparison.train({**values, "units": units}, options, data)
     first, between, again = begun
     assert between.shape != first.shape
     np.testing.assert_array_equal(again, first)
 
 
 def test_how_processes_end():
-    assert tune.how_it_ended(-9) == "was killed by SIGKILL"
-    assert tune.how_it_ended(3) == "ended with status 3"
+    assert distributed.how_it_ended(-9) == "was killed by SIGKILL"
+    assert distributed.how_it_ended(3) == "ended with status 3"
 
 
 def test_bad_command_lines(tmp_path):
@@ -140,7 +142,7 @@ def test_rounds_of_hyperband_after_a_kill(tmp_path):
     assert set(epochs) == {"1", "3"}
     raised = [
         trial["hyperparameters"]["values"].get("tuner/trial_id")
-        for trial in tune.read_trials(tmp_path / "hyperband")
+        for trial in tuner_files.read_trials(tmp_path / "hyperband")
     ]
     assert any(raised)
 
@@ -216,24 +218,24 @@ def test_a_file_that_a_kill_has_damaged(tmp_path):
 
 
 def test_copies_for_files_that_a_kill_has_damaged(tmp_path):
-    options = tune.parse(["--smoke", "--output", str(tmp_path)])
-    tuner = tune.make_tuner("bayesian", options)
+    options = parse(["--smoke", "--output", str(tmp_path)])
+    tuner = search.make_tuner("bayesian", options)
     trial = tuner.oracle.create_trial("tuner0")
     tuner.save()
     tuner.on_trial_begin(trial)
-    for name in tune.STATES:
+    for name in tuner_files.STATES:
         (tmp_path / "bayesian" / name).write_text("")
     # No copy is made of what is damaged.
-    tune.keep_copies(tmp_path / "bayesian")
-    again = tune.open_tuner("bayesian", options)
+    tuner_files.keep_copies(tmp_path / "bayesian")
+    again = search.open_tuner("bayesian", options)
     assert set(again.oracle.trials) == {trial.trial_id}
     values = again.oracle.trials[trial.trial_id].hyperparameters.values
     assert values == trial.hyperparameters.values
 
 
 def test_files_of_finished_trials_that_were_changed_are_refused(tmp_path):
-    options = tune.parse(["--smoke", "--output", str(tmp_path)])
-    tuner = tune.make_tuner("bayesian", options)
+    options = parse(["--smoke", "--output", str(tmp_path)])
+    tuner = search.make_tuner("bayesian", options)
     trial = tuner.oracle.create_trial("tuner0")
     tuner.on_trial_begin(trial)
     folder = Path(tuner.get_trial_dir(trial.trial_id))
@@ -242,23 +244,23 @@ def test_files_of_finished_trials_that_were_changed_are_refused(tmp_path):
     tuner.oracle.update_trial(trial.trial_id, {"val_accuracy": 0.5})
     trial.status = "COMPLETED"
     tuner.on_trial_end(trial)
-    tune.open_tuner("bayesian", options)
+    search.open_tuner("bayesian", options)
     for path in (weights, folder / "trial.json"):
         data = path.read_bytes()
         path.write_bytes(data[:-20] + b"x" + data[-19:])
         with pytest.raises(SystemExit, match=rf"{path.name} was changed .* Delete {folder.parent}"):
-            tune.open_tuner("bayesian", options)
+            search.open_tuner("bayesian", options)
         path.write_bytes(data)
-    tune.open_tuner("bayesian", options)
+    search.open_tuner("bayesian", options)
     for text in ("", "3", "[3]"):
         (folder / "digests.json").write_text(text)
         with pytest.raises(SystemExit, match=r"digests.json cannot be read .* Delete .*bayesian"):
-            tune.open_tuner("bayesian", options)
+            search.open_tuner("bayesian", options)
 
 
 def test_a_disk_that_is_full_ends_a_search(tmp_path, monkeypatch):
-    options = tune.parse(["--smoke", "--trials", "1", "--output", str(tmp_path)])
-    monkeypatch.setattr(tune, "make_hypermodel", lambda: tiny_hypermodel)
+    options = parse(["--smoke", "--trials", "1", "--output", str(tmp_path)])
+    monkeypatch.setattr(search, "make_hypermodel", lambda: tiny_hypermodel)
     write_bytes = Path.write_bytes
 
     def full(path, data):
@@ -269,17 +271,17 @@ def test_a_disk_that_is_full_ends_a_search(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", full)
         with pytest.raises(SystemExit, match=r"h5 cannot be written: No space left on device\. Ea"):
-            tune.search("bayesian", options, TINY)
+            search.search("bayesian", options, TINY)
     # The trial that was not finished is tried again.
-    assert tune.search("bayesian", options, TINY).oracle.trials
+    assert search.search("bayesian", options, TINY).oracle.trials
 
     def fails(*_):
         raise OSError(28, "No space left on device", "oracle.json")
 
-    monkeypatch.setattr(tune, "keep_copies", fails)
+    monkeypatch.setattr(tuner_files, "keep_copies", fails)
     options.trials = 2
     with pytest.raises(SystemExit, match=r"oracle\.json.* 1 finished trials are kept") as error:
-        tune.search("bayesian", options, TINY)
+        search.search("bayesian", options, TINY)
     assert "No space left on device" in str(error.value)
 
 
@@ -287,19 +289,19 @@ TINY = [(np.ones((4, 3), "float32"), np.ones((4, 1), "float32"))] * 2
 
 
 def tiny_hypermodel(hp):
-    x = tune.keras.Input((3,))
-    model = tune.Model(x, tune.layers.Dense(1)(x))  # as `build` makes it
+    x = keras.Input((3,))
+    model = Model(x, keras.layers.Dense(1)(x))  # as `build` makes it
     rate = hp.Float("rate", 0.1, 0.2)
-    model.compile(tune.keras.optimizers.SGD(rate), "mse", metrics=["accuracy"])
+    model.compile(keras.optimizers.SGD(rate), "mse", metrics=["accuracy"])
     return model
 
 
 def test_the_other_kind_of_search_is_not_mixed_in(tmp_path):
-    settings = tune.settings_of(tune.parse(["--smoke", "--distributed", "2"]))
-    assert settings == tune.settings_of(tune.parse(["--smoke", "--distributed", "1"]))
-    tune.Results(tmp_path / "results.json", settings).save()
+    settings = settings_of(parse(["--smoke", "--distributed", "2"]))
+    assert settings == settings_of(parse(["--smoke", "--distributed", "1"]))
+    Results(tmp_path / "results.json", settings).save()
     with pytest.raises(SystemExit, match="other settings"):
-        tune.Results(tmp_path / "results.json", tune.settings_of(tune.parse(["--smoke"])))
+        Results(tmp_path / "results.json", settings_of(parse(["--smoke"])))
 
 
 @pytest.mark.slow
