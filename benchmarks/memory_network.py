@@ -2,13 +2,13 @@
 
     python benchmarks/memory_network.py [--json FILE]
 
-The model and the optimizer of `python -m examples.stories` on random stories. First all modes must come to the
-same weights. Then the time of a step (`train_on_batch`, with what Keras adds to it):
+The model and the optimizer of `python -m examples.stories` on random stories. First all modes must
+arrive at the same weights. Then the time of a step (`train_on_batch`, with what Keras adds to it):
 
     eager     operation by operation, as it is before anything is compiled
     graph     a graph of TensorFlow
-    XLA       compiled, as `fit` of the example has it
-    XLA, 28   28 steps in one execution, as `fit` of the example does it
+    XLA       compiled, as in `fit` of the task
+    XLA, 28   28 steps in one execution, as in `fit` of the task
 
 and how long the first one takes, in which graph and XLA are made. Sizes: a task of bAbI (50
 sentences of 6 of 40 words, 20 units), and all of them (11 of 180 words, 50 units); 3 hops, 32

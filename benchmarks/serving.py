@@ -1,12 +1,11 @@
-"""How fast `python -m examples.serving` answers, with and without batching, and whether it is right.
+"""How fast `python -m examples.serving` answers, with and without batching, and whether correctly.
 
     python benchmarks/serving.py translation output/translate/saved_model [--output FILE]
 
-sends `--requests` requests from `--clients` clients at once to a server of its own, for a
-SavedModel of one of the examples, and prints requests a second and how long one waits. Every answer
-is compared with that of the SavedModel called directly, one text at a time: texts and integers must
-be equal, other numbers within 1e-5; what is behind the end of a shorter text, padding, does not
-count.
+starts a server for the SavedModel of a task, sends `--requests` requests from `--clients` clients
+at once, and prints requests a second and how long one waits. Every answer is compared with the
+SavedModel called directly, one text at a time. Texts and integers must be equal, other numbers
+within 1e-5; the padding after the end of a shorter text does not count.
 """
 
 import argparse
@@ -20,12 +19,10 @@ import sys
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from measure import print_table, write_json
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT))
 
 from examples.common import dates
 from examples.common.run_saved_model import load_text_operations
@@ -33,11 +30,12 @@ from examples.documents import letters
 from examples.question_answering import passages
 from examples.stories import generator
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 SEED = 7
 
 
 def make_texts(task, count):
-    """Rows of inputs, as the task generates them for unseen data."""
+    """Rows of inputs, generated as in the task, but with another seed."""
     if task == "translation":
         return [{"texts": text} for text in dates.make_pairs([count], SEED)[0][0]]
     if task == "question_answering":
