@@ -1,6 +1,6 @@
 """How fast `python -m examples.serving` answers, with and without batching, and whether correctly.
 
-    python benchmarks/serving.py translation output/translate/saved_model [--output FILE]
+    python benchmarks/serving.py translate output/translate/saved_model [--output FILE]
 
 starts a server for the SavedModel of a task, sends `--requests` requests from `--clients` clients
 at once, and prints requests a second and how long one waits. Every answer is compared with the
@@ -36,12 +36,12 @@ SEED = 7
 
 def make_texts(task, count):
     """Rows of inputs, generated as in the task, but with another seed."""
-    if task == "translation":
+    if task == "translate":
         return [{"texts": text} for text in dates.make_pairs([count], SEED)[0][0]]
-    if task == "question_answering":
+    if task == "answer":
         made = passages.make_examples(count, SEED)
         return [{"passage": x.passage, "question": x.question} for x in made]
-    if task == "documents":
+    if task == "classify":
         return [{"texts": x.text} for x in letters.make(count, SEED)[0]]
     rng = random.Random(SEED)
     made = [question for facts in (1, 2, 3) for question in generator.make(count, facts, SEED)]
@@ -135,8 +135,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    tasks = ("translation", "question_answering", "documents", "stories")
-    parser.add_argument("task", choices=tasks)
+    parser.add_argument("task", choices=("translate", "answer", "classify", "babi"))
     parser.add_argument("path", help="its SavedModel")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--clients", type=int, default=50)
@@ -167,7 +166,7 @@ def main():
     print(f"{options.task}: {options.requests} requests, {options.clients} clients")
     print_table(list(table[0]), [list(row.values()) for row in table])
     if options.output:
-        write_json(options.output, {"task": options.task, "rows": table})
+        write_json(options.output, {"example": options.task, "rows": table})
     return 1 if wrong else 0
 
 
