@@ -532,7 +532,7 @@ def test_bad_data_is_refused_before_anything_is_written(tmp_path):
         (["--average", "-1"], "--average must be in [0, 1)"),
         (["--seed", "-1"], "--seed must be in [0, 2**32)"),
         (["--data", ""], "--data is empty"),
-        (["--smoke", "--data", "x"], "--smoke runs on the generated passages"),
+        (["--smoke", "--data", "x"], "--smoke uses the generated passages"),
     ],
 )
 def test_bad_arguments(arguments, fragment, capsys):
