@@ -55,7 +55,7 @@ def test_what_was_measured_is_written_whole(tmp_path):
 
 
 def make_array(mebibytes):
-    """A function that holds so much memory for a moment."""
+    """A function that uses this amount of memory for a moment."""
     return lambda: np.ones(int(mebibytes * 2**20 / 8)).sum()
 
 

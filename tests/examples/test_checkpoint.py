@@ -17,7 +17,7 @@ from examples.common.results import Results
 
 @contextlib.contextmanager
 def full_disk(size=20_000):
-    """No file can grow beyond `size` bytes, as root either."""
+    """Limits every file to `size` bytes, even for root."""
     resource = pytest.importorskip("resource", reason="the limit is one of Unix")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
@@ -197,7 +197,7 @@ def test_a_task_refuses_an_inner_folder_that_cannot_be_written(name, tmp_path, m
 
 
 def flip(path, position):
-    """Alters one bit."""
+    """Changes one bit."""
     data = bytearray(path.read_bytes())
     data[position] ^= 1
     path.write_bytes(data)
@@ -216,7 +216,7 @@ DAMAGES = {
 
 
 def make_run(folder):
-    """Two epochs of which the first was the best."""
+    """Saves two epochs; the first one is the best."""
     model = make_model()
     saved = checkpoint.Checkpoint(folder, {"a": 1})
     saved.restore(model)
@@ -249,7 +249,7 @@ def test_weights_that_were_changed_are_refused_by_name(name, damage, tmp_path):
     change(tmp_path / name)
     saved = checkpoint.Checkpoint(tmp_path, {"a": 1})
     with pytest.raises(SystemExit) as error:
-        # Before any training, and after it.
+        # Before any training.
         saved.restore(make_model())
     assert str(error.value).startswith(f"{tmp_path / name} {message}")
     assert f"Delete {tmp_path} to start again, or choose another --output." in str(error.value)
@@ -265,7 +265,7 @@ def test_a_state_that_was_changed_is_refused_by_name(tmp_path):
     path.write_text(text.replace("0.75", "0.25"))
     with pytest.raises(SystemExit, match=r"state\.json was changed after it was written"):
         checkpoint.Checkpoint(tmp_path, {"a": 1})
-    # Also where no digest is left of it.
+    # A state without a digest is refused too.
     state = json.loads(text)
     path.write_text(json.dumps({name: state[name] for name in ("arguments", "epoch", "history")}))
     with pytest.raises(SystemExit, match=r"state\.json cannot be read .it is not of this program"):

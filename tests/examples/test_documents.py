@@ -1,4 +1,4 @@
-"""The document classification example: its text, its files, its model, its runs and their ends."""
+"""Classification of documents: sentences, files, ids, batches, model, folds, runs and resuming."""
 
 import collections
 import itertools
@@ -29,7 +29,7 @@ pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come fro
 
 
 def split(texts, longest=100):
-    """`[[[(word, begin, end), ...], ...], ...]`: texts of sentences of words."""
+    """Texts as sentences as words: `[[[(word, begin, end), ...], ...], ...]`."""
     columns = split_sentences(tf.constant(texts, tf.string), longest)
     words, begins, ends = (column.to_list() for column in columns)
     return [
@@ -86,14 +86,14 @@ def test_sentences(text, expected):
 
 
 def test_a_text_does_not_end_the_sentence_of_another():
-    # Each would, read on into the next one.
+    # Each text would end a sentence if it were joined with the next one.
     texts = ["It is.", '" no', "", " x", "y\n", "z"]
     found = [[[word for word, *_ in s] for s in text] for text in split(texts)]
     assert found == [[["It", "is", "."]], [['"', "no"]], [], [["x"]], [["y"]], [["z"]]]
     assert split([]) == []
 
 
-def test_long_sentences_go_on_as_the_next():
+def test_long_sentences_continue_as_the_next():
     assert sentences_of("a b c d e f g. h", 3) == ["a b c", "d e f", "g .", "h"]
     assert sentences_of("a b c\nd", 3) == ["a b c", "d"]
     assert sentences_of("a b", 1) == ["a", "b"]
@@ -118,14 +118,14 @@ def test_sentences_of_any_text(texts, longest):
         data = text.encode()
         expected, last, ended = [], 0, 0
         for word, begin, end in itertools.chain(*found):
-            # Words are cut out of the text, and nothing but white space is between them.
+            # Words are parts of the text with only white space between them.
             assert data[begin:end].decode() == word
             gap = data[last:begin].decode()
             assert blank(gap)
             assert not any(map(blank, word))
             if not expected or set(gap) & set("\n\r\u2028\u2029") or (gap and ended):
                 expected.append([])
-            # Signs that close may follow the end, up to three.
+            # Up to three closing signs may follow the end.
             closes = word in CLOSING and not gap
             ended = 4 if word in ENDS else max(ended - 1, 0) * closes
             expected[-1].append((word, begin, end))
@@ -201,7 +201,7 @@ def test_lines_are_read(tmp_path, ending):
             Document("line 4", "", "1"),
             Document("line 5", "x", "0"),
         ]
-    # Without a line break at its end, and with escapes for characters of two units.
+    # Without a line break at the end, and with an escaped surrogate pair.
     path.write_text('{"text": "\\ud83d\\udc4d", "label": "b"}\n{"text": "x", "label": "c"}')
     assert [d.text for d in reading.read(path)] == ["👍", "x"]
 
@@ -368,7 +368,7 @@ def test_batches_are_as_large_as_the_budget_allows():
     assert [len(b) for b in batching.budgeted(same, 8, 1000)] == [8, 8, 4]
     assert [len(b) for b in batching.budgeted(same, 8, 60)] == [3] * 6 + [2]
     assert [len(b) for b in batching.budgeted(same, 8, 19)] == [1] * 20
-    # What made a batch wide does not count in the next one.
+    # A wide sample does not make the next batch wide.
     first_wide = np.array([(30, 1), *[(6, 6)] * 5])
     assert [len(b) for b in batching.budgeted(first_wide, 8, 200)] == [1, 5]
     assert batching.budgeted(np.zeros((0, 2), int), 8, 10) == []
@@ -392,7 +392,7 @@ def test_an_outlier_widens_no_other_batch():
 
 
 def plain_pooling(x, mask, kind):
-    """By its definition, in loops."""
+    """The definition, as loops."""
     pooled, weights = np.zeros((len(x), x.shape[2])), np.zeros(x.shape[:2])
     for n, d in np.ndindex(pooled.shape):
         valid = [t for t in range(x.shape[1]) if mask[n, t]]
@@ -408,7 +408,7 @@ def plain_pooling(x, mask, kind):
 def test_plain_pooling(kind):
     rng = np.random.default_rng(1)
     layer = han.PlainPooling(kind)
-    # Few numbers, so that there are ties, and a row of nothing but negative ones.
+    # Few different numbers give ties. One row has negative numbers alone.
     x = rng.integers(-2, 3, (5, 7, 3)).astype("float32")
     x[1] = -np.abs(x[1]) - 1
     mask = rng.random((5, 7)) < 0.6
@@ -423,7 +423,7 @@ def test_plain_pooling(kind):
         np.testing.assert_allclose(np.sum(weights, axis=1), valid.any(axis=1), atol=1e-6)
         assert np.array_equal(layer(x, mask=given_mask), pooled)
     assert layer.compute_mask(x, mask) is None
-    # What is not valid may be anything.
+    # Invalid steps may hold anything.
     unread = np.where(mask[..., None], x, np.nan)
     assert np.array_equal(layer(unread, mask=mask), layer(x, mask=mask))
 
@@ -487,14 +487,14 @@ def test_the_model_and_what_padding_changes(pooling, encoder):
     assert not sentences[~ids.any(axis=2)].any()
     np.testing.assert_allclose(sentences.sum(axis=1), ids.any(axis=(1, 2)), atol=1e-6)
     if encoder == "none" and pooling == "average":
-        # All of it by hand.
+        # The whole model by hand.
         table, kernel, bias = (np.array(weight) for weight in model.trainable_weights)
         for n in range(4):
             vectors = [np.mean(table[s[s > 0]], axis=0) for s in ids[n] if s.any()]
             document = np.mean(vectors, axis=0) if vectors else np.zeros(5)
             np.testing.assert_allclose(logits[n], document @ kernel + bias, atol=1e-5)
     assert np.ptp(logits, axis=0).min() > 0.01
-    # More words, sentences and documents.
+    # With more padding: words, sentences and documents.
     longer = reader(np.pad(ids, [(0, 2), (0, 3), (0, 5)]), training=False)
     for name, value in found.items():
         more = np.array(longer[name])
@@ -506,7 +506,7 @@ def test_the_model_and_what_padding_changes(pooling, encoder):
     hierarchy = model.get_layer("hierarchy")
     encoders = [hierarchy.word_encoder is not None, hierarchy.sentence_encoder is not None]
     assert encoders == {"gru": [True, True], "words": [True, False], "none": [False] * 2}[encoder]
-    # Both dropouts are in it.
+    # Training applies dropout.
     assert not np.allclose(model(ids, training=True), logits)
 
 
@@ -547,7 +547,7 @@ def test_folds_are_blocks_of_each_class():
 
 
 def make_task(least):
-    """Six documents in three folds; every fold has words of its own."""
+    """Six documents in three folds. Every fold has words of its own."""
     words = ["red red Alpha", "", "beta Red\nblue", "blue ALPHA", "gamma gamma red", "beta Gamma"]
     texts = [Document(str(n), text, "ab"[n % 2]) for n, text in enumerate(words)]
     return folds.Folds(texts, 3, 2, least)
@@ -571,7 +571,7 @@ def test_the_vocabulary_is_that_of_the_training_documents(least):
         ids = dict(zip(flat, data.words.tolist(), strict=True))
         assert {ids[word] for word in known} == set(range(1, len(known) + 1))
         assert {ids[word] for word in set(flat) - known} <= {len(known) + 1}
-        # In the SavedModel, too; the most frequent first.
+        # The vocabulary of the SavedModel gives the same ids. The most frequent word comes first.
         assert vocabulary(tf.constant(flat)).numpy().tolist() == data.words.tolist()
         ordered = sorted(known, key=lambda word: ids[word])
         assert [counts[w] for w in ordered] == sorted((counts[w] for w in known), reverse=True)
@@ -620,7 +620,7 @@ def test_one_sentence_of_a_letter_decides():
     found, deciding = letters.make(300, seed=4)
     assert [d.name for d in found[:2]] == ["letter 0", "letter 1"]
     decisive = {label: pattern(letters.DECISIVE, letters.WISHES[label]) for label in letters.WISHES}
-    # As split_sentences splits them: there the number counts.
+    # The number counts the sentences as split_sentences splits them.
     splits = split([document.text for document in found], command.parse([]).longest)
     for document, place, sentences in zip(found, deciding, splits, strict=True):
         data = document.text.encode()
@@ -709,7 +709,7 @@ def without_times(path):
 
 @pytest.fixture(scope="module")
 def data_path(tmp_path_factory):
-    """Ten documents a class of which one word tells; one of a class has no word."""
+    """Ten documents for each class: one word tells the class. One document of each has no word."""
     rng = np.random.default_rng(0)
     entries = []
     for n in range(20):
@@ -721,13 +721,13 @@ def data_path(tmp_path_factory):
 
 
 def stub(function):
-    """A stand-in for `save`, and for what would train: it must not be called."""
+    """A function that calls `function` instead of training."""
     return lambda *arguments: function()
 
 
 @pytest.fixture(scope="module")
 def whole_run(data_path, tmp_path_factory):
-    """As on a GPU, where sizes are padded to multiples of 16."""
+    """A run with sizes that are padded to multiples of 16, as on a GPU."""
     output = tmp_path_factory.mktemp("whole") / "output"
     arguments = ["--data", str(data_path), "--output", str(output), *SMALL, "--epochs", "2"]
     arguments += ["--runs", "1", "--longest", "5"]
@@ -749,7 +749,7 @@ def test_what_a_run_writes(whole_run, data_path, capsys):
     assert (folder / "document.png").read_bytes().startswith(b"\x89PNG")
     (entry,) = without_times(output / "results.json")
     assert (entry["pooling"], entry["fold"], entry["documents"]) == ("attention", 1, 10)
-    # The accuracy of the model that was saved.
+    # The reported accuracy is that of the saved model.
     data, _, _, outside = load_task(data_path).split(0)
     model = keras.saving.load_model(folder / "model.keras")
     found = model.predict_on_batch(data.padded(outside))["probabilities"]
@@ -837,7 +837,7 @@ def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
         found = read(reader, data, chosen, chosen_settings)
         right = np.argmax(found["probabilities"], axis=1) == data.labels[chosen]
         seen.append((chosen_settings["pooling"], chosen_settings["fold"], 100 * right.mean()))
-        # One batch or many, the same is found.
+        # One batch finds the same as many batches.
         whole = reader.predict_on_batch(data.padded(chosen))
         np.testing.assert_allclose(found["probabilities"], whole["probabilities"], atol=1e-6)
         return found
@@ -853,7 +853,7 @@ def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
     results = without_times(tmp_path / "o" / "results.json")
     assert [(e["pooling"], e["fold"], e["accuracy"]) for e in results] == seen
     assert [e["documents"] for e in results] == [8, 8, 6, 6]
-    # Of the first fold only.
+    # Only the first fold is saved.
     assert [given[-1].name for given in saved] == ["average", "max"]
     assert [list((tmp_path / "o" / p).iterdir()) for p in ("average", "max")] == [[], []]
     printed = capsys.readouterr().out.rpartition("20 documents, 2 of 3 folds")[2]
@@ -911,7 +911,7 @@ def test_the_report_compares_fold_by_fold(tmp_path, capsys):
 
 
 def run_small(data_path, output, patch, at=None, stop=None):
-    """Two folds of three epochs; `stop` is called before epoch `at` of all six, or "read"."""
+    """Runs two folds of three epochs. Calls `stop` before epoch `at` of all six, or at "read"."""
     weights, epochs = {}, itertools.count()
     reseed, read = seeds.reseed, training.read
 
@@ -946,7 +946,7 @@ def crash():
     raise MemoryError
 
 
-def test_a_stopped_run_goes_on_to_the_same_result(data_path, tmp_path, monkeypatch, capsys):
+def test_a_stopped_run_resumes_to_the_same_result(data_path, tmp_path, monkeypatch, capsys):
     results, weights = run_small(data_path, tmp_path / "whole", monkeypatch)
     assert sorted(weights) == [1, 2]
     assert [entry["fold"] for entry in results] == [1, 2]
@@ -1067,7 +1067,7 @@ def run_example(output, *more, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", ["SIGINT", "SIGKILL"])
-def test_a_run_ended_from_outside_goes_on_to_the_same_result(sent, tmp_path):
+def test_a_run_ended_from_outside_resumes_to_the_same_result(sent, tmp_path):
     more = ["--documents", "300", "--folds", "2", "--units", "8", "--epochs", "6"]
     more += ["--dropout", "0.3", "--encoder", "gru", "--pooling", "attention"]
     found = []

@@ -1,4 +1,4 @@
-"""The question-answering example: its text, its model, its errors, its resumption."""
+"""Question answering: text, vectors, model, training, errors and resuming."""
 
 import itertools
 import json
@@ -57,7 +57,7 @@ def test_vocabulary():
     ids = ids.numpy()
     assert ids[0] == ids[4] == 1
     assert 1 <= ids[1] <= 4
-    # Unknown words keep an identity, and all ids are within the size that is reported.
+    # Unknown words stay distinct, and all ids are below the reported size.
     assert ids[2] > 4
     assert len({*ids[[2, 3, 5]]}) > 1
     assert ids.max() < learned.sizes[0] == 5 + vocabulary.UNKNOWN_WORDS
@@ -224,7 +224,7 @@ def test_character_filters():
 
 
 def test_the_model_is_that_of_the_paper(examples):
-    """Its layers called one by one; and their sizes."""
+    """Calling the layers one by one gives the same logits. Each has the size of the paper."""
     data, _ = questions.prepare(examples[:3], make_vocabulary(examples))
     model, _ = bidaf.build_model((2000, 200), 4, "both", 0.2, 20)
     for n, weight in enumerate(model.trainable_weights):
@@ -365,8 +365,8 @@ def trained(data, directory, steps=SETTINGS["steps"]):
     return losses, [np.array(weight) for weight in model.weights]
 
 
-def test_a_stopped_run_goes_on_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
-    # Five batches an epoch: the sixth step is of the second one.
+def test_a_stopped_run_resumes_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
+    # An epoch has five batches, so the sixth step belongs to the second epoch.
     data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     losses, weights = trained(data, tmp_path / "whole")
     assert len(losses) == 3
@@ -379,7 +379,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(tmp_path, examples, monkeypatc
         reseed(model, seed, step)
 
     monkeypatch.setattr(training, "reseed", interrupted)
-    # Not whatever is there: a process in the background may have been started to ignore Ctrl-C.
+    # A process in the background may ignore Ctrl-C, so set the usual handler.
     old = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(SystemExit, match="stopped and saved after step 3 of 6"):
@@ -390,13 +390,13 @@ def test_a_stopped_run_goes_on_to_the_same_result(tmp_path, examples, monkeypatc
     monkeypatch.setattr(training, "reseed", reseed)
     again, resumed = trained(data, tmp_path / "parts")
     assert "Resuming after step 3" in capsys.readouterr().out
-    # The third step was reported alone, the fourth too.
+    # The third and the fourth step were reported alone.
     assert again[0] == losses[0]
     assert np.mean(again[1:3]) == pytest.approx(losses[1], rel=1e-6)
     assert again[3] == losses[2]
     for x, y in zip(resumed, weights, strict=True):
         assert np.array_equal(x, y)
-    # What is left are the moving averages.
+    # The weights are the moving averages at the end.
     assert sorted(p.name for p in (tmp_path / "parts").iterdir()) == [
         "state.json",
         "step-006.weights.h5",
@@ -411,7 +411,7 @@ class Killed(Exception):
 
 
 def run_small(output, patch, examples, at=None):
-    """Six steps of four an epoch, every second one saved; killed before step `at` of this run.
+    """Runs six steps, four an epoch; saves every second one; dies before step `at` of this run.
 
     Returns all that was learned and answered, without times.
     """
@@ -423,7 +423,7 @@ def run_small(output, patch, examples, at=None):
         reseed(model, seed, step)
 
     patch.setattr(training, "reseed", killed)
-    patch.setattr(questions, "MULTIPLE", 128)  # one shape, so that little is traced
+    patch.setattr(questions, "MULTIPLE", 128)  # one shape, so little is traced
     patch.setattr(command, "load_data", lambda arguments: (examples[:32], examples[32:]))
     patch.setattr(command, "save", lambda answerer, *_: saved.extend(answerer.get_weights()))
     sizes = ["--units", "3", "--batch-size", "8", "--steps", "6", "--save-every", "2"]
@@ -562,7 +562,7 @@ def test_the_smoke_run_learns_and_serves(tmp_path):
 
 
 def test_files_with_vectors_and_without_attention(tmp_path, capsys):
-    """A set with an empty passage and question; the whole command, but for the learning."""
+    """Runs the whole command on data with an empty passage and an empty question."""
     text, names = "Zoë was born in Tarnow. Imre was born in Oakmere.", ("Zoë", "Imre")
     towns = {"Zoë": "Tarnow", "Imre": "Oakmere"}
     entries = [
@@ -619,7 +619,7 @@ def test_files_with_vectors_and_without_attention(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_run_of_another_backend_is_finished(tmp_path):
-    """JAX trains through two epochs and a look at the progress; TensorFlow exports."""
+    """JAX trains for two epochs and shows the progress; TensorFlow exports."""
     pytest.importorskip("jax", reason="JAX is not installed")
     for name, size in zip(questions.FILES, (60, 20), strict=True):
         paragraphs = [
@@ -652,7 +652,7 @@ def test_a_run_of_another_backend_is_finished(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
+def test_a_killed_process_resumes_to_the_same_result(tmp_path):
     found = []
     more = ["--smoke", "--units", "16", "--steps", "12", "--save-every", "2", "--flow", "none"]
     for name in ("whole", "parts"):

@@ -12,7 +12,7 @@ INPUTS = np.random.default_rng(0).normal(size=(3, 5)).astype("float32")
 def make_model(kind="dict", scale=1.0):
     x = keras.Input((5,))
     heads = [keras.layers.Dense(n, kernel_initializer="ones")(x) for n in (2, 7)]
-    # The last one alone: all of them must be looked at.
+    # Only the last output changes, so all outputs must be compared.
     heads[-1] = keras.layers.Rescaling(scale)(heads[-1])
     return keras.Model(
         x, {"one": heads[1], "list": heads, "dict": {"a": heads[0], "b": heads[1]}}[kind]

@@ -28,7 +28,7 @@ SERVER = [sys.executable, "-m", "examples.serving"]
 
 
 class Joiner(tf.Module):
-    """Joins two texts, and measures the longer; refuses one text."""
+    """Joins two texts and measures the longer one. Refuses one text."""
 
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name=n) for n in ("a", "b")])
     def join(self, a, b):
@@ -101,7 +101,7 @@ def test_rows_and_columns(port):
     rows = [{"a": "x", "b": "yy"}, {"a": "naïve ☃", "b": ""}]
     status, answer = ask(port, {"instances": rows})
     assert status == 200
-    # Without an axis for the texts: the same for all.
+    # Outputs without an axis for the texts are the same for all.
     same = {"all": 2, "names": ["a", "b"]}
     assert answer["predictions"] == [
         {"joined": "x|yy", "size": 2, "half": 1.0, **same},
@@ -163,7 +163,7 @@ def test_refused_requests(case, port):
 
 
 def send_raw(port, *parts, encoding="identity", length=None):
-    """Sends the parts of a body, and then nothing more; the status and the error."""
+    """Sends the parts of a body and then nothing more. Returns the status and the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         head = (
             "POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\n"
@@ -181,7 +181,7 @@ def test_compressed_bodies(port):
     assert send_raw(port, body, encoding="gzip")[0] == 200
     status, answer = send_raw(port, b"no gzip at all", encoding="gzip")
     assert (status, "broken" in answer["error"]) == (400, True)
-    # Ten megabytes in ten kilobytes.
+    # Ten kilobytes that become ten megabytes.
     status, answer = send_raw(port, gzip.compress(b"x" * 10**7), encoding="gzip")
     assert (status, "at most 1048576" in answer["error"]) == (413, True)
     assert ask(port, {"instances": [GOOD]})[0] == 200
@@ -191,7 +191,7 @@ def test_a_body_that_does_not_come(port):
     status, answer = send_raw(port, b'{"instances"', length=100)
     assert status == 408
     assert "12 bytes came within 2 seconds, not all" in answer["error"]
-    # And one whose sender hangs up.
+    # The sender of this one closes the connection.
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b"POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\n")
         connection.sendall(b"Content-Length: 100\r\n\r\n{")
@@ -213,7 +213,7 @@ def read_answer(connection):
 
 
 def assert_ended(connection):
-    """The server answers that the headers are late, and closes the connection."""
+    """Asserts that the server answers that the headers are late, and closes the connection."""
     status, answer = read_answer(connection)
     assert (status, answer) == (408, {"error": "the headers did not come within 2 seconds"})
     assert connection.recv(1) == b""
@@ -224,7 +224,7 @@ def test_headers_that_do_not_come(port):
         connections = [stack.enter_context(connect(port)) for _ in range(20)]
         for n, connection in enumerate(connections):
             connection.sendall(HALF[: n + 1])
-        # Meanwhile others are answered.
+        # Meanwhile the server answers others.
         assert ask(port, {"instances": [GOOD]})[0] == 200
         for connection in connections:
             assert_ended(connection)
@@ -232,7 +232,7 @@ def test_headers_that_do_not_come(port):
 
 
 def test_headers_that_come_too_slowly(port):
-    """One byte after the other: each of them comes in time."""
+    """One byte after the other, each of them in time."""
     with contextlib.ExitStack() as stack:
         open_ones = [stack.enter_context(connect(port)) for _ in range(3)]
         for connection in open_ones:
@@ -263,7 +263,7 @@ def test_connections_may_be_idle_for_longer_than_the_headers_may_take(port):
         assert_ended(connection)
     with connect(port) as connection:
         time.sleep(3)
-        # Two at once, and the end of the second one later.
+        # Two requests at once; the end of the second one comes later.
         connection.sendall(WHOLE + WHOLE[:-1])
         assert read_answer(connection)[0] == 200
         time.sleep(1)
@@ -303,7 +303,7 @@ def test_other_addresses(path, method, status, port):
 
 
 def test_many_at_once_and_one_that_is_refused(port):
-    """Each gets its own answer, also those in a batch with the one."""
+    """Every request gets its own answer, even in a batch with a refused one."""
 
     def one(n):
         if n % 10 == 7:
@@ -347,7 +347,7 @@ def test_a_full_server(upper):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         slow = pool.submit(predict, "slow")
         time.sleep(0.5)
-        # Too many for what is left, and again when there is room.
+        # Two do not fit while one is waiting. They fit afterwards.
         status, answer = predict("ab", "cd")
         assert status == 503
         assert "1 instances are waiting" in answer["error"]
@@ -385,7 +385,7 @@ def test_a_connection_ends_with_the_last_answer(tmp_path):
 
 
 class Columns(tf.Module):
-    """As Keras models of `keras.Input((1,), dtype="string")`."""
+    """Takes a column, like Keras models of `keras.Input((1,), dtype="string")`."""
 
     def __init__(self, width):
         spec = tf.TensorSpec((None, width), tf.string, name="text")
@@ -447,7 +447,7 @@ def test_other_signatures(tmp_path):
 
 
 def batched(max_batch, max_waiting, use):
-    """Uses a `Batcher` whose model waits until `use` lets it go; the sizes of its batches."""
+    """Uses a `Batcher` whose model waits for `use`. Returns the sizes of its batches."""
     sizes, go = [], threading.Event()
 
     def predict(rows):
@@ -496,10 +496,10 @@ def test_a_full_queue_one_that_left_and_the_end():
             await batcher.submit(["c"])
         tasks.pop(1).cancel()
         go.set()
-        # What waits is answered at the end.
+        # Waiting requests are answered at the end.
         await batcher.close()
         assert await asyncio.gather(*tasks) == [["FIRST"], ["B"]]
-        batcher._task = asyncio.create_task(batcher._work())  # to be closed once more
+        batcher._task = asyncio.create_task(batcher._work())  # `batched` closes it again
         batcher._pool = concurrent.futures.ThreadPoolExecutor(1)
 
     assert batched(10, 3, use) == [1, 1]

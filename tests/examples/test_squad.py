@@ -55,10 +55,10 @@ def refusal(path, training=True):
         ("", ""),
         (PUNCTUATION, ""),
         (f"x{PUNCTUATION}y", "xy"),
-        # Punctuation goes before articles: what it held together becomes one word...
+        # Punctuation is removed before articles, so the words around it become one word.
         ("a.the.n", "athen"),
         ("t-h-e end", "end"),
-        # ... but that of other alphabets stays, and separates words.
+        # Punctuation that is not ASCII stays and separates words.
         ("“Café” – the Élan’s", "“café” – élan’s"),
         ("l’a–b", "l’ –b"),
         ("ÉCOLE\u00a0Straße", "école straße"),
@@ -136,7 +136,7 @@ def test_a_good_file_is_read_with_offsets_in_characters(tmp_path, training):
     ]
     assert PASSAGE[41:47] == "a mill"
     assert squad.read(path, training) == (expected, collections.Counter())
-    # Escaped or with the mark some editors set, it is the same file.
+    # Escapes and a byte-order mark change nothing.
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(content).encode("ascii"))
     assert squad.read(str(path), training)[0] == expected
 
@@ -180,7 +180,7 @@ def test_questions_nothing_can_be_learned_from_are_left_out_of_training_alone(tm
 
 
 def changed(value, *place):
-    """A good file with one part replaced, or without it where the value is `...`."""
+    """A good file with one part replaced, or removed if the value is `...`."""
     content = document(entry("first"), entry("second"))
     *parents, last = place
     part = content
@@ -347,7 +347,7 @@ def generated():
 
 
 def candidates(role, passage):
-    """What in a passage could answer a question, in its order."""
+    """The parts of a passage that could answer a question, in their order."""
     return list(dict.fromkeys(re.findall(rf"\b(?:{PATTERNS[role]})\b", passage)))
 
 
@@ -428,7 +428,7 @@ def test_passages_name_several_people_places_years_and_things(generated):
         assert len({word for name in people for word in name.split()}) == 2 * len(people)
         for role in ("place", "year", "thing"):
             assert len(candidates(role, passage)) >= 2
-        # No place, year or thing is told about twice, so that it stands for one fact.
+        # Every place, year and thing occurs once, so it stands for one fact.
         for role in ("place", "year", "thing"):
             for name in candidates(role, passage):
                 assert len(re.findall(rf"\b{name}\b", passage)) == 1
@@ -460,7 +460,7 @@ def facts_of(passage):
 
 
 def solve(question, facts):
-    """All answers that the facts give, a person by the surname."""
+    """All answers that the facts give. A person is named by the surname."""
     answers = set()
     for kind, entry in facts.KINDS.items():
         for role, templates in entry.questions.items():
@@ -480,7 +480,7 @@ def solve(question, facts):
 
 
 def resolve(person, asked, facts):
-    """The surnames that a name or a description may mean, None for any.
+    """The surnames that a name or a description may mean; None means any.
 
     What is asked about somebody is no way to say who is meant.
     """
@@ -510,7 +510,7 @@ def test_every_question_has_one_answer_in_what_the_passage_says(generated):
         if role_of(answer) == "who":
             answer = answer.split()[1]
         assert solve(example.question, facts) == {answer}, example
-        # Others were told the same kind of thing about: the verb of the question decides nothing.
+        # The same kind of fact is told about others, so the verb of the question decides nothing.
         kinds = collections.Counter(kind for kind, _ in facts)
         assert min(kinds.values()) >= 2
         people = collections.Counter((kind, values["who"]) for kind, values in facts)
@@ -518,7 +518,7 @@ def test_every_question_has_one_answer_in_what_the_passage_says(generated):
         described += bool(
             re.search(r"the (person|seller|teacher|builder|author)", example.question)
         )
-    # Those that lead over two facts of a sentence.
+    # Questions that need two facts of a sentence.
     assert 100 < described < 1000
 
 

@@ -128,7 +128,7 @@ def test_folders_that_cannot_be_used(tmp_path):
 
 
 def answer(question):
-    """What a reader of the sentences would say who knows nothing of how they were made."""
+    """The answer of a reader who only knows the sentences."""
     place, holder, lies, trail = {}, {}, {}, collections.defaultdict(list)
 
     def seen(thing, where):
@@ -179,7 +179,7 @@ def test_the_facts_of_a_generated_question_decide(facts):
         story = [question.story[n] for n in question.facts]
         people = {sentence.split()[0] for sentence in story}
         things = {thing for thing in generator.THINGS if any(thing in s for s in story)}
-        # The walk to the answer; for a thing also who took it; for the place before the walk away.
+        # The facts are the walk to the answer, who took the thing, and the walk away from there.
         assert sum(f" {question.answer}." in sentence for sentence in story) == 1
         assert facts == 1 or {thing for thing in things if thing in question.text} == things
         assert bool(things) == (facts > 1)
@@ -216,7 +216,7 @@ def test_encoded_is_the_text():
     ]
     assert [words_of(encoder, ids) for ids in asked] == ["where is ann", "who is in", "is it dry"]
     assert [words_of(encoder, [word]) for word in encoded.answers] == ["out", "ann,bob", "no"]
-    # Of a story that is longer than the memory the last ones.
+    # A memory shorter than the story holds the last sentences.
     assert np.array_equal(encoded.inputs(memory=2)[0], story[:, -2:])
 
 
@@ -281,8 +281,8 @@ def test_each_amount_and_place_of_noise_is_as_likely():
     noisy = encoding.noisy(table, 0.4, np.random.default_rng(3))
     assert noisy.shape[1] == 7
     places = collections.Counter(tuple(np.flatnonzero(row == 0)) for row in noisy)
-    # Two places are without a sentence: with no noise the first two; with one the first, and one of
-    # the next five; with two any of the first six.
+    # Two of seven places are empty. Without noise these are the first two; with one empty sentence
+    # the first and one of the next five; with two any of the first six.
     expected = collections.Counter({(0, 1): 1 / 3})
     for place in range(1, 6):
         expected[0, place] += 1 / 5 / 3

@@ -1,4 +1,4 @@
-"""The memory network example: its training and processes, what it writes, its runs and ends."""
+"""Answers about stories: training, processes, results, files, runs and resuming."""
 
 import json
 import os
@@ -30,7 +30,7 @@ SETTINGS = {
     **{"linear_start": True, "noise": 0.1, "epochs": 8, "linear_epochs": 3},
     **{"learning_rate": 0.01, "batch_size": 16, "seed": 1},
 }
-# Two of it are trained in a second or so.
+# Two such models are trained in about a second.
 SMALL = ["--questions", "60", "--epochs", "4", "--linear-epochs", "2", "--units", "7"]
 
 
@@ -71,7 +71,7 @@ def test_the_loss_falls_and_the_model_is_no_longer_linear():
     assert not trainer.network.linear
     assert entry["linear_epochs"] == 3
     assert entry["epochs"] == 43
-    assert entry["train_loss"] < 0.3  # of six places: 1.8 for a guess
+    assert entry["train_loss"] < 0.3  # a guess among six places gives 1.8
     data = trainer.task.train
     logits = memn2n.predict(trainer.model, data, 11, size=7)
     np.testing.assert_allclose(memn2n.predict(trainer.model, data, 11), logits, atol=1e-5)
@@ -99,7 +99,7 @@ def test_an_unknown_answer_is_an_error():
 
 
 def rates(losses, epochs=8, linear_epochs=20, stop_at=None):
-    """Of a training with these validation losses: whether each epoch was linear, and its rate."""
+    """The epochs of a training with these validation losses: whether linear, and the rate."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(1.0))
 
@@ -149,7 +149,7 @@ def test_a_diverged_training_ends():
 
 
 def square(number):
-    """What the processes of the tests below do."""
+    """The work of the processes in the tests below."""
     if number == 13:
         import os
 
@@ -296,7 +296,7 @@ def test_questions_are_chosen_to_be_drawn(right, expected):
 def test_the_papers_figures():
     tables = [[float(x) for x in text.split()] for text in evaluation.PUBLISHED.values()]
     assert [len(errors) for errors in tables] == [20] * 5
-    # As the paper gives them.
+    # The means that the paper gives.
     means = [13.9, 16.3, 25.8, 15.6, 12.4]
     np.testing.assert_allclose(np.mean(tables, axis=1), means, atol=0.06)
 
@@ -324,7 +324,7 @@ def data_path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole_run(data_path, tmp_path_factory):
-    """The output of a run on files, and what it printed."""
+    """The output folder of a run on files, and what the run printed."""
     output = tmp_path_factory.mktemp("run") / "output"
     started = [sys.executable, "-m", "examples.stories", "--data", str(data_path), "--output"]
     more = ["--repeats", "2", "--hops", "2", "1", *SMALL[2:]]
@@ -395,7 +395,7 @@ def test_the_saved_model_takes_any_strings(whole_run, data_path):
         begins, ends = found["start_byte"][row].numpy(), found["end_byte"][row].numpy()
         spans = [texts[row][b:e] for b, e in zip(begins, ends, strict=True) if e > b]
         assert spans == list(question.story)
-    # One alone has the same answer as among others.
+    # A question alone gets the same answer as in a batch.
     alone = serve(story=tf.constant(texts[3:4]), question=tf.constant(asked[3:4]))
     assert alone["answer"][0] == found["answer"][3]
     np.testing.assert_allclose(alone["probability"][0], found["probability"][3], rtol=1e-5)
@@ -410,7 +410,7 @@ def test_finished_models_are_not_trained_again(whole_run, data_path, monkeypatch
     arguments = ["--data", str(data_path), "--output", str(output), *SMALL[2:]]
     command.main([*arguments, "--hops", "2", "1", "--repeats", "2"])
     assert "8 of 8 models are finished already" in capsys.readouterr().out
-    # Fewer are a part of them.
+    # A run with fewer models uses the same ones.
     command.main([*arguments, "--hops", "1", "--repeats", "1", "--task", "2"])
     assert "made up 2" in capsys.readouterr().out
     monkeypatch.setattr(workers, "run", lambda work, jobs, *_: print(len(jobs), "jobs") or [])
@@ -429,7 +429,7 @@ def test_one_model_of_all_tasks(data_path, tmp_path, capsys):
 
 
 def children(process):
-    """Of a process and of its children, as long as they are there."""
+    """The children of a process, and their children."""
     path = pathlib.Path(f"/proc/{process}/task/{process}/children")
     found = [int(child) for child in path.read_text().split()]
     return found + [other for child in found for other in children(child)]
@@ -453,7 +453,7 @@ def wait_for(happened, seconds=120):
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="Linux only")
-def test_a_killed_run_goes_on(data_path, tmp_path):
+def test_a_killed_run_resumes(data_path, tmp_path):
     output = tmp_path / "killed"
     more = ["--hops", "1", "--repeats", "6", "--epochs", "30", "--units", "7"]
     with subprocess.Popen(task_1(data_path, output, *more), stdout=subprocess.DEVNULL) as run:
@@ -461,7 +461,7 @@ def test_a_killed_run_goes_on(data_path, tmp_path):
         started = children(run.pid)
         run.send_signal(signal.SIGKILL)
     assert started
-    # The processes that it had started do not go on alone.
+    # The processes that it had started end too.
     wait_for(lambda: not any(map(running, started)), 20)
     before = json.loads((output / "results.json").read_text())["results"]
     assert 1 <= len(before) < 6
@@ -490,7 +490,7 @@ def test_a_run_is_stopped(data_path, tmp_path, early):
         for line in run.stdout:
             if wanted in line:
                 break
-        # To all processes, as Ctrl-C sends it.
+        # The terminal sends Ctrl-C to all processes.
         os.killpg(run.pid, signal.SIGINT)
         rest, _ = run.communicate(timeout=120)
     assert "the memory was full" not in rest

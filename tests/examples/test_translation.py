@@ -1,4 +1,4 @@
-"""The translation example: its data, its errors, its resumption."""
+"""Translation: data, errors, resuming, and a short run of the whole command."""
 
 import json
 import subprocess
@@ -164,7 +164,7 @@ def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, monkeypatch):
 
     monkeypatch.setattr(training, "train", train)
     sizes = ["--units", "8", "--embedding", "4", "--beam", "2", "--output", str(tmp_path)]
-    # Writes a SavedModel after it has begun the second model.
+    # The command writes a SavedModel after it has built the second model.
     command.main([*sizes, "--attention", "luong-dot"])
     monkeypatch.setattr(command, "save", lambda *_: None)
     command.main([*sizes, "--attention", "none"])
@@ -227,7 +227,7 @@ def test_a_process_killed_by_force_continues_to_the_same_result(tmp_path):
         state = tmp_path / name / "checkpoint-bahdanau" / "state.json"
         return json.loads(state.read_text())["history"] if state.exists() else []
 
-    # Four epochs need not be enough for what a smoke run demands of the translations.
+    # Four epochs may give fewer right translations than a smoke run demands.
     start("whole").wait()
     process = start("killed")
     while len(history("killed")) < 2:

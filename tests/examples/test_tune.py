@@ -90,7 +90,7 @@ def test_bad_command_lines(tmp_path):
 
 
 def interrupt(folder, options, pattern, stop):
-    """Runs a search, stops it when a line matches; what it printed, and its status."""
+    """Runs a search and stops it when a line matches. Returns its output and its status."""
     process = subprocess.Popen(
         command(folder, *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -106,7 +106,7 @@ def interrupt(folder, options, pattern, stop):
 
 
 def assert_ended(text, count):
-    """No process of a search runs any more, or only for a moment."""
+    """Asserts that all processes of a search end within a moment."""
     numbers = re.findall(r"(?:chief|worker-\d) (\d+)", text)
     assert len(numbers) == count
     running, end = numbers, time.monotonic() + 20
@@ -117,19 +117,19 @@ def assert_ended(text, count):
 
 
 @pytest.mark.slow
-def test_a_search_that_is_killed_goes_on(tmp_path):
+def test_a_search_that_is_killed_resumes(tmp_path):
     options = ["--smoke", "--searches", "bayesian", "--trials", "2"]
     interrupt(tmp_path, options, "best of 1", lambda process, _: process.kill())
     text = run(tmp_path, *options)
     assert "bayesian, 2 trials, all completed" in text
-    # The first was not tried again.
+    # The first trial did not run again.
     assert len(re.findall(r"bayesian: trial \d+:", text)) == 1
     assert "other settings" in run(tmp_path, *options, "--seed", "5", code=1)
 
 
 @pytest.mark.slow
 def test_rounds_of_hyperband_after_a_kill(tmp_path):
-    """In the second round trials go on with the weights of those of the first."""
+    """Trials of the second round continue with weights from the first round."""
     options = ["--smoke", "--searches", "hyperband", "--epochs", "3"]
     first, _ = interrupt(tmp_path, options, "best of 4", lambda process, _: process.kill())
     text = run(tmp_path, *options)
@@ -159,7 +159,7 @@ def test_a_worker_that_is_killed(tmp_path):
     assert "worker-1 was killed by SIGKILL" in text
     assert int(re.search(r"; (\d+) finished trials are kept", text)[1]) >= 1
     assert_ended(text, 3)
-    # It goes on where it ended.
+    # It resumes where it ended.
     assert "trials, all completed" in run(tmp_path, *options)
 
 
@@ -225,7 +225,7 @@ def test_copies_for_files_that_a_kill_has_damaged(tmp_path):
     tuner.on_trial_begin(trial)
     for name in tuner_files.STATES:
         (tmp_path / "bayesian" / name).write_text("")
-    # No copy is made of what is damaged.
+    # A damaged file is not copied.
     tuner_files.keep_copies(tmp_path / "bayesian")
     again = search.open_tuner("bayesian", options)
     assert set(again.oracle.trials) == {trial.trial_id}
@@ -272,7 +272,7 @@ def test_a_disk_that_is_full_ends_a_search(tmp_path, monkeypatch):
         patch.setattr(Path, "write_bytes", full)
         with pytest.raises(SystemExit, match=r"h5 cannot be written: No space left on device\. Ea"):
             search.search("bayesian", options, TINY)
-    # The trial that was not finished is tried again.
+    # The unfinished trial runs again.
     assert search.search("bayesian", options, TINY).oracle.trials
 
     def fails(*_):
@@ -290,13 +290,13 @@ TINY = [(np.ones((4, 3), "float32"), np.ones((4, 1), "float32"))] * 2
 
 def tiny_hypermodel(hp):
     x = keras.Input((3,))
-    model = Model(x, keras.layers.Dense(1)(x))  # as `build` makes it
+    model = Model(x, keras.layers.Dense(1)(x))  # like the model that `build` makes
     rate = hp.Float("rate", 0.1, 0.2)
     model.compile(keras.optimizers.SGD(rate), "mse", metrics=["accuracy"])
     return model
 
 
-def test_the_other_kind_of_search_is_not_mixed_in(tmp_path):
+def test_a_distributed_and_a_local_search_are_not_mixed(tmp_path):
     settings = settings_of(parse(["--smoke", "--distributed", "2"]))
     assert settings == settings_of(parse(["--smoke", "--distributed", "1"]))
     Results(tmp_path / "results.json", settings).save()
