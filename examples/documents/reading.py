@@ -12,7 +12,7 @@ class Document(NamedTuple):
 
 
 def read(path):
-    """Reads a folder with a sub-folder for each class, or a file with a JSON object in every line."""
+    """Reads a folder with a sub-folder for each class, or a file with JSON objects as lines."""
     path = pathlib.Path(path)
     if path.is_dir():
         documents = _read_folder(path)

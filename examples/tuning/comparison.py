@@ -25,7 +25,8 @@ def compare(tuners, options, data, results):
     default = keras_tuner.HyperParameters()
     make_hypermodel().build(default)  # registers the search space
     shares = {}
-    print(f"\nTrained again for {options.epochs} epochs. Right in {len(data[2][1]):,} unseen dates:")
+    count = len(data[2][1])
+    print(f"\nTrained again for {options.epochs} epochs. Right in {count:,} unseen dates:")
     for title, values in (("default", default.values), ("best", winner)):
         found = results.find(title=title, values=values)
         if found is None:
