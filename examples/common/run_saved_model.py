@@ -1,6 +1,6 @@
 """Runs the SavedModel of a task in a process that has neither keras nor keras_attention.
 
-    python -m examples.common.run_saved_model output/translate/saved_model \
+    python -m examples.common.run_saved_model output/translate/saved_model \\
         '{"texts": ["3rd of May 1998"]}'
 
 The second argument is a JSON object with a list of strings for each input. Without it, the object
