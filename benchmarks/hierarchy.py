@@ -4,12 +4,11 @@
 
 64 documents of 16 to 24 sentences of 10 to 20 words, and an outlier of 120 sentences, one of them
 of 200 words: a tenth of all words. Forward and backward through the model of
-examples/classify.py:
+`python -m examples.documents`:
 
     off        one batch, padded to 65 documents of 120 sentences of 200 words
     bucketing  batches of similar size of at most so many padded words (`budgeted`)
-    wrapping   the same after sentences of more than 25 words went on as the next one, as in the
-               example
+    wrapping   the same, after sentences of more than 25 words were split, as in the task
 
 Bucketing must give the same gradients as one batch. Memory and time are those of all batches over
 those of the 64 documents alone; the real words grow by the share printed in the first row. How they
@@ -22,15 +21,16 @@ import sys
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import keras
 import numpy as np
 import tensorflow as tf
-from batching import budgeted
-from documents import Encoded
-from han import build_model
 from measure import interleaved_times, peak_memory, print_table, write_json
+
+from examples.common.batching import budgeted
+from examples.documents.encoding import Encoded
+from examples.documents.model import build_model
 
 WORDS, CELLS, LONGEST = 1000, 10_000, 25
 VARIANTS = ("off", "bucketing", "wrapping")

@@ -2,13 +2,13 @@
 
     python benchmarks/memory_network.py [--json FILE]
 
-The model and the optimizer of examples/babi.py on random stories. First all modes must come to the
-same weights. Then the time of a step (`train_on_batch`, with what Keras adds to it):
+The model and the optimizer of `python -m examples.stories` on random stories. First all modes must
+arrive at the same weights. Then the time of a step (`train_on_batch`, with what Keras adds to it):
 
     eager     operation by operation, as it is before anything is compiled
     graph     a graph of TensorFlow
-    XLA       compiled, as `fit` of the example has it
-    XLA, 28   28 steps in one execution, as `fit` of the example does it
+    XLA       compiled, as in `fit` of the task
+    XLA, 28   28 steps in one execution, as in `fit` of the task
 
 and how long the first one takes, in which graph and XLA are made. Sizes: a task of bAbI (50
 sentences of 6 of 40 words, 20 units), and all of them (11 of 180 words, 50 units); 3 hops, 32
@@ -22,13 +22,14 @@ import time
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import keras
-import memn2n
 import numpy as np
 import tensorflow as tf
 from measure import interleaved_times, print_table, write_json
+
+from examples.stories.model import Task, build_model, compile_model
 
 SIZES = {
     "one task": {"words": 40, "sentences": 50, "length": 6, "units": 20},
@@ -46,13 +47,13 @@ BATCH = 32
 def make_model(mode, words, sentences, length, units):
     """A compiled model, always with the same weights, and a batch."""
     keras.utils.set_random_seed(11)
-    task = memn2n.Task("random", words, length, sentences, None, None, {})
+    task = Task("random", words, length, sentences, None, None, {})
     settings = {
         **{"units": units, "tying": "adjacent", "encoding": "position"},
         **{"null_memories": True, "linear_start": False},
     }
-    model, _ = memn2n.build_model(task, 3, settings)
-    memn2n.compile_model(model, 0.01, **MODES[mode])
+    model, _ = build_model(task, 3, settings)
+    compile_model(model, 0.01, **MODES[mode])
     rng = np.random.default_rng(11)
     story = rng.integers(1, words, (BATCH, sentences, length), "int32")
     # Stories are of all lengths.

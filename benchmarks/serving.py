@@ -1,12 +1,11 @@
-"""How fast examples/serve.py answers, with and without batching, and whether it is right.
+"""How fast `python -m examples.serving` answers, with and without batching, and whether correctly.
 
     python benchmarks/serving.py translate output/translate/saved_model [--output FILE]
 
-sends `--requests` requests from `--clients` clients at once to a server of its own, for a
-SavedModel of one of the examples, and prints requests a second and how long one waits. Every answer
-is compared with that of the SavedModel called directly, one text at a time: texts and integers must
-be equal, other numbers within 1e-5; what is behind the end of a shorter text, padding, does not
-count.
+starts a server for the SavedModel of a task, sends `--requests` requests from `--clients` clients
+at once, and prints requests a second and how long one waits. Every answer is compared with the
+SavedModel called directly, one text at a time. Texts and integers must be equal, other numbers
+within 1e-5; the padding after the end of a shorter text does not count.
 """
 
 import argparse
@@ -20,35 +19,32 @@ import sys
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from measure import print_table, write_json
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(EXAMPLES))
+from examples.common import dates
+from examples.common.run_saved_model import load_text_operations
+from examples.documents import letters
+from examples.question_answering import passages
+from examples.stories import generator
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 SEED = 7
 
 
-def make_texts(example, count):
-    """Rows of inputs, as the example generates them for unseen data."""
-    if example == "translate":
-        import dates
-
+def make_texts(task, count):
+    """Rows of inputs, generated as in the task, but with another seed."""
+    if task == "translate":
         return [{"texts": text} for text in dates.make_pairs([count], SEED)[0][0]]
-    if example == "answer":
-        import passages
-
+    if task == "answer":
         made = passages.make_examples(count, SEED)
         return [{"passage": x.passage, "question": x.question} for x in made]
-    if example == "classify":
-        import letters
-
+    if task == "classify":
         return [{"texts": x.text} for x in letters.make(count, SEED)[0]]
-    import stories
-
     rng = random.Random(SEED)
-    made = [question for facts in (1, 2, 3) for question in stories.make(count, facts, SEED)]
+    made = [question for facts in (1, 2, 3) for question in generator.make(count, facts, SEED)]
     made = rng.sample(made, count)
     return [{"story": "\n".join(x.story), "question": x.text} for x in made]
 
@@ -56,7 +52,6 @@ def make_texts(example, count):
 def call_directly(path, rows):
     """The answers of the SavedModel, each text alone."""
     import tensorflow as tf
-    from run_saved_model import load_text_operations
 
     load_text_operations()
     loaded = tf.saved_model.load(path)
@@ -102,9 +97,9 @@ async def send_all(address, rows, clients):
 
 
 def measure(path, rows, clients, max_batch):
-    command = [sys.executable, str(EXAMPLES / "serve.py"), path, "--port", "0"]
+    command = [sys.executable, "-m", "examples.serving", os.path.abspath(path), "--port", "0"]
     command += ["--max-batch", str(max_batch)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8", cwd=ROOT)
     try:
         with server.stdout as output:
             line = output.readline()
@@ -140,13 +135,13 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("example", choices=("translate", "answer", "classify", "babi"))
+    parser.add_argument("task", choices=("translate", "answer", "classify", "babi"))
     parser.add_argument("path", help="its SavedModel")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--output", help="a file for the numbers, as JSON")
     options = parser.parse_args()
-    rows = make_texts(options.example, options.requests)
+    rows = make_texts(options.task, options.requests)
     expected = call_directly(options.path, rows)
     table, wrong = [], 0
     for name, max_batch in (("together", 64), ("one by one", 1)):
@@ -168,10 +163,10 @@ def main():
                 "difference": max(gaps),
             }
         )
-    print(f"{options.example}: {options.requests} requests, {options.clients} clients")
+    print(f"{options.task}: {options.requests} requests, {options.clients} clients")
     print_table(list(table[0]), [list(row.values()) for row in table])
     if options.output:
-        write_json(options.output, {"example": options.example, "rows": table})
+        write_json(options.output, {"example": options.task, "rows": table})
     return 1 if wrong else 0
 
 

@@ -1,0 +1,1 @@
+"""What several tasks share. Nothing here imports a task."""

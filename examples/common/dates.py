@@ -1,0 +1,91 @@
+"""Written dates and their ISO form: "the third of May, 1998" -> "1998-05-03".
+
+An endless supply of pairs. The order of the parts changes, so a translator must look at the right
+place of the source. `python -m examples.common.dates` prints some.
+"""
+
+import datetime
+import random
+
+FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
+MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August"]
+MONTHS += ["September", "October", "November", "December"]
+WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+UNITS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
+TEENS = ["tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth"]
+TEENS += ["seventeenth", "eighteenth", "nineteenth"]
+ORDINALS = [
+    *UNITS,
+    *TEENS,
+    "twentieth",
+    *(f"twenty-{unit}" for unit in UNITS),
+    "thirtieth",
+    "thirty-first",
+]
+FORMATS = (
+    "{day} {month} {year}",
+    "{month} {day}, {year}",
+    "{nth} of {month} {year}",
+    "{month} {nth}, {year}",
+    "{weekday}, {day} {month} {year}",
+    "{weekday}, {month} {nth} {year}",
+    "the {ordinal} of {month}, {year}",
+    "{month} the {ordinal} {year}",
+    "{year}, {month} {day}",
+    "{day} {short} {year}",
+    "{short} {day} {year}",
+    "{day}. {month} {year}",
+    "{day}.{number}.{year}",
+    "{day:02d}/{number:02d}/{year}",
+    "in {year} on the {nth} of {month}",
+)
+
+
+def write(date, pattern):
+    """Writes a `datetime.date` in one of the `FORMATS`."""
+    month = MONTHS[date.month - 1]
+    return pattern.format(
+        day=date.day,
+        nth=f"{date.day}{_suffix(date.day)}",
+        ordinal=ORDINALS[date.day - 1],
+        month=month,
+        short=month[:3],
+        number=date.month,
+        year=date.year,
+        weekday=WEEKDAYS[date.weekday()],
+    )
+
+
+def make_pairs(sizes, seed=0, formats=FORMATS):
+    """Makes disjoint sets of pairs: no calendar day is in two of them.
+
+    Args:
+        sizes: the number of pairs in each set.
+        seed: the same seed gives the same pairs.
+        formats: the formats to choose from.
+
+    Returns:
+        For each size `(sources, targets)`, two lists of strings.
+    """
+    rng = random.Random(seed)
+    days = rng.sample(range((LAST - FIRST).days + 1), sum(sizes))
+    dates = iter(FIRST + datetime.timedelta(days=day) for day in days)
+    sets = []
+    for size in sizes:
+        chosen = [next(dates) for _ in range(size)]
+        sources = [_vary(write(date, rng.choice(formats)), rng) for date in chosen]
+        sets.append((sources, [date.isoformat() for date in chosen]))
+    return sets
+
+
+def _suffix(day):
+    return "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+
+
+def _vary(text, rng):
+    return rng.choice((text, text, text.lower(), text.upper()))
+
+
+if __name__ == "__main__":
+    for source, target in zip(*make_pairs([20])[0], strict=True):
+        print(f"{source:>40}  {target}")

@@ -1,0 +1,82 @@
+"""Writes Keras models and SavedModels completely or not at all, and checks them afterwards."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from examples.common.files import whole_file
+
+# A task that trains several models traces several functions, and TensorFlow warns about that.
+tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in str(record.msg))
+
+
+def write_model(model, path, inputs):
+    """Writes a `.keras` file. An earlier file is replaced when the new one is complete.
+
+    Args:
+        model: a Keras model.
+        path: the file.
+        inputs: a batch. The model that is loaded from the file must predict exactly the same.
+
+    Returns:
+        The prediction for the batch: an array, or a list or dictionary of arrays.
+    """
+    with whole_file(path) as temporary:
+        model.save(temporary)
+    found = model.predict_on_batch(inputs)
+    again = keras.saving.load_model(path).predict_on_batch(inputs)
+    gaps = keras.tree.map_structure(lambda x, y: np.abs(x - y).max(), found, again)
+    difference = np.max(keras.tree.flatten(gaps))  # unlike max(), it returns NaN if there is one
+    if difference != 0:
+        raise SystemExit(f"{path} differs by {difference:g} from the model that was saved")
+    print(f"\n{path}: difference after reloading {difference:g}")
+    return found
+
+
+def write_saved_model(path, serve, names, tracked):
+    """Writes a SavedModel with one endpoint.
+
+    Args:
+        path: the folder. An earlier folder is replaced when the new one is complete.
+        serve: a function from string tensors `(batch,)` to a dictionary of tensors.
+        names: the names of its arguments, in their order.
+        tracked: the models, tables and tokenizers that `serve` uses.
+    """
+    archive = keras.export.ExportArchive()
+    for resource in tracked:
+        archive.track(resource)
+    signature = [tf.TensorSpec((None,), tf.string, name=name) for name in names]
+    archive.add_endpoint(
+        "serving_default", tf.function(serve, input_signature=signature, autograph=False)
+    )
+    with whole_file(path) as temporary:
+        try:
+            archive.write_out(str(temporary), verbose=False)
+        except tf.errors.OpError as error:
+            raise OSError(" ".join(error.message.split())) from error
+
+
+def ask_saved_model(path, inputs):
+    """Runs a SavedModel in a new process that has neither keras nor keras_attention.
+
+    Args:
+        path: the folder of the SavedModel.
+        inputs: a dictionary of lists of strings.
+
+    Returns:
+        A dictionary of lists. "absent" lists the packages that the process did not have.
+    """
+    script = pathlib.Path(__file__).with_name("run_saved_model.py")
+    # -P: the modules beside the script must not hide packages of the same name.
+    command = [sys.executable, "-P", str(script), str(path)]
+    run = subprocess.run(
+        command, input=json.dumps(inputs), capture_output=True, encoding="utf-8", check=False
+    )
+    if run.returncode:
+        raise SystemExit(f"the SavedModel failed in a new process:\n{run.stderr}")
+    return json.loads(run.stdout.splitlines()[-1])

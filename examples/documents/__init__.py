@@ -1,0 +1,1 @@
+"""Classification of documents: `python -m examples.documents`."""

@@ -1,0 +1,53 @@
+"""Splits documents into folds for cross-validation."""
+
+import numpy as np
+
+from examples.common.tokens import Words, count_tokens
+from examples.documents.encoding import encode
+
+
+class Folds:
+    """Encoded documents in folds. Each fold has the vocabulary of its training documents.
+
+    Args:
+        texts: a list of `Document`.
+        folds: the number of folds.
+        longest: the largest number of words in a sentence.
+        min_count: how often a word of the vocabulary must occur.
+    """
+
+    def __init__(self, texts, folds, longest, min_count):
+        self.texts, self.longest, self.min_count = texts, longest, min_count
+        lines = [document.text for document in texts]
+        # An array of objects, because NumPy makes all strings as wide as the longest one.
+        labels = np.array([document.label for document in texts], object)
+        self.classes, numbers = np.unique(labels, return_inverse=True)
+        self.fold = split_folds(numbers, folds)
+        self.words = np.array([*count_tokens(lines)[0]], object)
+        self.data = encode(lines, numbers, Words(self.words), longest)
+        self.empty = int((self.data.sizes[:, 0] == 0).sum())
+
+    def split(self, number):
+        """Encoded documents, the `Words` of a fold, its training numbers and its test numbers."""
+        train, test = np.flatnonzero(self.fold != number), np.flatnonzero(self.fold == number)
+        words = self.data.words
+        owner = np.repeat(self.fold, np.diff(self.data.sentences[self.data.documents]))
+        counts = np.bincount(words[owner != number], minlength=len(self.words) + 2)
+        counts[[0, -1]] = 0
+        kept = np.argsort(-counts, kind="stable")[: (counts >= self.min_count).sum()]
+        ids = np.full(len(counts), len(kept) + 1, "int32")
+        ids[kept] = np.arange(1, len(kept) + 1)
+        vocabulary = Words(self.words[kept - 1])
+        return self.data._replace(words=ids[words]), vocabulary, train, test
+
+
+def split_folds(labels, folds):
+    """The fold of each document: consecutive blocks of each class in the given order.
+
+    For the movie reviews in the order of their file names, ten folds equal those of the authors.
+    """
+    fold = np.zeros(len(labels), int)
+    for label in np.unique(labels):
+        where = np.flatnonzero(labels == label)
+        fold[where] = np.arange(len(where)) * folds // len(where)
+    return fold

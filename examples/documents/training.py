@@ -1,0 +1,142 @@
+"""Trains one fold of the cross-validation, and tests it."""
+
+import collections
+import sys
+import time
+
+import keras
+import numpy as np
+
+from examples.common.batching import budgeted
+from examples.common.checkpoint import Checkpoint
+from examples.common.devices import COMPILED
+from examples.common.schedules import warmup_cosine
+from examples.common.seeds import reseed, seed_model
+from examples.documents.export import choose, save
+from examples.documents.model import build_model
+
+# Sizes are padded to multiples of this number.
+MULTIPLE = 16 if COMPILED else 1
+
+
+def run_fold(task, deciding, settings, pooling, number, output, interrupt):
+    """Trains on all folds but one and tests on that one: an entry of the results.
+
+    Args:
+        task: `Folds`.
+        deciding: the number of the deciding sentence of each document, or None.
+        settings: a dictionary with the options of the training.
+        pooling: one of `model.POOLINGS`.
+        number: the fold to test on, counted from 0.
+        output: the folder for the results.
+        interrupt: an `Interrupt`.
+    """
+    settings = {**settings, "pooling": pooling, "fold": number + 1}
+    data, vocabulary, inside, outside = task.split(number)
+    seed_model((settings["seed"] + number) % 2**32)
+    shape = {name: settings[name] for name in ("embedding", "units", "dropout", "word_dropout")}
+    model, reader = build_model(
+        vocabulary.size, len(task.classes), pooling, settings["encoder"], **shape
+    )
+    print(
+        f"\n{pooling}, fold {number + 1} of {settings['folds']}: {model.count_params():,} "
+        f"parameters, {vocabulary.size - 2:,} words, {len(inside):,} documents to train on, "
+        f"{len(outside):,} to test on",
+        flush=True,
+    )
+    checkpoint = Checkpoint(output / f"fold-{number + 1}", settings)
+    train(model, data, inside, settings, checkpoint, interrupt)
+    found = read(reader, data, outside, settings)
+    guesses = np.argmax(found["probabilities"], axis=1)
+    right = guesses == data.labels[outside]
+    entry = {
+        "pooling": pooling,
+        "fold": number + 1,
+        "accuracy": 100 * float(right.mean()),
+        "documents": len(outside),
+        "parameters": model.count_params(),
+        "epoch_seconds": float(np.mean([e["seconds"] for e in checkpoint.state["history"]])),
+    }
+    if deciding is not None and pooling == "attention":
+        largest = [weights.argmax() for weights in found["sentence_weights"]]
+        entry["deciding"] = 100 * float(np.mean(largest == np.array(deciding)[outside]))
+    print(f"  accuracy {entry['accuracy']:.2f}%", flush=True)
+    if number == 0:
+        save(reader, vocabulary, task, data, choose(right, outside, data.labels), output)
+    return entry
+
+
+def train(model, data, chosen, settings, checkpoint, interrupt):
+    """Trains on the documents `chosen` to the end, or resumes an earlier run."""
+    sizes = padded_sizes(data, chosen)
+
+    def batches(epoch):
+        # The order depends on the epoch alone, so a resumed run has the same one.
+        order = np.random.default_rng([settings["seed"], epoch])
+        made = budgeted(sizes, settings["batch_size"], settings["cells"], order)
+        return [chosen[batch] for batch in made]
+
+    steps = settings["epochs"] * len(batches(0))
+    model.compile(
+        keras.optimizers.Adam(
+            warmup_cosine(settings["learning_rate"], steps, last=0.05), global_clipnorm=1.0
+        ),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    done = checkpoint.restore(model)
+    for epoch in range(done, settings["epochs"]):
+        reseed(model, settings["seed"], epoch)
+        start, epoch_batches = time.perf_counter(), batches(epoch)
+        losses, right = 0.0, 0.0
+        for step, batch in enumerate(epoch_batches, 1):
+            model.reset_metrics()
+            logs = model.train_on_batch(
+                data.padded(batch, MULTIPLE), data.labels[batch], return_dict=True
+            )
+            losses += float(logs["loss"]) * len(batch) / len(chosen)
+            right += float(logs["accuracy"]) * len(batch) / len(chosen)
+            if interrupt.asked and step < len(epoch_batches):
+                raise SystemExit(
+                    f"stopped; {epoch} of {settings['epochs']} epochs of this fold are saved. Run "
+                    "the same command to resume."
+                )
+            if sys.stdout.isatty():
+                seconds = (time.perf_counter() - start) / step
+                rest = (settings["epochs"] - epoch) * len(epoch_batches) - step
+                print(
+                    f"  epoch {epoch + 1}, step {step}/{len(epoch_batches)}, "
+                    f"{rest * seconds / 60:.0f} min left",
+                    end="          \r",
+                    flush=True,
+                )
+        if not np.isfinite(losses):
+            raise SystemExit(
+                f"the training diverged: loss {losses} in epoch {epoch + 1}. Choose a lower "
+                "--learning-rate and another --output."
+            )
+        entry = {"loss": losses, "accuracy": right, "seconds": time.perf_counter() - start}
+        checkpoint.save(model, {"epoch": epoch + 1, **entry})
+        left = (settings["epochs"] - epoch - 1) * entry["seconds"]
+        print(
+            f"  epoch {epoch + 1}/{settings['epochs']}: loss {entry['loss']:.4f}, "
+            f"{100 * entry['accuracy']:.1f}% of the training documents right, "
+            f"{entry['seconds']:.0f} s, {left / 60:.0f} min left",
+            flush=True,
+        )
+
+
+def read(reader, data, chosen, settings):
+    """Predicts the documents `chosen`: a dictionary of lists with one item for each document."""
+    sizes = padded_sizes(data, chosen)
+    found = collections.defaultdict(lambda: [None] * len(chosen))
+    for batch in budgeted(sizes, settings["batch_size"], settings["cells"]):
+        outputs = reader.predict_on_batch(data.padded(chosen[batch], MULTIPLE))
+        for name, values in outputs.items():
+            for n, value in zip(batch, values, strict=True):
+                found[name][n] = value
+    return found
+
+
+def padded_sizes(data, chosen):
+    return -(-data.sizes[chosen] // MULTIPLE) * MULTIPLE

@@ -1,0 +1,1 @@
+"""Questions about a passage: `python -m examples.question_answering`."""

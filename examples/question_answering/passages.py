@@ -1,0 +1,196 @@
+"""Short passages about invented people, and questions that they answer.
+
+An endless supply in which the question decides: the passage tells the same kind of thing about
+several people. `python -m examples.question_answering.passages` prints some.
+"""
+
+import random
+from typing import NamedTuple
+
+from examples.question_answering.facts import (
+    FIRST_NAMES,
+    KINDS,
+    PLACE,
+    ROLES,
+    SURNAMES,
+    THING,
+    TOWNS,
+    WHO,
+    YEAR,
+    Kind,
+)
+from examples.question_answering.squad import Example
+
+
+class Fact(NamedTuple):
+    kind: Kind
+    values: dict[str, str]  # by role
+    age: int
+
+    def fill(self, text, who=None):
+        """Fills the values into a text of `KINDS`, and `who` for the person."""
+        return text.format(**{**self.values, WHO: who})
+
+
+def make_examples(size, seed=0):
+    """Makes a list of `Example`, about four for each passage. The same seed gives the same list."""
+    return split([size], seed)[0]
+
+
+def split(sizes, seed=0):
+    """Makes disjoint sets: no passage is in two of them.
+
+    Args:
+        sizes: the number of examples in each set.
+        seed: the same seed gives the same sets.
+
+    Returns:
+        For each size a list of `Example`.
+    """
+    rng = random.Random(seed)
+    seen, sets = set(), []
+    for size in sizes:
+        examples = []
+        while len(examples) < size:
+            passage, questions = _make_passage(rng)
+            if passage in seen:
+                continue
+            for number, (question, answer) in enumerate(questions):
+                name = f"{len(seen)}-{number}"
+                start = passage.index(answer)
+                examples.append(Example(name, passage, question, (answer,), start))
+            seen.add(passage)
+        sets.append(examples[:size])
+    return sets
+
+
+def _make_passage(rng):
+    """Makes a passage of 50 to 80 words and four pairs of a question and its answer."""
+    while True:
+        facts = _make_facts(rng)
+        if facts is None:
+            continue
+        groups = _group(facts, rng)
+        passage = _write(groups, rng)
+        if not 50 <= len(passage.split()) <= 80:
+            continue
+        candidates = _ask(groups, passage, rng)
+        questions = []
+        for role in rng.choices(ROLES, k=4):
+            if candidates[role]:
+                questions.append(candidates[role].pop())
+        if len(questions) == 4:
+            return passage, questions
+
+
+def _make_facts(rng):
+    """Makes a list of facts for each person, or returns None if a draw did not fit.
+
+    Each kind of fact is told about at least two people, with different values. So the type of the
+    answer and the verb alone never decide.
+    """
+    size = rng.choice((3, 4))
+    names = zip(rng.sample(FIRST_NAMES, size), rng.sample(SURNAMES, size), strict=True)
+    people = [f"{first} {surname}" for first, surname in names]
+    births = [rng.randint(1700, 1914) for _ in people]
+    kinds = rng.sample(list(KINDS.values()), 3)
+    if any(all(role not in kind.roles for kind in kinds) for role in ROLES):
+        return None
+    places = iter(rng.sample(TOWNS, size * len(kinds)))
+    years, facts = set(), [[] for _ in people]
+    for kind in kinds:
+        told = rng.sample(range(size), rng.randint(2, size))
+        things = rng.sample(kind.things, len(told)) if kind.things else [None] * len(told)
+        for person, thing in zip(told, things, strict=True):
+            values = {WHO: people[person]}
+            if THING in kind.roles:
+                values[THING] = thing
+            if PLACE in kind.roles:
+                values[PLACE] = next(places)
+            age = rng.randint(*kind.ages)
+            if YEAR in kind.roles:
+                year = births[person] + age
+                if year in years:
+                    return None
+                years.add(year)
+                values[YEAR] = str(year)
+            facts[person].append(Fact(kind, values, age))
+    return facts if all(facts) else None
+
+
+def _group(facts, rng):
+    """Groups facts about one person that share a sentence; the groups are in random order."""
+    groups = []
+    for told in facts:
+        rng.shuffle(told)
+        while told:
+            size = 2 if len(told) > 1 and rng.random() < 0.6 else 1
+            groups.append([told.pop() for _ in range(size)])
+    rng.shuffle(groups)
+    return groups
+
+
+def _write(groups, rng):
+    sentences, named, joinable = [], set(), None
+    for group in groups:
+        name = group[0].values[WHO]
+        # Later mentions often give the surname alone, as in any text about people.
+        who = name.split()[1] if name in named and rng.random() < 0.5 else name
+        named.add(name)
+        predicates = [fact.fill(rng.choice(fact.kind.predicates)) for fact in group]
+        plain = len(group) == 1 and rng.random() < 0.5
+        if plain:
+            text = f"{who} {predicates[0]}"
+        elif len(group) == 1:
+            text = group[0].fill(rng.choice(group[0].kind.sentences), who)
+        elif rng.random() < 0.5:
+            text = f"{who}, who {predicates[0]}, {predicates[1]}"
+        else:
+            # Events follow the order of a life: nobody dies and then sells cheese.
+            if group[0].age > group[1].age:
+                predicates.reverse()
+            text = f"{who} {predicates[0]} and {predicates[1]}"
+        if plain and joinable not in (None, name) and rng.random() < 0.6:
+            sentences[-1] += f", while {text}"
+            joinable = None
+        else:
+            sentences.append(text)
+            joinable = name if plain else None
+    return " ".join(f"{sentence}." for sentence in sentences)
+
+
+def _ask(groups, passage, rng):
+    """Makes pairs of a question and its answer, in random order, for each role of an answer."""
+    candidates = {role: [] for role in ROLES}
+    for group in groups:
+        for fact in group:
+            name = fact.values[WHO]
+            surname = name.split()[1]
+            # The other fact of the sentence can stand for the person: "the seller of cheese".
+            others = [
+                other.fill(text)
+                for other in group
+                if other is not fact
+                for text in other.kind.descriptions
+            ]
+            for role, texts in fact.kind.questions.items():
+                who = rng.choice((name, name, name, surname, *others))
+                question, answer = fact.fill(rng.choice(texts), who), fact.values[role]
+                # A person who is mentioned twice is no answer: two places would be right.
+                unclear = passage.count(surname if role == WHO else answer) != 1
+                # Question and answer may share a word: both may be called Port something.
+                if unclear or set(question.rstrip("?").split()) & set(answer.split()):
+                    continue
+                candidates[role].append((question, answer))
+    for pairs in candidates.values():
+        rng.shuffle(pairs)
+    return candidates
+
+
+if __name__ == "__main__":
+    shown = None
+    for example in make_examples(12):
+        if example.passage != shown:
+            shown = example.passage
+            print(f"\n{shown}")
+        print(f"  {example.question}  {example.answers[0]}")

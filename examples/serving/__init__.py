@@ -1,0 +1,1 @@
+"""A server for the SavedModels of the tasks: `python -m examples.serving`."""

@@ -1,0 +1,1 @@
+"""Questions about stories: `python -m examples.stories`."""

@@ -1,0 +1,1 @@
+"""Translation with attention: `python -m examples.translation`."""

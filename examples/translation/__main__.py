@@ -1,0 +1,111 @@
+"""Translation with attention (Bahdanau et al., 2015; Luong et al., 2015).
+
+    python -m examples.translation
+
+learns to turn written dates into ISO dates ("the third of May, 1998" -> "1998-05-03") from
+generated pairs. Beside it, the same model learns without attention. This takes about three minutes
+on two cores, and at least 99% of 1,000 unseen dates come out right. The command writes a picture
+of the attention, a `.keras` file, and a SavedModel from strings to strings, which it then runs in a
+process without keras.
+
+    python -m examples.translation --train train.de train.en --valid val.de val.en \\
+        --test test.de test.en --attention luong-general --units 512 --epochs 12
+
+does the same for any two files whose lines are translations of each other. It learns subwords from
+the training files and reports BLEU. An interrupted run resumes when the same command is run again.
+Multi30k, the corpus of docs/results.md, is at https://github.com/multi30k/dataset.
+"""
+
+import json
+import pathlib
+
+from examples.common.arguments import (
+    check_at_least_one,
+    check_ranges,
+    check_seed,
+    fill,
+    make_parser,
+)
+from examples.common.extras import check_extras
+from examples.common.files import make_folder, write_text
+from examples.translation.data import learn_subwords, load_data, make_tokenizers
+from examples.translation.evaluation import bleu_report, report
+from examples.translation.export import save
+from examples.translation.model import ATTENTIONS
+from examples.translation.training import run
+
+
+def parse(argv):
+    parser = make_parser("translation", __doc__)
+    files = {"nargs": 2, "metavar": ("SRC", "TGT")}
+    parser.add_argument("--train", **files, help="line-aligned text files")
+    parser.add_argument("--valid", **files)
+    parser.add_argument("--test", **files)
+    parser.add_argument("--attention", choices=ATTENTIONS, default="bahdanau")
+    parser.add_argument("--input-feeding", action="store_true", help="for the luong attentions")
+    parser.add_argument("--window", type=int, default=10, help="D of local attention")
+    parser.add_argument("--beam", type=int, default=5, metavar="N", help="width of the search")
+    parser.add_argument("--units", type=int, help="width of the decoder (default: 128; files: 256)")
+    parser.add_argument("--embedding", type=int, help="width of words (default: 64; files: 256)")
+    parser.add_argument("--vocabulary", type=int, default=4000, help="subwords of each language")
+    parser.add_argument("--max-tokens", type=int, default=100, help="of a training sentence")
+    parser.add_argument("--epochs", type=int, help="default: 5; files: 8")
+    parser.add_argument("--batch-size", type=int, help="default: 64")
+    parser.add_argument("--learning-rate", type=float, help="the highest one (default: 0.002)")
+    parser.add_argument("--dropout", type=float, help="default: 0.1; files: 0.3")
+    parser.add_argument("--smoothing", type=float, help="of labels (default: 0; files: 0.1)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", default="output/translate", help="folder for the results")
+    parser.add_argument("--smoke", action="store_true", help="dates in two formats, in a minute")
+    arguments = parser.parse_args(argv)
+    given = [arguments.train, arguments.valid, arguments.test]
+    if any(given) and not all(given):
+        parser.error("--train, --valid and --test belong together: give all three or none")
+    if arguments.smoke and any(given):
+        parser.error("--smoke uses generated dates: leave out --train, --valid and --test")
+    if arguments.input_feeding and arguments.attention in ("bahdanau", "none"):
+        parser.error("--input-feeding goes with the luong attentions")
+    positive = ["window", "beam", "units", "embedding", "vocabulary", "max_tokens", "epochs"]
+    check_at_least_one(parser, arguments, [*positive, "batch_size"])
+    ranges = {"dropout": 1, "smoothing": 1, "learning_rate": float("inf")}
+    check_ranges(parser, arguments, ranges)
+    check_seed(parser, arguments)
+    if arguments.units is not None and arguments.units % 2:
+        parser.error(f"--units must be even, half for each direction; received {arguments.units}")
+    defaults = {"batch_size": 64, "learning_rate": 2e-3}
+    if any(given):
+        defaults |= {"epochs": 8, "units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
+    else:
+        defaults |= {"epochs": 5, "units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
+    if arguments.smoke:
+        defaults |= {"epochs": 5, "batch_size": 32, "learning_rate": 4e-3}
+    return fill(arguments, defaults)
+
+
+def main(argv=None):
+    arguments = parse(argv)
+    check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib")
+    texts = load_data(arguments)
+    output = pathlib.Path(arguments.output)
+    make_folder(output)
+    compared = not arguments.train and arguments.attention != "none" and not arguments.smoke
+    for name in (arguments.attention, *(["none"] if compared else [])):
+        make_folder(output / f"checkpoint-{name}")
+    kind = "bpe" if arguments.train else "char"
+    subwords = [learn_subwords(side, arguments.vocabulary, kind) for side in texts["train"]]
+    translator, translations, summary = run(arguments.attention, texts, subwords, arguments)
+    if arguments.train:
+        summary["BLEU"] = bleu_report(texts["test"][0], translations, texts["test"][1])
+    elif compared:
+        *_, baseline = run("none", texts, subwords, arguments)
+        summary["exact_without_attention"] = baseline["exact"]
+    write_text(output / "translations.txt", "\n".join(translations) + "\n")
+    report(summary, texts["test"], translations)
+    save(translator, make_tokenizers(subwords), texts["test"][0], output)
+    write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    if arguments.smoke and summary["exact"] < 0.5:
+        raise SystemExit(f"smoke run: only {summary['exact']:.1%} right, expected at least 50%")
+
+
+if __name__ == "__main__":
+    main()

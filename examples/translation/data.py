@@ -1,0 +1,144 @@
+"""Pairs of texts, generated dates or files, as batches of subword ids."""
+
+import io
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from examples.common import dates
+from examples.common.batching import bucketed
+
+PAD, UNKNOWN, START, END = range(4)
+
+
+# --- texts ---------------------------------------------------------------------------------------
+
+
+def load_data(arguments):
+    """The texts: {"train": (sources, targets), "valid": ..., "test": ...}."""
+    if arguments.train:
+        names = ("train", "valid", "test")
+        return {name: load_pairs(getattr(arguments, name), name == "test") for name in names}
+    sizes, formats = (12_000, 500, 1_000), dates.FORMATS
+    if arguments.smoke:
+        sizes, formats = (3_000, 200, 200), dates.FORMATS[:2]
+    sets = dates.make_pairs(sizes, seed=arguments.seed, formats=formats)
+    return dict(zip(("train", "valid", "test"), sets, strict=True))
+
+
+def load_pairs(paths, keep_empty=False):
+    """Reads two line-aligned text files as two lists of strings.
+
+    Pairs with an empty line are left out. Pass `keep_empty` for a test set, which must stay
+    complete.
+    """
+    sides = [read_lines(path) for path in paths]
+    if len(sides[0]) != len(sides[1]):
+        raise SystemExit(
+            f"{paths[0]} has {len(sides[0])} lines and {paths[1]} has {len(sides[1])}: line n of "
+            "one must be the translation of line n of the other. Nothing was written."
+        )
+    pairs = [(a, b) for a, b in zip(*sides, strict=True) if keep_empty or (a and b)]
+    if not pairs:
+        raise SystemExit(f"{paths[0]} and {paths[1]} hold no pair of lines. Nothing was written.")
+    if len(pairs) < len(sides[0]):
+        print(f"{paths[0]}: {len(sides[0]) - len(pairs)} pairs with an empty line left out")
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def read_lines(path):
+    try:
+        text = pathlib.Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise SystemExit(f"{path}, line {line}: not UTF-8. Nothing was written.") from error
+    # splitlines() would also split at characters that may occur inside a sentence.
+    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+
+
+# --- subwords ------------------------------------------------------------------------------------
+
+
+def learn_subwords(lines, size, kind):
+    """Learns a SentencePiece model and returns its bytes; `kind` is "char" or "bpe"."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        model_type=kind,
+        vocab_size=size,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        add_dummy_prefix=kind != "char",
+        pad_id=PAD,
+        unk_id=UNKNOWN,
+        bos_id=START,
+        eos_id=END,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def make_tokenizers(subwords):
+    """Makes the tokenizers of source and target from their two SentencePiece models."""
+    import tensorflow_text
+
+    # In a SavedModel two tokenizers without names of their own would share one vocabulary.
+    return [
+        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
+        for model, name in zip(subwords, ("source", "target"), strict=True)
+    ]
+
+
+def encode(tokenizer, lines):
+    return tokenizer.tokenize(tf.constant(lines)).to_list()
+
+
+def drop_long(sources, targets, limit):
+    """Leaves out pairs of more than `limit` tokens, to limit memory and time."""
+    kept = [(s, t) for s, t in zip(sources, targets, strict=True) if max(len(s), len(t)) <= limit]
+    if len(kept) < len(sources):
+        print(f"{len(sources) - len(kept)} training pairs of more than {limit} tokens left out")
+    if not kept:
+        raise SystemExit(f"no training pair has at most {limit} tokens: raise --max-tokens")
+    return [s for s, _ in kept], [t for _, t in kept]
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+
+def make_batches(sources, targets, size, order=None):
+    """Yields padded batches `((source, target in), target out, weight)` of similar length.
+
+    Args:
+        sources, targets: lists of lists of ids, with the end token.
+        size: the number of pairs in a batch.
+        order: a NumPy generator to shuffle with, or None to keep the pairs sorted by length.
+    """
+    lengths = [(len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
+    for batch in bucketed(lengths, size, order):
+        source = pad([sources[i] for i in batch])
+        target = pad([targets[i] for i in batch])
+        shifted = np.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=START)
+        shifted = np.where(shifted == END, PAD, shifted)
+        yield (source, shifted), target, (target != PAD).astype("float32")
+
+
+def pad(rows):
+    # Multiples of four give few different shapes, so XLA compiles few programs.
+    length = -(-max(map(len, rows)) // 4) * 4
+    return np.array([row + [PAD] * (length - len(row)) for row in rows], "int32")
+
+
+def as_dataset(make, pairs, size):
+    """A `tf.data.Dataset` of the batches that the generator function `make` yields."""
+    ids = tf.TensorSpec((None, None), "int32")
+    signature = ((ids, ids), ids, tf.TensorSpec((None, None), "float32"))
+    batches = tf.data.Dataset.from_generator(make, output_signature=signature)
+    return batches.apply(tf.data.experimental.assert_cardinality(-(-pairs // size))).prefetch(4)

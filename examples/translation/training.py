@@ -1,0 +1,139 @@
+"""Trains one translator, and translates the test set with it."""
+
+import json
+import pathlib
+import sys
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from examples.common.arguments import command_line
+from examples.common.checkpoint import Checkpoint
+from examples.common.files import fingerprint
+from examples.common.schedules import warmup_cosine
+from examples.common.seeds import reseed, seed_model
+from examples.translation.data import as_dataset, drop_long, encode, make_batches, make_tokenizers
+from examples.translation.evaluation import accuracy
+from examples.translation.model import build_model
+from examples.translation.search import Translator, translate
+
+
+class SmoothedCrossEntropy(keras.losses.Loss):
+    """Cross-entropy of every token against (1 - s) of the target id plus s spread over all ids."""
+
+    def __init__(self, smoothing=0.1):
+        super().__init__(reduction="mean_with_sample_weight")
+        self.smoothing = smoothing
+
+    def call(self, y_true, y_pred):
+        y_true = ops.one_hot(ops.cast(y_true, "int32"), y_pred.shape[-1])
+        return keras.losses.categorical_crossentropy(
+            y_true, y_pred, from_logits=True, label_smoothing=self.smoothing
+        )
+
+
+def run(name, texts, subwords, arguments):
+    """Trains one model and translates the test set.
+
+    Returns:
+        The translator, its translations, and a summary of the run.
+    """
+    output = pathlib.Path(arguments.output)
+    seed_model(arguments.seed)
+    tokenizers = make_tokenizers(subwords)
+    data = {
+        part: [encode(tokenizer, side) for tokenizer, side in zip(tokenizers, sides, strict=True)]
+        for part, sides in texts.items()
+    }
+    data["train"] = drop_long(*data["train"], arguments.max_tokens)
+    settings = {
+        **vars(arguments),
+        "attention": name,
+        "data": fingerprint(json.dumps(data, sort_keys=True).encode()),
+    }
+    for free in ("output", "beam", "train", "valid", "test"):
+        settings.pop(free)
+    checkpoint = Checkpoint(output / f"checkpoint-{name}", settings)
+    model = build_model(
+        name,
+        *(int(tokenizer.vocab_size()) for tokenizer in tokenizers),
+        arguments.units,
+        arguments.embedding,
+        arguments.dropout,
+        arguments.window,
+        arguments.input_feeding,
+    )
+    print(f"\nattention: {name}, {model.count_params():,} parameters", flush=True)
+    state = train(model, data, settings, checkpoint)
+    longest = max(map(len, data["train"][1]))
+    translator = Translator(model, arguments.beam, max_length=longest)
+    start = time.perf_counter()
+    translations = translate(translator, tokenizers, texts["test"][0])
+    summary = {
+        "attention": name + (" with input feeding" if arguments.input_feeding else ""),
+        "command": command_line("translation"),
+        "keras": keras.__version__,
+        "tensorflow": tf.__version__,
+        "parameters": model.count_params(),
+        "seconds_an_epoch": float(np.median([past["seconds"] for past in state["history"]])),
+        "best_epoch": state["best"],
+        "validation_perplexity": float(np.exp(state["history"][state["best"] - 1]["valid_loss"])),
+        "search_seconds": time.perf_counter() - start,
+        "exact": accuracy(translations, texts["test"][1]),
+    }
+    return translator, translations, summary
+
+
+def train(model, data, arguments, checkpoint):
+    """Trains to the end, or resumes an earlier run. Leaves the best weights in the model."""
+    pairs, batch_size = len(data["train"][0]), arguments["batch_size"]
+    steps = -(-pairs // batch_size) * arguments["epochs"]
+    rate = warmup_cosine(arguments["learning_rate"], steps, last=0.01)
+    model.compile(
+        keras.optimizers.Adam(rate, global_clipnorm=1.0),
+        SmoothedCrossEntropy(arguments["smoothing"]),
+    )
+    # A second model on the same layers measures the validation loss without smoothing.
+    judge = keras.Model(model.inputs, model.outputs)
+    metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
+    judge.compile(loss=SmoothedCrossEntropy(0.0), weighted_metrics=[metric])
+    valid = as_dataset(
+        lambda: make_batches(*data["valid"], batch_size), len(data["valid"][0]), batch_size
+    )
+
+    checkpoint.restore(model)
+    for epoch in range(checkpoint.state["epoch"], arguments["epochs"]):
+        # The order depends on the epoch alone, so a resumed run has the same one.
+        def batches(epoch=epoch):
+            order = np.random.default_rng([arguments["seed"], epoch])
+            return make_batches(*data["train"], batch_size, order)
+
+        reseed(model, arguments["seed"], epoch)
+        start = time.perf_counter()
+        verbose = 1 if sys.stdout.isatty() else 0
+        history = model.fit(
+            as_dataset(batches, pairs, batch_size),
+            initial_epoch=epoch,
+            epochs=epoch + 1,
+            shuffle=False,
+            verbose=verbose,
+        )
+        seconds = time.perf_counter() - start
+        loss = judge.evaluate(valid, verbose=0, return_dict=True)["nats"]
+        entry = {
+            "epoch": epoch + 1,
+            "train_loss": history.history["loss"][0],
+            "valid_loss": loss,
+            "seconds": seconds,
+        }
+        checkpoint.save(model, entry)
+        print(
+            f"epoch {epoch + 1}/{arguments['epochs']}: training loss {entry['train_loss']:.4f}, "
+            f"validation perplexity {np.exp(loss):.3f}, {seconds:.0f} s",
+            flush=True,
+        )
+    checkpoint.load_best(model)
+    return checkpoint.state

@@ -1,0 +1,92 @@
+"""The variants that a benchmark compares compute the same. Nothing is timed here."""
+
+import json
+import os
+import pathlib
+
+import flow
+import hierarchy
+import keras
+import measure
+import memory_network
+import numpy as np
+import pytest
+
+SIZES = {"batch": 2, "context": 7, "query": 3, "units": 5}
+
+
+def test_both_forms_of_the_flow_agree():
+    flow.assert_agree(SIZES)
+
+
+def test_forms_that_differ_are_noticed(monkeypatch):
+    def wrong(self, query, key):
+        return 1.01 * flow.BiDAFAttentionFlow.score(self, query, key)
+
+    monkeypatch.setattr(flow.ConcatenatingFlow, "score", wrong)
+    with pytest.raises(AssertionError, match="graph"):
+        flow.assert_agree(SIZES)
+
+
+def test_functions_take_turns():
+    calls = []
+    functions = {name: lambda name=name: calls.append(name) for name in "ab"}
+    times = measure.interleaved_times(functions, repeats=3, warm_ups=1)
+    assert calls == list("ab" * 4)
+    assert set(times) == {"a", "b"}
+
+
+def test_ratios():
+    found = {"graph": {"ours": {"memory": 1, "time": 2}, "theirs": {"memory": 4, "time": 4}}}
+    assert flow.ratios(found) == {"graph": {"memory": 0.25, "time": 0.5}}
+
+
+def test_what_was_measured_is_written_whole(tmp_path):
+    path = tmp_path / "flow.json"
+    path.write_text("an old one")
+    with pytest.raises(TypeError):
+        measure.write_json(path, {"ratios": object()})
+    assert path.read_text() == "an old one"
+    measure.write_json(str(path), {"ratios": {"memory": 0.25}})
+    found = json.loads(path.read_text())
+    assert found["ratios"] == {"memory": 0.25}
+    assert found["keras"] == keras.__version__
+    assert [file.name for file in tmp_path.iterdir()] == ["flow.json"]
+
+
+def make_array(mebibytes):
+    """A function that uses this amount of memory for a moment."""
+    return lambda: np.ones(int(mebibytes * 2**20 / 8)).sum()
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux only")
+def test_memory_is_what_a_function_holds(monkeypatch):
+    # The process that measures must find this module.
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parent), prepend=os.pathsep)
+    found = measure.peak_memory("test_benchmarks:make_array", mebibytes=64)
+    assert 60 <= found <= 80
+    assert json.dumps(found)
+
+
+def test_the_outlier_is_wrapped_and_loses_nothing():
+    alone, whole, wrapped = (
+        hierarchy.make_documents(*case) for case in ((False, None), (True, None), (True, 25))
+    )
+    assert len(alone.words) + 1500 < len(whole.words) == len(wrapped.words)
+    assert whole.sizes.max(axis=0).tolist() == [120, 200]
+    assert wrapped.sizes.max(axis=0).tolist() == [127, 25]
+    assert np.array_equal(whole.sizes[:-1], alone.sizes)
+
+
+TINY = {"words": 11, "sentences": 5, "length": 3, "units": 7}
+
+
+def test_all_modes_of_training_agree():
+    memory_network.assert_agree(TINY)
+
+
+def test_modes_that_differ_are_noticed(monkeypatch):
+    options = {**memory_network.MODES, "graph": {"jit_compile": False, "loss_weights": [1.01]}}
+    monkeypatch.setattr(memory_network, "MODES", options)
+    with pytest.raises(AssertionError, match="graph"):
+        memory_network.assert_agree(TINY)

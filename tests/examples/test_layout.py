@@ -1,0 +1,71 @@
+"""The layout of the tasks: who imports whom, and how long a module is."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDERS = sorted(path.parent for path in (ROOT / "examples").glob("*/__init__.py"))
+TASKS = [folder.name for folder in FOLDERS if folder.name != "common"]
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+    for folder in FOLDERS
+    for path in sorted(folder.rglob("*.py"))
+}
+every_module = pytest.mark.parametrize("name", MODULES)
+
+
+def imports_of(path):
+    """The modules that a module imports, in functions too, and the names that it takes from them.
+
+    `from a import b` gives "a.b", because b may be a module.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_the_tasks_are_found():
+    assert {"translation", "question_answering", "documents", "stories"} <= set(TASKS)
+    assert all((ROOT / "examples" / task / "__main__.py").exists() for task in TASKS)
+
+
+@every_module
+def test_a_task_imports_itself_and_common_alone(name):
+    allowed = {name.split(".")[1], "common"}
+    imported = [x.split(".") for x in imports_of(MODULES[name])]
+    assert {x[1] for x in imported if x[0] == "examples"} <= allowed
+
+
+@every_module
+def test_nothing_imports_a_module_by_its_path(name):
+    assert "sys.path" not in MODULES[name].read_text(encoding="utf-8")
+
+
+@every_module
+def test_a_module_says_what_it_holds_in_few_lines(name):
+    text = MODULES[name].read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text))
+    assert len(text.splitlines()) <= 250
+
+
+def test_no_module_imports_itself_through_others():
+    edges = {}
+    for name, path in MODULES.items():
+        found = {y for x in imports_of(path) for y in (x, x.rpartition(".")[0])}
+        edges[name] = found & set(MODULES)
+    done = set()
+
+    def visit(name, above):
+        assert name not in above, [*above, name]
+        if name not in done:
+            for imported in sorted(edges[name]):
+                visit(imported, (*above, name))
+            done.add(name)
+
+    for name in MODULES:
+        visit(name, ())

@@ -1,0 +1,57 @@
+"""A model file holds the model that was saved. Otherwise the run ends."""
+
+import keras
+import numpy as np
+import pytest
+
+from examples.common import saving
+
+INPUTS = np.random.default_rng(0).normal(size=(3, 5)).astype("float32")
+
+
+def make_model(kind="dict", scale=1.0):
+    x = keras.Input((5,))
+    heads = [keras.layers.Dense(n, kernel_initializer="ones")(x) for n in (2, 7)]
+    # Only the last output changes, so all outputs must be compared.
+    heads[-1] = keras.layers.Rescaling(scale)(heads[-1])
+    return keras.Model(
+        x, {"one": heads[1], "list": heads, "dict": {"a": heads[0], "b": heads[1]}}[kind]
+    )
+
+
+@pytest.mark.parametrize("kind", ["one", "list", "dict"])
+def test_a_model_is_written_and_read_again(kind, tmp_path, capsys):
+    model, path = make_model(kind), tmp_path / "model.keras"
+    path.write_text("an old one")
+    found = saving.write_model(model, path, INPUTS)
+    assert capsys.readouterr().out == f"\n{path}: difference after reloading 0\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]
+    again = keras.saving.load_model(path).predict_on_batch(INPUTS)
+    for outputs in (found, model.predict_on_batch(INPUTS)):
+        keras.tree.map_structure(np.testing.assert_array_equal, outputs, again)
+
+
+@pytest.mark.parametrize("scale", [1 + 1e-6, np.nan])
+@pytest.mark.parametrize("kind", ["one", "list", "dict"])
+def test_a_file_that_differs_is_noticed(kind, scale, tmp_path, monkeypatch):
+    path = tmp_path / "model.keras"
+    monkeypatch.setattr(keras.saving, "load_model", lambda path: make_model(kind, scale))
+    with pytest.raises(SystemExit, match=r"model\.keras differs by .* from the model that was"):
+        saving.write_model(make_model(kind), path, INPUTS)
+
+
+def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    model, path = make_model(), tmp_path / "model.keras"
+    path.write_text("an old one")
+
+    def broken(temporary):
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(model, "save", broken)
+    with pytest.raises(
+        SystemExit, match=r"model\.keras cannot be written: disk full\. Earlier res"
+    ):
+        saving.write_model(model, path, INPUTS)
+    assert path.read_text() == "an old one"
+    assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]

@@ -1,0 +1,523 @@
+"""The server: its answers, its refusals, and that it keeps running after both."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import gzip
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from examples.serving.batcher import Batcher
+from examples.serving.refused import Refused
+
+pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+
+ROOT = Path(__file__).parents[2]
+SERVER = [sys.executable, "-m", "examples.serving"]
+
+
+class Joiner(tf.Module):
+    """Joins two texts and measures the longer one. Refuses one text."""
+
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name=n) for n in ("a", "b")])
+    def join(self, a, b):
+        allowed = tf.debugging.assert_none_equal(a, "boom", message="no explosives")
+        with tf.control_dependencies([allowed]):
+            size = tf.maximum(tf.strings.length(a), tf.strings.length(b))
+        nan = tf.where(a == "nan", float("nan"), tf.cast(size, "float32") / 2)
+        both = tf.constant(["a", "b"])
+        return {
+            "joined": a + "|" + b,
+            "size": size,
+            "half": nan,
+            "all": tf.size(both),
+            "names": both,
+        }
+
+
+class Upper(tf.Module):
+    """Takes three seconds for the text "slow", and refuses texts of one letter."""
+
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="text")])
+    def upper(self, text):
+        slow = tf.cast(tf.reduce_any(text == "slow"), "float64")
+        end = tf.timestamp() + 3 * slow
+        checked = tf.debugging.assert_greater(tf.strings.length(text), 1, message="too short")
+        with tf.control_dependencies([checked]):
+            start = tf.zeros(10**5)
+        waited = tf.while_loop(lambda _: tf.timestamp() < end, lambda x: [tf.sin(x)], [start])
+        with tf.control_dependencies(waited):
+            return {"upper": tf.strings.upper(text)}
+
+
+def start(path, *options, **environment):
+    command = [*SERVER, str(path), "--port", "0", *options]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, encoding="utf-8", env={**os.environ, **environment}
+    )
+    with process.stdout as output:
+        line = output.readline()
+    assert "http://127.0.0.1:" in line, line
+    return process, int(line.split("127.0.0.1:")[1].split("/")[0])
+
+
+def save(module, function, folder):
+    tf.saved_model.save(module, str(folder), signatures=function.get_concrete_function())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    joiner = Joiner()
+    path = save(joiner, joiner.join, tmp_path_factory.mktemp("model") / "joiner")
+    process, port = start(path, "--max-rows", "10", "--max-length", "1000", "--timeout", "2")
+    yield port
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def ask(port, body, path="/v1/models/model:predict", method="POST"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    with contextlib.closing(connection):
+        connection.request(method, path, data)
+        answer = connection.getresponse()
+        assert answer.getheader("Content-Type").startswith("application/json")
+        return answer.status, json.loads(answer.read())
+
+
+def test_rows_and_columns(port):
+    rows = [{"a": "x", "b": "yy"}, {"a": "naïve ☃", "b": ""}]
+    status, answer = ask(port, {"instances": rows})
+    assert status == 200
+    # Outputs without an axis for the texts are the same for all.
+    same = {"all": 2, "names": ["a", "b"]}
+    assert answer["predictions"] == [
+        {"joined": "x|yy", "size": 2, "half": 1.0, **same},
+        {"joined": "naïve ☃|", "size": 10, "half": 5.0, **same},
+    ]
+    status, answer = ask(port, {"inputs": {"a": ["x", "u"], "b": ["yy", "v"]}})
+    assert (status, answer["outputs"]["joined"]) == (200, ["x|yy", "u|v"])
+
+
+def test_numbers_that_json_does_not_have(port):
+    _, answer = ask(port, {"instances": [{"a": "nan", "b": ""}]})
+    assert answer["predictions"][0]["half"] is None
+
+
+def test_what_the_server_says_about_itself(port):
+    assert ask(port, None, "/healthz", "GET")[1]["status"] == "ok"
+    status, answer = ask(port, None, "/v1/models/model", "GET")
+    assert (status, answer["model_version_status"][0]["state"]) == (200, "AVAILABLE")
+    _, answer = ask(port, None, "/v1/models/model/metadata", "GET")
+    signature = answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert signature["inputs"]["a"]["dtype"] == "DT_STRING"
+    assert signature["outputs"]["half"]["tensor_shape"]["dim"] == [{"size": "-1"}]
+
+
+GOOD = {"a": "x", "b": "y"}
+REFUSED = {
+    "no JSON": (b"{", 400, "not JSON"),
+    "no text": (b"\xff\xfe", 400, "not JSON"),
+    "deep": (b"[" * 100_000, 400, "not JSON"),
+    "nothing": (b"", 400, "not JSON"),
+    "a list": ([], 400, "expected an object"),
+    "both": ({"instances": [GOOD], "inputs": {}}, 400, "expected an object"),
+    "neither": ({"rows": [GOOD]}, 400, "expected an object"),
+    "another field": ({"instances": [GOOD], "x": 1}, 400, "unknown fields: x"),
+    "signature": ({"instances": [GOOD], "signature_name": "f"}, 400, "serving_default"),
+    "empty": ({"instances": []}, 400, "at least one instance"),
+    "empty columns": ({"inputs": {"a": [], "b": []}}, 400, "at least one instance"),
+    "no rows": ({"instances": 3}, 400, "at least one instance"),
+    "a number": ({"instances": [{"a": "x", "b": 3}]}, 400, "b must be a string; received int"),
+    "null": ({"instances": [{"a": None, "b": ""}]}, 400, "a must be a string"),
+    "names": ({"instances": [GOOD, {"a": "x"}]}, 400, "instance 1: expected an object"),
+    "one text": ({"instances": ["x"]}, 400, "instance 0: expected an object"),
+    "lengths": ({"inputs": {"a": ["x"], "b": []}}, 400, "same length"),
+    "surrogate": (b'{"instances": [{"a": "\\ud800", "b": ""}]}', 400, "surrogate"),
+    "rows": ({"instances": [GOOD] * 11}, 413, "11 instances; at most 10"),
+    "long text": ({"instances": [{"a": "x" * 1001, "b": ""}]}, 413, "at most 1000"),
+    "10 MB": ({"instances": [{"a": "x" * 10**7, "b": ""}]}, 413, "at most 1048576"),
+    "the model": ({"instances": [{"a": "boom", "b": ""}]}, 400, "no explosives"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_requests(case, port):
+    body, status, message = REFUSED[case]
+    found, answer = ask(port, body)
+    assert found == status
+    assert message in answer["error"]
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+def send_raw(port, *parts, encoding="identity", length=None):
+    """Sends the parts of a body and then nothing more. Returns the status and the answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        head = (
+            "POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\n"
+            f"Content-Encoding: {encoding}\r\nContent-Length: {length or len(b''.join(parts))}"
+        )
+        for part in (head.encode() + b"\r\n\r\n", *parts):
+            connection.sendall(part)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        return answer.status, json.loads(answer.read())
+
+
+def test_compressed_bodies(port):
+    body = gzip.compress(json.dumps({"instances": [GOOD]}).encode())
+    assert send_raw(port, body, encoding="gzip")[0] == 200
+    status, answer = send_raw(port, b"no gzip at all", encoding="gzip")
+    assert (status, "broken" in answer["error"]) == (400, True)
+    # Ten kilobytes that become ten megabytes.
+    status, answer = send_raw(port, gzip.compress(b"x" * 10**7), encoding="gzip")
+    assert (status, "at most 1048576" in answer["error"]) == (413, True)
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+def test_a_body_that_does_not_come(port):
+    status, answer = send_raw(port, b'{"instances"', length=100)
+    assert status == 408
+    assert "12 bytes came within 2 seconds, not all" in answer["error"]
+    # The sender of this one closes the connection.
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\n")
+        connection.sendall(b"Content-Length: 100\r\n\r\n{")
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+HALF = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Half: "
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def connect(port):
+    return contextlib.closing(socket.create_connection(("127.0.0.1", port), timeout=20))
+
+
+def read_answer(connection):
+    with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
+        answer.begin()
+        return answer.status, json.loads(answer.read())
+
+
+def assert_ended(connection):
+    """Asserts that the server answers that the headers are late, and closes the connection."""
+    status, answer = read_answer(connection)
+    assert (status, answer) == (408, {"error": "the headers did not come within 2 seconds"})
+    assert connection.recv(1) == b""
+
+
+def test_headers_that_do_not_come(port):
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(connect(port)) for _ in range(20)]
+        for n, connection in enumerate(connections):
+            connection.sendall(HALF[: n + 1])
+        # Meanwhile the server answers others.
+        assert ask(port, {"instances": [GOOD]})[0] == 200
+        for connection in connections:
+            assert_ended(connection)
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+def test_headers_that_come_too_slowly(port):
+    """One byte after the other, each of them in time."""
+    with contextlib.ExitStack() as stack:
+        open_ones = [stack.enter_context(connect(port)) for _ in range(3)]
+        for connection in open_ones:
+            connection.sendall(HALF)
+            connection.settimeout(0.1)
+        for _ in range(100):
+            for connection in list(open_ones):
+                try:
+                    connection.sendall(b"a")
+                    ended = not connection.recv(1000)
+                except TimeoutError:
+                    ended = False
+                except ConnectionError:
+                    ended = True
+                if ended:
+                    open_ones.remove(connection)
+        assert not open_ones
+    assert ask(port, {"instances": [GOOD]})[0] == 200
+
+
+def test_connections_may_be_idle_for_longer_than_the_headers_may_take(port):
+    with connect(port) as connection:
+        for pause in (0, 3, 3):
+            time.sleep(pause)
+            connection.sendall(WHOLE)
+            assert read_answer(connection)[0] == 200
+        connection.sendall(HALF)
+        assert_ended(connection)
+    with connect(port) as connection:
+        time.sleep(3)
+        # Two requests at once; the end of the second one comes later.
+        connection.sendall(WHOLE + WHOLE[:-1])
+        assert read_answer(connection)[0] == 200
+        time.sleep(1)
+        connection.sendall(WHOLE[-1:])
+        assert read_answer(connection)[0] == 200
+
+
+def test_an_answer_may_take_longer_than_the_headers(upper):
+    _, predict = upper("--timeout", "1")
+    assert predict("slow") == (200, {"predictions": ["SLOW"]})
+
+
+def test_a_connection_ends_when_its_body_is_not_wanted(port):
+    """Otherwise the rest of the body would be read as the headers of the next request."""
+    with connect(port) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc")
+        with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
+            answer.begin()
+            assert (answer.status, answer.getheader("Connection")) == (404, "close")
+        connection.sendall(b"defghi")
+        assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/", "GET", 404),
+        ("/v1/models/other:predict", "POST", 404),
+        ("/v1/models/model:predict", "GET", 405),
+        ("/healthz", "POST", 405),
+    ],
+)
+def test_other_addresses(path, method, status, port):
+    found, answer = ask(port, None, path, method)
+    assert found == status
+    assert "POST /v1/models/model:predict" in answer["error"]
+
+
+def test_many_at_once_and_one_that_is_refused(port):
+    """Every request gets its own answer, even in a batch with a refused one."""
+
+    def one(n):
+        if n % 10 == 7:
+            return ask(port, {"instances": [{"a": "boom", "b": ""}]})[0] == 400
+        rows = [{"a": f"{n}", "b": f"{m}"} for m in range(1 + n % 3)]
+        status, answer = ask(port, {"instances": rows})
+        joined = [row["joined"] for row in answer["predictions"]]
+        return status == 200 and joined == [f"{n}|{m}" for m in range(1 + n % 3)]
+
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        assert all(pool.map(one, range(200)))
+
+
+@pytest.fixture
+def upper(tmp_path):
+    """Starts servers of `Upper`."""
+    module = Upper()
+    path = save(module, module.upper, tmp_path / "upper")
+    processes = []
+
+    def begin(*options, **environment):
+        process, port = start(path, "--name", "up", *options, **environment)
+        processes.append(process)
+        return process, lambda *texts: ask(port, {"instances": texts}, "/v1/models/up:predict")
+
+    yield begin
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+def test_texts_alone(upper):
+    _, predict = upper()
+    assert predict("ab", "cd") == (200, {"predictions": ["AB", "CD"]})
+    status, answer = predict("ab", "c")
+    assert (status, "too short" in answer["error"]) == (400, True)
+
+
+def test_a_full_server(upper):
+    _, predict = upper("--max-waiting", "2")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        slow = pool.submit(predict, "slow")
+        time.sleep(0.5)
+        # Two do not fit while one is waiting. They fit afterwards.
+        status, answer = predict("ab", "cd")
+        assert status == 503
+        assert "1 instances are waiting" in answer["error"]
+        assert slow.result() == (200, {"predictions": ["SLOW"]})
+    assert predict("ab", "cd")[0] == 200
+
+
+def test_the_last_requests_are_answered(upper):
+    process, predict = upper("--max-batch", "1")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answers = [pool.submit(predict, text) for text in ("slow", "ab", "cd")]
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        found = [answer.result()[1]["predictions"] for answer in answers]
+    assert found == [["SLOW"], ["AB"], ["CD"]]
+    assert process.wait(20) == 0
+
+
+def test_a_connection_ends_with_the_last_answer(tmp_path):
+    module = Upper()
+    process, port = start(save(module, module.upper, tmp_path / "upper"))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        for text, header in (("ab", None), ("slow", "close")):
+            connection.request(
+                "POST", "/v1/models/model:predict", json.dumps({"instances": [text]})
+            )
+            if text == "slow":
+                time.sleep(0.5)
+                process.send_signal(signal.SIGTERM)
+            answer = connection.getresponse()
+            assert json.loads(answer.read()) == {"predictions": [text.upper()]}
+            assert answer.getheader("Connection") == header
+    assert process.wait(20) == 0
+
+
+class Columns(tf.Module):
+    """Takes a column, like Keras models of `keras.Input((1,), dtype="string")`."""
+
+    def __init__(self, width):
+        spec = tf.TensorSpec((None, width), tf.string, name="text")
+        self.run = tf.function(lambda text: {"text": text[:, 0]}, input_signature=[spec])
+
+
+def test_texts_in_a_column(tmp_path):
+    module = Columns(1)
+    process, port = start(save(module, module.run, tmp_path / "columns"))
+    assert ask(port, {"instances": ["a", "b"]}) == (200, {"predictions": ["a", "b"]})
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def refused_at_start(path):
+    command = [*SERVER, str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    return run.stderr
+
+
+def test_models_that_cannot_be_served(tmp_path):
+    module = Columns(2)
+    path = save(module, module.run, tmp_path / "columns")
+    assert "(None, 1); this one takes text: string (None, 2)" in refused_at_start(path)
+    (path / "saved_model.pb").write_bytes(b"no model")
+    assert f"{path} cannot be read" in refused_at_start(path)
+
+
+def test_neither_keras_nor_this_package_is_imported(upper, tmp_path):
+    for name in ("keras", "keras_attention", "tf_keras"):
+        (tmp_path / f"{name}.py").write_text(
+            "import pathlib\npathlib.Path(__file__ + '.seen').touch()"
+        )
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    # Without the working directory, where the real package would be found first.
+    _, predict = upper(PYTHONPATH=path, PYTHONSAFEPATH="1")
+    assert predict("ab")[0] == 200
+    assert not list(tmp_path.glob("*.seen"))
+
+
+def test_a_port_that_is_taken(port, tmp_path):
+    module = Upper()
+    path = save(module, module.upper, tmp_path / "upper")
+    command = [*SERVER, str(path), "--port", str(port)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert f"cannot listen at 127.0.0.1:{port}" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_other_signatures(tmp_path):
+    module = Upper()
+    function = module.upper.get_concrete_function()
+    tf.saved_model.save(module, str(tmp_path), signatures={"other": function})
+    message = "has no signature serving_default; signatures: other"
+    assert message in refused_at_start(tmp_path)
+
+
+def batched(max_batch, max_waiting, use):
+    """Uses a `Batcher` whose model waits for `use`. Returns the sizes of its batches."""
+    sizes, go = [], threading.Event()
+
+    def predict(rows):
+        assert go.wait(20)
+        sizes.append(len(rows))
+        if "bad" in rows:
+            raise Refused(400, "bad")
+        if "broken" in rows:
+            raise RuntimeError("broken")
+        return [row.upper() for row in rows]
+
+    async def main():
+        batcher = Batcher(predict, max_batch, max_waiting)
+        await use(batcher, go)
+        await batcher.close()
+
+    asyncio.run(main())
+    return sizes
+
+
+@pytest.mark.parametrize(("wrong", "error"), [("bad", Refused), ("broken", RuntimeError)])
+def test_what_waits_is_answered_together_and_one_that_fails_alone(wrong, error):
+    async def use(batcher, go):
+        tasks = [asyncio.create_task(batcher.submit(["first"]))]
+        await asyncio.sleep(0.1)
+        tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b", wrong, "c")]
+        tasks.append(asyncio.create_task(batcher.submit(["d", "e"])))
+        await asyncio.sleep(0.1)
+        go.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(found.pop(3), error)
+        assert found == [["FIRST"], ["A"], ["B"], ["C"], ["D", "E"]]
+
+    sizes = batched(5, 100, use)
+    assert sizes[:2] == [1, 4]
+    assert sizes[-1] == 2
+
+
+def test_a_full_queue_one_that_left_and_the_end():
+    async def use(batcher, go):
+        tasks = [asyncio.create_task(batcher.submit(["first"]))]
+        await asyncio.sleep(0.1)
+        tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b")]
+        await asyncio.sleep(0.1)
+        with pytest.raises(Refused, match="3 instances are waiting"):
+            await batcher.submit(["c"])
+        tasks.pop(1).cancel()
+        go.set()
+        # Waiting requests are answered at the end.
+        await batcher.close()
+        assert await asyncio.gather(*tasks) == [["FIRST"], ["B"]]
+        batcher._task = asyncio.create_task(batcher._work())  # `batched` closes it again
+        batcher._pool = concurrent.futures.ThreadPoolExecutor(1)
+
+    assert batched(10, 3, use) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["missing"], "missing is no SavedModel"),
+        ([".", "--max-batch", "0"], "--max-batch must be at least 1"),
+        ([".", "--timeout", "0"], "--timeout must be positive"),
+        ([".", "--drain", "nan"], "--drain must be positive"),
+        ([".", "--port", "99999"], "--port must be from 0 to 65535"),
+        ([".", "--name", "a b"], "letters, digits and _.- only; received 'a b'"),
+    ],
+)
+def test_bad_command_lines(options, message, tmp_path):
+    command = [*SERVER, *options]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert run.returncode == 2
+    assert message in run.stderr
