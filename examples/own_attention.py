@@ -55,6 +55,7 @@ class GaussianAttention(ScoringMixin, keras.layers.Layer):
 count = TRAIN_SIZE + TEST_SIZE
 centres = rng.normal(0, 2, (count, KINDS, 2))
 kinds = rng.integers(0, KINDS, (count, MEMORIES + QUERIES))
+kinds[:, :MEMORIES] = np.arange(MEMORIES) % KINDS  # every kind is shown
 samples = rng.normal(0, 2, (count, MEMORIES + QUERIES, FEATURES))
 telling = np.take_along_axis(centres, kinds[:, :, None], axis=1)
 samples[:, :, :2] = telling + rng.normal(0, 0.4, telling.shape)
@@ -93,7 +94,8 @@ assert accuracy > 0.8 > 0.65 > nearest_accuracy, "The layer should learn what to
 PICTURE.parent.mkdir(parents=True, exist_ok=True)
 model.save(PICTURE.with_suffix(".keras"))
 loaded = keras.models.load_model(PICTURE.with_suffix(".keras"))
-assert np.all(loaded.predict(test_inputs, verbose=0).argmax(axis=-1) == predictions)
+again = loaded.predict(test_inputs, verbose=0).argmax(axis=-1)
+assert np.all(again == predictions), "A saved model should predict the same."
 
 # Picture: the first new task, as it is measured and as the layer compares it.
 weights = attention_weights(model, [x[:1] for x in test_inputs])["attention"][0, 0]
