@@ -95,6 +95,15 @@ def test_a_script_says_what_it_shows(name):
 
 
 @every_script
+def test_all_scripts_have_the_same_parts(name):
+    """Who has read one script finds everything in the others."""
+    parts = ["Data", "Model", "Training", "Result", "Picture"]
+    comments = [line for line in source_of(name).splitlines() if line.startswith("# ")]
+    found = [comment.removeprefix("# ").split(":")[0] for comment in comments]
+    assert [part for part in found if part in parts] == parts
+
+
+@every_script
 def test_padding_is_masked(name):
     """From Keras 3.16 on, masks no longer propagate through recurrent layers."""
     tree = ast.parse(source_of(name))
