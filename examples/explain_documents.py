@@ -17,7 +17,7 @@ from keras_attention.plotting import Document, attention_weights, plot_document
 
 SEED = 0
 TRAIN_SIZE, TEST_SIZE = 2000, 500
-UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 32, 8, 40, 0.01
+UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 32, 5, 40, 0.01
 FOOD = ["soup", "bread", "salad", "pasta", "cake", "fish"]
 OTHERS = ["room", "music", "waiter", "view", "price", "garden", "parking", "lamp"]
 GOOD = ["lovely", "great", "superb", "splendid", "charming"]

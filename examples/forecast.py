@@ -21,7 +21,7 @@ from keras_attention.plotting import attention_weights
 SEED = 0
 TRAIN_SIZE, TEST_SIZE = 1000, 200
 PAST, FUTURE, MISSING = 7 * 24, 24, 0.4
-EPOCHS, BATCH_SIZE, LEARNING_RATE = 15, 50, 0.02
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 40, 50, 0.02
 PICTURE = pathlib.Path("output/forecast.png")
 
 keras.utils.set_random_seed(SEED)
@@ -33,7 +33,7 @@ steps = np.arange(-PAST, FUTURE)  # hours; the forecast begins at 0
 hours = rng.integers(0, 24, (count, 1)) + steps
 series = rng.normal(15, 5, (count, 1)) + rng.normal(0, 0.2, hours.shape).cumsum(axis=1)
 for waves in (1, 2, 3):
-    size, shift = rng.normal(0, 3, (count, 1)), rng.uniform(0, 2 * np.pi, (count, 1))
+    size, shift = rng.normal(0, 4 / waves, (count, 1)), rng.uniform(0, 2 * np.pi, (count, 1))
     series += size * np.sin(2 * np.pi * waves * hours / 24 + shift)
 series = (series + rng.normal(0, 0.5, series.shape)).astype("float32")
 history, future = series[:, :PAST].copy(), series[:, PAST:]
@@ -83,19 +83,19 @@ assert error < 0.5 * zeros_error, "The mask should matter."
 weights = attention_weights(model, [x[:1] for x in test_inputs])["attention"][0, 12]
 missing = np.isnan(history[TRAIN_SIZE])
 assert np.all(weights[missing] == 0), "Missing values should have no weight."
-figure, (top, bottom) = plt.subplots(2, figsize=(11, 6), sharex=True, layout="constrained")
+figure, (top, bottom) = plt.subplots(2, figsize=(13, 6), sharex=True, layout="constrained")
 top.plot(steps[:PAST], history[TRAIN_SIZE], "o", markersize=4, label="measured")
 top.plot(steps[PAST:], truth[0], label="what came")
 top.plot(steps[PAST:], predictions[0], label="forecast")
-top.plot(12, predictions[0, 12], "ko", label="the forecast explained below")
-top.set(title=f"A day is forecast; {MISSING:.0%} of the past is missing", ylabel="temperature")
-top.legend(loc="upper left")
+top.plot(12, predictions[0, 12], "ko", label="explained below")
+top.set(title=f"A forecast from a week with {MISSING:.0%} missing", ylabel="temperature")
+top.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 bottom.bar(steps[:PAST], missing * weights.max(), width=1, color="0.9", label="missing")
 bottom.bar(steps[:PAST], weights, width=1, label="weight")
 bottom.set(title="What the forecast 12 hours ahead reads", ylabel="weight")
-bottom.set(xlabel="hours from now", xlim=(-PAST / 2, FUTURE))
-bottom.set_xticks(range(-PAST // 2, FUTURE + 1, 12))
-bottom.legend(loc="upper left")
+bottom.set(xlabel="hours from now", xlim=(-PAST, FUTURE))
+bottom.set_xticks(range(-PAST, FUTURE + 1, 24))
+bottom.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 PICTURE.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(PICTURE)
 print(f"The picture is in {PICTURE}.")

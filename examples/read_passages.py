@@ -1,10 +1,11 @@
 """Answer questions about a passage: find the word of the passage that is the answer.
 
-The attention flow compares every word of the passage with every word of the question. A guess among
-the cities of a passage is right once in four times at best. Look at the picture: the words of the
-passage find themselves in the question.
+The attention flow compares every word of the passage with every word of the question, and a
+recurrent layer reads what it found. A guess among the cities of a passage is right once in four
+times at best. Look at the picture: names and verbs of the question are found in the passage.
 
-Paper: Seo, Kembhavi, Farhadi and Hajishirzi, 2017, https://arxiv.org/abs/1611.01603
+Paper: Seo, Kembhavi, Farhadi and Hajishirzi, 2017, https://arxiv.org/abs/1611.01603, without the
+recurrent layer below the attention, so that the weights are those of single words.
 """
 
 import pathlib
@@ -60,16 +61,16 @@ train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 # Model: both masks go to every layer that must not read padding.
 passage = keras.Input((None,), dtype="int32")
 question = keras.Input((None,), dtype="int32")
-embedding = keras.layers.Embedding(len(VOCABULARY) + 1, UNITS, mask_zero=True)
+spread = keras.initializers.RandomNormal(stddev=0.5)  # equal words stand out from the start
+embedding = keras.layers.Embedding(len(VOCABULARY) + 1, UNITS, spread, mask_zero=True)
 passage_mask, question_mask = embedding.compute_mask(passage), embedding.compute_mask(question)
-encoder_rnn = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
-context = encoder_rnn(embedding(passage), mask=passage_mask)
-query = encoder_rnn(embedding(question), mask=question_mask)
 attention = BiDAFAttentionFlow(name="attention")
-merged = attention(context, query, context_mask=passage_mask, query_mask=question_mask)
-model_rnn = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
-modelled = model_rnn(merged, mask=passage_mask)
-logits = keras.layers.Dense(1)(modelled)[:, :, 0]
+merged = attention(
+    embedding(passage), embedding(question), context_mask=passage_mask, query_mask=question_mask
+)
+reader_rnn = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
+states = reader_rnn(merged, mask=passage_mask)
+logits = keras.layers.Dense(1)(states)[:, :, 0]
 logits = ops.where(passage_mask, logits, -1e9)
 model = keras.Model([passage, question], logits)
 

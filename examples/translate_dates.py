@@ -19,7 +19,7 @@ from keras_attention.plotting import plot_attention
 
 SEED = 0
 TRAIN_SIZE, TEST_SIZE = 8000, 500
-UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 8, 40, 0.003
+UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 4, 40, 0.003
 FORMATS = ("%d %B %Y", "%B %d, %Y", "%A, %d %B %Y", "%d %b %Y", "%Y, %B %d", "%d/%m/%Y")
 CHARACTERS = "^$" + string.ascii_letters + string.digits + " ,-/"  # "^" begins, "$" ends
 START, END = 1, 2
