@@ -2,7 +2,7 @@
 
 The decoder has two LSTM cells, one on the other, and writes the sum from its last digit to its
 first, as one does on paper. Input feeding tells it at every step what it read before, and so what
-it has to carry. Look at the picture: every digit of the sum reads the digits above it.
+it has to carry. Look at the picture: a digit of the sum reads the numbers at its own place.
 
 Paper: Luong, Pham and Manning, 2015, https://arxiv.org/abs/1508.04025
 """
@@ -16,8 +16,8 @@ from keras_attention import AttentionRNN, LuongAttention, greedy_search
 from keras_attention.plotting import plot_attention
 
 SEED = 0
-TRAIN_SIZE, TEST_SIZE = 30_000, 500
-UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 10, 100, 0.005
+TRAIN_SIZE, TEST_SIZE = 24_000, 500
+UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 7, 100, 0.005
 CHARACTERS = "^$0123456789+"  # "^" begins and "$" ends a sum
 START, END = 1, 2
 PLACES = ("ones", "tens", "hundreds", "thousands")
