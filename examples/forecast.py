@@ -79,20 +79,21 @@ print(f"Mean of what was measured at the same hour of the week's days: {same_hou
 assert error < 0.85 * same_hours_error, "The attention should prefer the last days."
 assert error < 0.5 * zeros_error, "The mask should matter."
 
-# Picture: one forecast, and what its twelfth hour reads.
-weights = attention_weights(model, [x[:1] for x in test_inputs])["attention"][0, 12]
+# Picture: one forecast, and what it reads for the hour that was measured most of late.
 missing = np.isnan(history[TRAIN_SIZE])
+hour = int(missing.reshape(-1, 24)[-4:].sum(axis=0).argmin())
+weights = attention_weights(model, [x[:1] for x in test_inputs])["attention"][0, hour]
 assert np.all(weights[missing] == 0), "Missing values should have no weight."
 figure, (top, bottom) = plt.subplots(2, figsize=(13, 6), sharex=True, layout="constrained")
 top.plot(steps[:PAST], history[TRAIN_SIZE], "o", markersize=4, label="measured")
 top.plot(steps[PAST:], truth[0], label="what came")
 top.plot(steps[PAST:], predictions[0], label="forecast")
-top.plot(12, predictions[0, 12], "ko", label="explained below")
+top.plot(hour, predictions[0, hour], "ko", label="explained below")
 top.set(title=f"A forecast from a week with {MISSING:.0%} missing", ylabel="temperature")
 top.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 bottom.bar(steps[:PAST], missing * weights.max(), width=1, color="0.9", label="missing")
 bottom.bar(steps[:PAST], weights, width=1, label="weight")
-bottom.set(title="What the forecast 12 hours ahead reads", ylabel="weight")
+bottom.set(title=f"What the forecast {hour} hours ahead reads", ylabel="weight")
 bottom.set(xlabel="hours from now", xlim=(-PAST, FUTURE))
 bottom.set_xticks(range(-PAST, FUTURE + 1, 24))
 bottom.legend(loc="center left", bbox_to_anchor=(1, 0.5))

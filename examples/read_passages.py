@@ -19,7 +19,7 @@ from keras_attention.plotting import attention_weights, plot_attention
 
 SEED = 0
 TRAIN_SIZE, TEST_SIZE = 4000, 500
-UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 32, 8, 50, 0.01
+UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 32, 5, 50, 0.01
 NAMES = ["Ann", "Bob", "Eve", "Jim", "Kim", "Leo", "Mia", "Tom"]
 CITIES = ["Rome", "Oslo", "Paris", "Cairo", "Lima", "Tokyo", "Delhi", "Berlin", "Quito", "Bern"]
 FACTS = [
