@@ -1,0 +1,102 @@
+"""Forecast the temperature of the next day where many measurements are missing.
+
+A missing value stays NaN. The mask keeps it out of the forecast and out of the gradients, so nobody
+has to invent a number for it. The queries are the hours to forecast, the keys are the past hours,
+and the values are the measurements. Look at the picture: a forecast reads the same hour of the last
+days and skips what is missing.
+
+Paper: Luong, Pham and Manning, 2015, https://arxiv.org/abs/1508.04025, the score "general".
+"""
+
+import pathlib
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from keras import ops
+
+from keras_attention import LuongAttention
+from keras_attention.plotting import attention_weights
+
+SEED = 0
+TRAIN_SIZE, TEST_SIZE = 1000, 200
+PAST, FUTURE, MISSING = 7 * 24, 24, 0.4
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 40, 50, 0.02
+PICTURE = pathlib.Path("output/forecast.png")
+
+keras.utils.set_random_seed(SEED)
+rng = np.random.default_rng(SEED)
+
+# Data: every series has its own daily pattern, its own level, which drifts, and noise.
+count = TRAIN_SIZE + TEST_SIZE
+steps = np.arange(-PAST, FUTURE)  # hours; the forecast begins at 0
+hours = rng.integers(0, 24, (count, 1)) + steps
+series = rng.normal(15, 5, (count, 1)) + rng.normal(0, 0.2, hours.shape).cumsum(axis=1)
+for waves in (1, 2, 3):
+    size, shift = rng.normal(0, 4 / waves, (count, 1)), rng.uniform(0, 2 * np.pi, (count, 1))
+    series += size * np.sin(2 * np.pi * waves * hours / 24 + shift)
+series = (series + rng.normal(0, 0.5, series.shape)).astype("float32")
+history, future = series[:, :PAST].copy(), series[:, PAST:]
+history[rng.random(history.shape) < MISSING] = np.nan
+
+# A time is described by waves over the day, by the day, and by a constant.
+angles = 2 * np.pi * hours[:, :, None] * np.arange(1, 7) / 24
+days = np.broadcast_to(steps / 24, hours.shape)[:, :, None]
+times = np.concatenate([np.sin(angles), np.cos(angles), days, np.ones_like(days)], axis=-1)
+times = times.astype("float32")
+inputs = [times[:, PAST:], history[:, :, None], times[:, :PAST]]
+train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
+
+# Model: the weights sum to one over what is there, so the output is an average of measurements.
+query = keras.Input((FUTURE, times.shape[-1]))
+value = keras.Input((PAST, 1))
+key = keras.Input((PAST, times.shape[-1]))
+mask = ops.logical_not(ops.isnan(value[:, :, 0]))
+attention = LuongAttention("general", name="attention")
+forecast = attention(query, value, key, value_mask=mask)
+model = keras.Model([query, value, key], forecast)
+
+# Training
+model.compile(keras.optimizers.Adam(LEARNING_RATE), "mean_squared_error")
+training_inputs = [x[train] for x in inputs]
+answers = future[train, :, None]
+model.fit(training_inputs, answers, batch_size=BATCH_SIZE, epochs=EPOCHS, verbose=2)
+
+# Result: compared with two simpler ways to treat missing values.
+test_inputs, truth = [x[test] for x in inputs], future[test]
+predictions = model.predict(test_inputs, verbose=0)[:, :, 0]
+zeros_inputs = [np.nan_to_num(x) for x in test_inputs]
+zeros_predictions = model.predict(zeros_inputs, verbose=0)[:, :, 0]
+same_hours = np.ma.masked_invalid(history[test].reshape(TEST_SIZE, -1, 24)).mean(axis=1)
+for n in range(3):
+    hour = 8 * n
+    print(f"in {hour:2} hours: forecast {predictions[n, hour]:4.1f}, truth {truth[n, hour]:4.1f}")
+error = np.abs(predictions - truth).mean()
+zeros_error = np.abs(zeros_predictions - truth).mean()
+same_hours_error = np.abs(same_hours - truth).mean()
+print(f"Mean error {error:.2f} degrees. With zeros in place of missing values: {zeros_error:.2f}.")
+print(f"Mean of what was measured at the same hour of the week's days: {same_hours_error:.2f}.")
+assert error < 0.85 * same_hours_error, "The attention should prefer the last days."
+assert error < 0.5 * zeros_error, "The mask should matter."
+
+# Picture: one forecast, and what it reads for the hour that was measured most of late.
+missing = np.isnan(history[TRAIN_SIZE])
+hour = int(missing.reshape(-1, 24)[-4:].sum(axis=0).argmin())
+weights = attention_weights(model, [x[:1] for x in test_inputs])["attention"][0, hour]
+assert np.all(weights[missing] == 0), "Missing values should have no weight."
+figure, (top, bottom) = plt.subplots(2, figsize=(13, 6), sharex=True, layout="constrained")
+top.plot(steps[:PAST], history[TRAIN_SIZE], "o", markersize=4, label="measured")
+top.plot(steps[PAST:], truth[0], label="what came")
+top.plot(steps[PAST:], predictions[0], label="forecast")
+top.plot(hour, predictions[0, hour], "ko", label="explained below")
+top.set(title=f"A forecast from a week with {MISSING:.0%} missing", ylabel="temperature")
+top.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+bottom.bar(steps[:PAST], missing * weights.max(), width=1, color="0.9", label="missing")
+bottom.bar(steps[:PAST], weights, width=1, label="weight")
+bottom.set(title=f"What the forecast {hour} hours ahead reads", ylabel="weight")
+bottom.set(xlabel="hours from now", xlim=(-PAST, FUTURE))
+bottom.set_xticks(range(-PAST, FUTURE + 1, 24))
+bottom.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+PICTURE.parent.mkdir(parents=True, exist_ok=True)
+figure.savefig(PICTURE)
+print(f"The picture is in {PICTURE}.")

@@ -1,0 +1,117 @@
+"""Write your own attention: a Gaussian kernel that learns which samples are similar.
+
+Each task shows labelled samples of three new kinds and asks for the kind of others. Two of twelve
+directions tell the kinds apart, and the layer learns which. `ScoringMixin` adds the softmax, masks,
+saving and the use in an `AttentionRNN`. Look at the picture: the layer separates the kinds.
+
+Paper: Vinyals et al., 2016, https://arxiv.org/abs/1606.04080, here with another score.
+"""
+
+import pathlib
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from keras import ops
+
+from keras_attention import ScoringMixin
+from keras_attention.plotting import attention_weights
+
+SEED = 0
+TRAIN_SIZE, TEST_SIZE = 4000, 500
+KINDS, MEMORIES, QUERIES, FEATURES = 3, 15, 5, 12
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 15, 50, 0.01
+PICTURE = pathlib.Path("output/own_attention.png")
+
+keras.utils.set_random_seed(SEED)
+rng = np.random.default_rng(SEED)
+
+
+# The whole attention: one weight and one equation.
+@keras.saving.register_keras_serializable("my_package")
+class GaussianAttention(ScoringMixin, keras.layers.Layer):
+    """Attention by distance: softmax_j(-|W q_i - W k_j|^2)."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        initializer = keras.initializers.RandomNormal(stddev=0.1)
+        shape = (query_shape[-1], self.units)
+        self.kernel = self.add_weight(shape, initializer, name="kernel")
+
+    def project_key(self, key):
+        return self.project(key, self.kernel)
+
+    def score(self, query, key):
+        query = self.project(query, self.kernel)
+        difference = ops.expand_dims(query, 2) - ops.expand_dims(key, 1)
+        return -ops.sum(ops.square(difference), axis=-1)
+
+
+# Data: every task has its own three centres, and from 5 to 15 labelled samples.
+count = TRAIN_SIZE + TEST_SIZE
+centres = rng.normal(0, 2, (count, KINDS, 2))
+kinds = rng.integers(0, KINDS, (count, MEMORIES + QUERIES))
+kinds[:, :MEMORIES] = np.arange(MEMORIES) % KINDS  # every kind is shown
+samples = rng.normal(0, 2, (count, MEMORIES + QUERIES, FEATURES))
+telling = np.take_along_axis(centres, kinds[:, :, None], axis=1)
+samples[:, :, :2] = telling + rng.normal(0, 0.4, telling.shape)
+rotation, _ = np.linalg.qr(rng.normal(size=(FEATURES, FEATURES)))
+samples = (samples @ rotation).astype("float32")
+given = np.arange(MEMORIES) < rng.integers(5, MEMORIES + 1, count)[:, None]
+labels = np.eye(KINDS, dtype="float32")[kinds]
+inputs = [samples[:, MEMORIES:], labels[:, :MEMORIES], samples[:, :MEMORIES], given]
+train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
+
+# Model: the values are the labels, so that the output is a probability for every kind.
+query = keras.Input((None, FEATURES))
+value = keras.Input((None, KINDS))
+key = keras.Input((None, FEATURES))
+mask = keras.Input((None,), dtype="bool")
+attention = GaussianAttention(units=2, name="attention")
+model = keras.Model([query, value, key, mask], attention(query, value, key, value_mask=mask))
+
+# Training
+model.compile(keras.optimizers.Adam(LEARNING_RATE), "categorical_crossentropy")
+answers = labels[train, MEMORIES:]
+training_inputs = [x[train] for x in inputs]
+model.fit(training_inputs, answers, batch_size=BATCH_SIZE, epochs=EPOCHS, verbose=2)
+
+# Result: compared with the kind of the nearest sample.
+test_inputs, truth = [x[test] for x in inputs], kinds[test, MEMORIES:]
+predictions = model.predict(test_inputs, verbose=0).argmax(axis=-1)
+distances = np.linalg.norm(test_inputs[0][:, :, None] - test_inputs[2][:, None], axis=-1)
+nearest = np.where(given[test][:, None], distances, np.inf).argmin(axis=-1)
+nearest_accuracy = np.mean(np.take_along_axis(kinds[test], nearest, axis=1) == truth)
+accuracy = np.mean(predictions == truth)
+for n in range(3):
+    print(f"new task {n + 1}: predicted kinds {predictions[n]}, true kinds {truth[n]}")
+print(f"{accuracy:.1%} of the samples are right, {nearest_accuracy:.1%} by the nearest sample.")
+assert accuracy > 0.8 > 0.65 > nearest_accuracy, "The layer should learn what to compare."
+PICTURE.parent.mkdir(parents=True, exist_ok=True)
+model.save(PICTURE.with_suffix(".keras"))
+loaded = keras.models.load_model(PICTURE.with_suffix(".keras"))
+again = loaded.predict(test_inputs, verbose=0).argmax(axis=-1)
+assert np.all(again == predictions), "A saved model should predict the same."
+
+# Picture: the first new task, as it is measured and as the layer compares it.
+weights = attention_weights(model, [x[:1] for x in test_inputs])["attention"][0, 0]
+figure, panels = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
+compared = samples @ ops.convert_to_numpy(attention.kernel)
+titles = ("As measured: two of the twelve numbers", "As the layer compares: W times the sample")
+for axes, points, title in zip(panels, (samples, compared), titles, strict=True):
+    points = points[TRAIN_SIZE, :, :2]
+    for kind in range(KINDS):
+        shown = given[TRAIN_SIZE] & (kinds[TRAIN_SIZE, :MEMORIES] == kind)
+        sizes = 30 + 500 * weights[shown]
+        axes.scatter(*points[:MEMORIES][shown].T, sizes, label=f"sample of kind {kind}")
+    label = f"query, of kind {truth[0, 0]}"
+    axes.scatter(*points[MEMORIES], 150, "black", "*", label=label)
+    axes.set(title=title, xlabel="first number", ylabel="second number")
+panels[0].legend()
+figure.suptitle("What the query attends to: the larger the circle, the larger the weight")
+figure.savefig(PICTURE)
+print(f"The picture is in {PICTURE}.")

@@ -1,0 +1,111 @@
+"""Translate written dates: "Sunday, 03 May 1998" becomes "1998-05-03".
+
+A recurrent decoder writes the ISO date character by character and attends to the written date at
+every step. Beam search keeps the three best translations. Look at the picture: the decoder jumps to
+the year, from there to the month, and then to the day.
+
+Paper: Bahdanau, Cho and Bengio, 2015, https://arxiv.org/abs/1409.0473
+"""
+
+import datetime
+import pathlib
+import string
+
+import keras
+import numpy as np
+
+from keras_attention import AttentionRNN, BahdanauAttention, beam_search
+from keras_attention.plotting import plot_attention
+
+SEED = 0
+TRAIN_SIZE, TEST_SIZE = 8000, 500
+UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 4, 40, 0.003
+FORMATS = ("%d %B %Y", "%B %d, %Y", "%A, %d %B %Y", "%d %b %Y", "%Y, %B %d", "%d/%m/%Y")
+CHARACTERS = "^$" + string.ascii_letters + string.digits + " ,-/"  # "^" begins, "$" ends
+START, END = 1, 2
+PICTURE = pathlib.Path("output/translate_dates.png")
+
+keras.utils.set_random_seed(SEED)
+rng = np.random.default_rng(SEED)
+
+
+# Data: no day is in both the training and the test set.
+def encode(texts):
+    ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
+    return keras.utils.pad_sequences(ids, padding="post")  # 0 is padding
+
+
+def decode(ids):
+    return "".join(CHARACTERS[number - 1] for number in ids if number > END)
+
+
+days = rng.choice(73_000, TRAIN_SIZE + TEST_SIZE, replace=False)
+dates = [datetime.date(1900, 1, 1) + datetime.timedelta(int(day)) for day in days]
+sources = np.array([date.strftime(rng.choice(FORMATS)) for date in dates])
+targets = np.array([date.isoformat() for date in dates])
+source_ids = encode(sources)
+input_ids = encode(["^" + target for target in targets])
+target_ids = encode([target + "$" for target in targets])
+train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
+
+# Model: the mask keeps the attention off the padding behind short dates.
+source = keras.Input((None,), dtype="int32")
+written = keras.Input((None,), dtype="int32")
+source_embedding = keras.layers.Embedding(len(CHARACTERS) + 1, UNITS, mask_zero=True)
+target_embedding = keras.layers.Embedding(len(CHARACTERS) + 1, UNITS)
+mask = source_embedding.compute_mask(source)
+encoder_rnn = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
+encoded = encoder_rnn(source_embedding(source), mask=mask)
+decoder = AttentionRNN(keras.layers.GRUCell(2 * UNITS), BahdanauAttention(UNITS))
+to_logits = keras.layers.Dense(len(CHARACTERS) + 1)
+logits = to_logits(decoder(target_embedding(written), encoded, memory_mask=mask))
+model = keras.Model([source, written], logits)
+encoder = keras.Model(source, encoded)
+
+# Training: the decoder sees the right characters so far and predicts the next one.
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+model.compile(keras.optimizers.Adam(LEARNING_RATE), loss)
+model.fit(
+    [source_ids[train], input_ids[train]],
+    target_ids[train],
+    epochs=EPOCHS,
+    batch_size=BATCH_SIZE,
+    verbose=2,
+)
+
+
+# Result: in the search the decoder sees its own characters.
+def step(tokens, state, memory):
+    output, state, weights = decoder.step(target_embedding(tokens), state, memory)
+    return to_logits(output), state, weights
+
+
+test_ids = source_ids[test]
+memory = decoder.prepare(encoder(test_ids), source_embedding.compute_mask(test_ids))
+state = decoder.get_initial_state(TEST_SIZE)
+found = beam_search(
+    step, state, memory, start_token=START, end_token=END, max_length=11, beam_width=3
+)
+best_tokens = keras.ops.convert_to_numpy(found.tokens)[:, 0]
+weights = keras.ops.convert_to_numpy(found.alignments)[:, 0]
+predictions = np.array([decode(ids) for ids in best_tokens])
+right = predictions == targets[test]
+for n in range(5):
+    verdict = "right" if right[n] else f"wrong, it is {targets[test][n]}"
+    print(f"{sources[test][n]:>28} -> {predictions[n]}  {verdict}")
+accuracy = right.mean()
+print(f"{accuracy:.1%} of {TEST_SIZE} new dates are right in every character.")
+assert accuracy > 0.8, "The model should translate at least 80% of new dates."
+
+# Picture: the weights of the longest date.
+n = int(np.argmax([len(text) for text in sources[test]]))
+figure = plot_attention(
+    weights[n, : len(predictions[n]), : len(sources[test][n])],
+    list(sources[test][n]),
+    list(predictions[n]),
+    title=f"What the decoder reads while it writes {predictions[n]}",
+)
+figure.axes[0].set(xlabel="characters that it reads", ylabel="characters that it writes")
+PICTURE.parent.mkdir(parents=True, exist_ok=True)
+figure.savefig(PICTURE)
+print(f"The picture is in {PICTURE}.")

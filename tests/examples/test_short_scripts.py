@@ -1,0 +1,165 @@
+"""The short example scripts: they can be copied as they are, and they do what they promise."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+SCRIPTS = (
+    "add_numbers",
+    "explain_documents",
+    "follow_stories",
+    "forecast",
+    "own_attention",
+    "read_passages",
+    "translate_dates",
+)
+ALLOWED = {"keras", "keras_attention", "matplotlib", "numpy", *sys.stdlib_module_names}
+RECURRENT = {"Bidirectional", "GRU", "LSTM", "RNN", "SimpleRNN"}
+# The attention layers that read a sequence of vectors, whose padding only a mask can tell.
+ATTENTIONS = {
+    "AttentionPooling",
+    "AttentionRNN",
+    "BahdanauAttention",
+    "BiDAFAttentionFlow",
+    "HierarchicalAttention",
+    "LuongAttention",
+}
+every_script = pytest.mark.parametrize("name", SCRIPTS)
+
+
+def source_of(name):
+    return (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
+
+
+def called_name(call):
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+
+
+def calls_in(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def unmasked_calls(tree):
+    """The calls of recurrent and attention layers that get no mask, as (layer, line).
+
+    Only layers that are stored in a variable first are looked at.
+    """
+    layers = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = called_name(node.value)
+            if made in RECURRENT | ATTENTIONS:
+                layers[node.targets[0].id] = made
+    found = []
+    for call in calls_in(tree):
+        made = layers.get(call.func.id) if isinstance(call.func, ast.Name) else None
+        if made and not any((k.arg or "").endswith("mask") for k in call.keywords):
+            found.append((made, call.lineno))
+    return found
+
+
+@every_script
+def test_a_script_is_short(name):
+    assert len(source_of(name).splitlines()) <= 120
+
+
+@every_script
+def test_a_script_imports_only_what_a_notebook_has(name):
+    imported = set()
+    for node in ast.walk(ast.parse(source_of(name))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imported.add(node.module)
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+    assert {module.split(".")[0] for module in imported} <= ALLOWED - {"argparse"}
+    assert not [module for module in imported if module.startswith("keras.src")]
+
+
+@every_script
+def test_a_script_says_what_it_shows(name):
+    docstring = ast.get_docstring(ast.parse(source_of(name)))
+    first, blank, *rest = docstring.splitlines()
+    assert first.endswith(".")
+    assert blank == ""
+    text = " ".join(rest)
+    assert "Look at the picture" in text
+    assert "Paper: " in text
+    assert "https://" in text
+
+
+@every_script
+def test_all_scripts_have_the_same_parts(name):
+    """Who has read one script finds everything in the others."""
+    parts = ["Data", "Model", "Training", "Result", "Picture"]
+    comments = [line for line in source_of(name).splitlines() if line.startswith("# ")]
+    found = [comment.removeprefix("# ").split(":")[0] for comment in comments]
+    assert [part for part in found if part in parts] == parts
+
+
+@every_script
+def test_padding_is_masked(name):
+    """From Keras 3.16 on, masks no longer propagate through recurrent layers."""
+    tree = ast.parse(source_of(name))
+    names = {called_name(call) for call in calls_in(tree)}
+    if "Embedding" in names and names & RECURRENT and names & ATTENTIONS:
+        assert "compute_mask" in names
+        assert unmasked_calls(tree) == []
+
+
+def test_a_missing_mask_is_found():
+    tree = ast.parse(
+        "rnn = keras.layers.Bidirectional(keras.layers.GRU(3))\n"
+        "encoded = rnn(words, mask=mask)\n"
+        "decoder = AttentionRNN(cell, BahdanauAttention(3))\n"
+        "states = decoder(written, encoded)\n"
+    )
+    assert unmasked_calls(tree) == [("AttentionRNN", 4)]
+
+
+@every_script
+def test_a_script_checks_its_result_before_it_draws(name):
+    """The assertions stand outside of functions and branches, so that every run takes them."""
+    tree = ast.parse(source_of(name))
+    checks = [node for node in tree.body if isinstance(node, ast.Assert)]
+    assert checks
+    assert len(checks) == sum(isinstance(node, ast.Assert) for node in ast.walk(tree))
+    saved = [call.lineno for call in calls_in(tree) if called_name(call) == "savefig"]
+    assert len(saved) == 1
+    assert max(check.lineno for check in checks) < saved[0]
+
+
+@every_script
+def test_a_script_names_its_picture(name):
+    assert f'PICTURE = pathlib.Path("output/{name}.png")' in source_of(name)
+
+
+@every_script
+def test_a_script_has_a_row_in_the_table(name):
+    table = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    assert table.count(f"| `python examples/{name}.py` |") == 1
+
+
+@pytest.mark.slow
+@every_script
+def test_a_script_learns_and_draws(name, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
+    environment.pop("PYTHONOPTIMIZE", None)  # it would leave the assertions out
+    run = subprocess.run(
+        [sys.executable, ROOT / "examples" / f"{name}.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    picture = tmp_path / "output" / f"{name}.png"
+    assert run.stdout.splitlines()[-1] == f"The picture is in {picture.relative_to(tmp_path)}."
+    assert picture.read_bytes().startswith(b"\x89PNG")
