@@ -495,8 +495,10 @@ first_names = parameters("name", first_only=True)
 
 
 def public_layers():
+    """The layers of the package. `ScoringMixin` is a base, without a score of its own."""
     exported = (getattr(keras_attention, name) for name in keras_attention.__all__)
-    return {x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
+    layers = {x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
+    return layers - {keras_attention.ScoringMixin}
 
 
 def arguments_of(layer):
