@@ -30,11 +30,11 @@ class Attention(CheckedLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
-        self.dropout = check_rate(self.name, "dropout", dropout)
-        self.seed = check_seed(self.name, seed)
+        self.normalizer: str = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
+        self.dropout: float = check_rate(self.name, "dropout", dropout)
+        self.seed: int | None = check_seed(self.name, seed)
         if self.dropout > 0:
-            self.seed_generator = keras.random.SeedGenerator(self.seed)
+            self.seed_generator: Any = keras.random.SeedGenerator(self.seed)
         self.supports_masking = True
 
     def build(

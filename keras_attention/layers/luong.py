@@ -79,7 +79,8 @@ class _Location(_Dot):
         layer.score_kernel = layer.add_weight((query_size, layer.max_length), name="score_kernel")
 
 
-SCORES = {"dot": _Dot(), "general": _General(), "concat": _Concat(), "location": _Location()}
+SCORES: dict[str, Any] = {"dot": _Dot(), "general": _General(), "concat": _Concat()}
+SCORES["location"] = _Location()
 ALIGNMENTS = ("global", "local-m", "local-p")
 
 
