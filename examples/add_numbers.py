@@ -87,7 +87,7 @@ memory = decoder.prepare(encoder(test_ids), source_embedding.compute_mask(test_i
 state = decoder.get_initial_state(TEST_SIZE)
 found = greedy_search(step, state, memory, start_token=START, end_token=END, max_length=5)
 tokens = keras.ops.convert_to_numpy(found.tokens)
-weights = keras.ops.convert_to_numpy(found.alignments)
+weights = keras.ops.convert_to_numpy(found.weights)
 predictions = np.array([decode(ids) for ids in tokens])
 right = predictions == targets[test]
 for n in range(5):

@@ -87,7 +87,7 @@ found = beam_search(
     step, state, memory, start_token=START, end_token=END, max_length=11, beam_width=3
 )
 best_tokens = keras.ops.convert_to_numpy(found.tokens)[:, 0]
-weights = keras.ops.convert_to_numpy(found.alignments)[:, 0]
+weights = keras.ops.convert_to_numpy(found.weights)[:, 0]
 predictions = np.array([decode(ids) for ids in best_tokens])
 right = predictions == targets[test]
 for n in range(5):

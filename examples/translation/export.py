@@ -40,8 +40,8 @@ def export(translator, tokenizers, path):
             "source_tokens": source_tokenizer.id_to_string(source),
             "target_tokens": target_tokenizer.id_to_string(found.tokens[:, 0]),
         }
-        if found.alignments is not None:
-            result["alignments"] = found.alignments[:, 0]
+        if found.weights is not None:
+            result["alignments"] = found.weights[:, 0]
         return result
 
     write_saved_model(path, serve, ["texts"], [translator.model, *tokenizers])

@@ -20,7 +20,7 @@ NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
 
 
 class Attention(CheckedLayer):
-    """Calls the hooks of `ScoringMixin`, which adds nothing else."""
+    """Implements `call`, `prepare` and `attend` with the hooks of `ScoringMixin`."""
 
     def __init__(
         self,

@@ -75,11 +75,10 @@ class CheckedLayer(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         for name in _arguments_of(type(self)):
-            value = getattr(self, name, None)
-            if isinstance(value, keras.layers.Layer):
-                value = keras.saving.serialize_keras_object(value)
-            if hasattr(self, name):
-                config[name] = value
+            if name not in config and hasattr(self, name):
+                value = getattr(self, name)
+                layer = isinstance(value, keras.layers.Layer)
+                config[name] = keras.saving.serialize_keras_object(value) if layer else value
         return config
 
     @classmethod

@@ -15,7 +15,7 @@ from keras_attention._shapes import fits
 from keras_attention._typing import Shape, Tensor
 from keras_attention.ops.masks import blanked
 
-# A length to try an encoder with where it is not known yet.
+# The length that an encoder of unknown length is tried with.
 _PROBE = 7
 
 

@@ -16,6 +16,8 @@ from keras_attention.ops.windows import gaussian, spread_windows, window_mask, w
 
 # Windows are gathered from a memory at least this many times as long, compiled or not.
 WORTHWHILE = {True: 10, False: 40}
+# Without compilation, windows of more features are gathered from longer memories only.
+FEATURES = 160
 
 
 def read_memory(layer, query, memory, masks, window, weights_wanted, training):
@@ -45,10 +47,10 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
     if layer.score_window is None:
         return whole()
     length = ops.shape(memory.value)[1]
-    shortest = _shortest(query, memory, window)
+    longest = _longest_whole(query, memory, window)
     dropout = training and layer.dropout > 0
     if isinstance(length, int):
-        if length <= shortest:
+        if length <= longest:
             return whole()
         # A compiled part cannot advance a random generator, and is not worth it for one query.
         if query.shape[1] == 1 or dropout:
@@ -58,7 +60,7 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
     if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or dropout:
         return whole()
     return _read_by_length(
-        layer, length > shortest, gathered, whole, query, memory, window, weights_wanted
+        layer, length > longest, gathered, whole, query, memory, window, weights_wanted
     )
 
 
@@ -116,13 +118,14 @@ def _weigh(layer, scores, mask, window, position):
     return weights * gaussian(window.center, position, window.half_width)
 
 
-def _shortest(query, memory, window):
+def _longest_whole(query, memory, window):
     """The longest memory that is read whole."""
     width = 2 * window.half_width + 1
     if runs_as_compiled_part(query, memory.value):
         return WORTHWHILE[True] * width
-    # The copied windows must not take more memory than the scores of the whole memory.
-    return max(WORTHWHILE[False], WORTHWHILE[False] * memory.value.shape[-1] // 160) * width
+    # Copied windows must not need more memory than the scores of the whole memory.
+    more = WORTHWHILE[False] * memory.value.shape[-1] // FEATURES
+    return max(WORTHWHILE[False], more) * width
 
 
 def _read_by_length(layer, long, gathered, whole, query, memory, window, weights_wanted):

@@ -84,8 +84,8 @@ class BiDAFAttentionFlow(ScoringMixin):
         self.context_to_query = check_bool(self.name, "context_to_query", context_to_query)
         if not (query_to_context or context_to_query):
             raise ValueError(
-                f"{self.name}: `query_to_context` and `context_to_query` are both False, and "
-                "nothing would flow. Leave out one of them at most."
+                f"{self.name}: `query_to_context` and `context_to_query` are both False, so "
+                "nothing would flow. Set at least one to True."
             )
 
     def build(self, context_shape: Shape, query_shape: Shape = None) -> None:
@@ -119,11 +119,11 @@ class BiDAFAttentionFlow(ScoringMixin):
         context, query = blanked(context, context_mask), blanked(query, query_mask)
         scores = self.score(*(ops.cast(x, self.score_dtype) for x in (context, query)))
         mask = Masks(memory=query_mask, query=context_mask).joined(*ops.shape(scores)[1:])
-        weights = self.weigh(scores if self.context_to_query else ops.zeros_like(scores), mask)
+        weights = self.weigh(scores, mask)
         attended = weighted_sum(self, weights, query, training)
         merged, returned = [context, attended, context * attended], [weights]
         if self.query_to_context:
-            weights = self._summary_weights(scores, mask)
+            weights = super().weigh(*self._best(scores, mask))
             merged.append(context * weighted_sum(self, weights, context, training))
             returned.append(ops.squeeze(weights, 1))
         merged = ops.concatenate(merged, axis=-1)
@@ -139,14 +139,20 @@ class BiDAFAttentionFlow(ScoringMixin):
         }
         return trilinear_score(query, key, **vectors)
 
-    def _summary_weights(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """b, `(B, 1, T)`."""
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        if not self.context_to_query:
+            scores = ops.zeros_like(scores)  # the average
+        return super().weigh(scores, mask)
+
+    def _best(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """max_j S, `(B, 1, T)`, and where it is valid."""
         floor = ops.cast(FLOOR, scores.dtype)
         if mask is not None:
             scores = ops.where(mask, scores, floor)
         # The initial value also serves a query of zero steps.
         best = ops.expand_dims(ops.max(scores, axis=2, initial=FLOOR), 1)
-        return self.weigh(best, best > floor)
+        # NaN is valid, and propagates.
+        return best, ops.logical_not(best <= floor)
 
     def _check_shapes(self, context_shape: Shape, query_shape: Shape) -> None:
         shapes = {"context": context_shape, "query": query_shape}

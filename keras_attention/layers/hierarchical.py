@@ -48,6 +48,9 @@ class HierarchicalAttention(CheckedLayer):
         sentence_encoder: likewise from `(B, S, E)` to `(B, S, F)`.
         normalizer, dropout, seed: see `ScoringMixin`; used by both attentions.
 
+    Weights:
+        word_attention, sentence_attention: an `AttentionPooling` each, with its weights.
+
     Call arguments:
         inputs: x, `(B, S, W, D)`.
         mask: `(B, S, W)` boolean; words where it is False are not read. It propagates

@@ -108,8 +108,7 @@ class LuongAttention(ScoringMixin):
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, D half-width.
 
     Args:
-        score_mode: "dot" (Dq = Dk), "general", "concat", or "location", which looks at the query
-            and the position alone.
+        score_mode: "dot" (Dq = Dk), "general", "concat", or "location", which ignores the keys.
         alignment: "global", "local-m" (monotonic) or "local-p" (predictive). half_width: D.
         units: width of the attentional vector; None returns the context.
         max_length: the largest Tk, for score_mode="location". A graph of unknown Tk does not attend

@@ -78,6 +78,7 @@ class MemoryNetwork(CheckedLayer):
         story: word ids from 1 to V - 1, `(B, N, W)`, 0 for padding, the latest sentence last. Ids
             outside this range are not checked.
         question: likewise `(B, W')`. return_attention_scores: whether to return weights too.
+        training: passed to the hops.
 
     Returns:
         Logits `(B, V)`, 0 for padding; with `return_attention_scores` also weights `(B, K, N)`.
@@ -161,8 +162,8 @@ class MemoryNetwork(CheckedLayer):
         check_ids(self.name, shape_of(story), shape_of(question))
         story, question = as_ids(self.name, "story", story), as_ids(self.name, "question", question)
         adjacent, sentences = self.tying == "adjacent", ops.shape(story)[1]
-        state = self._encode(ops.expand_dims(question, 1), self.embeddings[0 if adjacent else 2])
-        state = state[0][:, 0]
+        asked = self.embeddings[0 if adjacent else 2]  # B
+        state = self._encode(ops.expand_dims(question, 1), asked)[0][:, 0]
         times, valid = sentence_times(story, self.memory_size)
         memories = self._encode(story, *self.embeddings[: len(self.times)])
         memories = [

@@ -43,7 +43,7 @@ class ScoringMixin(Attention):
     Args:
         normalizer: "softmax" or "sparsemax".
         dropout: fraction of the weights dropped in training, in [0, 1).
-        seed: integer, for a reproducible dropout.
+        seed: an integer that makes dropout reproducible.
 
     Call arguments:
         query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.

@@ -56,13 +56,13 @@ def sentence_span(
     return ops.cast(first, dtype), ops.cast(last - first + 1, dtype)
 
 
-def window_mask(center: Tensor, position: Tensor, window: int) -> Tensor:
+def window_mask(center: Tensor, position: Tensor, half_width: int) -> Tensor:
     """Marks the positions s inside a window: |s - floor(p)| <= D.
 
     Args:
         center: p, `(B, Tq)`, floating point.
         position: s, `(Tk,)` or `(B, Tq, W)`, integers.
-        window: D, a positive integer.
+        half_width: D, a positive integer.
 
     Returns:
         Boolean, `(B, Tq, Tk)` or `(B, Tq, W)`.
@@ -76,10 +76,10 @@ def window_mask(center: Tensor, position: Tensor, window: int) -> Tensor:
         [[[True, True, True, False, False]]]
     """
     offset = _offsets(ops.floor(ops.stop_gradient(center)), position)
-    return ops.abs(offset) <= window
+    return ops.abs(offset) <= half_width
 
 
-def gaussian(center: Tensor, position: Tensor, window: int) -> Tensor:
+def gaussian(center: Tensor, position: Tensor, half_width: int) -> Tensor:
     """Favours positions near the centre.
 
         g(s) = exp(-(s - p)^2 / (2 sigma^2)),        sigma = D / 2
@@ -89,20 +89,20 @@ def gaussian(center: Tensor, position: Tensor, window: int) -> Tensor:
     Args:
         center: p, `(B, Tq)`, floating point.
         position: s, `(Tk,)` or `(B, Tq, W)`, integers.
-        window: D, a positive integer.
+        half_width: D, a positive integer.
 
     Returns:
         Factors of the weights, `(B, Tq, Tk)` or `(B, Tq, W)`, in the dtype of `center`.
     """
-    return ops.exp(-ops.square(_offsets(center, position)) * (2.0 / window**2))
+    return ops.exp(-ops.square(_offsets(center, position)) * (2.0 / half_width**2))
 
 
-def window_positions(center: Tensor, window: int, length: Size) -> tuple[Tensor, Tensor]:
+def window_positions(center: Tensor, half_width: int, length: Size) -> tuple[Tensor, Tensor]:
     """Lists the W = 2D + 1 positions of each window.
 
     Args:
         center: p, `(B, Tq)`, floating point, from 0 to `length`.
-        window: D, a positive integer.
+        half_width: D, a positive integer.
         length: Tk, an integer or a scalar tensor.
 
     Returns:
@@ -119,7 +119,7 @@ def window_positions(center: Tensor, window: int, length: Size) -> tuple[Tensor,
         ([[[0, 0, 1]]], [[[False, True, True]]])
     """
     middle = ops.cast(ops.floor(ops.stop_gradient(center)), "int32")
-    position = ops.expand_dims(middle, -1) + ops.arange(-window, window + 1, dtype="int32")
+    position = ops.expand_dims(middle, -1) + ops.arange(-half_width, half_width + 1, dtype="int32")
     inside = ops.logical_and(position >= 0, position < length)
     return ops.clip(position, 0, length - 1), inside
 

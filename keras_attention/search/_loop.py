@@ -26,14 +26,14 @@ class SearchResult(NamedTuple):
             sequence that never ended.
         scores: float32, `(B,)` or `(B, K)`: the summed log probability of a greedy search, the
             length-normalised one of a beam search, in descending order.
-        alignments: `(B, L, Tk)` or `(B, K, L, Tk)`: the attention weights of the step that chose
+        weights: `(B, L, Tk)` or `(B, K, L, Tk)`: the attention weights of the step that chose
             each token, zeros after the end; None if the step returns no weights.
     """
 
     tokens: Tensor
     lengths: Tensor
     scores: Tensor
-    alignments: Tensor | None
+    weights: Tensor | None
 
 
 class _Beams(NamedTuple):
@@ -150,17 +150,17 @@ def run_search(
 
     exists = beams.scores != IMPOSSIBLE
     lengths = ops.where(exists, beams.lengths, 0)
-    alignments = None
+    read = None
     if history:
         steps = ops.reshape(history[0], (max_length * count, ops.shape(weights)[-1]))
-        alignments = ops.take(steps, positions * count + beams.rows, axis=0)  # (N, L, Tk)
+        read = ops.take(steps, positions * count + beams.rows, axis=0)  # (N, L, Tk)
         valid = ops.expand_dims(positions < ops.expand_dims(lengths, -1), -1)
-        alignments = ops.where(valid, alignments, ops.zeros_like(alignments))
+        read = ops.where(valid, read, ops.zeros_like(read))
     return SearchResult(
         tokens=ops.where(ops.expand_dims(exists, -1), beams.tokens, end_token),
         lengths=lengths,
         scores=ops.where(exists, beams.scores, -math.inf),
-        alignments=alignments,
+        weights=read,
     )
 
 

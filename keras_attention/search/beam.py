@@ -31,7 +31,7 @@ def beam_search(
     A living hypothesis proposes its V continuations. An ended hypothesis proposes itself, with the
     score it ended with. The K proposals with the best scores survive. The search stops when all
     beams of all samples have ended. If fewer than K sequences are possible, the surplus beams come
-    last, with score -inf, length 0, only end tokens, and alignments of zeros.
+    last, with score -inf, length 0, only end tokens, and weights of zeros.
 
     On JAX, compile the search. Otherwise every call compiles its loop again. The compiled function
     stores the weights that the layers of `step` had at its first call:
@@ -56,7 +56,7 @@ def beam_search(
             ranks almost by the mean.
 
     Returns:
-        `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)` and alignments
+        `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)` and weights
         `(B, K, L, Tk)`.
 
     Raises:

@@ -26,7 +26,7 @@ def greedy_search(
         score(y) = sum_t log p(y[t] | y[<t], x)
 
     The search stops when all samples have ended. A sample for which a step allows no token has
-    score -inf, length 0, only end tokens, and alignments of zeros. On JAX, compile the search, as
+    score -inf, length 0, only end tokens, and weights of zeros. On JAX, compile the search, as
     `beam_search` shows.
 
     Sizes: B samples, at most L tokens, Tk memory steps.
@@ -41,7 +41,7 @@ def greedy_search(
         max_length: L, the largest number of tokens, the end token included.
 
     Returns:
-        `SearchResult` with tokens `(B, L)`, lengths `(B,)`, scores `(B,)` and alignments
+        `SearchResult` with tokens `(B, L)`, lengths `(B,)`, scores `(B,)` and weights
         `(B, L, Tk)`.
 
     Raises:

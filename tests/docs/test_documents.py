@@ -44,7 +44,7 @@ def test_the_translator_of_the_guide_learns():
     found = names["found"]
     tokens, ids = np.array(found.tokens), names["ids"]
     np.testing.assert_array_equal(tokens[0, 0, :6], [*ids[0, ::-1], names["END"]])
-    assert not np.array(found.alignments)[1, 0, :, 4].any()  # padding
+    assert not np.array(found.weights)[1, 0, :, 4].any()  # padding
     assert names["looking"].output_shape == (None, None, None)
 
 

@@ -311,7 +311,7 @@ def test_compute_output_shape(options):
     assert_refused(lambda: layer.compute_output_shape((B, T, D)), "`query`", "received None")
 
 
-@pytest.mark.parametrize("options", [{}, {"normalizer": "sparsemax"}])
+@pytest.mark.parametrize("options", [{}, {"normalizer": "sparsemax"}, {"context_to_query": False}])
 def test_prepare_and_attend_are_context_to_query_alone(options):
     layer, (context, query) = built(options, dtype="float64"), tensors()
     merged, a, _ = (numpy(x) for x in run(layer, context, query, **MASKS))
@@ -333,7 +333,7 @@ def test_one_direction_is_needed():
     assert_refused(
         lambda: BiDAFAttentionFlow(query_to_context=False, context_to_query=False, name="flow"),
         "flow: `query_to_context` and `context_to_query` are both False",
-        "Leave out one",
+        "Set at least one to True",
     )
 
 

@@ -193,7 +193,7 @@ def assert_same(result, other):
     np.testing.assert_array_equal(result.tokens, other.tokens)
     np.testing.assert_array_equal(result.lengths, other.lengths)
     np.testing.assert_allclose(result.scores, other.scores, rtol=1e-5)
-    np.testing.assert_allclose(result.alignments, other.alignments, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result.weights, other.weights, rtol=1e-4, atol=1e-5)
 
 
 def count_up(tokens, state, memory):
@@ -250,7 +250,7 @@ def test_exhaustive_beam_is_brute_force(length_penalty):
     assert np.all(surplus.scores == -np.inf)
     assert np.all(surplus.lengths == 0)
     assert np.all(surplus.tokens == END)
-    assert np.all(surplus.alignments == 0)
+    assert np.all(surplus.weights == 0)
 
 
 @pytest.mark.parametrize(("width", "length_penalty"), [(2, 1.0), (3, 0.0), (5, 0.6), (11, 1.7)])
@@ -333,7 +333,7 @@ def test_a_state_or_a_memory_alone_is_enough():
         certainty = np.full((3, 1), 9.0, "float32")
         found = greedy_search(count_up, nothing, certainty, **TOKENS)
         assert ops.convert_to_numpy(found.lengths).tolist() == [6] * 3
-        assert found.alignments is None
+        assert found.weights is None
 
 
 def test_a_search_that_never_ends_has_the_full_length():
@@ -420,8 +420,8 @@ def test_weights_keep_their_dtype_and_the_softmax_is_float32():
         return memory * ops.one_hot((tokens + 1) % V, V, dtype="float16"), state, memory
 
     found = to_numpy(greedy_search(step, None, certainty, **TOKENS))
-    assert found.alignments.dtype == np.float16
-    assert found.alignments[..., 0].tolist() == [[0.5] * 6 + [0.0] * 5] * 2
+    assert found.weights.dtype == np.float16
+    assert found.weights[..., 0].tolist() == [[0.5] * 6 + [0.0] * 5] * 2
     log_prob = 0.5 - math.log(math.exp(0.5) + V - 1)
     np.testing.assert_allclose(found.scores, 6 * log_prob, rtol=1e-6)
 
@@ -670,5 +670,5 @@ def test_no_sample_at_all(search):
         return ops.one_hot(tokens, 5), state, memory
 
     found = search(step, None, np.zeros((0, 7)), start_token=1, end_token=2, max_length=4)
-    assert found.tokens.shape[0] == found.scores.shape[0] == found.alignments.shape[0] == 0
+    assert found.tokens.shape[0] == found.scores.shape[0] == found.weights.shape[0] == 0
     assert found.tokens.shape[-1] == 4

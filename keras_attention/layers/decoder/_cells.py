@@ -57,7 +57,7 @@ def output_size(cell):
 
 
 class BoundCell:
-    """Makes a cell for `keras.layers.RNN` of a step function that holds its memory in a closure.
+    """Wraps a step function as a cell for `keras.layers.RNN`. Its closure holds the memory.
 
     The cell lives as long as the call, so there is nothing to clear.
     """
@@ -104,7 +104,7 @@ class DropoutMasks:
 def run_at_least_once(run, sequences, memory, states, mask):
     """Calls `run`, a recurrent loop, even without a sample or without a step.
 
-    A missing sample or step is replaced by zeros, and cut from the results. So gradients exist.
+    It passes zeros in place of a missing sample or step, and cuts the results, so gradients exist.
 
     Args:
         run: takes the other arguments and returns (outputs, weights or None, states).
@@ -138,7 +138,8 @@ def with_constant_weights(layer, run):
     are not read before it.
     """
     weights = layer.weights
-    mixed = any(weight.dtype != layer.compute_dtype for weight in weights)
+    floating = [weight.dtype for weight in weights if "float" in weight.dtype]
+    mixed = any(dtype != layer.compute_dtype for dtype in floating)
     if mixed or not in_graph():
         return run()
     import tensorflow as tf
@@ -147,7 +148,7 @@ def with_constant_weights(layer, run):
     with keras.StatelessScope(state_mapping=read, collect_losses=True) as scope:
         before = dict(scope.state_mapping)
         results = run()
-        # The scope would lose losses, and what a cell assigns, such as the state of a generator.
+        # The scope discards losses, and assignments such as the state of a random generator.
         lost = any(before.get(name) is not x for name, x in scope.state_mapping.items())
         lost = lost or bool(scope.losses)
     return run() if lost else results

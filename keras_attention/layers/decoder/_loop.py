@@ -20,7 +20,7 @@ from keras_attention.ops._gradients import repeated
 from keras_attention.ops._xla import compiling
 from keras_attention.ops.masks import blanked
 
-# Positions pass through the loop as two digits, because bfloat16 counts to 256 only.
+# Positions pass through the loop as two digits: bfloat16 represents integers up to 256 only.
 DIGIT = 128
 
 

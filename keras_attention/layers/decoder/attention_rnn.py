@@ -32,9 +32,6 @@ from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionRNN"]
 
-# Positions travel through the loop as two digits: bfloat16 counts to 256 only.
-DIGIT = 128
-
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class AttentionRNN(CheckedLayer):
@@ -87,7 +84,7 @@ class AttentionRNN(CheckedLayer):
         vector. With `return_attention_scores` the weights `(B, T, Tk)` are the last item.
 
     Raises:
-        ValueError: an argument is of another kind, or ranks, batch sizes or states do not agree.
+        ValueError: an argument has the wrong type, or ranks, batch sizes or states do not agree.
 
     Example:
         >>> import keras, numpy
@@ -199,7 +196,7 @@ class AttentionRNN(CheckedLayer):
     def step(
         self, inputs: Tensor, states: list, memory: Memory, position: int | Tensor | None = None
     ) -> tuple[Tensor, list, Tensor]:
-        """Runs one step. Step by step gives the same outputs as a whole call without dropout.
+        """Runs one step. Without dropout, repeated steps give the outputs of one call.
 
         Args:
             inputs: x_i, `(B, D)`.
