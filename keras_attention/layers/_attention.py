@@ -9,7 +9,7 @@ from keras_attention._checks import check_bool, check_choice, check_rate, check_
 from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
-from keras_attention.layers._queries import check_attend, check_prepare
+from keras_attention.layers._queries import check_attend, check_output, check_prepare, check_window
 from keras_attention.layers._reading import read_memory
 from keras_attention.layers._types import Attended, Memory
 from keras_attention.ops._xla import compiling
@@ -130,10 +130,13 @@ class Attention(CheckedLayer):
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
         with compiling(True if training else None):
             window = self.window(query, memory, position)
+            check_window(self.name, window, query.shape)
             context, weights = read_memory(
                 self, query, memory, masks, window, return_attention_scores, training
             )
-        output = blanked(self.combine(query, context), query_mask)
+        output = self.combine(query, context)
+        check_output(self.name, output, self.output_size(query.shape[-1], memory.value.shape[-1]))
+        output = blanked(output, query_mask)
         weights = None if weights is None else ops.cast(weights, self.compute_dtype)
         if one_step:
             output = ops.squeeze(output, 1)

@@ -75,10 +75,16 @@ class CheckedLayer(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         for name in _arguments_of(type(self)):
-            if name not in config and hasattr(self, name):
+            if hasattr(self, name):
                 value = getattr(self, name)
                 layer = isinstance(value, keras.layers.Layer)
                 config[name] = keras.saving.serialize_keras_object(value) if layer else value
+            elif type(self).get_config is CheckedLayer.get_config:
+                raise ValueError(
+                    f"{self.name}: the argument `{name}` cannot be saved, because the layer has no "
+                    f"attribute `{name}`. Write self.{name} = {name} in __init__, or override "
+                    "get_config()."
+                )
         return config
 
     @classmethod

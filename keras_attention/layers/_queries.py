@@ -15,7 +15,7 @@ from keras_attention._shapes import (
 )
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._tensors import check_mask, check_tensor, check_vectors
-from keras_attention.layers._types import Memory
+from keras_attention.layers._types import Memory, Window
 
 
 def check_attend(
@@ -64,6 +64,35 @@ def check_prepare(
     check_mask(layer.name, "value_mask", value_mask, [shape_of(value)[:2]])
     _check_built(layer, "value", value)
     _check_built(layer, "key", value if key is None else key)
+
+
+def check_window(layer: str, window: Any, shape: Shape) -> None:
+    """What the hook `window` returned for a query `(B, Tq, Dq)`."""
+    if window is None:
+        return
+    center, width = getattr(window, "center", None), getattr(window, "half_width", None)
+    given = described(window)
+    if isinstance(window, Window) and hasattr(center, "shape") and is_integer(width) and width > 0:
+        if fits(tuple(center.shape), shape[:2]) and "float" in dtype_of(center):
+            return
+        given = f"a center of {described(center)}"
+    elif isinstance(window, Window):
+        given = f"half_width={width!r:.80}, center={described(center)}"
+    raise ValueError(
+        f"{layer}: `window` must return None or Window(center, half_width): a center for each "
+        f"query, floating-point numbers of shape {tuple(shape[:2])}, and a positive integer; "
+        f"received {given}."
+    )
+
+
+def check_output(layer: str, output: Tensor, size: int) -> None:
+    """What the hook `combine` returned."""
+    if output.shape[-1] != size:
+        raise ValueError(
+            f"{layer}: `combine` returned {output.shape[-1]} features, but `output_size` returned "
+            f"{size}. Override output_size(query_size, value_size) to return the features of "
+            "combine(query, context)."
+        )
 
 
 def _check_built(layer: keras.layers.Layer, name: str, tensor: Tensor) -> None:

@@ -35,16 +35,13 @@ def check_tensor(layer, name, x, call=""):
     padding = "" if name in IDS else f", and pass the mask tf.sequence_mask({name}.row_lengths())"
     check_dense(layer, name, x, padding)
     if not _is_tensor(x):
-        remedy = _of_list(name, x) or call
+        listed = isinstance(x, (list, tuple))
+        remedy = f" Convert it: numpy.array({name})." if listed else call
         raise ValueError(f"{prefix} a tensor or an array; received a {type(x).__name__}.{remedy}")
 
 
 def _is_tensor(x):
     return hasattr(x, "shape") and hasattr(x, "dtype")
-
-
-def _of_list(name, x):
-    return f" Convert it: numpy.array({name})." if isinstance(x, (list, tuple)) else ""
 
 
 def check_dense(layer, name, x, padding=""):
@@ -80,7 +77,9 @@ def check_mask(layer, name, mask, shapes):
         return
     check_dense(layer, name, mask)
     if not _is_tensor(mask):
-        remedy = _of_list(name, mask) or " Leave it out where every step is valid."
+        remedy = " Leave it out where every step is valid."
+        if isinstance(mask, (list, tuple)):
+            remedy = f" Convert it: numpy.array({name}, bool)."
         raise ValueError(
             f"{layer}: `{name}` must be a boolean tensor or array; received a "
             f"{type(mask).__name__}.{remedy}"

@@ -18,7 +18,9 @@ class Memory(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The part of the memory that each query reads: the 2D + 1 positions around floor(p).
+    """The part of the memory that each query reads: positions floor(p) - D to floor(p) + D.
+
+    Only the Gaussian passes gradients to p.
 
     Attributes:
         center: p, `(B, Tq)`, floating point, in positions of the memory.

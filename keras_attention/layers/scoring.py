@@ -114,7 +114,9 @@ class ScoringMixin(Attention):
         """Returns the `Window` that each query reads, or None to read the whole memory.
 
         Args:
-            query: `(B, Tq, Dq)`. memory: `Memory`. position: as in a call.
+            query: `(B, Tq, Dq)`. memory: `Memory`.
+            position: the number of a single step, in a class with `uses_position = True`. Otherwise
+                None, as for a sequence of queries, which are steps 0, 1, 2 and so on.
         """
         return None
 
@@ -123,7 +125,7 @@ class ScoringMixin(Attention):
         return context
 
     def output_size(self, query_size: int, value_size: int) -> int:
-        """The features of the output."""
+        """The features of the output, that is, of what `combine` returns."""
         return value_size
 
     def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:

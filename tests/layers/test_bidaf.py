@@ -99,6 +99,15 @@ def padded(x, front, fill):
     return np.concatenate([extra, x] if front else [x, extra], axis=1)
 
 
+def test_nan_in_a_valid_query_propagates_in_both_directions():
+    context, query = tensors()
+    query[0, 2] = np.nan  # valid
+    merged, a, b = (numpy(x) for x in run(built({}, dtype="float64"), context, query, **MASKS))
+    assert np.isnan(a[0][CONTEXT_MASK[0]]).any(axis=-1).all()
+    assert np.isnan(b[0]).any()
+    assert all(np.isfinite(x[1]).all() for x in (merged, a, b))
+
+
 @every_option
 @pytest.mark.parametrize("name", ["context", "query"])
 @pytest.mark.parametrize("front", [False, True])

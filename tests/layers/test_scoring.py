@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attention import BahdanauAttention, LuongAttention, ScoringMixin
+from keras_attention import BahdanauAttention, LuongAttention, ScoringMixin, Window
 from tests.helpers import (
     DK,
     DQ,
@@ -554,3 +554,56 @@ def test_a_score_of_another_shape():
 
     inputs = np.ones((B, TQ, DQ)), np.ones((B, TK, DV))
     assert_refused(lambda: Wrong()(*inputs), "`score` must return", "(2, 3, 7)", "(2, 3)")
+
+
+class Dot(ScoringMixin):
+    def score(self, query, key):
+        return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
+
+
+WINDOWS = {
+    "center of rank 3": (lambda q: Window(q[..., :1], 3), "float32 of shape (2, 3, 1)"),
+    "integer center": (
+        lambda q: Window(keras.ops.cast(q[..., 0], "int32"), 3),
+        "a center of int32",
+    ),
+    "float width": (lambda q: Window(q[..., 0], 3.0), "half_width=3.0"),
+    "negative width": (lambda q: Window(q[..., 0], -1), "half_width=-1"),
+    "a tuple": (lambda q: (q[..., 0], 3), "received (<"),
+}
+
+
+@pytest.mark.parametrize(("window", "given"), WINDOWS.values(), ids=WINDOWS)
+def test_a_wrong_window_is_refused(window, given):
+    class Windowed(Dot):
+        def window(self, query, memory, position):
+            return window(query)
+
+    message = "`window` must return None or Window(center, half_width)"
+    x = np.ones((2, 3, 5), "float32")
+    assert_refused(lambda: Windowed()(x, x), message, given)
+    assert_refused(lambda: Windowed()(keras.Input((3, 5)), keras.Input((7, 5))), message)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_combine_without_its_output_size_is_refused(symbolic):
+    class Both(Dot):
+        def combine(self, query, context):
+            return keras.ops.concatenate([query, context], axis=-1)
+
+    x = keras.Input((3, 5)) if symbolic else np.ones((2, 3, 5), "float32")
+    assert_refused(lambda: Both()(x, x), "`combine` returned 10 features", "returned 5. Override")
+
+
+def test_an_argument_that_cannot_be_saved_is_refused():
+    class Scaled(Dot):
+        def __init__(self, scale=1.0, **kwargs):
+            super().__init__(**kwargs)
+            self._scale = scale
+
+    class Saved(Scaled):
+        def get_config(self):
+            return {**super().get_config(), "scale": self._scale}
+
+    assert_refused(Scaled(3.0).get_config, "`scale` cannot be saved", "self.scale = scale")
+    assert Saved.from_config(Saved(3.0).get_config())._scale == 3
