@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionPooling, HierarchicalAttention
-from tests import oracles
+from tests import fast, oracles
 from tests.helpers import (
     TOLERANCES,
     arguments,
@@ -57,13 +57,8 @@ ENCODERS = {
 }
 every_encoder = pytest.mark.parametrize("kind", ENCODERS)
 # For tests that take seconds a kind: the default run leaves out parts of the sequential encoder.
-few_encoders = pytest.mark.parametrize(
-    "kind",
-    [
-        *(None, "conv", "functional", "sequential"),
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gru", "dense", "bidirectional")),
-    ],
-)
+FEW = (None, "conv", "functional", "sequential")
+few_encoders = pytest.mark.parametrize("kind", fast([None, *ENCODERS], FEW))
 every_normalizer = pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
 
 # Gaps, padding in front and behind; of the first document the second sentence and the last are

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from tests import fast
 from tests.helpers import (
     DQ,
     TK,
@@ -170,15 +171,7 @@ def test_initial_state(form):
     assert_close(output, expected[:, 0])
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(
-            form, marks=[] if form in ("gru: a list", "feeding: flat") else pytest.mark.slow
-        )
-        for form in forms_of_initial_state()
-    ],
-)
+@pytest.mark.parametrize("form", fast(forms_of_initial_state(), ["feeding: flat"]))
 def test_initial_state_of_a_functional_model(form):
     decoder, given, initial, fed = forms_of_initial_state()[form]
     layer = decoder.built()
