@@ -57,7 +57,7 @@ ENCODERS = {
 }
 every_encoder = pytest.mark.parametrize("kind", ENCODERS)
 # For tests that take seconds a kind: the default run leaves out parts of the sequential encoder.
-FEW = (None, "conv", "functional", "sequential")
+FEW = (None, "conv", "sequential")
 few_encoders = pytest.mark.parametrize("kind", fast([None, *ENCODERS], FEW))
 every_normalizer = pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
 
@@ -443,6 +443,7 @@ def test_saving_and_cloning(kind, tmp_path):
         assert np.array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_a_layer_in_a_sequential_model(tmp_path):
     embed = layers.Embedding(9, D, mask_zero=True)
     model = keras.Sequential([embed, made("sequential", dtype="float32"), layers.Dense(2)])

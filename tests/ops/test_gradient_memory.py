@@ -92,6 +92,7 @@ PLACES = {
 
 @pytest.mark.parametrize(("choice", "jit"), PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, DYNAMIC], ids=["small", "large", "dynamic"])
+@pytest.mark.each_value
 def test_the_gradient_of_a_score_needs_the_inputs_only(sizes, choice, jit):
     """No tanh of the forward pass is kept, or computed again before the upstream gradient."""
     graph, upstream = graph_of(sizes, choice, jit)
