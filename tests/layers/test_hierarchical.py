@@ -1,3 +1,5 @@
+"""Hierarchical attention with any encoders against loops of the paper."""
+
 import warnings
 
 import keras
