@@ -72,6 +72,8 @@ class Case:
     scale: float = 1.0
     # Whether the default run tests it where tests are expensive: one case of each layer.
     first: bool = False
+    # Whether the default run also tests it in other processes: an attention and a decoder.
+    elsewhere: bool = False
     # Whether it is exported to every format, and whether it has the other duties too.
     exported: bool = False
     duties: bool = True
@@ -227,6 +229,7 @@ CASES = {
         ((TQ, TK),),
         masked_like="query",
         first=True,
+        elsewhere=True,
     ),
     "bahdanau, one step": Case(BahdanauAttention, {"units": 13}, (STEP, VALUE), ((TK,),)),
     "luong general": Case(
@@ -303,6 +306,7 @@ CASES = {
         memory="memory",
         masked_like="sequences",
         first=True,
+        elsewhere=True,
         exported=True,
     ),
     "decoder, stacked, input feeding": Case(
@@ -472,26 +476,28 @@ CASES |= {
 }
 
 
-def parameters(name, wanted=lambda case: case.duties, first_only=False):
-    """Cases as parameters; with `first_only` all but the first of each layer are slow."""
+def parameters(name, is_fast=lambda case: True):
+    """Cases, or their names, as parameters; those that are not fast are slow."""
     return pytest.mark.parametrize(
         name,
         [
             pytest.param(
                 key if name == "name" else case,
                 id=key,
-                marks=[pytest.mark.slow] if first_only and not case.first else [],
+                marks=[] if is_fast(case) else [pytest.mark.slow],
             )
             for key, case in CASES.items()
-            if wanted(case)
+            if case.duties
         ],
     )
 
 
 every_case = parameters("case")
 # For tests that take seconds a case: the default run has one case of each layer.
-first_cases = parameters("case", first_only=True)
-first_names = parameters("name", first_only=True)
+first_cases = parameters("case", lambda case: case.first)
+first_names = parameters("name", lambda case: case.first)
+# For tests that start another process.
+few_names = parameters("name", lambda case: case.elsewhere)
 
 
 def public_layers():

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from tests import fast
 from tests.conformance.layers import CASES, VOCABULARY
 
 # The converters use what is deprecated in other packages.
@@ -91,9 +92,7 @@ def assert_exports(name, kind, folder, **options):
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("SavedModel", marks=pytest.mark.slow), "ONNX", "LiteRT"]
-)
+@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX", "LiteRT"]))
 def test_a_mask_is_exported(kind, tmp_path):
     assert_exports("bahdanau", kind, tmp_path, masked=("value",))
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests import ROOT
-from tests.conformance.layers import CASES, first_cases, first_names
+from tests.conformance.layers import CASES, few_names, first_cases, first_names
+from tests.helpers import numpy
 from tests.on_jax import run_on_jax
 
 BLOCKED = """
@@ -60,34 +61,32 @@ found["results"] = json.dumps(results)
 """
 
 
-def selected(request):
-    """The cases that the tests of this run ask for."""
+def selected(request, test):
+    """The cases of a test that this run has selected."""
     items = [item for item in request.session.items if getattr(item, "module", 0) is request.module]
-    parameters = [item.callspec.params for item in items if hasattr(item, "callspec")]
-    return sorted({params["name"] for params in parameters if "name" in params})
+    return [item.callspec.params["name"] for item in items if item.originalname == test.__name__]
+
+
+def save(name, root):
+    """Saves a case as `.keras`, with inputs of another size than usual and their outputs."""
+    folder, case = root / name, CASES[name]
+    model, inputs = case.model(), case.inputs(3, more=5)
+    folder.mkdir()
+    model.save(folder / "model.keras")
+    arrays = {f"input{n}": x for n, x in enumerate(inputs)}
+    outputs = {f"output{n}": numpy(x) for n, x in enumerate(model(inputs))}
+    np.savez(folder / "data.npz", **arrays, **outputs)
+    return model
 
 
 @pytest.fixture(scope="module")
-def saved(request, tmp_path_factory):
-    """Each selected case as `.keras` and as SavedModel, with inputs of another size and outputs."""
-    root = tmp_path_factory.mktemp("saved")
-    for name in selected(request):
-        folder, case = root / name, CASES[name]
-        model, inputs = case.model(), case.inputs(3, more=5)
-        outputs = model.predict_on_batch(inputs)
-        folder.mkdir()
-        model.save(folder / "model.keras")
-        model.export(folder / "saved", verbose=False)
-        arrays = {f"input{n}": x for n, x in enumerate(inputs)}
-        np.savez(folder / "data.npz", **arrays, **{f"output{n}": x for n, x in enumerate(outputs)})
-    return root
-
-
-@pytest.fixture(scope="module")
-def served(saved):
-    """The errors of the SavedModels in a process that cannot import Keras."""
+def served(request, tmp_path_factory):
+    """The errors of SavedModels in a process that cannot import Keras."""
+    root = tmp_path_factory.mktemp("served")
+    for name in selected(request, test_serving_without_keras):
+        save(name, root).export(root / name / "saved", verbose=False)
     done = subprocess.run(
-        [sys.executable, "-c", BLOCKED, str(saved)],
+        [sys.executable, "-c", BLOCKED, str(root)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -98,28 +97,33 @@ def served(saved):
 
 
 @pytest.fixture(scope="module")
-def run_by_jax(saved, tmp_path_factory):
-    found = run_on_jax(JAX, tmp_path_factory.mktemp("jax"), root=np.array(str(saved)))
+def run_by_jax(request, tmp_path_factory):
+    """The errors of models that are loaded on JAX, and whether they train there."""
+    root = tmp_path_factory.mktemp("saved")
+    for name in selected(request, test_jax):
+        save(name, root)
+    found = run_on_jax(JAX, tmp_path_factory.mktemp("jax"), root=np.array(str(root)))
     return json.loads(str(found["results"]))
 
 
 @first_names
-def test_saving_and_loading(name, saved):
-    model = keras.saving.load_model(saved / name / "model.keras")
-    arrays = np.load(saved / name / "data.npz")
+def test_saving_and_loading(name, tmp_path):
+    save(name, tmp_path)
+    model = keras.saving.load_model(tmp_path / name / "model.keras")
+    arrays = np.load(tmp_path / name / "data.npz")
     inputs = [arrays[n] for n in sorted(arrays) if n.startswith("input")]
-    for n, output in enumerate(model.predict_on_batch(inputs)):
-        assert np.array_equal(output, arrays[f"output{n}"])
+    for n, output in enumerate(model(inputs)):
+        assert np.array_equal(numpy(output), arrays[f"output{n}"])
 
 
-@first_names
+@few_names
 def test_serving_without_keras(name, served):
     errors = served[name]
     assert len(errors) == len(CASES[name].model().outputs)
     assert max(errors) <= 1e-6
 
 
-@first_names
+@few_names
 def test_jax(name, run_by_jax):
     result = run_by_jax[name]
     assert isinstance(result, list), result
@@ -135,5 +139,5 @@ def test_cloning(case):
     clone = keras.models.clone_model(model)
     assert [w.shape for w in clone.weights] == [w.shape for w in model.weights]
     clone.set_weights(model.get_weights())
-    for x, y in zip(clone.predict_on_batch(inputs), model.predict_on_batch(inputs), strict=True):
+    for x, y in zip(clone(inputs), model(inputs), strict=True):
         assert np.array_equal(x, y)

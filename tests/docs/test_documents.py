@@ -39,6 +39,7 @@ def test_the_code_of_the_readme_runs():
     assert names["LowRankAttention"].from_config(layer.get_config()).rank == 3
 
 
+@pytest.mark.slow
 def test_the_translator_of_the_guide_learns():
     names = run("docs/guide.md")
     found = names["found"]

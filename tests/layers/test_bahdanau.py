@@ -1,3 +1,5 @@
+"""Bahdanau attention against loops of the paper."""
+
 import numpy as np
 import pytest
 

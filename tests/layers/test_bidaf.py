@@ -1,3 +1,5 @@
+"""The attention flow of BiDAF against loops of the paper."""
+
 import numpy as np
 import pytest
 import tensorflow as tf

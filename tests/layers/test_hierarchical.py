@@ -1,3 +1,5 @@
+"""Hierarchical attention with any encoders against loops of the paper."""
+
 import warnings
 
 import keras
@@ -7,7 +9,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionPooling, HierarchicalAttention
-from tests import oracles
+from tests import fast, oracles
 from tests.helpers import (
     TOLERANCES,
     arguments,
@@ -57,13 +59,8 @@ ENCODERS = {
 }
 every_encoder = pytest.mark.parametrize("kind", ENCODERS)
 # For tests that take seconds a kind: the default run leaves out parts of the sequential encoder.
-few_encoders = pytest.mark.parametrize(
-    "kind",
-    [
-        *(None, "conv", "functional", "sequential"),
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gru", "dense", "bidirectional")),
-    ],
-)
+FEW = (None, "conv", "sequential")
+few_encoders = pytest.mark.parametrize("kind", fast([None, *ENCODERS], FEW))
 every_normalizer = pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
 
 # Gaps, padding in front and behind; of the first document the second sentence and the last are
@@ -448,6 +445,7 @@ def test_saving_and_cloning(kind, tmp_path):
         assert np.array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_a_layer_in_a_sequential_model(tmp_path):
     embed = layers.Embedding(9, D, mask_zero=True)
     model = keras.Sequential([embed, made("sequential", dtype="float32"), layers.Dense(2)])

@@ -1,3 +1,5 @@
+"""Every score and alignment of Luong attention against loops of the paper."""
+
 import keras
 import numpy as np
 import pytest

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_attention import MemoryHop, MemoryNetwork
 from keras_attention.layers._sentences import word_shares
+from tests import fast
 from tests.helpers import (
     TOLERANCES,
     arguments,
@@ -233,8 +234,7 @@ def model_of(layer):
 
 
 @every_tying
-@pytest.mark.parametrize("jit", [False, True], ids=["graph", "jit"])
-@pytest.mark.each_value
+@pytest.mark.parametrize("jit", fast([False, True], [False]), ids=["graph", "jit"])
 def test_padding_does_not_learn(tying, jit):
     layer = made("float32", tying=tying)
     model = model_of(layer)
@@ -384,7 +384,7 @@ class Answerer(keras.Model):
     ("tying", "start", "jit"),
     [
         ("adjacent", True, True),
-        ("adjacent", False, False),
+        pytest.param("adjacent", False, False, marks=pytest.mark.slow),
         pytest.param("layerwise", True, False, marks=pytest.mark.slow),
     ],
 )

@@ -1,3 +1,5 @@
+"""Attention pooling against loops of the paper."""
+
 import keras
 import numpy as np
 import pytest

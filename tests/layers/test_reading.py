@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.layers import _reading as ways
+from tests import fast
 from tests.helpers import assert_close, lengths_mask, normal, numpy
 from tests.on_jax import run_on_jax
 
@@ -105,7 +106,9 @@ def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
         assert context.any() != is_long
 
 
-@pytest.mark.parametrize("options", [{"normalizer": "sparsemax"}, {"units": 7}])
+@pytest.mark.parametrize(
+    "options", fast([{"normalizer": "sparsemax"}, {"units": 7}], [{"units": 7}])
+)
 def test_other_options(options, monkeypatch):
     layer = make_layer("general", "local-p", **options)
     monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
@@ -152,7 +155,7 @@ def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkey
     assert_graph_differentiates(layer, jit)
 
 
-@pytest.mark.parametrize("score", [pytest.param("general", marks=pytest.mark.slow), "concat"])
+@pytest.mark.parametrize("score", fast(["general", "concat"], ["concat"]))
 def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     query, value = keras.Input((None, D)), keras.Input((None, D))
@@ -362,7 +365,7 @@ def test_long_memories_are_read_window_by_window(score, alignment):
     assert not pairs
 
 
-@pytest.mark.parametrize("alignment", ["local-p", pytest.param("local-m", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("alignment", fast(["local-p", "local-m"], ["local-p"]))
 def test_a_decoder_with_local_attention(alignment, monkeypatch):
     """In its loop, with and without weights, the decoder is the same as with all scores."""
     x, memory = normal(1, B, TQ, 7), normal(2, B, TK, D)

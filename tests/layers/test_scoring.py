@@ -1,3 +1,5 @@
+"""The protocol that all scoring attentions share: masks, steps, dropout, hooks, refusals."""
+
 import itertools
 
 import keras

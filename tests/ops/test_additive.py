@@ -11,6 +11,7 @@ from keras_attention import AttentionRNN, BahdanauAttention
 from keras_attention.ops import _additive, _blocked, _tanh_sums, _xla, additive_score, compiling
 from keras_attention.ops._tanh_sums import GROUP
 from keras_attention.ops._xla import round_up_length
+from tests import fast
 from tests.helpers import numpy
 from tests.on_jax import run_on_jax
 
@@ -165,7 +166,11 @@ def large(monkeypatch):
     monkeypatch.setattr(_blocked, "BLOCK", 10_000)
 
 
-@pytest.mark.parametrize("place", PLACES)
+# In the default run each way to compute the score is taken once.
+ONCE = ("eager", "unknown sizes", "unknown sizes, compiled", "not compiled")
+
+
+@pytest.mark.parametrize("place", fast(PLACES, ONCE))
 def test_every_place_is_exact(place, large, monkeypatch):
     taken = []
     choose = _additive.where_to_run
@@ -176,7 +181,7 @@ def test_every_place_is_exact(place, large, monkeypatch):
     assert taken == [expected] * 2
 
 
-@pytest.mark.parametrize("deviation", [10, 100])
+@pytest.mark.parametrize("deviation", fast([10, 100], [100]))
 def test_compiled_sums_are_exact_beyond_the_range_of_exponentials(deviation):
     inputs = make_inputs(SIZES, deviation)
     tensors = [tf.constant(x) for x in inputs]
@@ -248,7 +253,14 @@ def test_lengths_are_rounded_up_to_few():
     assert all(m <= max(1.25 * n, n + 31) for n, m in zip(sizes, rounded, strict=True))
 
 
-def test_lengths_are_compiled_a_few_times_only(large, monkeypatch):
+@pytest.mark.parametrize(
+    ("lengths", "few"),
+    [
+        ([2, 17, 31], 1),
+        pytest.param([2, 17, 31, 40, 64, 65, 97, 128], 4, marks=pytest.mark.slow),
+    ],
+)
+def test_lengths_are_compiled_a_few_times_only(lengths, few, large, monkeypatch):
     shapes = set()
     run_compiled = _additive.run_compiled
 
@@ -257,13 +269,14 @@ def test_lengths_are_compiled_a_few_times_only(large, monkeypatch):
         return run_compiled(function, *tensors)
 
     monkeypatch.setattr(_additive, "run_compiled", spy)
-    for length in (2, 17, 31, 40, 64, 65, 97, 128):
+    for length in lengths:
         inputs = make_inputs((1, length, length, 8))
         assert_exact(both(*[tf.constant(x) for x in inputs]), inputs, few=True)
-    assert len(shapes) == 2 * 4
+    assert len(shapes) == 2 * few
 
 
-def test_eager_calls_compile_a_limited_number_of_programs(monkeypatch):
+@pytest.mark.parametrize("most", fast([2, 5], [2]))
+def test_eager_calls_compile_a_limited_number_of_programs(most, monkeypatch):
     """TensorFlow never frees a program, so later sizes run as ordinary operations."""
     made = []
     function = tf.function
@@ -274,7 +287,7 @@ def test_eager_calls_compile_a_limited_number_of_programs(monkeypatch):
 
     monkeypatch.setattr(tf, "function", counting)
     monkeypatch.setattr(_xla, "_programs", set())
-    monkeypatch.setattr(_xla, "MOST_PROGRAMS", 5)
+    monkeypatch.setattr(_xla, "MOST_PROGRAMS", most)
     _xla._compiled.cache_clear()
     monkeypatch.setitem(_additive.SMALLEST, "tensorflow", 0)
     for steps in (*range(40, 400, 40), 40, 200):
@@ -284,7 +297,7 @@ def test_eager_calls_compile_a_limited_number_of_programs(monkeypatch):
             tape.watch(given)
             scores = additive_score(*given)
         assert_exact([scores, *tape.gradient(scores, given, inputs[3])], inputs)
-    assert made.count(True) == 5
+    assert made.count(True) == most
 
 
 def test_exported_graphs_hold_ordinary_operations(large):
@@ -322,7 +335,8 @@ def test_compiling_chooses_for_score_and_gradient(choice, known, count):
     assert sum(one.attr["_XlaMustCompile"].b for one in functions) == count
 
 
-@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", [False, True])
 def test_training_with_unknown_lengths(jit, large):
     def losses():
         keras.utils.set_random_seed(11)
@@ -354,6 +368,7 @@ def test_fit_compiles_score_and_gradient(large, monkeypatch):
     assert set(taken) == {"alone"}
 
 
+@pytest.mark.slow
 def test_new_sizes_are_no_reason_to_warn(large, caplog):
     for batch in range(1, 8):
         inputs = make_inputs((batch, 33, 2, 8))

@@ -16,6 +16,7 @@ from keras import ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
 from keras_attention.ops import additive_score, compiling
+from tests import fast
 from tests.helpers import graphs
 from tests.on_jax import run_on_jax
 
@@ -91,6 +92,7 @@ PLACES = {
 
 @pytest.mark.parametrize(("choice", "jit"), PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, DYNAMIC], ids=["small", "large", "dynamic"])
+@pytest.mark.each_value
 def test_the_gradient_of_a_score_needs_the_inputs_only(sizes, choice, jit):
     """No tanh of the forward pass is kept, or computed again before the upstream gradient."""
     graph, upstream = graph_of(sizes, choice, jit)
@@ -135,12 +137,12 @@ LATE = {
 }
 
 
-@pytest.mark.parametrize(("choice", "as_graph"), LATE.values(), ids=LATE)
+@pytest.mark.parametrize("place", fast(LATE, [*LATE][:3]))
 @pytest.mark.parametrize("sizes", [(2, 160, 160, 97), (8, 1, 8192, 97)], ids=["many", "one query"])
 @pytest.mark.each_value
-def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(
-    sizes, choice, as_graph, pairs
-):
+def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(sizes, place, pairs):
+    choice, as_graph = LATE[place]
+
     def run(*inputs):
         with compiling(choice):
             return score_and_gradient(*inputs)
@@ -241,9 +243,10 @@ def largest_array(program):
     return max(math.prod(map(int, sizes.split(","))) for sizes in arrays)
 
 
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("name", [name for name in LAYERS if "windows" in name])
-@pytest.mark.each_value
+@pytest.mark.parametrize("known", fast([True, False], [True]))
+@pytest.mark.parametrize(
+    "name", fast(["general, windows", "concat, windows"], ["general, windows"])
+)
 def test_a_compiled_layer_never_holds_all_windows(name, known):
     sizes = batch, queries, steps, features = 2, 97, 311, 17
     unknown = [None] * 3
@@ -291,16 +294,8 @@ def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, option
     assert max(count(x) for x in tensors) <= batch * max(length, 3 * CELL)
 
 
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bahdanau",
-        "concat, windows",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("concat", "general, windows")),
-    ],
-)
-@pytest.mark.each_value
+@pytest.mark.parametrize("known", fast([True, False], [True]))
+@pytest.mark.parametrize("name", fast(LAYERS, ["bahdanau"]))
 def test_a_compiled_loop_holds_the_memory_once(name, known):
     shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
     function = gradient_graph(make_decoder(name, query="previous"), shapes, jit=True)
@@ -348,6 +343,7 @@ found["sizes"] = json.dumps(sizes)
 """
 
 
+@pytest.mark.slow
 def test_jax(tmp_path):
     """How many numbers the gradient holds, and how many both passes need while they run."""
     batch, queries, length, features = 2, 97, 311, 17

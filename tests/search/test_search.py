@@ -10,6 +10,7 @@ import pytest
 from keras import ops
 
 from keras_attention.search import SearchResult, beam_search, greedy_search
+from tests import fast
 from tests.on_jax import run_on_jax
 
 V, D, TK, L = 7, 5, 3, 11
@@ -505,7 +506,7 @@ def assert_runs(run, decoder):
 
 
 @on_tensorflow
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", fast([False, True], [True]))
 def test_tf_function_with_unknown_sizes(jit_compile):
     import tensorflow as tf
 

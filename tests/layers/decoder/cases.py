@@ -9,7 +9,7 @@ import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN
-from tests import oracles
+from tests import fast, oracles
 from tests.helpers import (
     BAHDANAU,
     DQ,
@@ -107,10 +107,7 @@ ATTENTIONS = {
 every_case = pytest.mark.parametrize("name", CASES)
 # For tests that take seconds a case: the default run has one decoder of each kind.
 FEW = ("bahdanau", "current-stack-concat", "feeding-stack")
-few_cases = pytest.mark.parametrize(
-    "name",
-    [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
-)
+few_cases = pytest.mark.parametrize("name", fast(CASES, FEW))
 SEQUENCES_MASK = np.array([[False, True, False, True, True], [True, True, True, False, False]])
 MEMORY_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 # One sample has a hole in the middle; the other has holes in front, in the middle, at the end.

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from tests import fast
 from tests.helpers import (
     DQ,
     TK,
@@ -70,7 +71,7 @@ def test_every_attention_in_the_loop_and_step_by_step(name, options):
     check_steps(decoder)
 
 
-@every_case
+@few_cases
 def test_step_by_step_is_the_whole_run(name):
     check_steps(CASES[name])
 
@@ -170,15 +171,7 @@ def test_initial_state(form):
     assert_close(output, expected[:, 0])
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(
-            form, marks=[] if form in ("gru: a list", "feeding: flat") else pytest.mark.slow
-        )
-        for form in forms_of_initial_state()
-    ],
-)
+@pytest.mark.parametrize("form", fast(forms_of_initial_state(), ["feeding: flat"]))
 def test_initial_state_of_a_functional_model(form):
     decoder, given, initial, fed = forms_of_initial_state()[form]
     layer = decoder.built()
@@ -208,7 +201,7 @@ def test_defaults_are_those_of_the_paper_of_the_attention(attention, options, qu
     assert (config["query"], config["output_mode"]) == (query, output)
 
 
-@pytest.mark.parametrize("name", ["bahdanau-stack", "feeding"])
+@pytest.mark.parametrize("name", fast(["bahdanau-stack", "feeding"], ["feeding"]))
 def test_last_states_continue_the_sequence(name):
     layer = CASES[name].built(return_state=True)
     sequences, memory = tensors()
@@ -326,7 +319,7 @@ def test_gradients_by_the_keys_of_many_steps_add_up_in_mixed_precision():
     assert_gradients_add_up(LuongAttention("general", **MIXED), ["score_kernel"])
 
 
-@pytest.mark.parametrize("name", ["query_kernel", "score_vector"])
+@pytest.mark.parametrize("name", fast(["query_kernel", "score_vector"], ["score_vector"]))
 def test_gradients_by_the_weights_of_many_steps_add_up_in_mixed_precision(name):
     assert_gradients_add_up(BahdanauAttention(17, **MIXED), [name])
 
@@ -431,6 +424,7 @@ for unroll in (False, True):
 """
 
 
+@pytest.mark.slow
 def test_unrolled_with_a_mask_on_jax(tmp_path):
     sequences, memory = (x.astype("float32") for x in tensors())
     arrays = {"sequences": sequences, "memory": memory, **MASKS}

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention
-from tests import oracles
+from tests import fast, oracles
 from tests.helpers import (
     BAHDANAU,
     DQ,
@@ -61,7 +61,7 @@ def test_assignments_of_a_cell_survive_the_loop_of_a_graph(options, unroll, jit)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
 @pytest.mark.parametrize("options", [PREVIOUS, CURRENT], ids=["previous", "current"])
 @pytest.mark.each_value
 def test_losses_that_a_cell_adds_count_in_training(options, jit):

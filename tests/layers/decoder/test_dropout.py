@@ -39,7 +39,11 @@ def test_dropout_is_for_training(name):
 @pytest.mark.parametrize(
     ("name", "jit"),
     [
-        *((name, False) for name in dropping_decoders()),
+        ("stack, feeding", False),
+        ("attention", False),
+        pytest.param("cell", False, marks=pytest.mark.slow),
+        pytest.param("attention after the loop", False, marks=pytest.mark.slow),
+        pytest.param("cell before the attention", False, marks=pytest.mark.slow),
         pytest.param("stack, feeding", True, marks=pytest.mark.slow),
         pytest.param("attention after the loop", True, marks=pytest.mark.slow),
     ],
