@@ -102,6 +102,7 @@ document = Document(
     probability=float(probabilities[n] if label else 1 - probabilities[n]),
     expected=CLASSES[truth[n]],
 )
+figure = plot_document(document)
 PICTURE.parent.mkdir(parents=True, exist_ok=True)
-plot_document(document).savefig(PICTURE)
+figure.savefig(PICTURE)
 print(f"The picture is in {PICTURE}.")

@@ -97,7 +97,9 @@ print(f"the second where this person went in {second:.1%}.")
 assert accuracy > 0.8, "The network should put two sentences together."
 assert min(first, second) > 0.8, "Each hop should read its sentence."
 
-# Picture: two new stories, with the two sentences that decide in bold.
+# Picture: two new stories.
+figure = plot_hops(*samples)
+figure.suptitle("What the two hops read; the sentences that decide are bold", y=1.08)
 PICTURE.parent.mkdir(parents=True, exist_ok=True)
-plot_hops(*samples).savefig(PICTURE)
+figure.savefig(PICTURE, bbox_inches="tight")
 print(f"The picture is in {PICTURE}.")
