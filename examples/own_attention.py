@@ -29,7 +29,7 @@ rng = np.random.default_rng(SEED)
 
 # The whole attention: one weight and one equation.
 @keras.saving.register_keras_serializable("my_package")
-class GaussianAttention(ScoringMixin, keras.layers.Layer):
+class GaussianAttention(ScoringMixin):
     """Attention by distance: softmax_j(-|W q_i - W k_j|^2)."""
 
     def __init__(self, units, **kwargs):

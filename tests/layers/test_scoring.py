@@ -276,7 +276,7 @@ def test_no_dropout_no_seed_generator():
 
 
 @keras.saving.register_keras_serializable(package="test_scoring")
-class CosineAttention(ScoringMixin, keras.layers.Layer):
+class CosineAttention(ScoringMixin):
     def score(self, query, key):
         return ops.einsum("bqd,bkd->bqk", ops.normalize(query), ops.normalize(key))
 
@@ -320,7 +320,7 @@ def test_a_custom_layer_needs_only_a_score(tmp_path):
     assert not np.array_equal(numpy(embed.embeddings), kept)
 
 
-class Hooked(ScoringMixin, keras.layers.Layer):
+class Hooked(ScoringMixin):
     """Uses every hook: it doubles the keys, reverses the weights and appends the query."""
 
     def project_key(self, key):
@@ -380,7 +380,7 @@ def test_masked_queries_give_zeros_whatever_the_last_hook_makes_of_them(fill):
 
 
 def test_a_layer_without_score_says_so():
-    class Forgetful(ScoringMixin, keras.layers.Layer):
+    class Forgetful(ScoringMixin):
         pass
 
     with pytest.raises(NotImplementedError, match=r"Forgetful must define score\(query, key\)"):
@@ -537,7 +537,7 @@ def test_features_must_be_known(name):
 
 
 def test_arguments_of_a_subclass_are_saved_if_kept_under_their_names():
-    class Scaled(ScoringMixin, keras.layers.Layer):
+    class Scaled(ScoringMixin):
         def __init__(self, factor, **kwargs):
             super().__init__(**kwargs)
             self.factor = factor
@@ -550,7 +550,7 @@ def test_arguments_of_a_subclass_are_saved_if_kept_under_their_names():
 
 
 def test_a_score_of_another_shape():
-    class Wrong(ScoringMixin, keras.layers.Layer):
+    class Wrong(ScoringMixin):
         def score(self, query, key):
             return keras.ops.sum(query, axis=-1)
 
