@@ -34,7 +34,7 @@ class _Dot:
         return key
 
     def score(self, layer, query, key):
-        return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
+        return ops.einsum("bqd,bkd->bqk", query, key)
 
     def score_window(self, layer, query, key, position):
         return window_dot(query, key, position)

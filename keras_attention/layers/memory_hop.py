@@ -89,7 +89,7 @@ class MemoryHop(ScoringMixin):
             self._switch.assign(value)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
+        return ops.einsum("bqd,bkd->bqk", query, key)
 
     def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
         weights = super().weigh(scores, mask)

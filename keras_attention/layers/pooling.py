@@ -93,7 +93,7 @@ class AttentionPooling(ScoringMixin):
         return ops.tanh(ops.add(self.project(key, self.kernel), self.bias))
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
+        return ops.einsum("bqu,bku->bqk", query, key)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> None:
         return None  # the axis of steps is gone

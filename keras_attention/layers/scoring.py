@@ -30,7 +30,7 @@ class ScoringMixin(Attention):
         >>> class CosineAttention(ScoringMixin):
         ...     def score(self, query, key):
         ...         query, key = keras.ops.normalize(query), keras.ops.normalize(key)
-        ...         return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
+        ...         return keras.ops.einsum("bqd,bkd->bqk", query, key)
         >>> x = numpy.eye(3, dtype="float32")[None]
         >>> context, weights = CosineAttention()(x, x, return_attention_scores=True)
         >>> [round(float(w), 4) for w in weights[0, 0]]

@@ -59,6 +59,7 @@ def make_array(mebibytes):
     return lambda: np.ones(int(mebibytes * 2**20 / 8)).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux only")
 def test_memory_is_what_a_function_holds(monkeypatch):
     # The process that measures must find this module.
@@ -81,10 +82,12 @@ def test_the_outlier_is_wrapped_and_loses_nothing():
 TINY = {"words": 11, "sentences": 5, "length": 3, "units": 7}
 
 
+@pytest.mark.slow
 def test_all_modes_of_training_agree():
     memory_network.assert_agree(TINY)
 
 
+@pytest.mark.slow
 def test_modes_that_differ_are_noticed(monkeypatch):
     options = {**memory_network.MODES, "graph": {"jit_compile": False, "loss_weights": [1.01]}}
     monkeypatch.setattr(memory_network, "MODES", options)

@@ -741,6 +741,7 @@ def load_task(data_path):
     return folds.Folds(reading.read(data_path), 2, 5, 1)
 
 
+@pytest.mark.slow
 def test_what_a_run_writes(whole_run, data_path, capsys):
     _, output = whole_run
     folder = output / "attention"
@@ -757,6 +758,7 @@ def test_what_a_run_writes(whole_run, data_path, capsys):
     assert entry["parameters"] == model.count_params()
 
 
+@pytest.mark.slow
 def test_the_saved_model_takes_any_text(whole_run, data_path):
     folder = whole_run[1] / "attention"
     vocabulary = load_task(data_path).split(0)[1]
@@ -783,6 +785,7 @@ def test_the_saved_model_takes_any_text(whole_run, data_path):
     )
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_weights_of_the_saved_model(whole_run, data_path):
     folder = whole_run[1] / "attention"
     task = load_task(data_path)
@@ -809,6 +812,7 @@ def test_the_page_shows_the_weights_of_the_saved_model(whole_run, data_path):
         assert "&lt;" in article if "<b>" in text else True
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_only_reported(whole_run, monkeypatch, capsys):
     arguments, output = whole_run
     monkeypatch.setattr(command, "run_fold", stub(pytest.fail))
@@ -946,6 +950,7 @@ def crash():
     raise MemoryError
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_to_the_same_result(data_path, tmp_path, monkeypatch, capsys):
     results, weights = run_small(data_path, tmp_path / "whole", monkeypatch)
     assert sorted(weights) == [1, 2]

@@ -313,6 +313,7 @@ def test_padding_changes_no_answer(flow, examples):
     assert output.shape[-1] == merged * 8
 
 
+@pytest.mark.slow
 def test_strings_in_answers_out(examples):
     known = make_vocabulary(examples)
     _, answerer = bidaf.build_model(known.sizes, 4, "both", 0.0, 3)
@@ -365,6 +366,7 @@ def trained(data, directory, steps=SETTINGS["steps"]):
     return losses, [np.array(weight) for weight in model.weights]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
     # An epoch has five batches, so the sixth step belongs to the second epoch.
     data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
@@ -442,6 +444,7 @@ def run_small(output, patch, examples, at=None):
     return (losses, summary, (folder / "predictions.json").read_text()), saved
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
     whole, weights = run_small(tmp_path / "whole", monkeypatch, examples)
     with pytest.raises(Killed):
@@ -457,6 +460,7 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, examples, monkeypat
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_averaged_weights_are_lent(examples):
     data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     model, _ = bidaf.build_model((2000, 200), 2, "none", 0.0, 20)
@@ -474,6 +478,7 @@ def test_averaged_weights_are_lent(examples):
         np.testing.assert_allclose(average, (first + second) / 2, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, examples, monkeypatch):
     monkeypatch.setattr(command, "load_data", lambda arguments: (examples, examples[:4]))
     monkeypatch.setattr(command, "save", lambda *_: None)
@@ -546,6 +551,7 @@ def run_example(output, *more, **options):
     return subprocess.Popen(started, text=True, encoding="utf-8", **options)
 
 
+@pytest.mark.slow
 def test_the_smoke_run_learns_and_serves(tmp_path):
     with run_example(tmp_path, "--smoke", stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
         printed, _ = run.communicate()
@@ -561,6 +567,7 @@ def test_the_smoke_run_learns_and_serves(tmp_path):
     assert (folder / "attention.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_files_with_vectors_and_without_attention(tmp_path, capsys):
     """Runs the whole command on data with an empty passage and an empty question."""
     text, names = "Zoë was born in Tarnow. Imre was born in Oakmere.", ("Zoë", "Imre")

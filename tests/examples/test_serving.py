@@ -253,6 +253,7 @@ def test_headers_that_come_too_slowly(port):
     assert ask(port, {"instances": [GOOD]})[0] == 200
 
 
+@pytest.mark.slow
 def test_connections_may_be_idle_for_longer_than_the_headers_may_take(port):
     with connect(port) as connection:
         for pause in (0, 3, 3):
@@ -355,6 +356,7 @@ def test_a_full_server(upper):
     assert predict("ab", "cd")[0] == 200
 
 
+@pytest.mark.slow
 def test_the_last_requests_are_answered(upper):
     process, predict = upper("--max-batch", "1")
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -408,6 +410,7 @@ def refused_at_start(path):
     return run.stderr
 
 
+@pytest.mark.slow
 def test_models_that_cannot_be_served(tmp_path):
     module = Columns(2)
     path = save(module, module.run, tmp_path / "columns")

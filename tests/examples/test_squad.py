@@ -443,7 +443,7 @@ def as_pattern(template, start="", end=""):
 
 def facts_of(passage):
     """The facts of a passage, read from its text alone."""
-    facts = []
+    told = []
     for clause in re.split(r", while |\. ", passage.removesuffix(".")):
         surnames = candidates("surname", clause)
         assert len(surnames) == 1, clause
@@ -453,13 +453,13 @@ def facts_of(passage):
             patterns += [as_pattern(text, "^", "$") for text in entry.sentences]
             for pattern in patterns:
                 for match in pattern.finditer(clause):
-                    facts.append((kind, {**match.groupdict(), "who": surnames[0]}))
+                    told.append((kind, {**match.groupdict(), "who": surnames[0]}))
                     found += 1
         assert 1 <= found <= 2, clause
-    return facts
+    return told
 
 
-def solve(question, facts):
+def solve(question, told):
     """All answers that the facts give. A person is named by the surname."""
     answers = set()
     for kind, entry in facts.KINDS.items():
@@ -468,10 +468,10 @@ def solve(question, facts):
                 match = as_pattern(template.replace("{who}", "{person}")).fullmatch(question)
                 if match:
                     given = match.groupdict()
-                    people = resolve(given.pop("who", None), kind, facts)
+                    people = resolve(given.pop("who", None), kind, told)
                     answers |= {
                         values[role]
-                        for name, values in facts
+                        for name, values in told
                         if name == kind
                         and (people is None or values["who"] in people)
                         and all(values.get(key) == value for key, value in given.items())
@@ -479,7 +479,7 @@ def solve(question, facts):
     return answers
 
 
-def resolve(person, asked, facts):
+def resolve(person, asked, told):
     """The surnames that a name or a description may mean; None means any.
 
     What is asked about somebody is no way to say who is meant.
@@ -495,7 +495,7 @@ def resolve(person, asked, facts):
             if match:
                 people |= {
                     values["who"]
-                    for name, values in facts
+                    for name, values in told
                     if name == kind != asked and match.groupdict().items() <= values.items()
                 }
     return people
@@ -504,16 +504,16 @@ def resolve(person, asked, facts):
 def test_every_question_has_one_answer_in_what_the_passage_says(generated):
     described = 0
     for example in generated:
-        facts = facts_of(example.passage)
-        assert 6 <= len(facts) <= 12
+        told = facts_of(example.passage)
+        assert 6 <= len(told) <= 12
         (answer,) = example.answers
         if role_of(answer) == "who":
             answer = answer.split()[1]
-        assert solve(example.question, facts) == {answer}, example
+        assert solve(example.question, told) == {answer}, example
         # The same kind of fact is told about others, so the verb of the question decides nothing.
-        kinds = collections.Counter(kind for kind, _ in facts)
+        kinds = collections.Counter(kind for kind, _ in told)
         assert min(kinds.values()) >= 2
-        people = collections.Counter((kind, values["who"]) for kind, values in facts)
+        people = collections.Counter((kind, values["who"]) for kind, values in told)
         assert max(people.values()) == 1
         described += bool(
             re.search(r"the (person|seller|teacher|builder|author)", example.question)

@@ -46,6 +46,7 @@ def make_task(size=80, facts=1):
 # --- training ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
 def test_a_model_is_the_same_whatever_was_trained_before(tying):
     task, settings = make_task(), {**SETTINGS, "tying": tying}
@@ -165,11 +166,13 @@ class NotAsked:
     asked = False
 
 
+@pytest.mark.slow
 def test_work_on_several_processes():
     assert sorted(workers.run(square, [1, 2, 3], 2, NotAsked)) == [1, 4, 9]
     assert list(workers.run(square, [], 2, NotAsked)) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_unexpectedly_ends_the_run():
     with pytest.raises(SystemExit, match=r"fewer --jobs need less.*Finished models are kept"):
         list(workers.run(square, [13], 1, NotAsked))
@@ -335,6 +338,7 @@ def whole_run(data_path, tmp_path_factory):
     return output, run.stdout
 
 
+@pytest.mark.slow
 def test_what_a_run_prints(whole_run):
     _, printed = whole_run
     assert "models to train: 8; processes: " in printed
@@ -347,6 +351,7 @@ def test_what_a_run_prints(whole_run):
     assert re.search(r"a step takes [\d.]+ to [\d.]+ ms when compiled", printed)
 
 
+@pytest.mark.slow
 def test_the_table_is_of_the_best(whole_run):
     output, printed = whole_run
     entries = json.loads((output / "results.json").read_text())["results"]
@@ -359,6 +364,7 @@ def test_the_table_is_of_the_best(whole_run):
             assert float(error) == pytest.approx(best["test_errors"][task], abs=0.051)
 
 
+@pytest.mark.slow
 def test_what_a_run_writes(whole_run, data_path):
     output, _ = whole_run
     for task in ("task-1", "task-2"):
@@ -371,6 +377,7 @@ def test_what_a_run_writes(whole_run, data_path):
     assert len(list((output / "weights").iterdir())) == 8
 
 
+@pytest.mark.slow
 def test_the_saved_model_takes_any_strings(whole_run, data_path):
     output, _ = whole_run
     model = tf.saved_model.load(output / "task-1" / "saved_model")
@@ -403,6 +410,7 @@ def test_the_saved_model_takes_any_strings(whole_run, data_path):
     assert nothing["answer"].shape == (0,)
 
 
+@pytest.mark.slow
 def test_finished_models_are_not_trained_again(whole_run, data_path, monkeypatch, capsys):
     output, _ = whole_run
     monkeypatch.setattr(workers, "run", lambda *_: pytest.fail("trained again"))
@@ -418,6 +426,7 @@ def test_finished_models_are_not_trained_again(whole_run, data_path, monkeypatch
     assert "1 jobs" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_one_model_of_all_tasks(data_path, tmp_path, capsys):
     arguments = ["--data", str(data_path), "--output", str(tmp_path), *SMALL[2:], "--jobs", "1"]
     command.main([*arguments, "--task", "joint", "--hops", "1", "--encoding", "bag"])
@@ -452,6 +461,7 @@ def wait_for(happened, seconds=120):
     assert happened()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="Linux only")
 def test_a_killed_run_resumes(data_path, tmp_path):
     output = tmp_path / "killed"
@@ -475,6 +485,7 @@ def test_a_killed_run_resumes(data_path, tmp_path):
     assert sorted(r["repeat"] for r in after) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 @pytest.mark.parametrize("early", [False, True], ids=["in training", "at once"])
 def test_a_run_is_stopped(data_path, tmp_path, early):
@@ -548,6 +559,7 @@ def test_too_few_questions(data_path, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 def test_results_of_other_settings_are_refused(whole_run, data_path):
     output, _ = whole_run
     before = (output / "results.json").read_text()

@@ -113,6 +113,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     pairs = [[*rng.integers(4, 12, rng.integers(2, 7)).tolist(), texts.END] for _ in range(41)]
@@ -153,6 +154,7 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys
     assert files == sorted(path.name for path in (tmp_path / "killed").iterdir())
 
 
+@pytest.mark.slow
 def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, monkeypatch):
     sets = dict(zip(("train", "valid", "test"), dates.make_pairs((60, 10, 12), 3), strict=True))
     monkeypatch.setattr(command, "load_data", lambda arguments: sets)
@@ -199,6 +201,7 @@ def test_bleu_is_reported_by_source_length_with_its_signature():
     assert wrong["1-7 words"]["BLEU"] < 20 < wrong["all"] < 100
 
 
+@pytest.mark.slow
 def test_the_smoke_run_learns_and_serves(tmp_path):
     run = subprocess.run(
         [sys.executable, "-m", "examples.translation", "--smoke", "--output", str(tmp_path)],

@@ -81,6 +81,7 @@ def test_how_processes_end():
     assert distributed.how_it_ended(3) == "ended with status 3"
 
 
+@pytest.mark.slow
 def test_bad_command_lines(tmp_path):
     assert "--epochs must be at least 1" in run(tmp_path, "--epochs", "0", code=2)
     assert "--distributed must be at least 1" in run(tmp_path, "--distributed", "0", code=2)
@@ -208,6 +209,7 @@ def test_a_trial_that_fails(workers, tmp_path, monkeypatch):
     assert text.rstrip().endswith("ArithmeticError: no luck")
 
 
+@pytest.mark.slow
 def test_a_file_that_a_kill_has_damaged(tmp_path):
     (tmp_path / "bayesian").mkdir()
     for name in ("oracle.json", "tuner0.json"):
