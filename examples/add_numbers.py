@@ -16,8 +16,8 @@ from keras_attention import AttentionRNN, LuongAttention, greedy_search
 from keras_attention.plotting import plot_attention
 
 SEED = 0
-TRAIN_SIZE, TEST_SIZE = 24_000, 500
-UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 7, 100, 0.005
+TRAIN_SIZE, TEST_SIZE = 30_000, 500
+UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 8, 100, 0.005
 CHARACTERS = "^$0123456789+"  # "^" begins and "$" ends a sum
 START, END = 1, 2
 PLACES = ("ones", "tens", "hundreds", "thousands")

@@ -31,7 +31,7 @@ rng = np.random.default_rng(SEED)
 count = TRAIN_SIZE + TEST_SIZE
 steps = np.arange(-PAST, FUTURE)  # hours; the forecast begins at 0
 hours = rng.integers(0, 24, (count, 1)) + steps
-series = rng.normal(15, 5, (count, 1)) + rng.normal(0, 0.3, hours.shape).cumsum(axis=1)
+series = rng.normal(15, 5, (count, 1)) + rng.normal(0, 0.2, hours.shape).cumsum(axis=1)
 for waves in (1, 2, 3):
     size, shift = rng.normal(0, 4 / waves, (count, 1)), rng.uniform(0, 2 * np.pi, (count, 1))
     series += size * np.sin(2 * np.pi * waves * hours / 24 + shift)

@@ -424,7 +424,7 @@ MISTAKES = {
     "a mask of lists": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.tolist()),
         "`value_mask` must be a boolean tensor or array; received a list. Convert it: "
-        "numpy.array(value_mask).",
+        "numpy.array(value_mask, bool).",
     ),
     "True as a mask": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=True),
