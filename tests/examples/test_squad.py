@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from examples.question_answering import facts, passages, scoring, squad
+from examples.question_answering import passages, scoring, squad
+from examples.question_answering.facts import FIRST_NAMES, KINDS, SURNAMES, TOWNS
 
 PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 PASSAGE = "In 1843 Zoë Grünwald — “the owl” — built a mill."
@@ -332,10 +333,10 @@ def test_absent_predictions_and_a_test_set_without_answers_are_refused(tmp_path)
 # --- generated passages --------------------------------------------------------------------------
 
 POOLS = {
-    "place": facts.TOWNS,
+    "place": TOWNS,
     "year": [str(year) for year in range(1700, 2000)],
-    "thing": [thing for kind in facts.KINDS.values() for thing in kind.things],
-    "surname": facts.SURNAMES,
+    "thing": [thing for kind in KINDS.values() for thing in kind.things],
+    "surname": SURNAMES,
 }
 PATTERNS = {role: "|".join(map(re.escape, pool)) for role, pool in POOLS.items()}
 PATTERNS["who"] = rf"(?:\w+ )?(?:{PATTERNS['surname']})"
@@ -360,8 +361,8 @@ def matches(role, text):
 
 
 def test_the_pools_are_large_and_hold_no_name_twice():
-    assert min(map(len, (facts.FIRST_NAMES, facts.SURNAMES, facts.TOWNS))) >= 60
-    names = [*facts.FIRST_NAMES, *facts.SURNAMES, *facts.TOWNS, *POOLS["thing"]]
+    assert min(map(len, (FIRST_NAMES, SURNAMES, TOWNS))) >= 60
+    names = [*FIRST_NAMES, *SURNAMES, *TOWNS, *POOLS["thing"]]
     assert not [(a, b) for a in names for b in names if a is not b and a in b]
 
 
@@ -378,8 +379,8 @@ VERBS = {
 
 
 def test_every_text_about_a_kind_of_fact_is_about_that_kind_alone():
-    assert facts.KINDS.keys() == VERBS.keys()
-    for kind, entry in facts.KINDS.items():
+    assert KINDS.keys() == VERBS.keys()
+    for kind, entry in KINDS.items():
         texts = [*entry.predicates, *entry.sentences, *entry.descriptions]
         for role, templates in entry.questions.items():
             assert not [text for text in templates if f"{{{role}}}" in text]
@@ -423,7 +424,7 @@ def test_answers_stand_once_where_they_are_said_to(generated):
 def test_passages_name_several_people_places_years_and_things(generated):
     for passage in {example.passage for example in generated}:
         people = [name for name in candidates("who", passage) if " " in name]
-        people = [name for name in people if name.split()[0] in facts.FIRST_NAMES]
+        people = [name for name in people if name.split()[0] in FIRST_NAMES]
         assert 3 <= len(people) <= 4
         assert len({word for name in people for word in name.split()}) == 2 * len(people)
         for role in ("place", "year", "thing"):
@@ -448,7 +449,7 @@ def facts_of(passage):
         surnames = candidates("surname", clause)
         assert len(surnames) == 1, clause
         found = 0
-        for kind, entry in facts.KINDS.items():
+        for kind, entry in KINDS.items():
             patterns = [as_pattern(text, r"\b", r"\b") for text in entry.predicates]
             patterns += [as_pattern(text, "^", "$") for text in entry.sentences]
             for pattern in patterns:
@@ -462,7 +463,7 @@ def facts_of(passage):
 def solve(question, told):
     """All answers that the facts give. A person is named by the surname."""
     answers = set()
-    for kind, entry in facts.KINDS.items():
+    for kind, entry in KINDS.items():
         for role, templates in entry.questions.items():
             for template in templates:
                 match = as_pattern(template.replace("{who}", "{person}")).fullmatch(question)
@@ -489,7 +490,7 @@ def resolve(person, asked, told):
     if matches("who", person):
         return {person.split()[-1]}
     people = set()
-    for kind, entry in facts.KINDS.items():
+    for kind, entry in KINDS.items():
         for description in entry.descriptions:
             match = as_pattern(description).fullmatch(person)
             if match:
