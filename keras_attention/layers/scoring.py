@@ -29,8 +29,9 @@ class ScoringMixin(Attention):
         >>> from keras_attention import ScoringMixin
         >>> class CosineAttention(ScoringMixin):
         ...     def score(self, query, key):
-        ...         query, key = keras.ops.normalize(query), keras.ops.normalize(key)
-        ...         return keras.ops.einsum("bqd,bkd->bqk", query, key)
+        ...         return keras.ops.einsum("bqd,bkd->bqk", unit(query), unit(key))
+        >>> def unit(x):
+        ...     return x * keras.ops.rsqrt(keras.ops.sum(x**2, axis=-1, keepdims=True) + 1e-9)
         >>> x = numpy.eye(3, dtype="float32")[None]
         >>> context, weights = CosineAttention()(x, x, return_attention_scores=True)
         >>> [round(float(w), 4) for w in weights[0, 0]]
