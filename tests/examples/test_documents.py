@@ -833,6 +833,7 @@ def test_a_finished_run_is_only_reported(whole_run, monkeypatch, capsys):
     assert (output / "results.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
     saved, seen = [], []
     read = training.read
@@ -869,6 +870,7 @@ def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
     assert "points" not in printed
 
 
+@pytest.mark.slow
 def test_letters_are_asked_for_the_deciding_sentence(tmp_path, monkeypatch, capsys):
     read, expected = training.read, []
 

@@ -292,6 +292,7 @@ def test_span_search_finds_the_most_probable_span(limit):
         np.testing.assert_allclose(probability[n], p1[best[0]] * p2[best[1]], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flow", bidaf.FLOWS)
 def test_padding_changes_no_answer(flow, examples):
     data, _ = questions.prepare(examples[:5], make_vocabulary(examples))

@@ -272,6 +272,7 @@ def test_connections_may_be_idle_for_longer_than_the_headers_may_take(port):
         assert read_answer(connection)[0] == 200
 
 
+@pytest.mark.slow
 def test_an_answer_may_take_longer_than_the_headers(upper):
     _, predict = upper("--timeout", "1")
     assert predict("slow") == (200, {"predictions": ["SLOW"]})
@@ -343,6 +344,7 @@ def test_texts_alone(upper):
     assert (status, "too short" in answer["error"]) == (400, True)
 
 
+@pytest.mark.slow
 def test_a_full_server(upper):
     _, predict = upper("--max-waiting", "2")
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -368,6 +370,7 @@ def test_the_last_requests_are_answered(upper):
     assert process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_a_connection_ends_with_the_last_answer(tmp_path):
     module = Upper()
     process, port = start(save(module, module.upper, tmp_path / "upper"))
@@ -394,6 +397,7 @@ class Columns(tf.Module):
         self.run = tf.function(lambda text: {"text": text[:, 0]}, input_signature=[spec])
 
 
+@pytest.mark.slow
 def test_texts_in_a_column(tmp_path):
     module = Columns(1)
     process, port = start(save(module, module.run, tmp_path / "columns"))
@@ -441,6 +445,7 @@ def test_a_port_that_is_taken(port, tmp_path):
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.slow
 def test_other_signatures(tmp_path):
     module = Upper()
     function = module.upper.get_concrete_function()

@@ -65,6 +65,7 @@ def test_a_model_is_the_same_whatever_was_trained_before(tying):
     assert other["train_loss"] != entry["train_loss"]
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_the_model_is_no_longer_linear():
     settings = {**SETTINGS, "units": 20, "epochs": 40}
     trainer = Trainer(make_task(200), 2, settings)

@@ -260,6 +260,7 @@ def test_files_of_finished_trials_that_were_changed_are_refused(tmp_path):
             search.open_tuner("bayesian", options)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_ends_a_search(tmp_path, monkeypatch):
     options = parse(["--smoke", "--trials", "1", "--output", str(tmp_path)])
     monkeypatch.setattr(search, "make_hypermodel", lambda: tiny_hypermodel)
