@@ -5,7 +5,7 @@ recurrent layer reads what it found. A guess among the cities of a passage is ri
 times at best. Look at the picture: names and verbs of the question are found in the passage.
 
 Paper: Seo, Kembhavi, Farhadi and Hajishirzi, 2017, https://arxiv.org/abs/1611.01603, without the
-recurrent layer below the attention, so that the weights are those of single words.
+recurrent layer below the attention, so that each weight belongs to one word.
 """
 
 import pathlib

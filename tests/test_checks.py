@@ -273,12 +273,12 @@ MISTAKES = {
         lambda: BahdanauAttention(4, scores="dot"),
         "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}",
         "The arguments of BahdanauAttention are units, use_bias, weight_norm, normalizer, dropout, "
-        "seed, and those of every Keras layer, such as name and dtype.",
+        "seed. It also takes the arguments of every Keras layer, such as name and dtype.",
     ),
     "sequences of a decoder": (
         lambda: decoder(return_sequences=True),
         "{'return_sequences': True}",
-        "cell, attention, query, input_feeding, output_mode, return_state, unroll,",
+        "cell, attention, query, input_feeding, output_mode, return_state, unroll. It also takes",
     ),
     "a percentage": (lambda: BahdanauAttention(4, dropout=50), "received 50. Write 0.5 for 50 %."),
     "a rate in quotes": (
@@ -457,7 +457,7 @@ MISTAKES = {
     "a mask of the memory as attention mask": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=MASK),
         "`attention_mask` must have shape (3, 7) or (2, 3, 7), one truth value for each pair of a "
-        "query and a memory step; received (2, 7). For the memory alone pass `value_mask`.",
+        "query and a memory step; received (2, 7). To mask only the memory, pass `value_mask`.",
     ),
     # Positions.
     "no position": (

@@ -44,7 +44,7 @@ class Folds:
 def split_folds(labels, folds):
     """The fold of each document: consecutive blocks of each class in the given order.
 
-    For the movie reviews in the order of their file names, ten folds equal those of the authors.
+    Ten folds of the movie reviews, sorted by file name, are the folds of the authors.
     """
     fold = np.zeros(len(labels), int)
     for label in np.unique(labels):

@@ -3,7 +3,7 @@
     python -m examples.serving output/translate/saved_model
     curl -d '{"instances": ["3rd of May 1998"]}' localhost:8501/v1/models/model:predict
 
-The requests are those of TensorFlow Serving, so clients can move to it and back:
+It accepts the requests of TensorFlow Serving, so clients can use either server:
 
     POST /v1/models/NAME:predict   {"instances": [...]} takes strings, or objects with a string for
                                    each input; the answer is {"predictions": [...]}.

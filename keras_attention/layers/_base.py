@@ -50,8 +50,8 @@ class CheckedLayer(keras.layers.Layer):
                 raise
             own = ", ".join(_arguments_of(type(self)))
             raise ValueError(
-                f"{error}. The arguments of {type(self).__name__} are {own}, and those of every "
-                "Keras layer, such as name and dtype."
+                f"{error}. The arguments of {type(self).__name__} are {own}. It also takes "
+                "the arguments of every Keras layer, such as name and dtype."
             ) from None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -109,7 +109,7 @@ def _parameters_of(layer: type) -> dict[str, inspect.Parameter]:
 
 
 def _arguments_of(layer: type) -> list[str]:
-    """The constructor arguments that a class adds to those of Keras."""
+    """The constructor arguments of a class, without the arguments of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
     signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
     found = {name: x.kind for s in signatures for name, x in s.parameters.items()}

@@ -110,5 +110,5 @@ def check_mask(layer, name, mask, shapes):
         raise ValueError(
             f"{layer}: `{name}` must have shape {wanted}, one truth value for each "
             f"{'pair of a query and a memory step' if pairs else of}; received {given}."
-            + (" For the memory alone pass `value_mask`." if pairs else "")
+            + (" To mask only the memory, pass `value_mask`." if pairs else "")
         )

@@ -114,7 +114,7 @@ class BiDAFAttentionFlow(ScoringMixin):
         check_width(self.name, "context", context.shape, self.product_vector.shape[0])
         check_mask(self.name, "context_mask", context_mask, [context.shape[:2]])
         check_mask(self.name, "query_mask", query_mask, [query.shape[:2]])
-        # Keras casts the inputs of a call, but not those of a direct `compute_output_spec`.
+        # Keras casts the inputs of a call, but not of a direct `compute_output_spec`.
         context, query = (ops.cast(x, self.compute_dtype) for x in (context, query))
         context, query = blanked(context, context_mask), blanked(query, query_mask)
         scores = self.score(*(ops.cast(x, self.score_dtype) for x in (context, query)))

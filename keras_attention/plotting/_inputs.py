@@ -60,7 +60,7 @@ def check_shape(name: str, weights: np.ndarray, wanted: tuple[int, ...], axes: s
     ):
         advice = f" Cut padding off: {name}[{', '.join(f':{size}' for size in wanted)}]."
     if weights.ndim > len(wanted):
-        advice = f" Give those of one sample: {name}[0]."
+        advice = f" Pass one sample: {name}[0]."
     raise ValueError(
         f"{name} must be {axes}, here {wanted}; received {tuple(weights.shape)}.{advice}"
     )

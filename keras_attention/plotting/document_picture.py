@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_document"]
 
-# Sizes in points. The colours are those of the light mode of `document_page`.
+# Sizes in points. The colours match the light mode of `document_page`.
 _WIDTH, _MARGIN, _LEADING, _LINES, _DPI = 640, 14, 16, 12, 150
 _BAR, _TEXT = 60, 120  # left edges
 _ROOM = _WIDTH - _MARGIN - _TEXT

@@ -64,7 +64,7 @@ def test_options_that_make_no_sense(options, message):
     [
         (weights_of(3, 2), r"\(2, 3\); received \(3, 2\)\.$"),
         (weights_of(5, 7), r"Cut padding off: weights\[:2, :3\]"),
-        (weights_of(1, 2, 3), r"Give those of one sample: weights\[0\]"),
+        (weights_of(1, 2, 3), r"Pass one sample: weights\[0\]"),
         ([[np.nan, 0, 0], [0, 0, 0]], "finite and not negative"),
         ([[-0.5, 0, 0], [0, 0, 0]], "finite and not negative; received numbers from -0.5 to 0"),
     ],
