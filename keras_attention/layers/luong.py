@@ -5,15 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    LONGEST,
-    check_choice,
-    check_positive_int,
-    is_integer,
-)
+from keras_attention._checks import LONGEST, check_choice, check_positive_int, is_integer
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import Memory, ScoringMixin, Window
 from keras_attention.ops._gathered import window_dot, window_tanh
+from keras_attention.ops._gradients import is_repeated
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.windows import sentence_span
 
@@ -220,8 +216,12 @@ class LuongAttention(ScoringMixin):
         start, size = ops.expand_dims(start, -1), ops.expand_dims(size, -1)
         if self.alignment == "local-p":
             hidden = ops.tanh(self.project(query, self.position_kernel))
-            # A product of matrices would store the reshaped vector for every step of a loop.
-            center = size * ops.sigmoid(ops.sum(hidden * self.position_vector, axis=-1))
+            # In a loop, TensorFlow would store the vector that a product reshapes for every step.
+            if is_repeated():
+                logit = ops.sum(hidden * self.position_vector, axis=-1)
+            else:
+                logit = ops.matmul(hidden, self.position_vector)
+            center = size * ops.sigmoid(logit)
             return Window(start + center, self.half_width, gaussian=True)
         if position is None:
             position = ops.expand_dims(ops.arange(ops.shape(query)[1]), 0)  # (1, Tq)

@@ -435,6 +435,7 @@ def test_neither_keras_nor_this_package_is_imported(upper, tmp_path):
     assert not list(tmp_path.glob("*.seen"))
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(port, tmp_path):
     module = Upper()
     path = save(module, module.upper, tmp_path / "upper")

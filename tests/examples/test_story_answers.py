@@ -179,6 +179,7 @@ def test_a_process_that_ends_unexpectedly_ends_the_run():
         list(workers.run(square, [13], 1, NotAsked))
 
 
+@pytest.mark.slow
 def test_work_that_is_asked_to_stop():
     class Asked:
         asked = False

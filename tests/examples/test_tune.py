@@ -196,7 +196,8 @@ keras.Model.fit = fit
 """
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
 def test_a_trial_that_fails(workers, tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(NO_LUCK)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)

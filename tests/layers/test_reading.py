@@ -155,7 +155,7 @@ def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkey
     assert_graph_differentiates(layer, jit)
 
 
-@pytest.mark.parametrize("score", fast(["general", "concat"], ["concat"]))
+@pytest.mark.parametrize("score", fast(["general", "concat"], ["general"]))
 def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     query, value = keras.Input((None, D)), keras.Input((None, D))
@@ -292,9 +292,9 @@ def test_dropout_in_windows(alignment, monkeypatch):
     """Dropout draws for each weight, and the mean stays the same."""
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     layer = LuongAttention("dot", alignment, half_width=2, dropout=0.5, seed=1)
-    query, value = np.ones((1, TQ, D), "float32"), np.ones((1, TK, D), "float32")
-    expected = numpy(layer(query, value))
-    dropped = np.stack([numpy(layer(query, value, training=True)) for _ in range(500)])
+    query, value = np.ones((500, TQ, D), "float32"), np.ones((500, TK, D), "float32")
+    expected = numpy(layer(query[:1], value[:1]))[0]
+    dropped = numpy(layer(query, value, training=True))
     assert len(np.unique(dropped.round(4))) > 5
     np.testing.assert_allclose(dropped.mean(0), expected, rtol=0, atol=0.1)
 
@@ -414,6 +414,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_jax(tmp_path):
     arrays = {"query": normal(1, B, TQ, D), "value": normal(2, B, TK, D)}
     found = run_on_jax(JAX, tmp_path, **arrays, mask=MASKS["padding"]["value_mask"])
