@@ -107,6 +107,25 @@ def decoder(variant, batch, steps, units):
     return function, normal(1.0, shape, shape), rnn.weights
 
 
+def recurrence(_, cell, layers, attention, batch, steps, units):
+    """The decoders of `sweep.py`; without attention, `keras.layers.RNN` on inputs as wide."""
+    kind = {"GRU": keras.layers.GRUCell, "LSTM": keras.layers.LSTMCell}[cell]
+    cells = [kind(units) for _ in range(layers)] if layers > 1 else kind(units)
+    shape = (batch, steps, units)
+    if attention is None:
+        rnn = keras.layers.RNN(cells, return_sequences=True)
+        rnn.build((batch, steps, 2 * units))
+        return (
+            (lambda x: rnn(x, training=True)),
+            normal(1.0, (batch, steps, 2 * units)),
+            rnn.weights,
+        )
+    reads = BahdanauAttention(units) if attention == "Bahdanau" else LuongAttention(units=units)
+    rnn = AttentionRNN(cells, reads, input_feeding=attention == "Luong, fed")
+    rnn.build(shape, shape)
+    return (lambda x, m: rnn(x, m, training=True)), normal(1.0, shape, shape), rnn.weights
+
+
 class ProjectingCell(keras.layers.Layer):
     """Attention as it is often written: in the cell, keys projected at every step."""
 
@@ -230,12 +249,13 @@ def search(variant, batch, steps, units, words, longest, beams):
         return head(output), state, weights
 
     def function(memory):
-        state = decoder.get_initial_state(batch)
+        memory = decoder.prepare(memory)
+        state = decoder.get_initial_state(memory)
         options = {"start_token": 1, "end_token": end, "max_length": longest}
         if variant == "beam search":
-            found = beam_search(step, state, decoder.prepare(memory), beam_width=beams, **options)
+            found = beam_search(step, state, memory, beam_width=beams, **options)
         else:
-            found = greedy_search(step, state, decoder.prepare(memory), **options)
+            found = greedy_search(step, state, memory, **options)
         return found.tokens
 
     weights = [*embedding.weights, *head.weights, *decoder.weights]
@@ -250,6 +270,7 @@ CASES = {
     "self_attention": self_attention,
     "windows": windows,
     "decoder": decoder,
+    "recurrence": recurrence,
 }
 
 

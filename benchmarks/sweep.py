@@ -35,6 +35,15 @@ SIZES = {
     "hierarchical": {"batch": 16, "sentences": 20, "words": 25, "units": 100},
     "memory hop": {"batch": 64, "steps": 50, "units": 128},
 }
+DECODERS = {
+    f"{layers if layers > 1 else ''}{cell}, {attention or 'no attention'}, {steps} steps": {
+        **{"cell": cell, "layers": layers, "attention": attention},
+        **{"batch": 32, "steps": steps, "units": 512},
+    }
+    for cell, layers in (("GRU", 1), ("LSTM", 1), ("LSTM", 2))
+    for attention in (None, "Bahdanau", "Luong", "Luong, fed")
+    for steps in (20, 50)
+}
 SEARCH = {"batch": 64, "steps": 20, "units": 256, "words": 8000, "longest": 30, "beams": 5}
 PAUSE = 0.05  # seconds
 SEARCHES = ("greedy search", "beam search")
@@ -106,8 +115,11 @@ def _kept(framework, case, mode):
         else:
             from forms import make_step
 
-            sizes = SEARCH if case in SEARCHES else SIZES[case]
-            step = make_step("sweep", case, mode, case not in SEARCHES, **sizes)
+            if case in DECODERS:
+                step = make_step("recurrence", None, mode, True, **DECODERS[case])
+            else:
+                sizes = SEARCH if case in SEARCHES else SIZES[case]
+                step = make_step("sweep", case, mode, case not in SEARCHES, **sizes)
         for _ in range(3):
             step()
         _steps[case, mode] = step
@@ -129,7 +141,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [*SIZES, *SEARCHES]
+    names = [*SIZES, *SEARCHES, *DECODERS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--repeats", type=int, default=25, help="runs of each (searches: a third)")
     parser.add_argument("--output", type=Path, help="a JSON file of all medians")
@@ -144,7 +156,8 @@ def main():
     workers = {framework: Worker(framework) for framework in ("torch", "tensorflow", "jax")}
     results, rows = {}, []
     for case in arguments.only:
-        repeats = arguments.repeats // 3 if case in SEARCHES else arguments.repeats
+        slow = case in SEARCHES or case in DECODERS
+        repeats = arguments.repeats // 3 if slow else arguments.repeats
         found = results[case] = measure(workers, case, max(1, repeats))
         torch_time = found["PyTorch"]
         rows.append([case, 1e3 * torch_time, *(found[name] / torch_time for name in COLUMNS)])

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 import torch
-from sweep import SEARCH, SIZES
+from sweep import DECODERS, SEARCH, SIZES
+from torch_decoders import decoder
 
 SEED = 11
 
@@ -17,7 +18,10 @@ def make_step(case, backward):
     torch.manual_seed(SEED)
     if case in ("greedy search", "beam search"):
         return search(beam_width=1 if case == "greedy search" else SEARCH["beams"])
-    function, inputs, weights = CASES[case](**SIZES[case])
+    if case in DECODERS:
+        function, inputs, weights = decoder(**DECODERS[case])
+    else:
+        function, inputs, weights = CASES[case](**SIZES[case])
     variables = [x.requires_grad_(backward) for x in (*inputs, *weights)]
 
     def step():

@@ -84,7 +84,7 @@ def step(tokens, state, memory):
 
 test_ids = source_ids[test]
 memory = decoder.prepare(encoder(test_ids), source_embedding.compute_mask(test_ids))
-state = decoder.get_initial_state(TEST_SIZE)
+state = decoder.get_initial_state(memory)
 found = greedy_search(step, state, memory, start_token=START, end_token=END, max_length=5)
 tokens = keras.ops.convert_to_numpy(found.tokens)
 weights = keras.ops.convert_to_numpy(found.weights)

@@ -82,7 +82,7 @@ def step(tokens, state, memory):
 
 test_ids = source_ids[test]
 memory = decoder.prepare(encoder(test_ids), source_embedding.compute_mask(test_ids))
-state = decoder.get_initial_state(TEST_SIZE)
+state = decoder.get_initial_state(memory)
 found = beam_search(
     step, state, memory, start_token=START, end_token=END, max_length=11, beam_width=3
 )

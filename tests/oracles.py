@@ -435,7 +435,8 @@ def attention_rnn(
     one before; `ask(states)` of the last one is the query. `initial_states[b][n]` is the list of
     states of cell n for sample b; `fed[b]` the attentional vector before the first step. Returns
     outputs, weights and for each sample the last
-    `(states, fed)`. Where the sequence is masked the states stay and output and weights are zero.
+    `(states, fed)`. Where the sequence is masked the states stay, output and weights are zero, and
+    the step is not counted.
     """
     outputs, weights, last = [], [], []
     for b in range(len(sequences)):
@@ -444,19 +445,21 @@ def attention_rnn(
         valid = [memory_mask is None or memory_mask[b, j] for j in range(memory.shape[1])]
         outputs.append([])
         weights.append([])
+        position = 0
         for t in range(sequences.shape[1]):
             if sequences_mask is None or sequences_mask[b, t]:
                 x = sequences[b, t]
                 if query == "previous":
                     top = ask(states[-1])
-                    vector, align = row(top, memory[b], memory[b], valid, valid, t)
+                    vector, align = row(top, memory[b], memory[b], valid, valid, position)
                     x = np.concatenate([x, vector])
                 elif input_feeding:
                     x = np.concatenate([x, vector])
                 for n, cell in enumerate(cells):
                     x, states[n] = cell(x, states[n])
                 if query == "current":
-                    vector, align = row(x, memory[b], memory[b], valid, valid, t)
+                    vector, align = row(x, memory[b], memory[b], valid, valid, position)
+                position += 1
                 parts = {"cell": [x], "attention": [vector], "concat": [vector, x]}[output_mode]
                 outputs[-1].append(np.concatenate(parts))
                 weights[-1].append(align)

@@ -51,7 +51,8 @@ def called(layer, *inputs):
 def started():
     """A decoder that has been called, its first states and its prepared memory."""
     layer = called(decoder(), QUERY, VALUE)
-    return layer, layer.get_initial_state(B), layer.prepare(VALUE)
+    memory = layer.prepare(VALUE)
+    return layer, layer.get_initial_state(memory), memory
 
 
 # A function that makes the layer, and the inputs of a call.
@@ -463,17 +464,12 @@ MISTAKES = {
     "no position": (
         lambda: LuongAttention(alignment="local-m")(STEP, VALUE),
         "`position`, the number of the step, is missing",
-        "Pass position=i, with i = 0, 1, 2 and so on, to layer(query, value), attend() or "
-        "AttentionRNN.step().",
-    ),
-    "no position in a step": (
-        lambda: step_of(LuongAttention(alignment="local-m")),
-        "`position`, the number of the step, is missing",
+        "Pass position=i, with i = 0, 1, 2 and so on, to layer(query, value) or attend().",
     ),
     "a position of a sequence": (
         lambda: LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),
-        "`position` is for one step, a query (batch, features); received 3 with a query of shape "
-        "(2, 3, 5), whose steps are counted from 0. Leave `position` out.",
+        "`position` numbers the steps of a query of shape (2, 3, 5). It must be integers of shape "
+        "(2, 3); received 3. Leave it out to count from 0.",
     ),
     "a position that is not used": (
         lambda: LuongAttention()(STEP, VALUE, position=3),
@@ -583,7 +579,7 @@ MISTAKES = {
         "received 2, [(2, 6), (2, 4)].",
     ),
     "a step before the weights are there": (
-        lambda: decoder().step(STEP, [STEP], Memory(VALUE, VALUE)),
+        lambda: decoder().step(STEP, None, Memory(VALUE, VALUE)),
         "has no weights yet. Call it once, or its build(), before decoding.",
     ),
     "a step to a memory that is not prepared": (
@@ -595,30 +591,28 @@ MISTAKES = {
         "`inputs` of a step must have shape (batch, 5)",
         "received (2,). Embed token ids first: embedding(tokens).",
     ),
+    "a step with a list as state": (
+        lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
+        "`state` must be the DecoderState that get_initial_state(memory) or the step before "
+        "returned; received [array([[0.",
+    ),
     "a step with states of another size": (
-        lambda: started()[0].step(STEP, [np.zeros((B, 9), "float32")], started()[2]),
-        "`states` must hold the 1 states of the cell, of shapes [(batch, 4)]; received 1, "
-        "[(2, 9)].",
+        lambda: started()[0].step(STEP, wide_state(), started()[2]),
+        "`state` must hold the 1 states of the cell, of shapes [(batch, 4)]; received 1, [(2, 9)].",
     ),
     "a step with states of another batch": (
-        lambda: started()[0].step(STEP, started()[0].get_initial_state(1), started()[2]),
-        "the batch size must be the same in `memory` and `states`; received `memory` 2, `states` 1",
+        lambda: started()[0].step(STEP, state_of_one(), started()[2]),
+        "the batch size must be the same in `memory` and `state`; received `memory` 2, `state` 1",
     ),
-    "no batch size": (
-        lambda: started()[0].get_initial_state(None),
-        "`batch_size` must be an integer, or an integer tensor without axes, such as "
-        "keras.ops.shape(memory)[0]; received None.",
+    "a batch size as memory": (
+        lambda: started()[0].get_initial_state(B),
+        "`memory` must be what prepare(memory, memory_mask) returns, made once before the first "
+        "step; received 2.",
     ),
-    "a memory as batch size": (
-        lambda: started()[0].get_initial_state(started()[2]),
-        "`batch_size` must be an integer",
-        "received Memory.",
-    ),
-    "a tensor as batch size": (
+    "a tensor as memory": (
         lambda: started()[0].get_initial_state(VALUE),
         "received float32 of shape (2, 7, 5).",
     ),
-    "a negative batch size": (lambda: started()[0].get_initial_state(-1), "received -1."),
     # Encoders.
     "a cell as encoder": (
         lambda: HierarchicalAttention(4, word_encoder=layers.GRUCell(3)),
@@ -639,9 +633,13 @@ MISTAKES = {
 }
 
 
-def step_of(attention):
-    layer = called(decoder(None, attention), QUERY, VALUE)
-    return layer.step(STEP, layer.get_initial_state(B), layer.prepare(VALUE))
+def wide_state():
+    return started()[1]._replace(cells=[np.zeros((B, 9), "float32")])
+
+
+def state_of_one():
+    layer, _, memory = started()
+    return layer.get_initial_state(memory._replace(key=memory.key[:1], value=memory.value[:1]))
 
 
 def attend_to(query):

@@ -37,11 +37,10 @@ class Translator:
         memory = None
         if self.attends:
             memory = self.decoder.prepare(encoded, ops.not_equal(source, PAD))
-            state = self.decoder.get_initial_state(ops.shape(source)[0], state)
-        position = ops.zeros((ops.shape(source)[0],), "int32")
+            state = self.decoder.get_initial_state(memory, state)
         return beam_search(
             self.step,
-            (state, position),
+            state,
             memory,
             start_token=START,
             end_token=END,
@@ -51,10 +50,9 @@ class Translator:
         )
 
     def step(self, tokens, state, memory):
-        state, position = state
         words = ops.take(self.embedding.embeddings, tokens, axis=0)  # without a mask
         if self.attends:
-            hidden, state, weights = self.decoder.step(words, state, memory, position)
+            hidden, state, weights = self.decoder.step(words, state, memory)
         else:
             hidden, (state,) = self.decoder.cell(words, [state])
             weights = None
@@ -62,7 +60,7 @@ class Translator:
         logits = self.embedding(hidden, reverse=True)
         forbidden = ops.arange(logits.shape[-1]) < END
         logits = ops.where(forbidden, ops.cast(-float("inf"), logits.dtype), logits)
-        return logits, (state, position + 1), weights
+        return logits, state, weights
 
 
 def translate(translator, tokenizers, texts):

@@ -115,7 +115,7 @@ def _check_position(layer: str, position: Any, uses_position: bool, query_shape:
             raise ValueError(
                 f"{layer}: `position`, the number of the step, is missing. This attention counts "
                 "steps, and a single step does not tell its number. Pass position=i, with i = 0, "
-                "1, 2 and so on, to layer(query, value), attend() or AttentionRNN.step()."
+                "1, 2 and so on, to layer(query, value) or attend()."
             )
         return
     if not uses_position:
@@ -124,10 +124,13 @@ def _check_position(layer: str, position: Any, uses_position: bool, query_shape:
             f"{given}. Leave it out."
         )
     if not one_step:
+        numbers = hasattr(position, "dtype") and "int" in dtype_of(position)
+        if numbers and fits(tuple(position.shape), query_shape[:2]):
+            return
         raise ValueError(
-            f"{layer}: `position` is for one step, a query (batch, features); received {given} "
-            f"with a query of shape {tuple(query_shape)}, whose steps are counted from 0. Leave "
-            "`position` out."
+            f"{layer}: `position` numbers the steps of a query of shape {tuple(query_shape)}. It "
+            f"must be integers of shape {tuple(query_shape[:2])}; received {given}. Leave it out "
+            "to count from 0."
         )
     batch = query_shape[0]
     if is_integer(position):

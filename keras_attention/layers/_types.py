@@ -45,3 +45,19 @@ class Attended(NamedTuple):
     output: Any
     state: Any
     weights: Any
+
+
+class DecoderState(NamedTuple):
+    """What an `AttentionRNN` carries from step to step.
+
+    Attributes:
+        cells: the states of the cell, a list, nested for stacked cells of several states.
+        fed: the output of the attention at the step before, `(B, A)`, with input feeding.
+        attention: the state of an attention that has one.
+        position: the number of the next step, `(B,)` int32.
+    """
+
+    cells: Any
+    fed: Any
+    attention: Any
+    position: Any

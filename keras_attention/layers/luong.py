@@ -225,7 +225,7 @@ class LuongAttention(ScoringMixin):
             return Window(start + center, self.half_width, gaussian=True)
         if position is None:
             position = ops.expand_dims(ops.arange(ops.shape(query)[1]), 0)  # (1, Tq)
-        else:
+        elif query.shape[1] == 1:
             position = ops.reshape(ops.convert_to_tensor(position), (-1, 1))  # (B, 1)
         center = ops.minimum(ops.cast(position, self.score_dtype), size - 1)
         return Window(start + ops.maximum(center, 0), self.half_width)

@@ -56,7 +56,8 @@ class ScoringMixin(Attention):
         attention_mask: `(Tq, Tk)` or `(B, Tq, Tk)` boolean, `(B, Tk)` for one step.
         use_causal_mask: query step i attends to memory steps 0 .. i only.
         return_attention_scores: whether to return the weights too, as they are before dropout.
-        position: the number of a single step, `()` or `(B,)`, for layers that count steps.
+        position: the number of a single step, `()` or `(B,)`, for layers that count steps; or the
+            numbers of all steps, `(B, Tq)`, which otherwise count from 0.
         training: whether dropout is active.
 
     Returns:
@@ -116,8 +117,8 @@ class ScoringMixin(Attention):
 
         Args:
             query: `(B, Tq, Dq)`. memory: `Memory`.
-            position: the number of a single step, in a class with `uses_position = True`. Otherwise
-                None, as for a sequence of queries, which are steps 0, 1, 2 and so on.
+            position: the numbers of the steps, in a class with `uses_position = True`: `()` or
+                `(B,)` for a single step, otherwise `(B, Tq)`. None stands for 0, 1, 2 and so on.
         """
         return None
 

@@ -24,6 +24,7 @@ from keras_attention.ops._xla import (
     compile_choice,
     compiling,
     may_compile,
+    pad_axis,
     round_up_length,
     run_as_graph,
     run_compiled,
@@ -131,20 +132,12 @@ def _call_padded(function, query, key, vector, *upstream):
         0 if fixed else round_up_length(size) - size
         for fixed, size in zip(known, (steps, length), strict=True)
     ]
-    query, key = _pad(query, 1, more[0]), _pad(key, 1, more[1])
+    query, key = pad_axis(query, 1, more[0]), pad_axis(key, 1, more[1])
     if not upstream:
         return run_compiled(function, query, key, vector)[:, :steps, :length]
-    upstream = _pad(_pad(upstream[0], 1, more[0]), 2, more[1])
+    upstream = pad_axis(pad_axis(upstream[0], 1, more[0]), 2, more[1])
     of_query, of_key, of_vector = run_compiled(function, query, key, vector, upstream)
     return of_query[:, :steps], of_key[:, :length], of_vector
-
-
-def _pad(x, axis, count):
-    if isinstance(count, int) and count == 0:
-        return x
-    shape = list(ops.shape(x))
-    shape[axis] = count
-    return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis)
 
 
 def grouped_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:

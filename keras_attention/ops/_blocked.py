@@ -38,9 +38,12 @@ def whole_gradient(
     query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and vector, from all pairs at once."""
-    hidden, weight = pairs(query, key), ops.expand_dims(upstream, 3)
-    slope = weight * vector * (1.0 - hidden * hidden)
-    return ops.sum(slope, 2), ops.sum(slope, 1), _total(hidden, upstream)
+    hidden = pairs(query, key)
+    slope = 1.0 - hidden * hidden
+    # A product of matrices, because XLA on a CPU sums slowly over the axis before the last.
+    of_query = ops.squeeze(ops.matmul(ops.expand_dims(upstream, 2), slope), 2)
+    of_key = ops.sum(ops.expand_dims(upstream, 3) * slope, 1)
+    return vector * of_query, vector * of_key, _total(hidden, upstream)
 
 
 def second_gradient(query, key, vector, upstream, for_query, for_key, for_vector):

@@ -4,10 +4,12 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
 
+import keras
 from keras import ops
 
-from keras_attention._typing import Tensor
+from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
+from keras_attention.ops._loops import leaves, pack_like
 from keras_attention.ops._xla import compile_choice, compiling
 
 _repeated = contextvars.ContextVar("keras_attention_repeated", default=False)
@@ -119,3 +121,34 @@ def _gradient(function, inputs, upstream):
         outputs = function(*inputs)
     found = tape.gradient(outputs, inputs, upstream, unconnected_gradients="zero")
     return tuple(tf.convert_to_tensor(x) for x in found)
+
+
+def vector_jacobian(
+    function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], upstream: Nested
+) -> tuple[tuple[Nested, ...], Nested]:
+    """The gradients of a function's inputs, on TensorFlow and JAX.
+
+    Args:
+        function: takes the inputs, and returns its outputs and anything else to be returned.
+        inputs: floating-point tensors, in any nesting.
+        upstream: the gradients of the outputs.
+
+    Returns:
+        The gradients, with the nesting of the inputs, and what else the function returned.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        outputs, gradient, more = jax.vjp(function, *inputs, has_aux=True)
+        return gradient(pack_like(outputs, leaves(upstream))), more
+    import tensorflow as tf
+
+    # The same tensor may be given twice, and each copy needs its own gradient.
+    inputs = pack_like(inputs, [tf.identity(x) for x in leaves(inputs)])
+    with tf.GradientTape() as tape:
+        tape.watch(leaves(inputs))
+        outputs, more = function(*inputs)
+    found = tape.gradient(
+        leaves(outputs), leaves(inputs), leaves(upstream), unconnected_gradients="zero"
+    )
+    return pack_like(inputs, [tf.convert_to_tensor(x) for x in found]), more

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import keras
 
+from keras_attention._typing import Tensor
+
 # The answer that `treated_as_compiled` gives; None: look at the graph.
 _answer: contextvars.ContextVar[bool | None] = contextvars.ContextVar(
     "keras_attention_compiled", default=None
@@ -19,6 +21,16 @@ def in_graph() -> bool:
     import tensorflow as tf
 
     return not tf.executing_eagerly()
+
+
+def value_of(variable: keras.Variable) -> Tensor:
+    """Reads a variable once. TensorFlow would read it wherever it is used."""
+    value = variable.value
+    if keras.backend.backend() != "tensorflow":
+        return value
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(value)
 
 
 def in_compiled_code() -> bool:

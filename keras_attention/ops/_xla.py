@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Literal
 
 import keras
+from keras import ops
 
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops._graphs import in_compiled_code, in_graph
@@ -126,11 +127,30 @@ def run_as_compiled_part(function: Callable[[], Any], *tensors: Tensor) -> Any:
     return tf.function(function, jit_compile=True, autograph=False)()
 
 
+def compiled_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors, which XLA compiles for the sizes that arrive in a TensorFlow graph.
+
+    TensorFlow cannot differentiate it: use it in a custom gradient.
+    """
+    import tensorflow as tf
+
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
 def runs_as_compiled_part(*tensors: Tensor) -> bool:
     """Whether `run_as_compiled_part` compiles a function of these tensors."""
     if in_compiled_code():
         return True
     return in_graph() and not sizes_may_change(*tensors) and where_to_run(*tensors) == "alone"
+
+
+def stored_transposed(x: Tensor) -> Tensor:
+    """The transpose of a matrix, as an array of its own.
+
+    XLA multiplies by a transposed array without moving it, which takes twice as long in a loop.
+    It cannot leave out the operation that changes nothing here.
+    """
+    return ops.maximum(ops.transpose(x), -65504.0)  # the smallest float16
 
 
 def sizes_may_change(*tensors: Tensor) -> bool:
@@ -157,6 +177,15 @@ def round_up_length(size: Size) -> Size:
     for _ in range(20):
         step = tf.where(limit // step >= 8, 2 * step, step)
     return tf.where(size <= 1, size, -(-size // step) * step)
+
+
+def pad_axis(x: Tensor, axis: int, count: Size) -> Tensor:
+    """Adds zeros (or False) at the end of an axis."""
+    if isinstance(count, int) and count == 0:
+        return x
+    shape = list(ops.shape(x))
+    shape[axis] = count
+    return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis)
 
 
 @functools.lru_cache(maxsize=256)

@@ -290,9 +290,18 @@ class TestBadCalls:
         inputs = arguments({"query": (B, DQ), "value": (B, TK, DV)}, symbolic)
         assert_refused(lambda: layer(**inputs), "`position`", "is missing", "Pass position=i")
 
+    def test_a_position_of_a_sequence(self, symbolic):
+        shapes = {"query": (B, TQ, DQ), "value": (B, TK, DV)}
+        layer = LuongAttention(alignment="local-m")
+        assert_refused(
+            lambda: layer(**arguments(shapes, symbolic), position=3),
+            "`position` numbers the steps",
+            f"({B}, {TQ}); received 3",
+        )
+
     @pytest.mark.parametrize(
         ("alignment", "query"),
-        [("local-m", (B, TQ, DQ)), ("local-p", (B, DQ)), ("global", (B, DQ))],
+        [("local-p", (B, DQ)), ("global", (B, DQ)), ("global", (B, TQ, DQ))],
     )
     def test_an_unneeded_position(self, symbolic, alignment, query):
         layer = LuongAttention(alignment=alignment)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
-from keras_attention.ops import additive_score, compiling
+from keras_attention.ops import _additive, _tanh_sums, additive_score, compiling
 from tests import fast
 from tests.helpers import graphs
 from tests.on_jax import run_on_jax
@@ -265,8 +265,12 @@ SAMPLES, STEPS, LENGTH, CELL, VALUES = 2, 11, 211, 31, 17
 DECODER_SHAPES = (SAMPLES, STEPS, 3), (SAMPLES, LENGTH, VALUES)
 
 
-def make_decoder(name, **options):
-    return AttentionRNN(keras.layers.GRUCell(CELL), LAYERS[name](), **options)
+class AnyCell(keras.layers.GRUCell):
+    """A cell that the decoder does not know, so that TensorFlow differentiates the loop."""
+
+
+def make_decoder(name, cell=keras.layers.GRUCell, **options):
+    return AttentionRNN(cell(CELL), LAYERS[name](), **options)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -282,7 +286,7 @@ def make_decoder(name, **options):
 )
 @pytest.mark.each_value
 def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, options, known):
-    decoder = make_decoder(name, **options)
+    decoder = make_decoder(name, AnyCell, **options)
     shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
     graph = gradient_graph(decoder, shapes, jit=None).get_concrete_function().graph
     # Scalars and lists of sizes are small.
@@ -294,9 +298,25 @@ def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, option
     assert max(count(x) for x in tensors) <= batch * max(length, 3 * CELL)
 
 
+@pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.each_value
+def test_a_loop_of_known_cells_holds_states_and_products(name, options):
+    """For each step at most the products of a cell, besides the memory and the weights."""
+    graph = gradient_graph(make_decoder(name, **options), DECODER_SHAPES, jit=None)
+    graph = graph.get_concrete_function().graph
+    tensors = [x for x in held(graph, graph.inputs[2]) if x.shape.rank and x.shape.rank > 1]
+    assert any(x.shape[0] == STEPS for x in tensors)
+    once = SAMPLES * LENGTH * max(VALUES, CELL)
+    assert max(count(x) for x in tensors) <= max(once, STEPS * SAMPLES * max(LENGTH, 3 * CELL))
+
+
 @pytest.mark.parametrize("known", fast([True, False], [True]))
 @pytest.mark.parametrize("name", fast(LAYERS, ["bahdanau"]))
-def test_a_compiled_loop_holds_the_memory_once(name, known):
+def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
+    # Small sums of all steps at once may hold all pairs, or slices of them.
+    monkeypatch.setitem(_additive.SMALLEST, "tensorflow", 1)
+    monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", 0)
     shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
     function = gradient_graph(make_decoder(name, query="previous"), shapes, jit=True)
     inputs = [tf.zeros(shape) for shape in (*DECODER_SHAPES, (SAMPLES, STEPS, CELL))]

@@ -3,7 +3,8 @@
 import keras
 from keras import ops, tree
 
-from keras_attention.ops._xla import in_graph
+from keras_attention.ops._graphs import in_graph, value_of
+from keras_attention.ops._loops import leaves, pack_like
 
 
 def state_sizes(cell):
@@ -56,26 +57,8 @@ def output_size(cell):
     return getattr(cell, "output_size", None) or tree.flatten(state_sizes(last_cell(cell)))[0]
 
 
-class BoundCell:
-    """Wraps a step function as a cell for `keras.layers.RNN`. Its closure holds the memory.
-
-    The cell lives as long as the call, so there is nothing to clear.
-    """
-
-    def __init__(self, step, state_size, compute_dtype):
-        self.call = step
-        self.state_size = state_size
-        self.compute_dtype = compute_dtype
-
-    def __call__(self, inputs, states):
-        return self.call(inputs, states)
-
-
 class DropoutMasks:
-    """Draws the dropout masks of cells outside the loop, and resets them afterwards.
-
-    `keras.layers.RNN` does this for its own cell, but not for the cell inside a `BoundCell`.
-    """
+    """Draws the dropout masks of cells before the loop, and resets them afterwards."""
 
     def __init__(self, cell, batch_size, input_size):
         stacked = isinstance(cell, keras.layers.StackedRNNCells)
@@ -101,32 +84,31 @@ class DropoutMasks:
         return ops.ones((self.batch_size, width), dtype=cell.compute_dtype)
 
 
-def run_at_least_once(run, sequences, memory, states, mask):
+def run_at_least_once(run, sequences, memory, state, mask):
     """Calls `run`, a recurrent loop, even without a sample or without a step.
 
     It passes zeros in place of a missing sample or step, and cuts the results, so gradients exist.
 
     Args:
-        run: takes the other arguments and returns (outputs, weights or None, states).
+        run: takes the other arguments and returns (outputs, weights or None, state).
     """
     steps = sequences.shape[1]
-    given = sequences, memory, states, mask
-    if any(x is not None and x.shape[0] == 0 for x in tree.flatten(given)):
-        one = tree.map_structure(
-            lambda x: None if x is None else ops.zeros((1, *ops.shape(x)[1:]), x.dtype), given
-        )
-        results = run_at_least_once(run, *one)
-        return tree.map_structure(lambda x: None if x is None else x[:0], results)
+    given = sequences, memory, state, mask
+    if any(x.shape[0] == 0 for x in leaves(given)):
+        one = [ops.zeros((1, *ops.shape(x)[1:]), x.dtype) for x in leaves(given)]
+        results = run_at_least_once(run, *pack_like(given, one))
+        return pack_like(results, [x[:0] for x in leaves(results)])
     if steps is not None and steps > 0:
-        return run(sequences, memory, states, mask)
+        return run(sequences, memory, state, mask)
     count = ops.shape(sequences)[1]
     more = 1 if steps == 0 else ops.maximum(1 - count, 0)
     missing = [ops.shape(sequences)[0], more, sequences.shape[-1]]
     padded = ops.concatenate([sequences, ops.zeros(missing, sequences.dtype)], axis=1)
     if mask is not None:
         mask = ops.concatenate([mask, ops.zeros(missing[:2], "bool")], axis=1)
-    outputs, weights, last = run(padded, memory, states, mask)
-    last = tree.map_structure(lambda old, new: ops.where(count > 0, new, old), states, last)
+    outputs, weights, last = run(padded, memory, state, mask)
+    pairs = zip(leaves(last), leaves(state), strict=True)
+    last = pack_like(last, [ops.where(count > 0, *pair) for pair in pairs])
     return outputs[:, :count], None if weights is None else weights[:, :count], last
 
 
@@ -135,20 +117,12 @@ def with_constant_weights(layer, run):
 
     A TensorFlow graph that reads a weight inside a loop stores it for the gradient at every step,
     and a compiled graph copies it. Mixed precision casts weights inside the loop, so there they
-    are not read before it.
+    are not read before it. Neither are they where a cell may assign some of them or add losses.
     """
-    weights = layer.weights
-    floating = [weight.dtype for weight in weights if "float" in weight.dtype]
+    floating = [weight.dtype for weight in layer.weights if "float" in weight.dtype]
     mixed = any(dtype != layer.compute_dtype for dtype in floating)
-    if mixed or not in_graph():
+    changing = layer.unroll or getattr(layer.cell, "non_trainable_weights", None)
+    if mixed or changing or not in_graph():
         return run()
-    import tensorflow as tf
-
-    read = [(weight, tf.convert_to_tensor(weight.value)) for weight in weights]
-    with keras.StatelessScope(state_mapping=read, collect_losses=True) as scope:
-        before = dict(scope.state_mapping)
-        results = run()
-        # The scope discards losses, and assignments such as the state of a random generator.
-        lost = any(before.get(name) is not x for name, x in scope.state_mapping.items())
-        lost = lost or bool(scope.losses)
-    return run() if lost else results
+    with keras.StatelessScope([(weight, value_of(weight)) for weight in layer.weights]):
+        return run()

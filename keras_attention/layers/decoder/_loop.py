@@ -1,150 +1,215 @@
 """The loop of a decoder over its steps."""
 
-import keras
+from typing import Any
+
 from keras import ops
 
 from keras_attention._typing import Tensor
 from keras_attention.layers._reading import drop_memory
-from keras_attention.layers._types import Memory
+from keras_attention.layers._types import Attended, DecoderState, Memory
+from keras_attention.layers.decoder._attending import attend, attending
 from keras_attention.layers.decoder._cells import (
-    BoundCell,
     DropoutMasks,
     as_states,
     query_of,
-    state_sizes,
     with_constant_weights,
 )
-from keras_attention.layers.decoder._changes import refuse_changes
+from keras_attention.layers.decoder._gates import KnownCells, is_known
 from keras_attention.layers.decoder._parts import check_output
-from keras_attention.ops._gradients import repeated
-from keras_attention.ops._xla import compiling
+from keras_attention.ops._loops import leaves, pack_like, scan
+from keras_attention.ops._recurrence import recur, runs_alone
+from keras_attention.ops._xla import compiling, pad_axis, round_up_length
 from keras_attention.ops.masks import blanked
-
-# Positions pass through the loop as two digits: bfloat16 represents integers up to 256 only.
-DIGIT = 128
 
 
 def run_step(
-    decoder: keras.layers.Layer,
+    decoder: Any,
     inputs: Tensor,
-    states: list,
+    state: DecoderState,
     memory: Memory,
-    position: int | Tensor | None,
     return_attention_scores: bool = True,
-) -> tuple[Tensor, list, Tensor]:
-    """One step of `AttentionRNN.step`: the output, the states and the weights."""
-    count = len(state_sizes(decoder.cell))
-    options = {"return_attention_scores": return_attention_scores}
-    if decoder.attention.uses_position:
-        options["position"] = position
-    if decoder.query == "previous":
-        query = query_of(decoder.cell, states)
-        attended, _, weights = _attend(decoder, query, memory, **options)
-        hidden, states = decoder.cell(ops.concatenate([inputs, attended], axis=-1), states)
-        check_output(decoder.name, decoder.cell, hidden, states)
-        fed = []
-    else:
-        states, fed = states[:count], states[count:]
-        hidden, states = decoder.cell(ops.concatenate([inputs, *fed], axis=-1), states)
-        check_output(decoder.name, decoder.cell, hidden)
-        attended, _, weights = _attend(decoder, hidden, memory, **options)
-        fed = [attended] if decoder.input_feeding else []
-    return _output(decoder, hidden, attended), [*as_states(decoder.cell, states), *fed], weights
+) -> tuple[Tensor, DecoderState, Tensor]:
+    """One step of `AttentionRNN.step`: the output, the state and the weights."""
+
+    read = _read(decoder, memory, return_attention_scores)
+    *carry, position = state
+    output, carry, weights = _step(decoder, _called(decoder), read, inputs, carry, position)
+    return output, DecoderState(*carry, position + 1), weights
 
 
-def _attend(decoder, query, memory, **options):
-    with refuse_changes(decoder.name, decoder.attention), repeated():
-        return decoder.attention.attend(query, memory, **options)
-
-
-def attend_inside(
-    decoder: keras.layers.Layer,
+def run_loop(
+    decoder: Any,
     sequences: Tensor,
     memory: Memory,
-    states: list,
+    state: DecoderState,
     mask: Tensor,
     return_scores: bool,
     training: bool | None,
-) -> tuple[Tensor, Tensor, list]:
-    """Attends at every step of the loop. Returns outputs, weights and the last states."""
-    if training:
+) -> tuple[Tensor, Tensor, DecoderState]:
+    """All steps: the outputs, the weights and the last state."""
+    position, last = _positions(sequences, state.position, mask)
+    if decoder.attends_inside and training:
         memory = drop_memory(decoder.attention, memory)
-    width = sequences.shape[-1] + decoder._attention_size
-    if decoder.attention.uses_position:
-        position = ops.arange(ops.shape(sequences)[1])
-        digits = ops.stack([position // DIGIT, position % DIGIT], axis=-1)
-        digits = ops.broadcast_to(digits, (*ops.shape(sequences)[:2], 2))
-        sequences = ops.concatenate([sequences, ops.cast(digits, sequences.dtype)], axis=-1)
-
-    def step(inputs, states):
-        position = None
-        if decoder.attention.uses_position:
-            digits = ops.cast(inputs[:, -2:], "int32")
-            inputs, position = inputs[:, :-2], digits[:, 0] * DIGIT + digits[:, 1]
-        output, states, weights = run_step(decoder, inputs, states, memory, position, return_scores)
-        if return_scores:
-            output = ops.concatenate([output, ops.cast(weights, output.dtype)], axis=-1)
-        return output, states
-
-    fed = [decoder._attention_size] * decoder.input_feeding
-    cell = BoundCell(step, [*state_sizes(decoder.cell), *fed], decoder.compute_dtype)
-    with (
-        DropoutMasks(decoder.cell, ops.shape(sequences)[0], width),
-        compiling(True if training else None),
-    ):
-        outputs, states = with_constant_weights(
-            decoder, lambda: _loop(decoder, cell, sequences, states, mask)
+    # Time comes first in the loop.
+    inputs = [None if x is None else _swap(x) for x in (sequences, mask, position)]
+    run = _run_known if is_known(decoder.cell, training) else _run_any
+    with compiling(True if training else None):
+        carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
+    outputs, weights = (None if x is None else _swap(x) for x in outputs)
+    if not decoder.attends_inside:
+        options = {"position": position} if decoder.attention.uses_position else {}
+        attended, _, weights = attend(
+            decoder,
+            outputs,
+            memory,
+            query_mask=mask,
+            return_attention_scores=return_scores,
+            training=training,
+            **options,
         )
-    if not return_scores:
-        return outputs, None, states
-    size = decoder._output_size(decoder._attention_size)
-    weights = outputs[:, :, size:]
-    # Slicing a last axis of unknown size loses the size.
-    outputs = ops.reshape(outputs[:, :, :size], (-1, ops.shape(outputs)[1], size))
-    return outputs, weights, states
+        outputs = _output(decoder, outputs, attended)
+    outputs = blanked(outputs, mask)
+    weights = blanked(weights, mask) if return_scores else None
+    return outputs, weights, DecoderState(*carry, last)
 
 
-def attend_after(
-    decoder: keras.layers.Layer,
-    sequences: Tensor,
-    memory: Memory,
-    states: list,
-    mask: Tensor,
-    return_scores: bool,
-    training: bool | None,
-) -> tuple[Tensor, Tensor, list]:
-    """Attends once, after the loop: the attention does not feed the recurrence."""
-    hidden, states = with_constant_weights(
-        decoder, lambda: _loop(decoder, decoder.cell, sequences, states, mask)
+def _run_known(decoder, inputs, memory, carry, return_scores, training):
+    """The loop over cells whose products are known, with a gradient of our own."""
+    if training and runs_alone(inputs[0], memory.value):
+        return _run_padded(decoder, inputs, memory, carry, return_scores)
+    return _run_parts(decoder, inputs, memory, carry, return_scores, training)
+
+
+def _run_padded(decoder, inputs, memory, carry, return_scores):
+    """Rounds unknown numbers of steps up, so that XLA compiles few programs for all lengths."""
+    steps, length = ops.shape(inputs[0])[0], ops.shape(memory.value)[1]
+    more = [0 if isinstance(n, int) else round_up_length(n) - n for n in (steps, length)]
+    inputs = [None if x is None else pad_axis(x, 0, more[0]) for x in inputs]
+    if not isinstance(length, int):
+        mask = memory.mask
+        if mask is None:
+            mask = ops.ones(ops.shape(memory.value)[:2], "bool")
+        memory = Memory(*(pad_axis(x, 1, more[1]) for x in (memory.key, memory.value, mask)))
+    limit = None if isinstance(steps, int) else steps
+    carry, (outputs, weights) = _run_parts(
+        decoder, inputs, memory, carry, return_scores, True, limit
     )
-    check_output(decoder.name, decoder.cell, hidden)
-    attended, _, weights = _attend(
-        decoder,
-        hidden,
-        memory,
-        query_mask=mask,
-        return_attention_scores=return_scores,
-        training=training,
-    )
-    return _output(decoder, hidden, attended), weights, states
+    weights = None if weights is None else weights[:steps, :, :length]
+    return carry, (outputs[:steps], weights)
 
 
-def _loop(decoder, cell, sequences, states, mask):
-    loop = keras.layers.RNN(
-        cell,
-        return_sequences=True,
-        return_state=True,
-        unroll=decoder.unroll,
-        zero_output_for_mask=True,
-        dtype=decoder.dtype_policy,
-        name=f"{decoder.name}_loop",
-    )
-    outputs, *states = loop(sequences, initial_state=states, mask=mask)
-    # On JAX, an unrolled loop ignores `zero_output_for_mask`.
-    return blanked(outputs, mask), states
+def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=None):
+    sequences, mask, position = inputs
+    size = decoder._attention_size * decoder.attends_inside
+    cells = KnownCells(decoder.cell, sequences, size, training)
+    reading, parts = None, cells.parts
+    if decoder.attends_inside:
+        reading = attending(decoder, memory, return_scores)
+        first = decoder.query == "previous"
+        parts = [reading, *parts] if first else [*parts, reading]
+    if not decoder.attention.uses_position or not decoder.attends_inside:
+        position = None
+
+    def step(call, carry, x):
+        def read(query, kept, position):
+            output, *weights = call(reading, query, *([] if position is None else [position]))
+            return Attended(output, kept, weights[0] if weights else None)
+
+        def run(x, fed, states):
+            return cells(call, x, fed, states)
+
+        return _masked_step(decoder, run, read if reading else None, carry, x)
+
+    given = cells.projected, mask, position
+    return recur(step, parts, carry, given, decoder.unroll, bool(training), steps)
 
 
-def _output(decoder, hidden, attended):
+def _run_any(decoder, inputs, memory, carry, return_scores, training):
+    """The loop over any other cell, which TensorFlow or JAX differentiates."""
+    read = _read(decoder, memory, return_scores) if decoder.attends_inside else None
+
+    def step(carry, x):
+        return _masked_step(decoder, _called(decoder), read, carry, x)
+
+    sequences = inputs[0]
+    size = sequences.shape[-1] + decoder._attention_size * decoder.attends_inside
+    with DropoutMasks(decoder.cell, ops.shape(sequences)[1], size):
+        return with_constant_weights(
+            decoder, lambda: scan(step, carry, tuple(inputs), unroll=decoder.unroll)
+        )
+
+
+def _read(decoder, memory, return_scores):
+    """Reads the memory in one step."""
+
+    def read(query, kept, position):
+        options = {"position": position} if decoder.attention.uses_position else {}
+        return attend(
+            decoder, query, memory, state=kept, return_attention_scores=return_scores, **options
+        )
+
+    return read
+
+
+def _called(decoder):
+    """Calls the cell as it is."""
+
+    def run(inputs, fed, states):
+        inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
+        hidden, new = decoder.cell(inputs, states)
+        asks = decoder.attends_inside and decoder.query == "previous"
+        check_output(decoder.name, decoder.cell, hidden, new if asks else None)
+        return hidden, as_states(decoder.cell, new)
+
+    return run
+
+
+def _masked_step(decoder, run, read, carry, x):
+    """A step of the loop. Where it is masked, the states stay."""
+    inputs, mask, position = x
+    if read is None:
+        output, states = run(inputs, None, carry[0])
+        new, weights = (states, *carry[1:]), None
+    else:
+        output, new, weights = _step(decoder, run, read, inputs, carry, position)
+    if mask is not None:
+        mask = ops.expand_dims(mask, -1)
+        kept = [ops.where(mask, *pair) for pair in zip(leaves(new), leaves(carry), strict=True)]
+        new = pack_like(new, kept)
+    return new, (output, weights)
+
+
+def _step(decoder, run, read, inputs, carry, position):
+    """Attends before or after the cell. Returns the output, the new carry and the weights."""
+    states, fed, kept = carry
+    if decoder.query == "previous":
+        attended, kept, weights = read(query_of(decoder.cell, states), kept, position)
+        hidden, states = run(inputs, attended, states)
+    else:
+        hidden, states = run(inputs, fed, states)
+        attended, kept, weights = read(hidden, kept, position)
+        fed = attended if decoder.input_feeding else None
+    return _output(decoder, hidden, attended), (states, fed, kept), weights
+
+
+def _output(decoder: Any, hidden: Tensor, attended: Tensor) -> Tensor:
     if decoder.output_mode == "concat":
         return ops.concatenate([attended, hidden], axis=-1)
     return hidden if decoder.output_mode == "cell" else attended
+
+
+def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The numbers of the steps, `(B, T)`, and of the step after them. Masked steps do not count."""
+    batch, steps = ops.shape(sequences)[:2]
+    if mask is None:
+        count = ops.broadcast_to(ops.arange(steps, dtype="int32"), (batch, steps))
+        total = ops.full((batch,), steps, dtype="int32")
+    else:
+        valid = ops.cast(mask, "int32")
+        count, total = ops.cumsum(valid, axis=1) - valid, ops.sum(valid, axis=1)
+    return count + ops.expand_dims(start, 1), start + total
+
+
+def _swap(x: Tensor) -> Tensor:
+    """Swaps the axes of samples and steps."""
+    return ops.transpose(x, (1, 0, *range(2, len(x.shape))))

@@ -2,14 +2,13 @@
 
 import inspect
 
-from keras import tree
-
-from keras_attention._checks import UNROLLED, described, dtype_of, is_cell, is_integer, made
+from keras_attention._checks import UNROLLED, described, dtype_of, is_cell, made
 from keras_attention._shapes import check_batch, check_sequences, fits
 from keras_attention.layers._tensors import check_tensor
-from keras_attention.layers._types import Memory
+from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.ops._loops import leaves
 
 
 def check_parts(layer, dtype, cell, attention):
@@ -73,15 +72,11 @@ def check_output(layer, cell, hidden, states=None):
     )
 
 
-def check_batch_size(layer, size):
-    # JAX represents unknown sizes by objects of its own.
-    wrong = size is None or isinstance(size, (str, bool, float, list, tuple, dict))
-    if hasattr(size, "shape") and hasattr(size, "dtype"):
-        wrong = "int" not in dtype_of(size) or tuple(size.shape) != ()
-    if wrong or (is_integer(size) and size < 0):
+def check_prepared(layer, memory):
+    if not isinstance(memory, Memory):
         raise ValueError(
-            f"{layer}: `batch_size` must be an integer, or an integer tensor without axes, such as "
-            f"keras.ops.shape(memory)[0]; received {described(size)}."
+            f"{layer}: `memory` must be what prepare(memory, memory_mask) returns, made "
+            f"once before the first step; received {described(memory)}."
         )
 
 
@@ -102,7 +97,7 @@ def check_states(layer, name, given, sizes, count, **batch):
                 f"{layer}: `{name}` must hold vectors; received dtype bool. Pass a mask by its "
                 "name: `sequences_mask` or `memory_mask`."
             )
-    allowed = {count, len(sizes)} if name == "states" else {0, count, len(sizes)}
+    allowed = {len(sizes)} if name == "state" else {0, count, len(sizes)}
     shapes = [tuple(state.shape) for state in given]
     if len(given) not in allowed or not all(
         fits(shape, (None, size)) for shape, size in zip(shapes, sizes, strict=False)
@@ -118,18 +113,14 @@ def check_states(layer, name, given, sizes, count, **batch):
         check_batch(layer, **{of: (size,) for of, size in batch.items()}, **{name: shape})
 
 
-def check_step(layer, inputs, size, states, count, memory, sizes, of_cell):
+def check_step(layer, inputs, size, state, memory, sizes, count):
     """The arguments of one step of a decoder.
 
     Args:
-        size: the features of the inputs. count: the length of the list of states.
-        sizes, of_cell: see `check_states`.
+        size: the features of the inputs.
+        sizes, count: see `check_states`.
     """
-    if not isinstance(memory, Memory):
-        raise ValueError(
-            f"{layer}: `memory` must be what prepare(memory, memory_mask) returns, made "
-            f"once before the first step; received {type(memory).__name__}."
-        )
+    check_prepared(layer, memory)
     shape = tuple(getattr(inputs, "shape", ()))
     if not fits(shape, (memory.value.shape[0], size)):
         ids = len(shape) == 1 and " Embed token ids first: embedding(tokens)."
@@ -137,14 +128,13 @@ def check_step(layer, inputs, size, states, count, memory, sizes, of_cell):
             f"{layer}: `inputs` of a step must have shape (batch, {size}), "
             f"without an axis of steps, the batch as in the memory; received {shape}.{ids or ''}"
         )
-    if not isinstance(states, (list, tuple)) or len(states) != count:
-        found = len(states) if isinstance(states, (list, tuple)) else type(states).__name__
+    if not isinstance(state, DecoderState):
         raise ValueError(
-            f"{layer}: `states` must be the list of {count} that get_initial_state() or "
-            f"the step before returned; received {found}."
+            f"{layer}: `state` must be the DecoderState that get_initial_state(memory) or the "
+            f"step before returned; received {described(state)}."
         )
-    flat = tree.flatten(states)
-    check_states(layer, "states", flat, sizes, of_cell, memory=memory.value.shape[0])
+    flat = leaves((state.cells, state.fed))
+    check_states(layer, "state", flat, sizes, count, memory=memory.value.shape[0])
 
 
 def check_shapes(layer, unroll, sequences_shape, memory_shape):

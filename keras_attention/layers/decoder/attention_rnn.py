@@ -5,12 +5,12 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention._checks import check_bool, check_choice
+from keras_attention._checks import check_bool, check_choice, dtype_of
 from keras_attention._shapes import check_width, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._tensors import check_mask
-from keras_attention.layers._types import Memory
+from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import (
     as_states,
     output_size,
@@ -18,16 +18,17 @@ from keras_attention.layers.decoder._cells import (
     run_at_least_once,
     state_sizes,
 )
-from keras_attention.layers.decoder._loop import attend_after, attend_inside, run_step
+from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.decoder._parts import (
-    check_batch_size,
     check_built,
     check_parts,
+    check_prepared,
     check_shapes,
     check_states,
     check_step,
 )
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.ops._loops import leaves
 from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionRNN"]
@@ -68,8 +69,8 @@ class AttentionRNN(CheckedLayer):
     Call arguments:
         sequences: x, `(B, T, D)`.
         memory: `(B, Tk, Dv)`, both keys and values.
-        initial_state: the states of the cell, one tensor or a list; defaults to zeros. With input
-            feeding, the fed vector may follow.
+        initial_state: the states of the cell, one tensor or a list; defaults to zeros. The rest of
+            what `return_state` returns may follow.
         sequences_mask: `(B, T)` boolean; a step where it is False keeps the state, and its output
             and weights are zero.
         memory_mask: `(B, Tk)` boolean; steps where it is False are not attended to. Both masks
@@ -80,8 +81,9 @@ class AttentionRNN(CheckedLayer):
 
     Returns:
         Outputs `(B, T, ...)`. With `return_state` a list: the outputs, the state of every cell
-        (itself a list for a stacked cell of several states) and, with input feeding, the fed
-        vector. With `return_attention_scores` the weights `(B, T, Tk)` are the last item.
+        (itself a list for a stacked cell of several states), with input feeding the fed vector, and
+        for an attention that counts steps the number of the next one, `(B,)` int32. With
+        `return_attention_scores` the weights `(B, T, Tk)` are the last item.
 
     Raises:
         ValueError: an argument has the wrong type, or ranks, batch sizes or states do not agree.
@@ -145,7 +147,7 @@ class AttentionRNN(CheckedLayer):
             self.attention.build((batch, size), tuple(memory_shape))
         self._attention_size = self.attention.output_size(size, memory_shape[-1])
         if not self.cell.built:
-            self.cell.build((batch, features + self._attention_size * self._recurs))
+            self.cell.build((batch, features + self._attention_size * self.attends_inside))
 
     def call(
         self,
@@ -163,14 +165,16 @@ class AttentionRNN(CheckedLayer):
         check_mask(self.name, "sequences_mask", sequences_mask, [tuple(sequences.shape)[:2]])
         check_mask(self.name, "memory_mask", memory_mask, [tuple(memory.shape)[:2]])
         prepared = self.prepare(memory, memory_mask)
-        states = self.get_initial_state(ops.shape(sequences)[0], initial_state)
+        state = self.get_initial_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
-        inputs = blanked(sequences, sequences_mask), prepared, states, sequences_mask
-        run = attend_inside if self._recurs else attend_after
-        outputs, weights, states = run_at_least_once(
-            lambda *inputs: run(self, *inputs, return_attention_scores, training), *inputs
+        inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
+        outputs, weights, state = run_at_least_once(
+            lambda *inputs: run_loop(self, *inputs, return_attention_scores, training), *inputs
         )
-        results = [outputs, *states] if self.return_state else [outputs]
+        results = [outputs]
+        if self.return_state:
+            results += [*state.cells, *leaves(state[1:3])]
+            results += [state.position] * self.attention.uses_position
         if return_attention_scores:
             results.append(weights)
         return results if len(results) > 1 else outputs
@@ -179,41 +183,45 @@ class AttentionRNN(CheckedLayer):
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
         return self.attention.prepare(memory, value_mask=memory_mask)
 
-    def get_initial_state(self, batch_size: int | Tensor, initial_state: Any = None) -> list:
-        """Returns the list of states before the first `step`.
+    def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
+        """Returns the state before the first `step`.
 
-        batch_size: B. initial_state: as in a call.
+        memory: from `prepare`. initial_state: as in a call.
         """
         check_built(self)
-        check_batch_size(self.name, batch_size)
+        check_prepared(self.name, memory)
+        batch = ops.shape(memory.value)[0]
         sizes, count = self._state_sizes
-        states = [] if initial_state is None else tree.flatten(initial_state)
-        check_states(self.name, "initial_state", states, sizes, count, sequences=batch_size)
-        for size in sizes[len(states) :]:
-            states.append(ops.zeros((batch_size, size), self.compute_dtype))
-        return [*as_states(self.cell, states[:count]), *states[count:]]
+        given = [] if initial_state is None else leaves(initial_state)
+        position = ops.zeros((batch,), "int32")
+        if given and hasattr(given[-1], "dtype") and "int" in dtype_of(given[-1]):
+            *given, position = given
+        check_states(self.name, "initial_state", given, sizes, count, memory=memory.value.shape[0])
+        for size in sizes[len(given) :]:
+            given.append(ops.zeros((batch, size), self.compute_dtype))
+        fed = given[count] if self.input_feeding else None
+        return DecoderState(as_states(self.cell, given[:count]), fed, None, position)
 
     def step(
-        self, inputs: Tensor, states: list, memory: Memory, position: int | Tensor | None = None
-    ) -> tuple[Tensor, list, Tensor]:
+        self, inputs: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, DecoderState, Tensor]:
         """Runs one step. Without dropout, repeated steps give the outputs of one call.
 
         Args:
             inputs: x_i, `(B, D)`.
-            states: the list from `get_initial_state`, or from the step before.
+            state: from `get_initial_state`, or from the step before.
             memory: from `prepare`.
-            position: i, an integer or `(B,)`, for attentions that count steps (local-m).
 
         Returns:
-            `(output, states, weights)`: `(B, ...)`, a list, `(B, Tk)`.
+            `(output, state, weights)`: `(B, ...)`, a `DecoderState`, `(B, Tk)`.
         """
         check_built(self)
-        count = len(state_sizes(self.cell)) + self.input_feeding
-        check_step(self.name, inputs, self._input_size, states, count, memory, *self._state_sizes)
-        return run_step(self, inputs, states, memory, position)
+        check_step(self.name, inputs, self._input_size, state, memory, *self._state_sizes)
+        return run_step(self, inputs, state, memory)
 
     @property
-    def _recurs(self) -> bool:
+    def attends_inside(self) -> bool:
+        """Whether the attention feeds the recurrence. Otherwise it runs once, after the loop."""
         return self.query == "previous" or self.input_feeding
 
     def _output_size(self, attended: int) -> int:
@@ -237,4 +245,5 @@ class AttentionRNN(CheckedLayer):
         if not self.return_state:
             return outputs
         states = tree.map_structure(lambda size: (batch, size), state_sizes(self.cell))
-        return [outputs, *states, *[(batch, attended)] * self.input_feeding]
+        fed = [(batch, attended)] * self.input_feeding
+        return [outputs, *states, *fed, *[(batch,)] * self.attention.uses_position]

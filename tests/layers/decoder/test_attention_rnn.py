@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention.ops._loops import leaves
 from tests import fast
 from tests.helpers import (
     DQ,
@@ -71,6 +72,12 @@ def test_every_attention_in_the_loop_and_step_by_step(name, options):
     check_steps(decoder)
 
 
+def without_position(layer, states):
+    """The flat list of states, without the number of the next step."""
+    flat = keras.tree.flatten(states)
+    return flat[:-1] if layer.attention.uses_position else flat
+
+
 @few_cases
 def test_step_by_step_is_the_whole_run(name):
     check_steps(CASES[name])
@@ -83,14 +90,16 @@ def check_steps(decoder):
         sequences, memory, memory_mask=HOLES, return_attention_scores=True
     )
     expected = decoder.run_oracle(layer, sequences, memory, memory_mask=HOLES)
-    states = keras.tree.flatten(states)
+    states = without_position(layer, states)
     assert_all_close([outputs, weights, *states], [*expected[:2], *expected[2]])
-    prepared, now = layer.prepare(memory, HOLES), layer.get_initial_state(B)
+    prepared = layer.prepare(memory, HOLES)
+    now = layer.get_initial_state(prepared)
     for i in range(T):
-        output, now, align = layer.step(sequences[:, i], now, prepared, position=i)
+        output, now, align = layer.step(sequences[:, i], now, prepared)
         assert_close(output, expected[0][:, i])
         assert_close(align, expected[1][:, i])
-    assert_all_close(keras.tree.flatten(now), expected[2])
+    assert_all_close(leaves((now.cells, now.fed)), expected[2])
+    assert numpy(now.position).tolist() == [T] * B
 
 
 @few_cases
@@ -99,7 +108,8 @@ def test_masked_steps_keep_the_state_and_give_zeros(name):
     inputs = tensors()
     outputs, *states, weights = layer(*inputs, **MASKS, return_attention_scores=True)
     expected = CASES[name].run_oracle(layer, *inputs, **MASKS)
-    assert_all_close([outputs, weights, *keras.tree.flatten(states)], [*expected[:2], *expected[2]])
+    states = without_position(layer, states)
+    assert_all_close([outputs, weights, *states], [*expected[:2], *expected[2]])
 
 
 @few_cases
@@ -123,7 +133,8 @@ def test_masked_steps_may_hold_anything(name, jit):
 
 
 @pytest.mark.parametrize("name", ["bahdanau-lstm-concat", "current-stack-concat", "feeding-stack"])
-def test_gradients_are_those_of_the_loop(name):
+@pytest.mark.parametrize("training", [False, True])
+def test_gradients_are_those_of_the_loop(name, training):
     small = {"bahdanau-lstm-concat": (("lstm", 3),)}.get(name, (("lstm", 2), ("gru", 3)))
     decoder = replace(CASES[name], cells=small)
     layer = decoder.built(d=2, dv=5, return_state=True)
@@ -131,7 +142,9 @@ def test_gradients_are_those_of_the_loop(name):
     masks = {"sequences_mask": SEQUENCES_MASK[:, :3], "memory_mask": MEMORY_MASK[:, :5]}
 
     def call(*inputs):
-        return keras.tree.flatten(layer(*inputs, **masks, return_attention_scores=True))
+        options = {"return_attention_scores": True, "training": training}
+        outputs, *states, weights = layer(*inputs, **masks, **options)
+        return [outputs, *without_position(layer, states), weights]
 
     def oracle(inputs, weights):
         outputs, align, states = decoder.run_oracle(layer, *inputs, weights=weights, **masks)
@@ -166,8 +179,9 @@ def test_initial_state(form):
     expected = decoder.run_oracle(layer, sequences, memory, initial=initial, fed=fed)[0]
     assert_close(layer(sequences, memory, initial_state=given), expected)
     assert_close(layer(sequences, memory, given), expected)
-    states = layer.get_initial_state(B, given)
-    output, *_ = layer.step(sequences[:, 0], states, layer.prepare(memory))
+    prepared = layer.prepare(memory)
+    state = layer.get_initial_state(prepared, given)
+    output, *_ = layer.step(sequences[:, 0], state, prepared)
     assert_close(output, expected[:, 0])
 
 
@@ -389,7 +403,7 @@ def test_empty_axes(name, empty, jit):
             results = layer(
                 sequences, memory, initial_state=initial, **masks, return_attention_scores=True
             )
-            loss = tf.add_n([tf.reduce_sum(x) for x in keras.tree.flatten(results)])
+            loss = sum(tf.reduce_sum(tf.cast(x, "float64")) for x in keras.tree.flatten(results))
         return results, tape.gradient(loss, [w.value for w in layer.trainable_weights])
 
     if jit is not None:
@@ -399,13 +413,14 @@ def test_empty_axes(name, empty, jit):
     assert outputs.shape[:2] == (batch, steps)
     assert weights.shape == (batch, steps, length)
     if empty == "steps":
-        assert_all_close(keras.tree.flatten(states), initial)
+        assert_all_close(without_position(layer, states), initial)
     for gradient in found:
         assert gradient is None or np.isfinite(numpy(tf.convert_to_tensor(gradient))).all()
 
 
 def flat_states(layer):
-    return keras.tree.flatten(layer.get_initial_state(B))
+    state = layer.get_initial_state(layer.prepare(normal(2, B, TK, DV)))
+    return leaves((state.cells, state.fed))
 
 
 UNROLLED_ON_JAX = """

@@ -174,7 +174,8 @@ def test_cells_whose_output_is_not_their_first_state(cell, options):
     expected = residual_oracle(decoder, layer, *inputs)
     assert_close(outputs, expected[0])
     assert_close(weights, expected[1])
-    prepared, states = layer.prepare(inputs[1]), layer.get_initial_state(B)
+    prepared = layer.prepare(inputs[1])
+    states = layer.get_initial_state(prepared)
     for i in range(T):
         output, states, _ = layer.step(inputs[0][:, i], states, prepared)
         assert_close(output, expected[0][:, i])

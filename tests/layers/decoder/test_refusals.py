@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
-from tests.helpers import LUONG, TK, B, arguments, assert_refused, normal
+from tests.helpers import TK, B, arguments, assert_refused, normal
 from tests.layers.decoder.cases import (
     CASES,
     CURRENT,
@@ -16,7 +16,6 @@ from tests.layers.decoder.cases import (
     FEEDING,
     PREVIOUS,
     D,
-    Decoder,
     H,
     T,
     tensors,
@@ -76,8 +75,9 @@ def test_an_attention_that_keeps_something_is_refused(kind, name, options):
         assert_refused(partial(call, layer), *refusal)
     layer = AttentionRNN(layers.GRUCell(H), kind(17), **options)
     layer.build(inputs[0].shape, inputs[1].shape)
-    memory, states = layer.prepare(inputs[1]), layer.get_initial_state(B)
-    assert_refused(lambda: layer.step(inputs[0][:, 0], states, memory), *refusal)
+    memory = layer.prepare(inputs[1])
+    state = layer.get_initial_state(memory)
+    assert_refused(lambda: layer.step(inputs[0][:, 0], state, memory), *refusal)
 
 
 CELL, ATTENTION = layers.GRUCell(H), BahdanauAttention(17)
@@ -169,7 +169,7 @@ BAD_CALLS = {
     ),
     "initial_state of another batch": (
         {**GOOD, "initial_state": (3, H)},
-        ("batch size", "`sequences` and `initial_state`", "`sequences` 2, `initial_state` 3"),
+        ("batch size", "`memory` and `initial_state`", "`memory` 2, `initial_state` 3"),
     ),
     "initial_state of rank 3": (
         {**GOOD, "initial_state": (B, 1, H)},
@@ -219,15 +219,6 @@ def test_dot_needs_a_cell_as_wide_as_the_memory(symbolic):
     assert_refused(lambda: layer(**arguments(GOOD, symbolic)), "same width", "query 11 and key 13")
 
 
-def test_a_monotonic_step_without_position():
-    layer = Decoder(LUONG["general-local-m"]).built()
-    sequences, memory = tensors()
-    prepared, states = layer.prepare(memory), layer.get_initial_state(B)
-    assert_refused(
-        lambda: layer.step(sequences[:, 0], states, prepared), "`position`", "is missing"
-    )
-
-
 def test_the_dtype_is_that_of_the_cell():
     cells = [layers.GRUCell(n, dtype="mixed_float16") for n in (3, 2)]
     attention = BahdanauAttention(17, dtype="mixed_float16")
@@ -243,19 +234,20 @@ def test_the_dtype_is_that_of_the_cell():
         ({"memory": None}, ("`memory` must be what prepare(memory, memory_mask) returns", "None")),
         ({"inputs": (B, 1, D)}, ("`inputs` of a step", "(batch, 3)", "received (2, 1, 3)")),
         ({"inputs": (B, D + 1)}, ("`inputs` of a step", "(batch, 3)", "received (2, 4)")),
-        ({"states": []}, ("`states` must be the list of 1", "received 0")),
-        ({"states": None}, ("`states` must be the list of 1", "received NoneType")),
+        ({"state": []}, ("`state` must be the DecoderState", "received []")),
+        ({"state": None}, ("`state` must be the DecoderState", "received None")),
     ],
 )
 def test_bad_arguments_of_a_step(change, fragments):
     layer = CASES["bahdanau"].built()
     memory = layer.prepare(normal(0, B, TK, DV))
-    given = {"memory": memory, "states": layer.get_initial_state(B), "inputs": (B, D), **change}
+    state = layer.get_initial_state(memory)
+    given = {"memory": memory, "state": state, "inputs": (B, D), **change}
     inputs = normal(1, *given["inputs"])
-    assert_refused(lambda: layer.step(inputs, given["states"], given["memory"]), *fragments)
+    assert_refused(lambda: layer.step(inputs, given["state"], given["memory"]), *fragments)
 
 
 def test_decoding_before_the_weights_exist():
     layer = CASES["bahdanau"].make()
-    assert_refused(lambda: layer.get_initial_state(B), "no weights yet. Call it once, or")
+    assert_refused(lambda: layer.get_initial_state(None), "no weights yet. Call it once, or")
     assert_refused(lambda: layer.prepare(normal(0, B, TK, DV)), "no weights yet")

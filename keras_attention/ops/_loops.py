@@ -1,0 +1,113 @@
+"""A loop over the first axis of tensors, on every backend."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from keras_attention._typing import Nested, Tensor
+from keras_attention.ops._graphs import in_graph
+
+# body(carry, inputs of one step) -> (carry, outputs of the step)
+Body = Callable[[Nested, Nested], tuple[Nested, Nested]]
+
+
+def scan(
+    body: Body,
+    carry: Nested,
+    inputs: Nested,
+    reverse: bool = False,
+    unroll: bool = False,
+    steps: Tensor | None = None,
+) -> tuple[Nested, Nested]:
+    """Calls `carry, outputs = body(carry, inputs[t])` for every t.
+
+    `ops.scan` has no gradient in a compiled TensorFlow graph, and loses outputs there whose
+    structure is not that of the carry. This function has neither problem.
+
+    Args:
+        body: the function of one step. It returns the carry with the same shapes and dtypes.
+        carry: any nesting of tensors and None, such as all other arguments and results.
+        inputs: tensors with the steps on the first axis; there is at least one step.
+        reverse: whether to run from the last step to the first.
+        unroll: whether to copy the body for every step, instead of a loop.
+        steps: how many steps to run, a scalar tensor, in code that TensorFlow compiles. By default
+            all of the inputs. The outputs of the others are zero.
+
+    Returns:
+        The last carry, and the outputs stacked on a first axis, in the order of the inputs.
+    """
+    backend = keras.backend.backend()
+    if unroll or backend == "torch" or (backend == "tensorflow" and not in_graph()):
+        return _scan_in_python(body, carry, inputs, reverse)
+    if backend == "jax":
+        return ops.scan(body, carry, inputs, reverse=reverse)
+    return _scan_in_graph(body, carry, inputs, reverse, steps)
+
+
+def leaves(structure: Nested) -> list[Any]:
+    """The tensors of a structure, without None."""
+    return [x for x in tree.flatten(structure) if x is not None]
+
+
+def pack_like(structure: Nested, tensors: list[Any]) -> Nested:
+    """Puts the tensors into a structure of the same nesting: the inverse of `leaves`."""
+    rest = iter(tensors)
+    flat = [None if x is None else next(rest) for x in tree.flatten(structure)]
+    return tree.pack_sequence_as(structure, flat)
+
+
+def _scan_in_python(body, carry, inputs, reverse):
+    steps = zip(*(ops.unstack(x, axis=0) for x in leaves(inputs)), strict=True)
+    steps = [pack_like(inputs, step) for step in steps]
+    found = []
+    for step in reversed(steps) if reverse else steps:
+        carry, outputs = body(carry, step)
+        found.append(outputs)
+    found = found[::-1] if reverse else found
+    columns = zip(*map(leaves, found), strict=True)
+    return carry, pack_like(found[0], [ops.stack(column) for column in columns])
+
+
+def _scan_in_graph(body, carry, inputs, reverse, steps):
+    import tensorflow as tf
+
+    first = leaves(inputs)
+    size = tf.shape(first[0])[0]
+    steps = size if steps is None else steps
+    # Tensor arrays have cheaper gradients than slices.
+    given = [tf.TensorArray(x.dtype, size, element_shape=x.shape[1:]).unstack(x) for x in first]
+    carried = leaves(carry)
+    structure = []
+
+    def flat(carried, step):
+        new, outputs = body(pack_like(carry, carried), pack_like(inputs, step))
+        structure[:] = [outputs]
+        for old, x in zip(carried, leaves(new), strict=True):
+            x.set_shape(old.shape)
+        return leaves(new), leaves(outputs)
+
+    # The arrays for the outputs need their shapes before the loop.
+    specs = [tf.TensorSpec(x.shape, x.dtype) for x in carried]
+    of_step = [tf.TensorSpec(x.shape[1:], x.dtype) for x in first]
+    traced = tf.function(flat, autograph=False).get_concrete_function(specs, of_step)
+    made = [
+        tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in traced.structured_outputs[1]
+    ]
+
+    def advance(t, carried, made):
+        at = steps - 1 - t if reverse else t
+        carried, outputs = flat(carried, [x.read(at) for x in given])
+        return t + 1, carried, [x.write(at, y) for x, y in zip(made, outputs, strict=True)]
+
+    _, carried, made = tf.while_loop(
+        lambda t, *_: t < steps,
+        advance,
+        (tf.constant(0), carried, made),
+        maximum_iterations=size,
+    )
+    outputs = [x.stack() for x in made]
+    for x, y in zip(outputs, first[:1] * len(outputs), strict=True):
+        x.set_shape((y.shape[0], *x.shape[1:]))
+    return pack_like(carry, carried), pack_like(structure[0], outputs)

@@ -1,0 +1,228 @@
+"""A recurrence with a gradient of its own: few tensors are stored, and products are large.
+
+The step of a decoder is made of parts with weights, such as products and the attention, and of
+what lies between them, such as gates. The forward pass stores the carry and the results of all
+parts. The backward pass has two stages:
+
+1. A loop from the last step to the first finds the gradients of the carries, of the inputs and of
+   the results of all parts. It takes the stored results instead of computing the parts again.
+2. The gradients of the weights of a part follow from all of its arguments and results at once. A
+   product of all steps is several times as fast as the sum of the products of each step, and
+   nothing of the size of the weights is added up in the loop.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_attention._typing import Nested, Tensor
+from keras_attention.ops._gradients import vector_jacobian
+from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
+from keras_attention.ops._loops import leaves, pack_like, scan
+from keras_attention.ops._xla import (
+    compile_choice,
+    compiled_alone,
+    compiling,
+    stored_transposed,
+    where_to_run,
+)
+from keras_attention.ops.products import project
+
+
+class Part(NamedTuple):
+    """A function with weights, which a step calls once.
+
+    Attributes:
+        weights: a list of floating-point tensors.
+        once: `once(weights, *arguments)` returns the results of one step, a list of tensors.
+        many: the same for all steps: arguments and results have a first axis of steps.
+        prepare: returns what `backward` needs, computed from the weights before the loop.
+        backward: `backward(prepared, upstream, *arguments)` returns the gradient of the first
+            argument in one step.
+    """
+
+    weights: list[Tensor]
+    once: Callable[..., list[Tensor]]
+    many: Callable[..., list[Tensor]]
+    prepare: Callable[..., Any]
+    backward: Callable[..., Tensor]
+
+
+# call(part, *arguments) -> the results of the part
+Call = Callable[..., list[Tensor]]
+# step(call, carry, inputs) -> (carry, outputs)
+Step = Callable[[Call, Nested, Nested], tuple[Nested, Nested]]
+
+
+def product(kernel: Tensor, bias: Tensor | None = None) -> Part:
+    """The part x W + b, for x of shape `(..., D)`."""
+
+    def multiply(weights, x):
+        y = project(x, weights[0])
+        return [y if bias is None else ops.add(y, weights[1])]
+
+    return Part(
+        weights=leaves([kernel, bias]),
+        once=multiply,
+        many=multiply,
+        # A loop reads a transposed kernel faster than it multiplies by the transpose of a kernel.
+        prepare=lambda weights: stored_transposed(weights[0]),
+        backward=lambda transposed, upstream, x: project(upstream[0], transposed),
+    )
+
+
+def recur(
+    step: Step,
+    parts: list[Part],
+    carry: Nested,
+    inputs: Nested,
+    unroll: bool,
+    training: bool,
+    steps: Tensor | None = None,
+) -> tuple[Nested, Nested]:
+    """Runs a recurrence over the first axis of the inputs.
+
+    Args:
+        step: one step. It calls every part once, in the order of the list. Everything else that it
+            uses is constant: no gradient flows to it.
+        parts: the parts.
+        carry: what goes from step to step: floating-point tensors in any nesting.
+        inputs: what every step reads: tensors of any dtype `(T, ...)`, in any nesting.
+        unroll: see `scan`.
+        training: whether gradients will be needed. They are right otherwise, too.
+        steps: see `scan`; only where `runs_alone`.
+
+    Returns:
+        The last carry, and the outputs of all steps.
+    """
+
+    def run(part, *arguments):
+        return part.once(part.weights, *arguments)
+
+    if not training or keras.backend.backend() == "torch":
+        return scan(lambda carry, x: step(run, carry, x), carry, inputs, unroll=unroll)
+    return _Recurrence(step, parts, unroll, steps)(carry, inputs)
+
+
+def runs_alone(*tensors: Tensor) -> bool:
+    """Whether XLA compiles a recurrence in a TensorFlow graph that it does not compile itself."""
+    return in_graph() and not in_compiled_code() and where_to_run(*tensors) == "alone"
+
+
+class _Recurrence:
+    def __init__(self, step, parts, unroll, steps):
+        self.step, self.parts, self.unroll, self.steps = step, parts, unroll, steps
+
+    def __call__(self, carry, inputs):
+        choice, compiled = compile_choice(), in_compiled_code()
+        # JAX refuses to differentiate tensors that a custom gradient takes from outside.
+        floating, self.others, self.join = _split(inputs)
+        given = carry, floating, [part.weights for part in self.parts]
+        forward, backward = self.forward, self.backward
+        if runs_alone(*leaves(inputs)):
+            forward, backward, compiled = compiled_alone(forward), compiled_alone(backward), True
+        structure = []
+
+        @ops.custom_gradient
+        def differentiable(*tensors):
+            results, stored = forward(*pack_like(given, tensors))
+            structure[:] = [results]
+
+            def grad(*upstream):
+                inputs, of_results = pack_like(given, tensors), pack_like(results, leaves(upstream))
+                with compiling(choice), treated_as_compiled(compiled):
+                    return tuple(leaves(backward(inputs, stored, of_results)))
+
+            return tuple(leaves(results)), grad
+
+        found = differentiable(*leaves(given))
+        return pack_like(structure[0], list(found))
+
+    def forward(self, carry, floating, weights):
+        def body(carry, x):
+            stored, inputs = [], self.join(*x)
+
+            def call(part, *arguments):
+                n = len(stored)
+                stored.append(part.once(weights[n], *arguments))
+                return stored[n]
+
+            new, outputs = self.step(call, carry, inputs)
+            return new, (outputs, carry, stored)
+
+        last, (outputs, carries, stored) = scan(
+            body, carry, (floating, self.others), unroll=self.unroll, steps=self.steps
+        )
+        return (last, outputs), (carries, stored)
+
+    def backward(self, given, stored, upstream):
+        _, floating, weights = given
+        carries, results = stored
+        of_last, of_outputs = upstream
+        prepared = [part.prepare(x) for part, x in zip(self.parts, weights, strict=True)]
+
+        def body(of_carry, x):
+            floating, others, carry, results, of_outputs = x
+
+            def run(carry, floating, added):
+                seen = []
+
+                def call(part, *arguments):
+                    n = len(seen)
+                    seen.append(arguments)
+                    known = _known(part, prepared[n], results[n], *arguments)
+                    return [ops.add(*pair) for pair in zip(known, added[n], strict=True)]
+
+                return self.step(call, carry, self.join(floating, others)), seen
+
+            # The gradient of a zero that is added to a result is the gradient of the result.
+            zeros = [[ops.zeros_like(x) for x in xs] for xs in results]
+            gradients, seen = vector_jacobian(run, (carry, floating, zeros), (of_carry, of_outputs))
+            return gradients[0], (gradients[1], gradients[2], seen)
+
+        inputs = floating, self.others, carries, results, of_outputs
+        of_carry, (of_floating, of_results, arguments) = scan(
+            body, of_last, inputs, reverse=True, unroll=self.unroll, steps=self.steps
+        )
+        of_weights = map(_of_weights, self.parts, weights, arguments, of_results)
+        return of_carry, of_floating, list(of_weights)
+
+
+def _known(part, prepared, results, first, *rest):
+    """The stored results of a part, which pass gradients to its first argument."""
+
+    @ops.custom_gradient
+    def known(first):
+        def grad(*upstream):
+            # TensorFlow passes the gradients of the results one by one, JAX as one tuple.
+            return part.backward(prepared, leaves(upstream), first, *rest)
+
+        return tuple(results), grad
+
+    return known(first)
+
+
+def _of_weights(part, weights, arguments, upstream):
+    """The gradients of the weights of a part, from all steps at once."""
+
+    def function(weights):
+        return part.many(weights, *arguments), None
+
+    return vector_jacobian(function, (weights,), upstream)[0][0]
+
+
+def _split(structure):
+    """The floating-point tensors of a structure, the others, and what joins the two again."""
+    flat = leaves(structure)
+    floating = ["float" in keras.backend.standardize_dtype(x.dtype) for x in flat]
+
+    def join(first, second):
+        sources = iter(second), iter(first)
+        return pack_like(structure, [next(sources[here]) for here in floating])
+
+    first, second = (
+        [x for x, y in zip(flat, floating, strict=True) if y is z] for z in (True, False)
+    )
+    return first, second, join

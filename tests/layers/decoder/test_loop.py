@@ -1,0 +1,169 @@
+"""The gradient of our own that the loop of a decoder has in training."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from tests.helpers import TK, B, assert_all_close, numpy
+from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
+from tests.on_jax import run_on_jax
+
+CELLS = {
+    "gru": lambda dtype: layers.GRUCell(H, dtype=dtype),
+    "gru, reset before": lambda dtype: layers.GRUCell(H, dtype=dtype, reset_after=False),
+    "gru without bias": lambda dtype: layers.GRUCell(H, dtype=dtype, use_bias=False),
+    "lstm": lambda dtype: layers.LSTMCell(H, dtype=dtype, activation="relu"),
+    "stack": lambda dtype: [layers.LSTMCell(5, dtype=dtype), layers.GRUCell(H, dtype=dtype)],
+    "a stack of one": lambda dtype: [layers.LSTMCell(H, dtype=dtype)],
+    "gates by softmax": lambda dtype: layers.LSTMCell(
+        H, dtype=dtype, recurrent_activation="softmax"
+    ),
+}
+ATTENTIONS = {
+    "additive": lambda dtype: BahdanauAttention(17, use_bias=True, weight_norm=True, dtype=dtype),
+    "local-m": lambda dtype: LuongAttention(
+        "general", "local-m", half_width=2, units=7, dtype=dtype
+    ),
+    "local-p": lambda dtype: LuongAttention("concat", "local-p", half_width=2, dtype=dtype),
+}
+OPTIONS = {"previous": PREVIOUS, "fed": FEEDING, "after": CURRENT}
+
+
+def make(cell, attention, options, **more):
+    layer = AttentionRNN(
+        CELLS[cell]("float64"),
+        ATTENTIONS[attention]("float64"),
+        output_mode="concat",
+        return_state=True,
+        **OPTIONS[options],
+        **more,
+    )
+    layer.build((None, T if layer.unroll else None, D), (None, None, DV))
+    return layer
+
+
+def results_and_gradients(layer, training, sequences, memory):
+    with tf.GradientTape() as tape:
+        tape.watch((sequences, memory))
+        options = {"training": training, "return_attention_scores": True}
+        found = keras.tree.flatten(layer(sequences, memory, **MASKS, **options))
+        loss = sum(tf.reduce_sum(tf.sin(tf.cast(x, "float64"))) for x in found)
+    weights = [weight.value for weight in layer.trainable_weights]
+    return [*found, *tape.gradient(loss, [sequences, memory, *weights])]
+
+
+@pytest.mark.parametrize("place", ["eager", "graph", "XLA", "unknown sizes", "unrolled"])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.each_value
+def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options, place):
+    """Without training, TensorFlow differentiates the loop."""
+    layer = make(cell, attention, options, unroll=place == "unrolled")
+    inputs = [tf.constant(x) for x in tensors()]
+    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs)]
+
+    def run(*inputs):
+        return results_and_gradients(layer, True, *inputs)
+
+    if place != "eager":
+        unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
+        signature = unknown if place == "unknown sizes" else None
+        run = tf.function(run, signature, jit_compile=place == "XLA", autograph=False)
+    assert_all_close(run(*inputs), expected)
+
+
+def test_dropout_of_the_inputs_of_cells():
+    """Dropout multiplies the same features of the inputs, fed ones too, at every step."""
+    stack = [layers.LSTMCell(5, dropout=0.5, seed=1), layers.GRUCell(H, dropout=0.5, seed=2)]
+    layer = AttentionRNN(stack, LuongAttention(units=7), input_feeding=True)
+    sequences, memory = tensors("float32")
+    found = numpy(layer(sequences, memory, training=True))
+    keeps = []
+    for cell, width in zip(layer.cell.cells, (D + 7, 5), strict=True):
+        cell.seed_generator.state.assign(keras.random.SeedGenerator(cell.seed).state.value)
+        keeps.append(numpy(cell.get_dropout_mask(keras.ops.ones((B, width)))))
+        cell.reset_dropout_mask()
+    prepared = layer.prepare(memory)
+    state = layer.get_initial_state(prepared)
+    cells, fed = state.cells, state.fed
+    lower, upper = layer.cell.cells
+    for i in range(T):
+        x = np.concatenate([sequences[:, i], numpy(fed)], -1) * keeps[0]
+        below, first = lower(x, cells[0])
+        hidden, second = upper(below * keeps[1], [cells[1]])
+        cells = [first, second[0]]
+        fed = layer.attention.attend(hidden, prepared).output
+        np.testing.assert_allclose(found[:, i], numpy(fed), rtol=0, atol=1e-6)
+
+
+def test_unknown_cells_and_frozen_weights():
+    """A frozen attention and a subclass of a known cell train as well."""
+
+    class Doubled(layers.GRUCell):
+        def call(self, inputs, states, training=False):
+            return super().call(2 * inputs, states, training=training)
+
+    inputs = [tf.constant(x, "float32") for x in tensors("float32")]
+    for cell, frozen in ((Doubled(H), False), (layers.GRUCell(H), True)):
+        layer = AttentionRNN(cell, BahdanauAttention(17))
+        layer.build(inputs[0].shape, inputs[1].shape)
+        layer.attention.trainable = not frozen
+        found = []
+        for training in (False, True):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.sin(layer(*inputs, training=training)))
+            weights = [weight.value for weight in layer.trainable_weights]
+            found.append([numpy(x) for x in tape.gradient(loss, weights)])
+        assert len(found[0]) == (3 if frozen else 6)
+        assert_all_close(found[1], found[0], "float32")
+
+
+ON_JAX = """
+import itertools
+import jax
+import keras
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+cells = {
+    "gru": lambda: keras.layers.GRUCell(11),
+    "stack": lambda: [keras.layers.LSTMCell(5), keras.layers.GRUCell(11)],
+}
+attentions = {
+    "additive": lambda: BahdanauAttention(17),
+    "local-m": lambda: LuongAttention("general", "local-m", half_width=2, units=7),
+}
+options = {"previous": {"query": "previous"}, "fed": {"input_feeding": True}}
+sequences, memory = inputs.pop("sequences"), inputs.pop("memory")
+for cell, attention, option in itertools.product(cells, attentions, options):
+    layer = AttentionRNN(cells[cell](), attentions[attention](), **options[option])
+    layer(sequences, memory)
+    others = [x.value for x in layer.non_trainable_variables]
+    def loss(weights, sequences, memory, training):
+        output, _ = layer.stateless_call(
+            weights, others, sequences, memory, training=training, **inputs
+        )
+        return keras.ops.sum(keras.ops.sin(output))
+    weights = [x.value for x in layer.trainable_variables]
+    for training in (False, True):
+        gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnums=3)
+        for n, x in enumerate(jax.tree.leaves(gradient(weights, sequences, memory, training))):
+            found[f"{cell} {attention} {option} {n} {training}"] = x
+"""
+
+
+def test_the_gradient_of_training_on_jax(tmp_path):
+    sequences, memory = (x.astype("float32") for x in tensors())
+    found = run_on_jax(ON_JAX, tmp_path, sequences=sequences, memory=memory, **MASKS)
+    names = {name.rsplit(" ", 1)[0] for name in found}
+    assert len(names) > 60
+    for name in names:
+        np.testing.assert_allclose(
+            found[f"{name} True"], found[f"{name} False"], rtol=1e-4, atol=2e-5, err_msg=name
+        )
+
+
+def test_sizes_of_the_cases():
+    assert len({B, T, D, DV, H, TK}) == 6
