@@ -93,7 +93,12 @@ def test_bad_command_lines(tmp_path):
 def interrupt(folder, options, pattern, stop):
     """Runs a search and stops it when a line matches. Returns its output and its status."""
     process = subprocess.Popen(
-        command(folder, *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command(folder, *options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # A shell that runs the tests in the background makes its children ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     with process.stdout as output:
         text = ""
@@ -165,8 +170,9 @@ def test_a_worker_that_is_killed(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "workers"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)], ids=["SIGINT", "SIGTERM"]
+)
 def test_a_search_that_is_stopped(number, workers, tmp_path):
     options = ["--smoke", "--searches", "bayesian", "--trials", "9"]
     options += ["--distributed", f"{workers}"] if workers else []
