@@ -2,7 +2,7 @@
 
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.bidaf import BiDAFAttentionFlow
-from keras_attention.layers.decoder import AttentionRNN
+from keras_attention.layers.decoder import AttentionRNN, DecoderState, ResidualRNNCells
 from keras_attention.layers.hierarchical import HierarchicalAttention
 from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.memory_hop import MemoryHop
@@ -16,11 +16,13 @@ __all__ = [
     "AttentionRNN",
     "BahdanauAttention",
     "BiDAFAttentionFlow",
+    "DecoderState",
     "HierarchicalAttention",
     "LuongAttention",
     "Memory",
     "MemoryHop",
     "MemoryNetwork",
+    "ResidualRNNCells",
     "ScoringMixin",
     "Window",
 ]

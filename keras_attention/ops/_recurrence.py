@@ -112,6 +112,8 @@ def runs_alone(*tensors: Tensor) -> bool:
 
 
 class _Recurrence:
+    """Runs a recurrence in training, and gives it its gradient."""
+
     def __init__(self, step, parts, unroll, steps):
         self.step, self.parts, self.unroll, self.steps = step, parts, unroll, steps
 

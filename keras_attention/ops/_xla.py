@@ -150,7 +150,8 @@ def stored_transposed(x: Tensor) -> Tensor:
     XLA multiplies by a transposed array without moving it, which takes twice as long in a loop.
     It cannot leave out the operation that changes nothing here.
     """
-    return ops.maximum(ops.transpose(x), -65504.0)  # the smallest float16
+    half = keras.backend.standardize_dtype(x.dtype) == "float16"
+    return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
 
 
 def sizes_may_change(*tensors: Tensor) -> bool:

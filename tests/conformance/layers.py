@@ -23,6 +23,7 @@ from keras_attention import (
     LuongAttention,
     MemoryHop,
     MemoryNetwork,
+    ResidualRNNCells,
 )
 from tests.helpers import normal, randomize
 
@@ -175,6 +176,12 @@ def cells(*makers):
     return lambda dtype, unroll: [make(dtype, unroll) for make in makers]
 
 
+def residual(*makers):
+    return lambda dtype, unroll: ResidualRNNCells(
+        [make(dtype, unroll) for make in makers], dtype=dtype
+    )
+
+
 def gru(units):
     def make(dtype, unroll):
         options = {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
@@ -322,6 +329,19 @@ CASES = {
         reads_zeros=False,
         masked_like="sequences",
     ),
+    "decoder, residual cells": Case(
+        AttentionRNN,
+        {"query": "previous", "return_state": True},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {
+            "cell": residual(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 13)),
+            "attention": part(BahdanauAttention, 2),
+        },
+        memory="memory",
+        reads_zeros=False,
+        masked_like="sequences",
+    ),
     "decoder, unrolled": Case(
         AttentionRNN,
         {"query": "current", "unroll": True, "return_state": True},
@@ -404,6 +424,7 @@ CASES = {
     ),
     "memory network": Case(
         MemoryNetwork,
+        ResidualRNNCells,
         {"vocabulary_size": VOCABULARY, "units": 13},
         (STORY, ASKED),
         ((3, 5),),
@@ -415,6 +436,7 @@ CASES = {
     ),
     "memory network, all options": Case(
         MemoryNetwork,
+        ResidualRNNCells,
         {
             "vocabulary_size": VOCABULARY,
             "units": 13,
@@ -501,10 +523,13 @@ few_names = parameters("name", lambda case: case.elsewhere)
 
 
 def public_layers():
-    """The layers of the package. `ScoringMixin` is a base, without a score of its own."""
+    """The layers of the package.
+
+    `ScoringMixin` is a base, without a score of its own. Cells are parts of a decoder.
+    """
     exported = (getattr(keras_attention, name) for name in keras_attention.__all__)
     layers = {x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
-    return layers - {keras_attention.ScoringMixin}
+    return layers - {keras_attention.ScoringMixin, keras_attention.ResidualRNNCells}
 
 
 def arguments_of(layer):

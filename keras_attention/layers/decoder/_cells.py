@@ -33,16 +33,18 @@ def query_of(cell, states):
     """The query that belongs to the states of a cell.
 
     It is `cell.query(states)` if the cell has such a method, otherwise its first state. The last of
-    stacked cells makes the query.
+    stacked cells makes the query, if the stack has no such method.
     """
+    states = states if tree.is_nested(states) else [states]
+    if callable(getattr(cell, "query", None)):
+        return cell.query(states)
     if isinstance(cell, keras.layers.StackedRNNCells):
         return query_of(cell.cells[-1], states[-1])
-    states = states if tree.is_nested(states) else [states]
-    return cell.query(states) if has_query(cell) else states[0]
+    return states[0]
 
 
 def has_query(cell):
-    return callable(getattr(last_cell(cell), "query", None))
+    return any(callable(getattr(x, "query", None)) for x in (cell, last_cell(cell)))
 
 
 def query_size(cell, query):

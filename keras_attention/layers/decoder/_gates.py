@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Nested, Tensor
+from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
 from keras_attention.ops._graphs import value_of
 from keras_attention.ops._recurrence import Call, Part, product
 from keras_attention.ops.products import project
@@ -22,7 +23,8 @@ def is_known(cell: Any, training: bool | None) -> bool:
 
 
 def _cells_of(cell):
-    return cell.cells if type(cell) is keras.layers.StackedRNNCells else [cell]
+    stacks = keras.layers.StackedRNNCells, ResidualRNNCells
+    return cell.cells if type(cell) in stacks else [cell]
 
 
 def _is_plain(cell, training):
@@ -47,6 +49,7 @@ class KnownCells:
 
     def __init__(self, cell: Any, inputs: Tensor, fed: int, training: bool | None) -> None:
         self.stacked = _cells_of(cell)[0] is not cell
+        self.residual = type(cell) is ResidualRNNCells
         batch, size = ops.shape(inputs)[1], inputs.shape[-1]
         self.cells = []
         for one in _cells_of(cell):
@@ -63,15 +66,16 @@ class KnownCells:
     ) -> tuple[Tensor, Nested]:
         """One step: the output of the last cell, and the new states."""
         states = states if self.stacked else [states]
-        hidden, total, new = fed, projected, []
+        below, total, new = fed, projected, []
         for cell, state in zip(self.cells, states, strict=True):
-            if hidden is not None:
-                (more,) = call(cell.lower, hidden if cell.keep is None else hidden * cell.keep)
+            if below is not None:
+                (more,) = call(cell.lower, below if cell.keep is None else below * cell.keep)
                 total = more if total is None else ops.add(total, more)
             hidden, state = cell.step(call, total, state)
+            below = ops.add(below, hidden) if self.residual and new else hidden
             new.append(state)
             total = None
-        return hidden, new if self.stacked else new[0]
+        return below, new if self.stacked else new[0]
 
 
 def _dropout_of_inputs(cell, shape, training):
@@ -96,11 +100,18 @@ class _Gated:
         self.cell, self.size = cell, size
         weights = cell.kernel, cell.recurrent_kernel, cell.bias
         self.kernel, self.recurrent, self.bias = (
-            None if x is None else value_of(x) for x in weights
+            None if x is None else ops.cast(value_of(x), cell.compute_dtype) for x in weights
         )
         self.known, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
         self.lower = product(self.kernel[size:], None if size else self.input_bias())
         self.products = self.make_products()
+
+    def widened(self, x):
+        """Gates run in at least float32: only products and states are of half precision."""
+        return ops.cast(x, "float64" if self.cell.compute_dtype == "float64" else "float32")
+
+    def rounded(self, x):
+        return ops.cast(x, self.cell.compute_dtype)
 
     def project(self, inputs):
         inputs = inputs if self.known is None else inputs * self.known
@@ -123,16 +134,16 @@ class _GRU(_Gated):
     def step(self, call, total, state):
         hidden = state[0] if isinstance(state, (list, tuple)) else state
         (inner,) = call(self.products[0], hidden)
-        update, reset, new = ops.split(total, 3, axis=-1)
-        inner = ops.split(inner, 3 if self.cell.reset_after else 2, axis=-1)
+        update, reset, new = ops.split(self.widened(total), 3, axis=-1)
+        inner = ops.split(self.widened(inner), 3 if self.cell.reset_after else 2, axis=-1)
         update = self.cell.recurrent_activation(ops.add(update, inner[0]))
         reset = self.cell.recurrent_activation(ops.add(reset, inner[1]))
         if self.cell.reset_after:
             more = reset * inner[2]
         else:
-            (more,) = call(self.products[1], reset * hidden)
+            (more,) = call(self.products[1], self.rounded(reset * self.widened(hidden)))
         new = self.cell.activation(ops.add(new, more))
-        hidden = new + update * (hidden - new)
+        hidden = self.rounded(new + update * (self.widened(hidden) - new))
         return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
 
 
@@ -148,11 +159,12 @@ class _LSTM(_Gated):
     def step(self, call, total, state):
         hidden, memory = state
         (inner,) = call(self.products[0], hidden)
-        write, forget, new, read = ops.split(ops.add(total, inner), 4, axis=-1)
+        total, memory = ops.add(self.widened(total), self.widened(inner)), self.widened(memory)
+        write, forget, new, read = ops.split(total, 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         memory = gate(forget) * memory + gate(write) * activation(new)
-        hidden = gate(read) * activation(memory)
-        return hidden, [hidden, memory]
+        hidden = self.rounded(gate(read) * activation(memory))
+        return hidden, [hidden, self.rounded(memory)]
 
 
 _KINDS = {keras.layers.GRUCell: _GRU, keras.layers.LSTMCell: _LSTM}

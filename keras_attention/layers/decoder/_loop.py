@@ -47,6 +47,7 @@ def run_loop(
     training: bool | None,
 ) -> tuple[Tensor, Tensor, DecoderState]:
     """All steps: the outputs, the weights and the last state."""
+    sequences = ops.cast(sequences, decoder.compute_dtype)
     position, last = _positions(sequences, state.position, mask)
     if decoder.attends_inside and training:
         memory = drop_memory(decoder.attention, memory)

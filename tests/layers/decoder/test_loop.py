@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ResidualRNNCells
 from tests.helpers import TK, B, assert_all_close, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
 from tests.on_jax import run_on_jax
@@ -17,6 +17,9 @@ CELLS = {
     "gru without bias": lambda dtype: layers.GRUCell(H, dtype=dtype, use_bias=False),
     "lstm": lambda dtype: layers.LSTMCell(H, dtype=dtype, activation="relu"),
     "stack": lambda dtype: [layers.LSTMCell(5, dtype=dtype), layers.GRUCell(H, dtype=dtype)],
+    "residual": lambda dtype: ResidualRNNCells(
+        [layers.LSTMCell(H, dtype=dtype), layers.GRUCell(H, dtype=dtype)], dtype=dtype
+    ),
     "a stack of one": lambda dtype: [layers.LSTMCell(H, dtype=dtype)],
     "gates by softmax": lambda dtype: layers.LSTMCell(
         H, dtype=dtype, recurrent_activation="softmax"
