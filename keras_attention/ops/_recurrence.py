@@ -12,7 +12,6 @@ parts. The backward pass has two stages:
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -21,56 +20,18 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._gradients import vector_jacobian
 from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
 from keras_attention.ops._loops import leaves, pack_like, scan
+from keras_attention.ops._parts import Part
 from keras_attention.ops._xla import (
     compile_choice,
     compiled_alone,
     compiling,
-    stored_transposed,
     where_to_run,
 )
-from keras_attention.ops.products import project
-
-
-class Part(NamedTuple):
-    """A function with weights, which a step calls once.
-
-    Attributes:
-        weights: a list of floating-point tensors.
-        once: `once(weights, *arguments)` returns the results of one step, a list of tensors.
-        many: the same for all steps: arguments and results have a first axis of steps.
-        prepare: returns what `backward` needs, computed from the weights before the loop.
-        backward: `backward(prepared, upstream, *arguments)` returns the gradient of the first
-            argument in one step.
-    """
-
-    weights: list[Tensor]
-    once: Callable[..., list[Tensor]]
-    many: Callable[..., list[Tensor]]
-    prepare: Callable[..., Any]
-    backward: Callable[..., Tensor]
-
 
 # call(part, *arguments) -> the results of the part
 Call = Callable[..., list[Tensor]]
 # step(call, carry, inputs) -> (carry, outputs)
 Step = Callable[[Call, Nested, Nested], tuple[Nested, Nested]]
-
-
-def product(kernel: Tensor, bias: Tensor | None = None) -> Part:
-    """The part x W + b, for x of shape `(..., D)`."""
-
-    def multiply(weights, x):
-        y = project(x, weights[0])
-        return [y if bias is None else ops.add(y, weights[1])]
-
-    return Part(
-        weights=leaves([kernel, bias]),
-        once=multiply,
-        many=multiply,
-        # A loop reads a transposed kernel faster than it multiplies by the transpose of a kernel.
-        prepare=lambda weights: stored_transposed(weights[0]),
-        backward=lambda transposed, upstream, x: project(upstream[0], transposed),
-    )
 
 
 def recur(

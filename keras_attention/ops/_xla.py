@@ -144,16 +144,6 @@ def runs_as_compiled_part(*tensors: Tensor) -> bool:
     return in_graph() and not sizes_may_change(*tensors) and where_to_run(*tensors) == "alone"
 
 
-def stored_transposed(x: Tensor) -> Tensor:
-    """The transpose of a matrix, as an array of its own.
-
-    XLA multiplies by a transposed array without moving it, which takes twice as long in a loop.
-    It cannot leave out the operation that changes nothing here.
-    """
-    half = keras.backend.standardize_dtype(x.dtype) == "float16"
-    return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
-
-
 def sizes_may_change(*tensors: Tensor) -> bool:
     """Whether a later call may bring other sizes to a function that TensorFlow compiles now."""
     if keras.backend.backend() != "tensorflow":

@@ -10,7 +10,7 @@ from keras_attention.layers._types import Attended, Memory
 from keras_attention.layers.decoder._changes import refuse_changes
 from keras_attention.ops._gradients import repeated, vector_jacobian
 from keras_attention.ops._graphs import value_of
-from keras_attention.ops._recurrence import Part
+from keras_attention.ops._parts import Part
 
 
 def attend(decoder: Any, query: Tensor, memory: Memory, **options: Any) -> Attended:

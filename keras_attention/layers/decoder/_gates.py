@@ -12,7 +12,8 @@ from keras import ops
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
 from keras_attention.ops._graphs import value_of
-from keras_attention.ops._recurrence import Call, Part, product
+from keras_attention.ops._parts import Part, product
+from keras_attention.ops._recurrence import Call
 from keras_attention.ops.products import project
 
 

@@ -8,15 +8,10 @@ from keras_attention._typing import Tensor
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
 from keras_attention.layers.decoder._attending import attend, attending
-from keras_attention.layers.decoder._cells import (
-    DropoutMasks,
-    as_states,
-    query_of,
-    with_constant_weights,
-)
+from keras_attention.layers.decoder._cells import DropoutMasks, with_constant_weights
 from keras_attention.layers.decoder._gates import KnownCells, is_known
-from keras_attention.layers.decoder._parts import check_output
-from keras_attention.ops._loops import leaves, pack_like, scan
+from keras_attention.layers.decoder._steps import called, joined_output, masked_step, one_step
+from keras_attention.ops._loops import scan
 from keras_attention.ops._recurrence import recur, runs_alone
 from keras_attention.ops._xla import compiling, pad_axis, round_up_length
 from keras_attention.ops.masks import blanked
@@ -30,10 +25,9 @@ def run_step(
     return_attention_scores: bool = True,
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
-
     read = _read(decoder, memory, return_attention_scores)
     *carry, position = state
-    output, carry, weights = _step(decoder, _called(decoder), read, inputs, carry, position)
+    output, carry, weights = one_step(decoder, called(decoder), read, inputs, carry, position)
     return output, DecoderState(*carry, position + 1), weights
 
 
@@ -68,7 +62,7 @@ def run_loop(
             training=training,
             **options,
         )
-        outputs = _output(decoder, outputs, attended)
+        outputs = joined_output(decoder, outputs, attended)
     outputs = blanked(outputs, mask)
     weights = blanked(weights, mask) if return_scores else None
     return outputs, weights, DecoderState(*carry, last)
@@ -119,7 +113,7 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
         def run(x, fed, states):
             return cells(call, x, fed, states)
 
-        return _masked_step(decoder, run, read if reading else None, carry, x)
+        return masked_step(decoder, run, read if reading else None, carry, x)
 
     given = cells.projected, mask, position
     return recur(step, parts, carry, given, decoder.unroll, bool(training), steps)
@@ -130,7 +124,7 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
     read = _read(decoder, memory, return_scores) if decoder.attends_inside else None
 
     def step(carry, x):
-        return _masked_step(decoder, _called(decoder), read, carry, x)
+        return masked_step(decoder, called(decoder), read, carry, x)
 
     sequences = inputs[0]
     size = sequences.shape[-1] + decoder._attention_size * decoder.attends_inside
@@ -150,53 +144,6 @@ def _read(decoder, memory, return_scores):
         )
 
     return read
-
-
-def _called(decoder):
-    """Calls the cell as it is."""
-
-    def run(inputs, fed, states):
-        inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
-        hidden, new = decoder.cell(inputs, states)
-        asks = decoder.attends_inside and decoder.query == "previous"
-        check_output(decoder.name, decoder.cell, hidden, new if asks else None)
-        return hidden, as_states(decoder.cell, new)
-
-    return run
-
-
-def _masked_step(decoder, run, read, carry, x):
-    """A step of the loop. Where it is masked, the states stay."""
-    inputs, mask, position = x
-    if read is None:
-        output, states = run(inputs, None, carry[0])
-        new, weights = (states, *carry[1:]), None
-    else:
-        output, new, weights = _step(decoder, run, read, inputs, carry, position)
-    if mask is not None:
-        mask = ops.expand_dims(mask, -1)
-        kept = [ops.where(mask, *pair) for pair in zip(leaves(new), leaves(carry), strict=True)]
-        new = pack_like(new, kept)
-    return new, (output, weights)
-
-
-def _step(decoder, run, read, inputs, carry, position):
-    """Attends before or after the cell. Returns the output, the new carry and the weights."""
-    states, fed, kept = carry
-    if decoder.query == "previous":
-        attended, kept, weights = read(query_of(decoder.cell, states), kept, position)
-        hidden, states = run(inputs, attended, states)
-    else:
-        hidden, states = run(inputs, fed, states)
-        attended, kept, weights = read(hidden, kept, position)
-        fed = attended if decoder.input_feeding else None
-    return _output(decoder, hidden, attended), (states, fed, kept), weights
-
-
-def _output(decoder: Any, hidden: Tensor, attended: Tensor) -> Tensor:
-    if decoder.output_mode == "concat":
-        return ops.concatenate([attended, hidden], axis=-1)
-    return hidden if decoder.output_mode == "cell" else attended
 
 
 def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

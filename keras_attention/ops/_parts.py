@@ -1,0 +1,57 @@
+"""The parts with weights that a step of a recurrence is made of."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_attention._typing import Tensor
+from keras_attention.ops._loops import leaves
+from keras_attention.ops.products import project
+
+
+class Part(NamedTuple):
+    """A function with weights, which a step calls once.
+
+    Attributes:
+        weights: a list of floating-point tensors.
+        once: `once(weights, *arguments)` returns the results of one step, a list of tensors.
+        many: the same for all steps: arguments and results have a first axis of steps.
+        prepare: returns what `backward` needs, computed from the weights before the loop.
+        backward: `backward(prepared, upstream, *arguments)` returns the gradient of the first
+            argument in one step.
+    """
+
+    weights: list[Tensor]
+    once: Callable[..., list[Tensor]]
+    many: Callable[..., list[Tensor]]
+    prepare: Callable[..., Any]
+    backward: Callable[..., Tensor]
+
+
+def product(kernel: Tensor, bias: Tensor | None = None) -> Part:
+    """The part x W + b, for x of shape `(..., D)`."""
+
+    def multiply(weights, x):
+        y = project(x, weights[0])
+        return [y if bias is None else ops.add(y, weights[1])]
+
+    return Part(
+        weights=leaves([kernel, bias]),
+        once=multiply,
+        many=multiply,
+        # A loop reads a transposed kernel faster than it multiplies by the transpose of a kernel.
+        prepare=lambda weights: _stored_transposed(weights[0]),
+        backward=lambda transposed, upstream, x: project(upstream[0], transposed),
+    )
+
+
+def _stored_transposed(x: Tensor) -> Tensor:
+    """The transpose of a matrix, as an array of its own.
+
+    XLA multiplies by a transposed array without moving it, which takes twice as long in a loop.
+    It cannot leave out the operation that changes nothing here.
+    """
+    half = keras.backend.standardize_dtype(x.dtype) == "float16"
+    return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
