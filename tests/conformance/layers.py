@@ -424,7 +424,6 @@ CASES = {
     ),
     "memory network": Case(
         MemoryNetwork,
-        ResidualRNNCells,
         {"vocabulary_size": VOCABULARY, "units": 13},
         (STORY, ASKED),
         ((3, 5),),
@@ -436,7 +435,6 @@ CASES = {
     ),
     "memory network, all options": Case(
         MemoryNetwork,
-        ResidualRNNCells,
         {
             "vocabulary_size": VOCABULARY,
             "units": 13,
