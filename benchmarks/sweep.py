@@ -161,13 +161,12 @@ def main():
         found = results[case] = measure(workers, case, max(1, repeats))
         torch_time = found["PyTorch"]
         rows.append([case, 1e3 * torch_time, *(found[name] / torch_time for name in COLUMNS)])
-        print(".", end="", file=sys.stderr, flush=True)
+        print(*(x if isinstance(x, str) else f"{x:.3g}" for x in rows[-1]), file=sys.stderr)
+        if arguments.output:
+            write_json(arguments.output, {"seconds": results})
     for worker in workers.values():
         worker.close()
-    print(file=sys.stderr)
     print_table(["case", "PyTorch, ms", *(f"{name} / PyTorch" for name in COLUMNS)], rows)
-    if arguments.output:
-        write_json(arguments.output, {"seconds": results})
     return None
 
 
