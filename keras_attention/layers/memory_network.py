@@ -65,7 +65,7 @@ class MemoryNetwork(CheckedLayer):
             a hop may read nothing, as in the authors' code.
 
     Attributes:
-        linear: whether all hops leave out the softmax. For a linear start set it to True before
+        linear: whether all hops skip the softmax. For a linear start, set it to True before
             training, and to False later; see `MemoryHop`.
 
     Weights:

@@ -58,6 +58,11 @@ def pack_like(structure: Nested, tensors: list[Any]) -> Nested:
     return tree.pack_sequence_as(structure, flat)
 
 
+def swap_steps(x: Tensor) -> Tensor:
+    """Swaps the axes of samples and steps, the first two."""
+    return ops.transpose(x, (1, 0, *range(2, len(x.shape))))
+
+
 def _scan_in_python(body, carry, inputs, reverse):
     steps = zip(*(ops.unstack(x, axis=0) for x in leaves(inputs)), strict=True)
     steps = [pack_like(inputs, step) for step in steps]
@@ -108,6 +113,6 @@ def _scan_in_graph(body, carry, inputs, reverse, steps):
         maximum_iterations=size,
     )
     outputs = [x.stack() for x in made]
-    for x, y in zip(outputs, first[:1] * len(outputs), strict=True):
-        x.set_shape((y.shape[0], *x.shape[1:]))
+    for x in outputs:
+        x.set_shape((first[0].shape[0], *x.shape[1:]))
     return pack_like(carry, carried), pack_like(structure[0], outputs)

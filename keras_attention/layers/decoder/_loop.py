@@ -11,7 +11,7 @@ from keras_attention.layers.decoder._attending import attend, attending
 from keras_attention.layers.decoder._cells import DropoutMasks, with_constant_weights
 from keras_attention.layers.decoder._gates import KnownCells, is_known
 from keras_attention.layers.decoder._steps import called, joined_output, masked_step, one_step
-from keras_attention.ops._loops import scan
+from keras_attention.ops._loops import scan, swap_steps
 from keras_attention.ops._recurrence import recur, runs_alone
 from keras_attention.ops._xla import compiling, pad_axis, round_up_length
 from keras_attention.ops.masks import blanked
@@ -46,11 +46,11 @@ def run_loop(
     if decoder.attends_inside and training:
         memory = drop_memory(decoder.attention, memory)
     # Time comes first in the loop.
-    inputs = [None if x is None else _swap(x) for x in (sequences, mask, position)]
+    inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
     run = _run_known if is_known(decoder.cell, training) else _run_any
     with compiling(True if training else None):
         carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
-    outputs, weights = (None if x is None else _swap(x) for x in outputs)
+    outputs, weights = (None if x is None else swap_steps(x) for x in outputs)
     if not decoder.attends_inside:
         options = {"position": position} if decoder.attention.uses_position else {}
         attended, _, weights = attend(
@@ -156,8 +156,3 @@ def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, 
         valid = ops.cast(mask, "int32")
         count, total = ops.cumsum(valid, axis=1) - valid, ops.sum(valid, axis=1)
     return count + ops.expand_dims(start, 1), start + total
-
-
-def _swap(x: Tensor) -> Tensor:
-    """Swaps the axes of samples and steps."""
-    return ops.transpose(x, (1, 0, *range(2, len(x.shape))))
