@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_attention import BahdanauAttention, LuongAttention
 from tests import oracles
+from tests.past_weights import PastWeightsAttention
 
 TOLERANCES = {"float64": 1e-12, "float32": 2e-6, "bfloat16": 1e-2, "float16": 2e-3}
 B, TQ, TK, DQ, DK, DV = 2, 3, 7, 5, 11, 13
@@ -59,6 +60,13 @@ def weight_arrays(layer):
     return [numpy(weight) for weight in layer.trainable_weights]
 
 
+ORACLES = {
+    BahdanauAttention: oracles.bahdanau,
+    LuongAttention: oracles.luong,
+    PastWeightsAttention: oracles.past_weights,
+}
+
+
 @dataclass(frozen=True)
 class Mechanism:
     """A configuration of an attention layer, and the oracle of the same equation."""
@@ -79,7 +87,7 @@ class Mechanism:
         return randomize(layer, seed)
 
     def row(self, layer, weights=None):
-        oracle = oracles.bahdanau if self.layer is BahdanauAttention else oracles.luong
+        oracle = ORACLES[self.layer]
         known = inspect.signature(oracle).parameters
         options = {k: v for k, v in self.options.items() if k in known}
         names = [weight.name for weight in layer.trainable_weights]
@@ -123,6 +131,7 @@ MECHANISMS = {
         LuongAttention,
         {"score_mode": "general", "alignment": "local-p", "half_width": 2, "units": 23},
     ),
+    "past weights": Mechanism(PastWeightsAttention),
 }
 
 

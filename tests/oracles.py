@@ -75,6 +75,28 @@ def bahdanau(weights, normalizer="softmax"):
     return row
 
 
+def past_weights(weights):
+    """e_j = q W k_j - p z_j, where z is the sum of the weights of all steps before.
+
+    The rows of a sample must be computed in their order, from position 0.
+    """
+    past = None
+
+    def row(query, keys, values, valid, allowed, position):
+        nonlocal past
+        del valid
+        past = np.zeros(len(keys)) if position == 0 else past
+        scores = np.zeros(len(keys))
+        for j in range(len(keys)):
+            if allowed[j]:
+                scores[j] = query @ weights["W"] @ keys[j] - weights["p"] * past[j]
+        align = masked_softmax(scores, allowed)
+        past = past + align
+        return _read(align, values), align
+
+    return row
+
+
 def luong(weights, score_mode="general", alignment="global", half_width=10, normalizer="softmax"):
     """Luong, Pham and Manning (2015), sections 3.1 and 3.2, windows as in the authors' code."""
 

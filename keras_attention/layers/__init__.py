@@ -8,6 +8,7 @@ from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.memory_hop import MemoryHop
 from keras_attention.layers.memory_network import MemoryNetwork
 from keras_attention.layers.pooling import AttentionPooling
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.scoring import Attended, Memory, ScoringMixin, Window
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Memory",
     "MemoryHop",
     "MemoryNetwork",
+    "RecurrentScoringMixin",
     "ResidualRNNCells",
     "ScoringMixin",
     "Window",

@@ -110,7 +110,8 @@ class Attention(CheckedLayer):
         Args:
             query, query_mask, attention_mask, use_causal_mask, position, training: as in a call.
             memory: a `Memory`, from `prepare`.
-            state: None, for an attention without a state.
+            state: the state that the step before returned, if the attention has one; None before
+                the first step.
             return_attention_scores: pass False where the weights are not needed. This may save
                 the work of making them; then the weights may be None.
 
@@ -131,8 +132,8 @@ class Attention(CheckedLayer):
         with compiling(True if training else None):
             window = self.window(query, memory, position)
             check_window(self.name, window, query.shape)
-            context, weights = read_memory(
-                self, query, memory, masks, window, return_attention_scores, training
+            context, weights, state = self._read(
+                query, memory, state, masks, window, return_attention_scores, training
             )
         output = self.combine(query, context)
         check_output(self.name, output, self.output_size(query.shape[-1], memory.value.shape[-1]))
@@ -141,7 +142,19 @@ class Attention(CheckedLayer):
         if one_step:
             output = ops.squeeze(output, 1)
             weights = None if weights is None else ops.squeeze(weights, 1)
+        else:
+            self.add_sequence_loss(weights, query_mask, memory.mask)
         return Attended(output, state, weights)
+
+    def add_sequence_loss(
+        self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
+    ) -> None:
+        """Adds the loss of an attention that has one, after a sequence of queries."""
+
+    def _read(self, query, memory, state, masks, window, weights_wanted, training):
+        """Returns the context, the weights and the new state."""
+        read = read_memory(self, query, memory, masks, window, weights_wanted, training)
+        return *read, state
 
     def compute_output_shape(
         self,

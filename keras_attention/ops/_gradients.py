@@ -25,10 +25,15 @@ def repeated() -> Iterator[None]:
         _repeated.reset(token)
 
 
+def in_decoder() -> bool:
+    """Whether this code belongs to a step of a decoder."""
+    return _repeated.get()
+
+
 def is_repeated() -> bool:
     """Whether this code belongs to a step of a decoder, or to a loop of a TensorFlow graph."""
-    if _repeated.get() or not in_graph():
-        return _repeated.get()
+    if in_decoder() or not in_graph():
+        return in_decoder()
     import tensorflow as tf
 
     graph = tf.compat.v1.get_default_graph()

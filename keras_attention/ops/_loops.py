@@ -63,6 +63,15 @@ def swap_steps(x: Tensor) -> Tensor:
     return ops.transpose(x, (1, 0, *range(2, len(x.shape))))
 
 
+def where_valid(mask: Tensor | None, new: Nested, old: Nested) -> Nested:
+    """The new states, and the old ones where the mask, `(B,)` or `(B, 1)`, is False."""
+    if mask is None:
+        return new
+    pairs = zip(leaves(new), leaves(old), strict=True)
+    kept = [ops.where(ops.reshape(mask, (-1, *[1] * (len(y.shape) - 1))), x, y) for x, y in pairs]
+    return pack_like(new, kept)
+
+
 def _scan_in_python(body, carry, inputs, reverse):
     steps = zip(*(ops.unstack(x, axis=0) for x in leaves(inputs)), strict=True)
     steps = [pack_like(inputs, step) for step in steps]

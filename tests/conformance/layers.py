@@ -26,6 +26,7 @@ from keras_attention import (
     ResidualRNNCells,
 )
 from tests.helpers import normal, randomize
+from tests.past_weights import PastWeightsAttention
 
 VOCABULARY = 9
 
@@ -342,6 +343,15 @@ CASES = {
         reads_zeros=False,
         masked_like="sequences",
     ),
+    "decoder, an attention with a state": Case(
+        AttentionRNN,
+        {"query": "current", "input_feeding": True, "return_state": True},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {"cell": cell(layers.GRUCell, 13), "attention": part(PastWeightsAttention)},
+        memory="memory",
+        masked_like="sequences",
+    ),
     "decoder, unrolled": Case(
         AttentionRNN,
         {"query": "current", "unroll": True, "return_state": True},
@@ -523,11 +533,12 @@ few_names = parameters("name", lambda case: case.elsewhere)
 def public_layers():
     """The layers of the package.
 
-    `ScoringMixin` is a base, without a score of its own. Cells are parts of a decoder.
+    The mixins are bases, without a score of their own. Cells are parts of a decoder.
     """
     exported = (getattr(keras_attention, name) for name in keras_attention.__all__)
     layers = {x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
-    return layers - {keras_attention.ScoringMixin, keras_attention.ResidualRNNCells}
+    names = "ScoringMixin", "RecurrentScoringMixin", "ResidualRNNCells"
+    return layers - {getattr(keras_attention, name) for name in names}
 
 
 def arguments_of(layer):

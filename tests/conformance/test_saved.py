@@ -37,6 +37,7 @@ print(json.dumps(found))
 JAX = """
 import json, pathlib, traceback
 import keras, keras_attention, numpy as np
+import tests.past_weights
 
 def check(folder):
     arrays = np.load(folder / "data.npz")

@@ -27,7 +27,7 @@ from tests.helpers import (
 )
 from tests.oracles import attend
 
-FEW = ["bahdanau", "concat-local-p", "general-local-m", "vector"]
+FEW = ["bahdanau", "concat-local-p", "general-local-m", "vector", "past weights"]
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 few_mechanisms = pytest.mark.parametrize("name", FEW)
 
@@ -168,6 +168,7 @@ def test_one_step_is_a_row_of_the_full_run(name):
     masks = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "attention_mask": allowed}
     output, weights = layer(query, value, key, **masks, return_attention_scores=True)
     memory = layer.prepare(value, key, VALUE_MASK)
+    state = None
     for i in range(TQ):
         position = {"position": i} if getattr(layer, "uses_position", False) else {}
         step_masks = {"query_mask": QUERY_MASK[:, i], "attention_mask": allowed[:, i]}
@@ -180,8 +181,10 @@ def test_one_step_is_a_row_of_the_full_run(name):
             **position,
             return_attention_scores=True,
         )
-        attended = layer.attend(query[:, i], memory, **step_masks, **position)
-        for step in (called, (attended.output, attended.weights)):
+        attended = layer.attend(query[:, i], memory, state, **step_masks, **position)
+        state = attended.state
+        # A call of one step is the first step of an attention with a state.
+        for step in [(attended.output, attended.weights), *[called] * (i == 0 or state is None)]:
             assert_close(step[0], numpy(output)[:, i])
             assert_close(step[1], numpy(weights)[:, i])
 

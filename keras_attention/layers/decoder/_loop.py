@@ -25,7 +25,7 @@ def run_step(
     return_attention_scores: bool = True,
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
-    read = _read(decoder, memory, return_attention_scores)
+    read = _read(decoder, memory, return_attention_scores, None)
     *carry, position = state
     output, carry, weights = one_step(decoder, called(decoder), read, inputs, carry, position)
     return output, DecoderState(*carry, position + 1), weights
@@ -47,16 +47,20 @@ def run_loop(
         memory = drop_memory(decoder.attention, memory)
     # Time comes first in the loop.
     inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
-    run = _run_known if is_known(decoder.cell, training) else _run_any
+    carry = state[:3] if decoder.attends_inside else (state.cells, state.fed, None)
+    # The state of an attention inside the loop is a part of what the backend differentiates.
+    known = is_known(decoder.cell, training) and carry[2] is None
+    run = _run_known if known else _run_any
     with compiling(True if training else None):
-        carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
+        (cells, fed, kept), outputs = run(decoder, inputs, memory, carry, return_scores, training)
     outputs, weights = (None if x is None else swap_steps(x) for x in outputs)
     if not decoder.attends_inside:
         options = {"position": position} if decoder.attention.uses_position else {}
-        attended, _, weights = attend(
+        attended, kept, weights = attend(
             decoder,
             outputs,
             memory,
+            state=state.attention,
             query_mask=mask,
             return_attention_scores=return_scores,
             training=training,
@@ -65,7 +69,7 @@ def run_loop(
         outputs = joined_output(decoder, outputs, attended)
     outputs = blanked(outputs, mask)
     weights = blanked(weights, mask) if return_scores else None
-    return outputs, weights, DecoderState(*carry, last)
+    return outputs, weights, DecoderState(cells, fed, kept, last)
 
 
 def _run_known(decoder, inputs, memory, carry, return_scores, training):
@@ -121,7 +125,7 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
 
 def _run_any(decoder, inputs, memory, carry, return_scores, training):
     """The loop over any other cell, which TensorFlow or JAX differentiates."""
-    read = _read(decoder, memory, return_scores) if decoder.attends_inside else None
+    read = _read(decoder, memory, return_scores, training) if decoder.attends_inside else None
 
     def step(carry, x):
         return masked_step(decoder, called(decoder), read, carry, x)
@@ -134,11 +138,13 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
         )
 
 
-def _read(decoder, memory, return_scores):
+def _read(decoder, memory, return_scores, training):
     """Reads the memory in one step."""
 
     def read(query, kept, position):
         options = {"position": position} if decoder.attention.uses_position else {}
+        if kept is not None:
+            options["training"] = training
         return attend(
             decoder, query, memory, state=kept, return_attention_scores=return_scores, **options
         )

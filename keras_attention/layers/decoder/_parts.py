@@ -2,13 +2,11 @@
 
 import inspect
 
-from keras_attention._checks import UNROLLED, described, dtype_of, is_cell, made
-from keras_attention._shapes import check_batch, check_sequences, fits
-from keras_attention.layers._tensors import check_tensor
-from keras_attention.layers._types import DecoderState, Memory
+from keras_attention._checks import UNROLLED, described, is_cell, made
+from keras_attention._shapes import check_sequences
+from keras_attention.layers._types import Memory
 from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops._loops import leaves
 
 
 def check_parts(layer, dtype, cell, attention):
@@ -78,63 +76,6 @@ def check_prepared(layer, memory):
             f"{layer}: `memory` must be what prepare(memory, memory_mask) returns, made "
             f"once before the first step; received {described(memory)}."
         )
-
-
-def check_states(layer, name, given, sizes, count, **batch):
-    """A flat list of states: `count` of the cell, and possibly the fed vector of input feeding.
-
-    batch: the batch size, by the name of the argument that has it.
-    """
-    for state in given:
-        if not hasattr(state, "shape") or not hasattr(state, "dtype"):
-            raise ValueError(
-                f"{layer}: `{name}` must hold tensors; received {described(state)}. Leave it out "
-                "to start from zeros."
-            )
-        check_tensor(layer, name, state)
-        if dtype_of(state) == "bool":
-            raise ValueError(
-                f"{layer}: `{name}` must hold vectors; received dtype bool. Pass a mask by its "
-                "name: `sequences_mask` or `memory_mask`."
-            )
-    allowed = {len(sizes)} if name == "state" else {0, count, len(sizes)}
-    shapes = [tuple(state.shape) for state in given]
-    if len(given) not in allowed or not all(
-        fits(shape, (None, size)) for shape, size in zip(shapes, sizes, strict=False)
-    ):
-        wanted = ", ".join(f"(batch, {size})" for size in sizes[:count])
-        fed = f", and the fed vector (batch, {sizes[-1]})" if len(sizes) > count else ""
-        remedy = f" Leave `{name}` out to start from zeros." if name == "initial_state" else ""
-        raise ValueError(
-            f"{layer}: `{name}` must hold the {count} states of the cell, of shapes "
-            f"[{wanted}]{fed}; received {len(given)}, {shapes}.{remedy}"
-        )
-    for shape in shapes:
-        check_batch(layer, **{of: (size,) for of, size in batch.items()}, **{name: shape})
-
-
-def check_step(layer, inputs, size, state, memory, sizes, count):
-    """The arguments of one step of a decoder.
-
-    Args:
-        size: the features of the inputs.
-        sizes, count: see `check_states`.
-    """
-    check_prepared(layer, memory)
-    shape = tuple(getattr(inputs, "shape", ()))
-    if not fits(shape, (memory.value.shape[0], size)):
-        ids = len(shape) == 1 and " Embed token ids first: embedding(tokens)."
-        raise ValueError(
-            f"{layer}: `inputs` of a step must have shape (batch, {size}), "
-            f"without an axis of steps, the batch as in the memory; received {shape}.{ids or ''}"
-        )
-    if not isinstance(state, DecoderState):
-        raise ValueError(
-            f"{layer}: `state` must be the DecoderState that get_initial_state(memory) or the "
-            f"step before returned; received {described(state)}."
-        )
-    flat = leaves((state.cells, state.fed))
-    check_states(layer, "state", flat, sizes, count, memory=memory.value.shape[0])
 
 
 def check_shapes(layer, unroll, sequences_shape, memory_shape):

@@ -7,7 +7,7 @@ from keras import ops
 from keras_attention._typing import Tensor
 from keras_attention.layers.decoder._cells import as_states, query_of
 from keras_attention.layers.decoder._parts import check_output
-from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops._loops import where_valid
 
 
 def called(decoder):
@@ -31,11 +31,7 @@ def masked_step(decoder, run, read, carry, x):
         new, weights = (states, *carry[1:]), None
     else:
         output, new, weights = one_step(decoder, run, read, inputs, carry, position)
-    if mask is not None:
-        mask = ops.expand_dims(mask, -1)
-        kept = [ops.where(mask, *pair) for pair in zip(leaves(new), leaves(carry), strict=True)]
-        new = pack_like(new, kept)
-    return new, (output, weights)
+    return where_valid(mask, new, carry), (output, weights)
 
 
 def one_step(decoder, run, read, inputs, carry, position):

@@ -3,16 +3,15 @@
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
-from keras_attention._checks import check_bool, check_choice, dtype_of
+from keras_attention._checks import check_bool, check_choice
 from keras_attention._shapes import check_width, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._tensors import check_mask
 from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import (
-    as_states,
     output_size,
     query_size,
     run_at_least_once,
@@ -24,9 +23,8 @@ from keras_attention.layers.decoder._parts import (
     check_parts,
     check_prepared,
     check_shapes,
-    check_states,
-    check_step,
 )
+from keras_attention.layers.decoder._states import check_step, first_state, remembers
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops._loops import leaves
 from keras_attention.ops.masks import blanked
@@ -57,7 +55,7 @@ class AttentionRNN(CheckedLayer):
         cell: a Keras RNN cell (`GRUCell`, `LSTMCell`, ...), or a list of cells to stack. With
             query="previous", either the first state of the cell is its output, as in the cells of
             Keras, or the cell has a method `query(states)` that returns the query.
-        attention: a layer built on `ScoringMixin`.
+        attention: a layer built on `ScoringMixin` or `RecurrentScoringMixin`.
         query: "previous" or "current", as above. Defaults to the paper of the attention: "current"
             for a `LuongAttention` and with input feeding, otherwise "previous".
         input_feeding: whether h_i is also an input of the next step; with query="current".
@@ -81,9 +79,10 @@ class AttentionRNN(CheckedLayer):
 
     Returns:
         Outputs `(B, T, ...)`. With `return_state` a list: the outputs, the state of every cell
-        (itself a list for a stacked cell of several states), with input feeding the fed vector, and
-        for an attention that counts steps the number of the next one, `(B,)` int32. With
-        `return_attention_scores` the weights `(B, T, Tk)` are the last item.
+        (itself a list for a stacked cell of several states), with input feeding the fed vector, the
+        state of an attention that has one, and for an attention that counts steps the number of
+        the next one, `(B,)` int32. With `return_attention_scores` the weights `(B, T, Tk)` are the
+        last item.
 
     Raises:
         ValueError: an argument has the wrong type, or ranks, batch sizes or states do not agree.
@@ -168,9 +167,12 @@ class AttentionRNN(CheckedLayer):
         state = self.get_initial_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
         inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
+        scores_wanted = return_attention_scores or remembers(self.attention)
         outputs, weights, state = run_at_least_once(
-            lambda *inputs: run_loop(self, *inputs, return_attention_scores, training), *inputs
+            lambda *inputs: run_loop(self, *inputs, scores_wanted, training), *inputs
         )
+        if remembers(self.attention) and self.attends_inside:
+            self.attention.add_sequence_loss(weights, sequences_mask, memory_mask)
         results = [outputs]
         if self.return_state:
             results += [*state.cells, *leaves(state[1:3])]
@@ -190,17 +192,7 @@ class AttentionRNN(CheckedLayer):
         """
         check_built(self)
         check_prepared(self.name, memory)
-        batch = ops.shape(memory.value)[0]
-        sizes, count = self._state_sizes
-        given = [] if initial_state is None else leaves(initial_state)
-        position = ops.zeros((batch,), "int32")
-        if given and hasattr(given[-1], "dtype") and "int" in dtype_of(given[-1]):
-            *given, position = given
-        check_states(self.name, "initial_state", given, sizes, count, memory=memory.value.shape[0])
-        for size in sizes[len(given) :]:
-            given.append(ops.zeros((batch, size), self.compute_dtype))
-        fed = given[count] if self.input_feeding else None
-        return DecoderState(as_states(self.cell, given[:count]), fed, None, position)
+        return first_state(self, memory, initial_state)
 
     def step(
         self, inputs: Tensor, state: DecoderState, memory: Memory
@@ -216,7 +208,7 @@ class AttentionRNN(CheckedLayer):
             `(output, state, weights)`: `(B, ...)`, a `DecoderState`, `(B, Tk)`.
         """
         check_built(self)
-        check_step(self.name, inputs, self._input_size, state, memory, *self._state_sizes)
+        check_step(self, inputs, state, memory)
         return run_step(self, inputs, state, memory)
 
     @property
@@ -227,12 +219,6 @@ class AttentionRNN(CheckedLayer):
     def _output_size(self, attended: int) -> int:
         hidden = output_size(self.cell)
         return {"cell": hidden, "attention": attended}.get(self.output_mode, hidden + attended)
-
-    @property
-    def _state_sizes(self) -> tuple[list[int], int]:
-        """The sizes of all states in a flat list, and how many of them belong to the cell."""
-        sizes = tree.flatten(state_sizes(self.cell))
-        return [*sizes, *[self._attention_size] * self.input_feeding], len(sizes)
 
     def compute_output_shape(
         self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None
@@ -245,5 +231,7 @@ class AttentionRNN(CheckedLayer):
         if not self.return_state:
             return outputs
         states = tree.map_structure(lambda size: (batch, size), state_sizes(self.cell))
-        fed = [(batch, attended)] * self.input_feeding
-        return [outputs, *states, *fed, *[(batch,)] * self.attention.uses_position]
+        kept = [(batch, attended)] * self.input_feeding
+        if remembers(self.attention):
+            kept += self.attention.state_shapes(memory_shape)
+        return [outputs, *states, *kept, *[(batch,)] * self.attention.uses_position]

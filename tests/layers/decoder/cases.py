@@ -23,6 +23,7 @@ from tests.helpers import (
     randomize,
     weight_arrays,
 )
+from tests.past_weights import PastWeightsAttention
 
 T, D, DV, H = 5, 3, 13, 11
 CELLS = {"gru": (layers.GRUCell, oracles.gru), "lstm": (layers.LSTMCell, oracles.lstm)}
@@ -78,13 +79,16 @@ class Decoder:
             row, steps, sequences, memory, states, fed, **options, **masks
         )
         flat = [[*keras.tree.flatten(s), *[fed] * layer.input_feeding] for s, fed in last]
-        return outputs, weights, [np.array(x) for x in zip(*flat, strict=True)]
+        states = [np.array(x) for x in zip(*flat, strict=True)]
+        if self.mechanism.layer is PastWeightsAttention:
+            states.append(np.sum(weights, axis=1))
+        return outputs, weights, states
 
 
 PREVIOUS, CURRENT = {"query": "previous"}, {"query": "current"}
 FEEDING = {**CURRENT, "input_feeding": True}
 STACK = (("lstm", DQ), ("gru", H))
-VECTOR = MECHANISMS["vector"]
+VECTOR, PAST = MECHANISMS["vector"], MECHANISMS["past weights"]
 CASES = {
     "bahdanau": Decoder(BAHDANAU["plain"]),
     "bahdanau-lstm-concat": Decoder(BAHDANAU["sparse"], (("lstm", H),), {"output_mode": "concat"}),
@@ -98,15 +102,19 @@ CASES = {
     ),
     "feeding": Decoder(VECTOR, (("lstm", H),), FEEDING),
     "feeding-stack": Decoder(LUONG["concat-local-m"], STACK, {**FEEDING, "output_mode": "concat"}),
+    "past weights": Decoder(PAST, STACK, PREVIOUS),
+    "past weights after the loop": Decoder(PAST, (("gru", H),), CURRENT),
+    "past weights-feeding": Decoder(PAST, (("lstm", H),), FEEDING),
 }
 ATTENTIONS = {
     **{f"bahdanau-{name}": mechanism for name, mechanism in BAHDANAU.items()},
     **LUONG,
     "vector": VECTOR,
+    "past weights": PAST,
 }
 every_case = pytest.mark.parametrize("name", CASES)
 # For tests that take seconds a case: the default run has one decoder of each kind.
-FEW = ("bahdanau", "current-stack-concat", "feeding-stack")
+FEW = ("bahdanau", "current-stack-concat", "feeding-stack", "past weights")
 few_cases = pytest.mark.parametrize("name", fast(CASES, FEW))
 SEQUENCES_MASK = np.array([[False, True, False, True, True], [True, True, True, False, False]])
 MEMORY_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])

@@ -1,0 +1,296 @@
+"""Attentions with a state. The tables of mechanisms and of decoders hold one too."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attention import AttentionRNN, RecurrentScoringMixin, Window, beam_search
+from tests.helpers import DQ, DV, TK, TQ, B, assert_close, assert_refused, normal, numpy
+from tests.on_jax import run_on_jax
+from tests.past_weights import PastWeightsAttention
+
+T, D, H = 5, 3, 11
+
+
+class Steps(RecurrentScoringMixin):
+    """Reads memory step i at step i, or at step i + 1 in training; counts steps in a nested state.
+
+    In the reading order, it sees nothing but its state.
+    """
+
+    def initial_state(self, memory):
+        count = ops.zeros((ops.shape(memory.value)[0],), "int32")
+        return {"count": count, "last": (ops.zeros_like(memory.key[:, :, 0]), None)}
+
+    def advance(self, query, memory, mask, state, training):
+        place = ops.expand_dims(state["count"], 1) + int(bool(training))
+        length = ops.shape(memory.value)[1]
+        weights = ops.cast(ops.arange(length, dtype="int32") == place, self.score_dtype)
+        return ops.expand_dims(weights, 1), {"count": state["count"] + 1, "last": (weights, None)}
+
+    def sequence_loss(self, weights, query_mask, memory_mask):
+        return ops.sum(weights)
+
+
+def inputs():
+    return normal(1, B, TQ, DQ, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_advance_may_do_everything(training):
+    query, value = inputs()
+    layer = Steps()
+    mask = np.array([[True, True, True], [True, False, True]])
+    context = numpy(layer(query, value, query_mask=mask, training=training))
+    for b, i, read in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 0, 0), (1, 2, 1)):
+        assert_close(context[b, i], value[b, read + training], "float32")
+    assert not context[1, 1].any()
+
+
+@pytest.mark.parametrize("options", [{}, {"query": "current"}, {"input_feeding": True}])
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_nested_state_in_a_decoder(options, graph):
+    """The state of any nesting and dtype, and the flag of training, reach the attention."""
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    layer = AttentionRNN(
+        keras.layers.GRUCell(H), Steps(), output_mode="attention", return_state=True, **options
+    )
+    call = tf.function(layer, autograph=False) if graph else layer
+    for training in (False, True):
+        outputs, *_, count, last = call(sequences, memory, training=training)
+        assert_close(outputs, memory[:, training : T + training], "float32")
+        assert numpy(count).tolist() == [T] * B
+        assert numpy(last).argmax(-1).tolist() == [T - 1 + training] * B
+
+
+def test_the_state_of_a_call_continues_in_the_next():
+    layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    outputs, *_ = layer(sequences, memory)
+    first, *state = layer(sequences[:, :2], memory)
+    rest, *last = layer(sequences[:, 2:], memory, initial_state=state)
+    assert_close(np.concatenate([first, rest], 1), numpy(outputs), "float32")
+    assert_close(numpy(last[-1]).sum(-1), np.full(B, T), "float32")
+    fresh, *_ = layer(sequences[:, 2:], memory, initial_state=state[:1])
+    assert np.abs(numpy(fresh) - numpy(rest)).max() > 1e-3
+
+
+@pytest.mark.parametrize("options", [{}, {"query": "current"}])
+def test_the_loss_of_a_sequence_is_added_once(options):
+    query, value = inputs()
+    layer = Steps()
+    layer(query, value)
+    assert [float(x) for x in layer.losses] == [B * TQ]
+    layer.attend(query[:, 0], layer.prepare(ops.convert_to_tensor(value)))
+    assert len(layer.losses) == 1
+    decoder = AttentionRNN(keras.layers.GRUCell(H), Steps(), output_mode="concat", **options)
+    decoder(query, value)
+    assert [float(x) for x in decoder.losses] == [B * TQ]
+
+    given = keras.Input((None, DQ)), keras.Input((None, DV))
+    model = keras.Model(given, keras.layers.Dense(1)(decoder(*given)))
+    model.compile("sgd", "mse")
+    zeros = np.zeros((B, TQ, 1))
+    model.get_layer(index=-1).set_weights([np.zeros((H + DV, 1)), np.zeros(1)])
+    assert model.evaluate([query, value], zeros, verbose=0) == pytest.approx(B * TQ)
+
+
+class Window3(PastWeightsAttention):
+    gaussian = False
+
+    def window(self, query, memory, position):
+        center = ops.tile(ops.convert_to_tensor([[1.0, 2.0, 5.0]]), (ops.shape(query)[0], 1))
+        return Window(center, 1, self.gaussian)
+
+
+def test_a_window_masks():
+    query, value = inputs()
+    layer = Window3()
+    _, weights = layer(query, value, return_attention_scores=True)
+    inside = np.abs(np.arange(TK) - np.array([[1], [2], [5]])) <= 1
+    assert not numpy(weights)[:, ~inside].any()
+    pairs = {"attention_mask": inside}
+    twin = PastWeightsAttention()
+    twin.build(query.shape, value.shape)
+    twin.set_weights(layer.get_weights())
+    _, masked = twin(query, value, return_attention_scores=True, **pairs)
+    assert_close(weights, numpy(masked), "float32")
+    layer.gaussian = True
+    assert_refused(lambda: layer(query, value), "Gaussian", "Window(center, half_width)")
+
+
+def test_dropout_in_a_decoder_drops_the_memory_once():
+    """Every read step of the memory is either dropped or scaled, by one factor."""
+    attention = PastWeightsAttention(dropout=0.5, seed=3)
+    decoder = AttentionRNN(keras.layers.GRUCell(H), attention, output_mode="attention")
+    sequences, memory = normal(1, B, T, D, dtype="float32"), np.tile(np.eye(TK), (B, 1, 1))
+    context, weights = decoder(sequences, memory, training=True, return_attention_scores=True)
+    factor = numpy(context) / numpy(weights)
+    assert_close(factor, np.repeat(factor[:, :1], T, 1), "float32")
+    assert set(np.round(factor, 4).flat) == {0.0, 2.0}
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_beam_search_carries_the_state(jit):
+    """The weights of the best hypothesis are those of a call with its tokens."""
+    vocabulary, start, end = 7, 2, 1
+    double = {"dtype": "float64"}
+    decoder = AttentionRNN(keras.layers.GRUCell(H, **double), PastWeightsAttention(**double))
+    embed = keras.layers.Embedding(vocabulary, D, **double)
+    head = keras.layers.Dense(vocabulary, **double)
+    memory = normal(2, B, TK, DV)
+    head(decoder(embed(np.zeros((B, 1))), memory))
+    for layer in (embed, decoder, head):
+        layer.set_weights([3 * x for x in layer.get_weights()])
+    prepared = decoder.prepare(ops.convert_to_tensor(memory))
+
+    def step(tokens, state, memory):
+        output, state, weights = decoder.step(embed(tokens), state, memory)
+        return head(output), state, weights
+
+    @tf.function(jit_compile=jit)
+    def search():
+        state = decoder.get_initial_state(prepared)
+        tokens = {"start_token": start, "end_token": end, "max_length": 9}
+        return beam_search(step, state, prepared, beam_width=3, **tokens)
+
+    found = search()
+    for k in range(3):
+        words = np.concatenate([np.full((B, 1), start), numpy(found.tokens)[:, k, :-1]], 1)
+        _, weights = decoder(embed(words), memory, return_attention_scores=True)
+        for b, length in enumerate(numpy(found.lengths).astype(int)[:, k]):
+            read, expected = numpy(found.weights)[b, k, :length], numpy(weights)[b, :length]
+            assert_close(read, expected)
+
+
+def test_a_model_is_saved(tmp_path):
+    given = [keras.Input((None, D)), keras.Input((None, DV))]
+    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
+    outputs = [decoder(*given), PastWeightsAttention()(*given)]
+    model = keras.Model(given, keras.tree.flatten(outputs))
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    expected = model.predict([sequences, memory], verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for x, y in zip(loaded.predict([sequences, memory], verbose=0), expected, strict=True):
+        assert np.array_equal(x, y)
+    model.export(tmp_path / "saved", verbose=False)
+    saved = tf.saved_model.load(str(tmp_path / "saved"))
+    served = saved.serve([tf.constant(x, "float32") for x in (sequences, memory)])
+    for x, y in zip(served, expected, strict=True):
+        assert_close(x, y, "float32")
+
+
+def gradients_of(decoder, attention, sequences, memory, mask):
+    def loss(sequences, memory):
+        outputs = decoder(sequences, memory, memory_mask=mask, training=True)
+        return ops.sum(ops.sin(outputs)) + ops.sum(ops.sin(attention(sequences, memory)))
+
+    inputs = [tf.constant(x) for x in (sequences, memory)]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        total = loss(*inputs)
+    weights = [x.value for layer in (decoder, attention) for x in layer.trainable_weights]
+    return tape.gradient(total, [*inputs, *weights])
+
+
+ON_JAX = """
+import jax
+from keras import layers, ops
+from keras_attention import AttentionRNN
+from tests.past_weights import PastWeightsAttention
+decoder = AttentionRNN(layers.GRUCell(11), PastWeightsAttention())
+attention = PastWeightsAttention()
+sequences, memory, mask = (inputs.pop(name) for name in ("sequences", "memory", "mask"))
+for layer in (decoder, attention):
+    layer(sequences, memory)
+    layer.set_weights([inputs[f"{layer.name[:4]}{n}"] for n in range(len(layer.weights))])
+parts = [[x.value for x in layer.trainable_variables] for layer in (decoder, attention)]
+def loss(sequences, memory, parts):
+    total = 0.0
+    for layer, values, masks in zip((decoder, attention), parts, ({"memory_mask": mask}, {})):
+        options = {"training": True, **masks}
+        others = [x.value for x in layer.non_trainable_variables]
+        output, _ = layer.stateless_call(values, others, sequences, memory, **options)
+        total += ops.sum(ops.sin(output))
+    return total
+gradient = jax.jit(jax.grad(loss, (0, 1, 2)))(sequences, memory, parts)
+found = {str(n): x for n, x in enumerate(jax.tree.leaves(gradient))}
+"""
+
+
+def test_jax(tmp_path):
+    """Outputs and gradients are those of TensorFlow, for a decoder and for the layer alone."""
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    mask = np.arange(TK) < np.array([[5], [TK]])
+    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
+    attention = PastWeightsAttention()
+    expected = gradients_of(decoder, attention, sequences, memory, mask)
+    names = {"atte": decoder, "past": attention}
+    weights = {f"{k}{n}": x for k, y in names.items() for n, x in enumerate(y.get_weights())}
+    given = {"sequences": sequences, "memory": memory, "mask": mask}
+    found = run_on_jax(ON_JAX, tmp_path, **given, **weights)
+    assert len(found) == len(expected)
+    for n, x in enumerate(expected):
+        np.testing.assert_allclose(found[str(n)], numpy(x), rtol=1e-4, atol=1e-5)
+
+
+def refused(**hooks):
+    """What a layer with these hooks refuses when it is called."""
+    query, value = inputs()
+    layer = type("Mistaken", (PastWeightsAttention,), hooks)()
+    return lambda: layer(query, value)
+
+
+def test_hooks_that_return_something_else():
+    assert_refused(
+        refused(next_state=lambda self, state, weights: weights[:, 1:]),
+        "the next state must have the shapes of the state before, [(2, 7)]; received [(2, 6)]",
+    )
+    assert_refused(
+        refused(score=lambda self, query, key, state: state),
+        "`score` must return (batch, query steps, memory steps), here (2, 1, 7)",
+    )
+    assert_refused(
+        refused(advance=lambda self, query, memory, mask, state, training: (state, state)),
+        "the weights of one step must have shape (batch, 1, memory steps), here (2, 1, 7)",
+    )
+    assert_refused(
+        refused(initial_state=lambda self, memory: 0.0),
+        "the state must hold tensors whose first axis is the batch; received 0.0",
+    )
+
+
+def test_hooks_that_are_missing():
+    class Nothing(RecurrentScoringMixin):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Nothing must define initial_state"):
+        Nothing()(*inputs())
+    Nothing.initial_state = lambda self, memory: memory.value[:, :, 0]
+    with pytest.raises(NotImplementedError, match=r"must define score\(query, key, state\)"):
+        Nothing()(*inputs())
+    Nothing.score = lambda self, query, key, state: ops.expand_dims(state, 1)
+    with pytest.raises(NotImplementedError, match="must define next_state"):
+        Nothing()(*inputs())
+
+
+def test_a_state_of_another_memory():
+    query, value = inputs()
+    layer = PastWeightsAttention()
+    layer(query, value)
+    memory = layer.prepare(ops.convert_to_tensor(value))
+    assert_refused(
+        lambda: layer.attend(query[:, 0], memory, np.zeros((B + 1, TK), "float32")), "batch size"
+    )
+    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
+    decoder(query, value)
+    states = [np.zeros((B, H), "float32"), np.zeros((B, TK + 1), "float32")]
+    assert_refused(
+        lambda: decoder(query, value, initial_state=states),
+        "`initial_state` must hold the 1 states of the cell",
+        "what the attention keeps, [(batch, 7)]",
+        "received 2, [(2, 11), (2, 8)]",
+    )
