@@ -16,7 +16,7 @@ class PastWeightsAttention(RecurrentScoringMixin):
         self.penalty = self.add_weight((), name="p", autocast=False)
 
     def initial_state(self, memory):
-        return ops.zeros(ops.shape(memory.value)[:2], self.compute_dtype)
+        return ops.zeros(ops.shape(memory.value)[:2])
 
     def score(self, query, key, state):
         product = ops.matmul(self.project(query, self.kernel), ops.transpose(key, (0, 2, 1)))

@@ -26,7 +26,7 @@ class RecurrentScoringMixin(ScoringMixin):
         c[b,i]   = sum_j a[b,i,j] v[b,j]
 
     The state z is any nesting of tensors whose first axis is the batch. Often it is the last
-    weights, or their sum.
+    weights, or their sum. Floating-point tensors of it are always in `score_dtype`.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
@@ -121,7 +121,7 @@ class RecurrentScoringMixin(ScoringMixin):
         return None
 
     def _read(self, query, memory, state, masks, window, weights_wanted, training):
-        state = self.initial_state(memory) if state is None else state
+        state = self.first_state(memory) if state is None else state
         check_state(self.name, state, memory)
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
@@ -167,12 +167,20 @@ class RecurrentScoringMixin(ScoringMixin):
         if loss is not None:
             self.add_loss(loss)
 
+    def first_state(self, memory: Memory) -> Nested:
+        """The initial state in the dtype in which the layer keeps it."""
+        state = self.initial_state(memory)
+        check_state(self.name, state, memory)
+        floating = ["float" in keras.backend.standardize_dtype(x.dtype) for x in leaves(state)]
+        pairs = zip(leaves(state), floating, strict=True)
+        return pack_like(state, [ops.cast(x, self.score_dtype) if y else x for x, y in pairs])
+
     def state_shapes(self, memory_shape: Shape) -> list[Shape]:
         """The shapes of the tensors of the state, for a memory of that shape."""
 
         class FirstState(keras.Operation):
             def call(_, memory):
-                return leaves(self.initial_state(self.prepare(memory)))
+                return leaves(self.first_state(self.prepare(memory)))
 
         memory = keras.KerasTensor(memory_shape, dtype=self.compute_dtype)
         return [tuple(x.shape) for x in FirstState().compute_output_spec(memory)]

@@ -22,7 +22,7 @@ def remembers(attention: Any) -> bool:
 def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderState:
     """The state before the first step; see `AttentionRNN.get_initial_state`."""
     attention, batch = decoder.attention, ops.shape(memory.value)[0]
-    kept = attention.initial_state(memory) if remembers(attention) else None
+    kept = attention.first_state(memory) if remembers(attention) else None
     shapes, count = _shapes(decoder)
     more = [tuple(x.shape[1:]) for x in leaves(kept)]
     given = [] if initial_state is None else leaves(initial_state)
