@@ -166,8 +166,8 @@ def run_search(
 
 def log_probs(values: Tensor, logits: Tensor) -> Tensor:
     """The log-softmax of the largest logits `values`, `(N, width)`, among all logits `(N, V)`."""
-    # `ops.max`, because a slice of the result of `top_k` makes XLA sort the whole vocabulary.
-    peak = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
+    # `ops.max`, because a slice of the result of `top_k` makes XLA sort the whole row.
+    peak = ops.max(values, axis=-1, keepdims=True)
     return values - peak - ops.log(ops.sum(ops.exp(logits - peak), axis=-1, keepdims=True))
 
 

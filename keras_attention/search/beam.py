@@ -6,6 +6,7 @@ from keras import ops, tree
 
 from keras_attention._typing import Nested
 from keras_attention.search._arguments import LARGEST_PENALTY, LONGEST, WIDEST, check_positive
+from keras_attention.search._largest import largest
 from keras_attention.search._loop import IMPOSSIBLE, SearchResult, log_probs, possible, run_search
 from keras_attention.search._step import Step
 
@@ -101,7 +102,7 @@ def beam_search(
     def choose(logits, beams, t):
         # The K best continuations overall are among the K best of each hypothesis.
         width = min(beam_width, logits.shape[-1])
-        values, tokens = ops.top_k(logits, width)  # (N, width)
+        values, tokens = largest(logits, width)  # (N, width)
         totals = ops.expand_dims(beams.totals, -1) + log_probs(values, logits)
         scores = totals / ops.take(ops.convert_to_tensor(penalties, dtype="float32"), t)
 

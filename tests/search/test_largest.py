@@ -1,0 +1,37 @@
+"""The largest numbers of a row beside a stable sort."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention.search._largest import GROUP, SHORTEST, largest
+from tests.helpers import numpy
+
+
+@pytest.mark.parametrize("jit", [None, False, True])
+@pytest.mark.parametrize("count", [1, 5, 37])
+@pytest.mark.parametrize("size", [40, SHORTEST, 60 * GROUP + 1, 63 * GROUP - 1])
+def test_equals_a_sort(size, count, jit):
+    rng = np.random.default_rng(size)
+    rows = rng.normal(size=(7, size)).astype("float32")
+    rows[1] = rng.integers(0, 3, size)  # many are equal
+    rows[2] = np.sort(rows[2])
+    rows[3, : size - 3] = -np.inf
+    rows[4] = -np.inf
+    rows[5, 1:] = -1e30
+    expected = np.argsort(-rows, axis=-1, kind="stable")[:, :count]
+
+    def run(x):
+        return largest(x, count)
+
+    if jit is not None:
+        run = tf.function(run, [tf.TensorSpec((None, size))], jit_compile=jit)
+    values, places = run(keras.ops.convert_to_tensor(rows))
+    assert np.array_equal(numpy(places), expected)
+    assert np.array_equal(numpy(values), np.take_along_axis(rows, expected, axis=-1))
+
+
+def test_a_row_of_nothing_stays_in_range():
+    rows = np.full((2, 60 * GROUP + 1), np.nan, "float32")
+    assert numpy(largest(rows, 5)[1]).max() < rows.shape[-1]
