@@ -394,9 +394,8 @@ def test_empty_axes(name, empty, jit):
         "sequences_mask": np.ones((batch, steps), bool),
         "memory_mask": np.ones((batch, length), bool),
     }
-    initial = [
-        normal([3, n], batch, size) for n, size in enumerate(s.shape[1] for s in flat_states(layer))
-    ]
+    sizes = [state.shape[1] for state in flat_states(layer, length)]
+    initial = [normal([3, n], batch, size) for n, size in enumerate(sizes)]
 
     def run(sequences, memory):
         with tf.GradientTape() as tape:
@@ -418,9 +417,9 @@ def test_empty_axes(name, empty, jit):
         assert gradient is None or np.isfinite(numpy(tf.convert_to_tensor(gradient))).all()
 
 
-def flat_states(layer):
-    state = layer.get_initial_state(layer.prepare(normal(2, B, TK, DV)))
-    return leaves((state.cells, state.fed))
+def flat_states(layer, length=TK):
+    state = layer.get_initial_state(layer.prepare(normal(2, B, length, DV)))
+    return leaves(state[:3])
 
 
 UNROLLED_ON_JAX = """
