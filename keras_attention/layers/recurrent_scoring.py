@@ -6,11 +6,12 @@ from keras import ops
 from keras_attention._shapes import check_scores
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._queries import check_advanced, check_state
+from keras_attention.layers._random import random_scan
 from keras_attention.layers._reading import weighted_sum
 from keras_attention.layers._types import Memory
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops._gradients import in_decoder
-from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps, where_valid
+from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.windows import window_mask
 
@@ -153,7 +154,7 @@ class RecurrentScoringMixin(ScoringMixin):
             weights = ops.expand_dims(weights, 1)
         else:
             inputs = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
-            state, weights = scan(advance, state, tuple(inputs))
+            state, weights = random_scan(self, advance, state, tuple(inputs))
             weights = swap_steps(weights)
         # In a decoder, dropout has dropped steps of the memory instead.
         context = weighted_sum(self, weights, memory.value, training and not in_decoder())

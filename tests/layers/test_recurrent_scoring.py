@@ -294,3 +294,66 @@ def test_a_state_of_another_memory():
         "what the attention keeps, [(batch, 7)]",
         "received 2, [(2, 11), (2, 8)]",
     )
+
+
+class Noisy(PastWeightsAttention):
+    """Reads the memory with random weights in training."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.noise = keras.random.SeedGenerator(3)
+
+    def advance(self, query, memory, mask, state, training):
+        shape = ops.shape(memory.value)[0], 1, memory.value.shape[1]
+        scores = keras.random.normal(shape, seed=self.noise) if training else ops.zeros(shape)
+        weights = self.weigh(scores, mask, state)
+        return weights, self.next_state(state, ops.squeeze(weights, 1))
+
+
+def check_noise(weights, quiet):
+    """Every step and every call draws other weights, in training only."""
+    drawn = np.concatenate(weights, axis=1)
+    assert len(np.unique(np.round(drawn[0], 5), axis=0)) == drawn.shape[1]
+    assert np.allclose(quiet, 1 / quiet.shape[-1])
+
+
+NOISE = """
+import jax
+import keras
+import numpy as np
+from tests.layers.test_recurrent_scoring import AttentionRNN, Noisy, check_noise
+for layer in (Noisy(), AttentionRNN(keras.layers.GRUCell(3), Noisy())):
+    layer(inputs["sequences"], inputs["memory"])
+    variables = layer.trainable_variables, layer.non_trainable_variables
+    values = [[x.value for x in xs] for xs in variables]
+    def call(others, training):
+        options = {"training": training, "return_attention_scores": True}
+        (_, weights), others = layer.stateless_call(
+            values[0], others, inputs["sequences"], inputs["memory"], **options
+        )
+        return weights, others
+    call = jax.jit(call, static_argnums=1)
+    first, others = call(values[1], True)
+    second, others = call(others, True)
+    check_noise([np.asarray(first), np.asarray(second)], np.asarray(call(others, False)[0]))
+"""
+
+
+@pytest.mark.parametrize("place", ["eager", "graph", "XLA"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_random_numbers_in_advance(place, inside):
+    layer = AttentionRNN(keras.layers.GRUCell(H), Noisy()) if inside else Noisy()
+    query, value = inputs()
+    layer(query, value)
+
+    def call(training):
+        return layer(query, value, training=training, return_attention_scores=True)[1]
+
+    if place != "eager":
+        call = tf.function(call, autograph=False, jit_compile=place == "XLA")
+    check_noise([numpy(call(True)) for _ in range(2)], numpy(call(False)))
+
+
+def test_random_numbers_on_jax(tmp_path):
+    query, value = inputs()
+    run_on_jax(NOISE, tmp_path, sequences=query, memory=value)

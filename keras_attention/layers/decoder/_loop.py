@@ -5,6 +5,7 @@ from typing import Any
 from keras import ops
 
 from keras_attention._typing import Tensor
+from keras_attention.layers._random import random_scan
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
 from keras_attention.layers.decoder._attending import attend, attending
@@ -133,6 +134,8 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
     sequences = inputs[0]
     size = sequences.shape[-1] + decoder._attention_size * decoder.attends_inside
     with DropoutMasks(decoder.cell, ops.shape(sequences)[1], size):
+        if carry[2] is not None:  # an attention with a state may draw random numbers at every step
+            return random_scan(decoder, step, carry, tuple(inputs), unroll=decoder.unroll)
         return with_constant_weights(
             decoder, lambda: scan(step, carry, tuple(inputs), unroll=decoder.unroll)
         )
