@@ -6,8 +6,8 @@
 Prints for each case the median time of PyTorch, and the times of a TensorFlow graph, of TensorFlow
 with XLA, and of JAX as ratios to it. Layers run forward and backward, with gradients for all
 weights and inputs; a search runs all its steps, since no hypothesis ends early. Each framework runs
-in a process of its own, and they take turns, so that noise falls on all of them alike. Sizes:
-`SIZES` and `SEARCH`.
+in a process of its own, and they take turns, so that noise falls on all of them alike. "translator"
+is a whole step of training. Sizes: `SIZES`, `DECODERS`, `SEARCH` and `TRANSLATOR`.
 """
 
 import argparse
@@ -45,6 +45,7 @@ DECODERS = {
     for steps in (20, 50)
 }
 SEARCH = {"batch": 64, "steps": 20, "units": 256, "words": 8000, "longest": 30, "beams": 5}
+TRANSLATOR = {"batch": 32, "steps": 50, "units": 512, "words": 8000}
 PAUSE = 0.05  # seconds
 SEARCHES = ("greedy search", "beam search")
 COLUMNS = {
@@ -113,9 +114,11 @@ def _kept(framework, case, mode):
 
             step = make_step(case, backward=True)
         else:
-            from forms import make_step
+            from forms import make_step, translator
 
-            if case in DECODERS:
+            if case == "translator":
+                step = translator(mode, **TRANSLATOR)
+            elif case in DECODERS:
                 step = make_step("recurrence", None, mode, True, **DECODERS[case])
             else:
                 sizes = SEARCH if case in SEARCHES else SIZES[case]
@@ -141,7 +144,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [*SIZES, *SEARCHES, *DECODERS]
+    names = [*SIZES, *SEARCHES, "translator", *DECODERS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--repeats", type=int, default=25, help="runs of each (searches: a third)")
     parser.add_argument("--output", type=Path, help="a JSON file of all medians")
@@ -156,7 +159,7 @@ def main():
     workers = {framework: Worker(framework) for framework in ("torch", "tensorflow", "jax")}
     results, rows = {}, []
     for case in arguments.only:
-        slow = case in SEARCHES or case in DECODERS
+        slow = case not in SIZES
         repeats = arguments.repeats // 3 if slow else arguments.repeats
         found = results[case] = measure(workers, case, max(1, repeats))
         torch_time = found["PyTorch"]

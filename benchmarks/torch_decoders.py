@@ -90,3 +90,33 @@ def decoder(cell, layers, attention, batch, steps, units):
     if attention is None:
         return (lambda x: model(x, None)), inputs[:1], list(model.parameters())
     return model, inputs, list(model.parameters())
+
+
+class Translator(nn.Module):
+    def __init__(self, units, words):
+        super().__init__()
+        self.source, self.target = nn.Embedding(words, units), nn.Embedding(words, units)
+        self.encoder = nn.GRU(units, units // 2, batch_first=True, bidirectional=True)
+        self.decoder = Decoder("GRU", 1, "Bahdanau", units)
+        self.head = nn.Linear(units, words)
+
+    def forward(self, source, shifted):
+        memory, _ = self.encoder(self.source(source))
+        return self.head(self.decoder(self.target(shifted), memory))
+
+
+def translator(batch, steps, units, words):
+    """One step of training with Adam."""
+    model = Translator(units, words)
+    optimizer = torch.optim.Adam(model.parameters())
+    source, shifted, target = torch.randint(1, words, (3, batch, steps))
+
+    def step():
+        optimizer.zero_grad()
+        logits = model(source, shifted)
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step

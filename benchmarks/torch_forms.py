@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 import torch
-from sweep import DECODERS, SEARCH, SIZES
-from torch_decoders import decoder
+from sweep import DECODERS, SEARCH, SIZES, TRANSLATOR
+from torch_decoders import decoder, translator
 
 SEED = 11
 
@@ -18,6 +18,8 @@ def make_step(case, backward):
     torch.manual_seed(SEED)
     if case in ("greedy search", "beam search"):
         return search(beam_width=1 if case == "greedy search" else SEARCH["beams"])
+    if case == "translator":
+        return translator(**TRANSLATOR)
     if case in DECODERS:
         function, inputs, weights = decoder(**DECODERS[case])
     else:

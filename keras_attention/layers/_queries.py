@@ -16,7 +16,6 @@ from keras_attention._shapes import (
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._tensors import check_mask, check_tensor, check_vectors
 from keras_attention.layers._types import Memory, Window
-from keras_attention.ops._loops import leaves
 
 
 def check_attend(
@@ -84,32 +83,6 @@ def check_window(layer: str, window: Any, shape: Shape) -> None:
         f"query, floating-point numbers of shape {tuple(shape[:2])}, and a positive integer; "
         f"received {given}."
     )
-
-
-def check_state(layer: str, state: Any, memory: Memory) -> None:
-    """The state of an attention: tensors of the same batch as the memory."""
-    for x in leaves(state):
-        if not hasattr(x, "shape") or not hasattr(x, "dtype") or len(x.shape) == 0:
-            raise ValueError(
-                f"{layer}: the state must hold tensors whose first axis is the batch; received "
-                f"{described(x)}. `initial_state(memory)` makes the first state."
-            )
-        check_batch(layer, value=memory.value.shape, state=x.shape)
-
-
-def check_advanced(layer: str, weights: Tensor, wanted: Shape, new: Any, state: Any) -> None:
-    """What the hooks of one step returned: the weights and the next state."""
-    if not fits(tuple(weights.shape), wanted):
-        raise ValueError(
-            f"{layer}: the weights of one step must have shape (batch, 1, memory steps), here "
-            f"{wanted}; received {tuple(weights.shape)}."
-        )
-    before, after = ([tuple(x.shape) for x in leaves(z)] for z in (state, new))
-    if len(before) != len(after) or not all(map(fits, after, before)):
-        raise ValueError(
-            f"{layer}: the next state must have the shapes of the state before, {before}; "
-            f"received {after}. Change `next_state`, or `initial_state`."
-        )
 
 
 def check_output(layer: str, output: Tensor, size: int) -> None:

@@ -259,8 +259,31 @@ def test_hooks_that_return_something_else():
     )
     assert_refused(
         refused(initial_state=lambda self, memory: 0.0),
-        "the state must hold tensors whose first axis is the batch; received 0.0",
+        "`initial_state` must return tensors whose first axis is the batch; received 0.0",
     )
+
+    assert_refused(
+        refused(advance=lambda self, query, memory, mask, state, training: state),
+        "`advance` must return the weights and the next state",
+    )
+    assert_refused(
+        refused(weigh=lambda self, scores, mask, state: state),
+        "the weights of one step must have shape (batch, 1, memory steps), here (2, 1, 7)",
+    )
+
+
+def test_hooks_that_take_too_little():
+    with pytest.raises(TypeError, match=r"define score\(self, query, key, state\); found"):
+        type("Mistaken", (RecurrentScoringMixin,), {"score": lambda self, query, key: query})
+
+
+def test_no_query_at_all():
+    query, value = inputs()
+    layer = PastWeightsAttention()
+    layer(query, value)
+    context, weights = layer(query[:, :0], value, return_attention_scores=True)
+    assert context.shape == (B, 0, DV)
+    assert weights.shape == (B, 0, TK)
 
 
 def test_hooks_that_are_missing():
@@ -283,8 +306,12 @@ def test_a_state_of_another_memory():
     layer(query, value)
     memory = layer.prepare(ops.convert_to_tensor(value))
     assert_refused(
-        lambda: layer.attend(query[:, 0], memory, np.zeros((B + 1, TK), "float32")), "batch size"
+        lambda: layer.attend(query[:, 0], memory, np.zeros((B, TK + 1), "float32")),
+        "the state must be what the step before returned, ['float32 of shape (2, 7)']",
+        "float32 of shape (2, 8)",
     )
+    for wrong in (np.zeros((B, TK), "int32"), [1.0], [np.zeros((B, TK), "float32")] * 2):
+        assert_refused(lambda x=wrong: layer.attend(query[:, 0], memory, x), "the state must be")
     decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
     decoder(query, value)
     states = [np.zeros((B, H), "float32"), np.zeros((B, TK + 1), "float32")]

@@ -11,7 +11,7 @@ from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import as_states, state_sizes
 from keras_attention.layers.decoder._parts import check_prepared
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops._loops import leaves
 
 
 def remembers(attention: Any) -> bool:
@@ -22,7 +22,7 @@ def remembers(attention: Any) -> bool:
 def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderState:
     """The state before the first step; see `AttentionRNN.get_initial_state`."""
     attention, batch = decoder.attention, ops.shape(memory.value)[0]
-    kept = attention.first_state(memory) if remembers(attention) else None
+    kept = attention.as_state(memory, None) if remembers(attention) else None
     shapes, count = _shapes(decoder)
     more = [tuple(x.shape[1:]) for x in leaves(kept)]
     given = [] if initial_state is None else leaves(initial_state)
@@ -32,8 +32,7 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
         *given, position = given
     _check(decoder.name, "initial_state", given, [*shapes, *more], count, memory.value.shape[0])
     if given[len(shapes) :]:
-        pairs = zip(given[len(shapes) :], leaves(kept), strict=True)
-        kept = pack_like(kept, [ops.cast(x, y.dtype) for x, y in pairs])
+        kept = attention.as_state(memory, given[len(shapes) :])
     for shape in shapes[len(given) :]:
         given.append(ops.zeros((batch, *shape), decoder.compute_dtype))
     fed = given[count] if decoder.input_feeding else None
@@ -80,14 +79,14 @@ def _check(layer, name, given, shapes, count, batch):
         count: how many of them belong to the cell.
         batch: the batch size of the memory.
     """
-    for state in given:
+    for n, state in enumerate(given):
         if not hasattr(state, "shape") or not hasattr(state, "dtype"):
             raise ValueError(
                 f"{layer}: `{name}` must hold tensors; received {described(state)}. Leave it out "
                 "to start from zeros."
             )
         check_tensor(layer, name, state)
-        if dtype_of(state) == "bool":
+        if dtype_of(state) == "bool" and n <= count:
             raise ValueError(
                 f"{layer}: `{name}` must hold vectors; received dtype bool. Pass a mask by its "
                 "name: `sequences_mask` or `memory_mask`."

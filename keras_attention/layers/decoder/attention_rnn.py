@@ -80,9 +80,9 @@ class AttentionRNN(CheckedLayer):
     Returns:
         Outputs `(B, T, ...)`. With `return_state` a list: the outputs, the state of every cell
         (itself a list for a stacked cell of several states), with input feeding the fed vector, the
-        state of an attention that has one, and for an attention that counts steps the number of
-        the next one, `(B,)` int32. With `return_attention_scores` the weights `(B, T, Tk)` are the
-        last item.
+        tensors of the state of an attention that has one, and for an attention that counts steps
+        the number of the next one, `(B,)` int32. With `return_attention_scores` the weights
+        `(B, T, Tk)` are the last item.
 
     Raises:
         ValueError: an argument has the wrong type, or ranks, batch sizes or states do not agree.
