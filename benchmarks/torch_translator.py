@@ -1,11 +1,11 @@
-"""The translator of `examples/translation` in PyTorch: the same model, subwords and batches.
+"""Trains the translator of `examples/translation` in PyTorch, with Luong's general attention.
 
     pip install torch
     PYTHONPATH=. python benchmarks/torch_translator.py --train train.de train.en \\
-        --valid val.de val.en [--input-feeding] [--epochs N]
+        --valid val.de val.en [--input-feeding] [--epochs N] [--stop N] [--seed N]
 
-trains with Luong's general attention, and prints the validation perplexity after every epoch. It
-shows whether a curve of ours comes from the method or from our code.
+Model, subwords, batches and schedule are those of `python -m examples.translation`. The validation
+perplexity after every epoch tells whether a result comes from the method or from our code.
 """
 
 import argparse

@@ -107,6 +107,10 @@ def dtype_of(x):
         return str(x.dtype)
 
 
+def is_floating(x):
+    return "float" in dtype_of(x)
+
+
 def made(value):
     """How to fix a class given in place of a layer."""
     return f" Make one: {value.__name__}(...)." if isinstance(value, type) else ""

@@ -5,7 +5,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool, check_choice, check_rate, check_seed, check_training
+from keras_attention._checks import (
+    check_bool,
+    check_choice,
+    check_rate,
+    check_seed,
+    check_training,
+    described,
+)
 from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
@@ -71,6 +78,8 @@ class Attention(CheckedLayer):
             return_attention_scores=return_attention_scores,
             training=training,
         )
+        if len(query.shape) == 3:
+            self._add_sequence_loss(attended.weights, query_mask, value_mask)
         return (attended.output, attended.weights) if return_attention_scores else attended.output
 
     def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
@@ -110,8 +119,8 @@ class Attention(CheckedLayer):
         Args:
             query, query_mask, attention_mask, use_causal_mask, position, training: as in a call.
             memory: a `Memory`, from `prepare`.
-            state: the state that the step before returned, if the attention has one; None before
-                the first step.
+            state: the state returned by the previous step; None on the first step, or if the
+                attention has no state.
             return_attention_scores: pass False where the weights are not needed. This may save
                 the work of making them; then the weights may be None.
 
@@ -121,6 +130,11 @@ class Attention(CheckedLayer):
         check_bool(self.name, "return_attention_scores", return_attention_scores)
         check_training(self.name, training)
         check_attend(self, query, memory, query_mask, attention_mask, use_causal_mask, position)
+        if state is not None and not self.has_state:
+            raise ValueError(
+                f"{self.name}: this attention has no state; received {described(state)}. Leave "
+                "`state` out."
+            )
         one_step = len(query.shape) == 2
         if one_step:
             query, query_mask, attention_mask = (
@@ -142,14 +156,10 @@ class Attention(CheckedLayer):
         if one_step:
             output = ops.squeeze(output, 1)
             weights = None if weights is None else ops.squeeze(weights, 1)
-        else:
-            self.add_sequence_loss(weights, query_mask, memory.mask)
         return Attended(output, state, weights)
 
-    def add_sequence_loss(
-        self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
-    ) -> None:
-        """Adds the loss of an attention that has one, after a sequence of queries."""
+    def _add_sequence_loss(self, weights, query_mask, memory_mask):
+        """Adds the loss of an attention that has one, after a call with a sequence of queries."""
 
     def _read(self, query, memory, state, masks, window, weights_wanted, training):
         """Returns the context, the weights and the new state."""

@@ -1,7 +1,5 @@
 """A loop whose steps draw random numbers."""
 
-from typing import Any
-
 import keras
 
 from keras_attention._typing import Nested
@@ -9,27 +7,29 @@ from keras_attention.ops._graphs import value_of
 from keras_attention.ops._loops import Body, scan
 
 
-def random_scan(
-    layer: keras.layers.Layer, body: Body, carry: Nested, inputs: Nested, **options: Any
-) -> tuple[Nested, Nested]:
-    """Calls `scan`. The body may use the random generators of the layer, at every step anew.
+def draws_random_numbers(layer: keras.layers.Layer) -> bool:
+    """Whether the layer has random generators."""
+    return len(layer.variables) > len(layer.weights)
 
-    JAX cannot assign to a generator inside a loop, so the loop carries the states of generators.
+
+def random_scan(
+    layer: keras.layers.Layer, body: Body, carry: Nested, inputs: Nested, unroll: bool
+) -> tuple[Nested, Nested]:
+    """Calls `scan`. Every step may draw new numbers from the random generators of the layer.
+
+    JAX cannot assign to a generator inside a loop, so the loop carries what the steps may assign.
     """
-    weights = {id(x) for x in layer.weights}
-    states = [x for x in layer.variables if id(x) not in weights]
-    if not states:
-        return scan(body, carry, inputs, **options)
+    states = layer.non_trainable_variables
     values = [(x, value_of(x)) for x in layer.variables]
 
     def drawing(carry, inputs):
-        seeds, carry = carry
-        with keras.StatelessScope([*values, *zip(states, seeds, strict=True)]) as scope:
+        now, carry = carry
+        with keras.StatelessScope([*values, *zip(states, now, strict=True)]) as scope:
             carry, outputs = body(carry, inputs)
             return ([scope.get_current_value(x) for x in states], carry), outputs
 
-    seeds = [value_of(x) for x in states]
-    (seeds, carry), outputs = scan(drawing, (seeds, carry), inputs, **options)
-    for state, seed in zip(states, seeds, strict=True):
-        state.assign(seed)
+    now = [value_of(x) for x in states]
+    (now, carry), outputs = scan(drawing, (now, carry), inputs, unroll=unroll)
+    for state, value in zip(states, now, strict=True):
+        state.assign(value)
     return carry, outputs

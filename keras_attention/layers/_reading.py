@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention._shapes import check_scores
 from keras_attention.ops._gathered import window_sum
-from keras_attention.ops._gradients import differentiable_cond
+from keras_attention.ops._gradients import differentiable_cond, in_decoder
 from keras_attention.ops._xla import run_as_compiled_part, runs_as_compiled_part
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.windows import gaussian, spread_windows, window_mask, window_positions
@@ -48,7 +48,7 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
         return whole()
     length = ops.shape(memory.value)[1]
     longest = _longest_whole(query, memory, window)
-    dropout = training and layer.dropout > 0
+    dropout = training and layer.dropout > 0 and not in_decoder()
     if isinstance(length, int):
         if length <= longest:
             return whole()
@@ -66,7 +66,8 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
 
 def drop_weights(layer, weights, training):
     """The weights in the compute dtype, some of them dropped in training."""
-    if training and layer.dropout > 0:
+    # Inside the loop of a decoder, `drop_memory` has already applied the dropout.
+    if training and layer.dropout > 0 and not in_decoder():
         weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)
     return ops.cast(weights, layer.compute_dtype)
 

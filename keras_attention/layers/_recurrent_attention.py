@@ -1,16 +1,15 @@
 """What all attentions with a state do in the same way: the loop over queries, and the state."""
 
-import keras
+from functools import partial
+
 from keras import ops
 
-from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._random import random_scan
+from keras_attention._checks import is_floating
+from keras_attention.layers._random import draws_random_numbers, random_scan
 from keras_attention.layers._reading import weighted_sum
-from keras_attention.layers._states import check_advanced, check_given_state, check_state
-from keras_attention.layers._types import Memory
+from keras_attention.layers._state_checks import check_advanced, check_given_state, check_state
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops._gradients import in_decoder
-from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
+from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps, where_valid
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.windows import window_mask
 
@@ -18,8 +17,10 @@ from keras_attention.ops.windows import window_mask
 class RecurrentAttention(ScoringMixin):
     """Implements `call` and `attend` with the hooks of `RecurrentScoringMixin`."""
 
+    has_state = True
+
     def _read(self, query, memory, state, masks, window, weights_wanted, training):
-        state = self.as_state(memory, None if state is None else leaves(state))
+        state = self._first_state(memory) if state is None else self._given_state(memory, state)
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
         of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
@@ -33,7 +34,7 @@ class RecurrentAttention(ScoringMixin):
             position = ops.arange(length, dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
 
-        def advance(state, inputs):
+        def one_step(state, inputs):
             query, mask, valid = (None if x is None else ops.expand_dims(x, 1) for x in inputs)
             found = self.advance(query, memory, all_of(of_memory, mask), state, training)
             check_advanced(self.name, found, (query.shape[0], 1, memory.value.shape[1]), state)
@@ -45,44 +46,31 @@ class RecurrentAttention(ScoringMixin):
             mask = ops.broadcast_to(mask, (batch, steps, length))
         if query.shape[1] == 0:
             weights = ops.zeros((batch, 0, length), self.score_dtype)
-        elif query.shape[1] == 1:
-            first = [None if x is None else x[:, 0] for x in (query, mask, masks.query)]
-            state, weights = advance(state, first)
-            weights = ops.expand_dims(weights, 1)
         else:
             inputs = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
-            state, weights = random_scan(self, advance, state, tuple(inputs))
+            loop = scan
+            if training and draws_random_numbers(self) and query.shape[1] != 1:
+                loop = partial(random_scan, self)
+            state, weights = loop(one_step, state, tuple(inputs), unroll=query.shape[1] == 1)
             weights = swap_steps(weights)
-        # In a decoder, dropout has dropped steps of the memory instead.
-        context = weighted_sum(self, weights, memory.value, training and not in_decoder())
-        return context, weights, state
+        return weighted_sum(self, weights, memory.value, training), weights, state
 
-    def add_sequence_loss(
-        self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
-    ) -> None:
+    def _add_sequence_loss(self, weights, query_mask, memory_mask):
         weights = ops.cast(weights, self.score_dtype)
         loss = self.sequence_loss(weights, query_mask, memory_mask)
         if loss is not None:
             self.add_loss(loss)
 
-    def as_state(self, memory: Memory, given: list[Tensor] | None) -> Nested:
-        """The initial state, or the given tensors in its nesting and dtypes."""
+    def _first_state(self, memory):
+        """The initial state, in the dtypes in which the layer keeps it."""
         state = self.initial_state(memory)
         check_state(self.name, state, memory)
-        first = leaves(state)
-        dtypes = [keras.backend.standardize_dtype(x.dtype) for x in first]
-        dtypes = [self.score_dtype if "float" in dtype else dtype for dtype in dtypes]
-        if given is not None:
-            check_given_state(self.name, given, first)
-        pairs = zip(first if given is None else given, dtypes, strict=True)
-        return pack_like(state, [ops.cast(x, dtype) for x, dtype in pairs])
+        kept = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
+        return pack_like(state, kept)
 
-    def state_shapes(self, memory_shape: Shape) -> list[Shape]:
-        """The shapes of the tensors of the state, for a memory of that shape."""
-
-        class FirstState(keras.Operation):
-            def call(_, memory):
-                return leaves(self.as_state(self.prepare(memory), None))
-
-        memory = keras.KerasTensor(memory_shape, dtype=self.compute_dtype)
-        return [tuple(x.shape) for x in FirstState().compute_output_spec(memory)]
+    def _given_state(self, memory, given):
+        """A state, or a flat list of its tensors, as the layer keeps it."""
+        first, given = self._first_state(memory), leaves(given)
+        check_given_state(self.name, given, leaves(first))
+        pairs = zip(given, leaves(first), strict=True)
+        return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])

@@ -7,7 +7,7 @@ from keras import ops
 from keras_attention._shapes import check_scores
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers._recurrent_attention import RecurrentAttention
-from keras_attention.layers._states import (
+from keras_attention.layers._state_checks import (
     check_hook,
     check_weights,
 )
@@ -17,7 +17,7 @@ __all__ = ["RecurrentScoringMixin"]
 
 
 class RecurrentScoringMixin(RecurrentAttention):
-    """Makes an attention layer out of a score that depends on the steps before.
+    """Makes an attention layer from a score that depends on earlier steps.
 
         e[b,i,j] = score(q[b,i], k[b,j], z[b,i-1])
         a[b,i,:] = softmax of e[b,i,:] over the valid j     or sparsemax
@@ -74,7 +74,7 @@ class RecurrentScoringMixin(RecurrentAttention):
         Args:
             query: `(B, 1, Dq)` in `score_dtype`.
             key: `(B, Tk, Dp)` in `score_dtype`, as `project_key` returned it.
-            state: from `initial_state`, or from the step before.
+            state: from `initial_state`, or from the previous step.
 
         Returns:
             Scores `(B, 1, Tk)`.
@@ -112,14 +112,14 @@ class RecurrentScoringMixin(RecurrentAttention):
     ) -> tuple[Tensor, Nested]:
         """One step: calls `score`, `weigh` and `next_state`.
 
-        Override it if the state depends on the query, or if training differs. It may draw random
-        numbers with a `keras.random.SeedGenerator` that is an attribute of the layer.
+        Override it if the state depends on the query, or if the step differs in training. It may
+        draw random numbers with a `keras.random.SeedGenerator` that is an attribute of the layer.
 
         Args:
             query: `(B, 1, Dq)` in `score_dtype`.
             memory: keys as `project_key` returned them, values, and their mask.
             mask: boolean, broadcasts to `(B, 1, Tk)`, or None.
-            training: whether the layer is trained.
+            training: whether to run in training mode.
 
         Returns:
             Weights `(B, 1, Tk)`, zero where they are masked, and the next state.
@@ -139,7 +139,7 @@ class RecurrentScoringMixin(RecurrentAttention):
         It is called once per call of the layer or of its decoder, and never by `step`.
 
         Args:
-            weights: `(B, Tq, Tk)` in `score_dtype`, of all steps.
+            weights: `(B, Tq, Tk)`, as the call returns them, in `score_dtype`.
             query_mask, memory_mask: `(B, Tq)` and `(B, Tk)` boolean, or None.
         """
         return None

@@ -75,6 +75,8 @@ class ScoringMixin(Attention):
     decoder_query: str = "previous"
     # Whether a query of one step must come with its `position`.
     uses_position: bool = False
+    # Whether the attention has a state, as a `RecurrentScoringMixin` has.
+    has_state: bool = False
     # A score for windows, `score_window(query, key, position)`: keys `(B, Tk, Dp)` at positions
     # `(B, Tq, W)` to scores `(B, Tq, W)`. Without one, windows mask the scores of the whole memory.
     score_window: Callable[..., Tensor] | None = None

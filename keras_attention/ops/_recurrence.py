@@ -16,6 +16,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from keras_attention._checks import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._gradients import vector_jacobian
 from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
@@ -179,7 +180,7 @@ def _of_weights(part, weights, arguments, upstream):
 def _split(structure):
     """The floating-point tensors of a structure, the others, and what joins the two again."""
     flat = leaves(structure)
-    floating = ["float" in keras.backend.standardize_dtype(x.dtype) for x in flat]
+    floating = [is_floating(x) for x in flat]
 
     def join(first, second):
         sources = iter(second), iter(first)

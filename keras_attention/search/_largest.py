@@ -2,38 +2,41 @@
 
 import math
 
+import keras
 from keras import ops
 
 from keras_attention._typing import Tensor
 
-# The row is cut into groups of this size. Shorter rows than SHORTEST are left to `ops.top_k`.
+# The row is cut into groups of this size. `ops.top_k` is faster for rows shorter than SHORTEST, and
+# on PyTorch.
 GROUP, SHORTEST = 32, 1024
 
 
 def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest numbers of each row, in descending order, and their places.
+    """The `count` largest numbers of each row, in descending order, and their indices.
 
     They lie in the `count` groups with the largest maxima. So one pass finds the maxima, and
-    `ops.top_k` sees two short rows instead of a long one. Equal numbers keep their order.
+    `ops.top_k` sees two short rows instead of a long one. On TensorFlow and JAX, equal numbers keep
+    their order.
 
     Args:
         x: `(N, V)`, with V known.
 
     Returns:
-        Numbers and places (int32), `(N, count)` both.
+        Numbers and indices (int32), `(N, count)` both.
     """
     size = x.shape[-1]
     groups = -(-size // GROUP)
-    if size < SHORTEST or count >= groups:
-        values, places = ops.top_k(x, count)
-        return values, ops.cast(places, "int32")
+    if size < SHORTEST or count >= groups or keras.backend.backend() == "torch":
+        values, indices = ops.top_k(x, count)
+        return values, ops.cast(indices, "int32")
     missing = groups * GROUP - size
     if missing:
         x = ops.pad(x, ((0, 0), (0, missing)), constant_values=-math.inf)
     maxima = ops.max(ops.reshape(x, (-1, groups, GROUP)), axis=-1)
     chosen = ops.sort(ops.cast(ops.top_k(maxima, count)[1], "int32"), axis=-1)
     inside = ops.arange(GROUP, dtype="int32")
-    places = ops.reshape(GROUP * ops.expand_dims(chosen, -1) + inside, (-1, count * GROUP))
-    values, order = ops.top_k(ops.take_along_axis(x, places, axis=1), count)
-    places = ops.take_along_axis(places, ops.cast(order, "int32"), axis=1)
-    return values, ops.minimum(places, size - 1)  # a row that holds NaN may end in the padding
+    indices = ops.reshape(GROUP * ops.expand_dims(chosen, -1) + inside, (-1, count * GROUP))
+    values, order = ops.top_k(ops.take_along_axis(x, indices, axis=1), count)
+    indices = ops.take_along_axis(indices, ops.cast(order, "int32"), axis=1)
+    return values, ops.minimum(indices, size - 1)  # a row that holds NaN may end in the padding

@@ -6,7 +6,13 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attention import AttentionRNN, RecurrentScoringMixin, Window, beam_search
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    RecurrentScoringMixin,
+    Window,
+    beam_search,
+)
 from tests.helpers import DQ, DV, TK, TQ, B, assert_close, assert_refused, normal, numpy
 from tests.on_jax import run_on_jax
 from tests.past_weights import PastWeightsAttention
@@ -65,6 +71,56 @@ def test_a_nested_state_in_a_decoder(options, graph):
         assert numpy(last).argmax(-1).tolist() == [T - 1 + training] * B
 
 
+class Switched(PastWeightsAttention):
+    """Its state holds a boolean, too."""
+
+    def initial_state(self, memory):
+        seen = super().initial_state(memory)
+        return seen, seen > 0
+
+    def score(self, query, key, state):
+        return super().score(query, key, state[0])
+
+    def next_state(self, state, weights):
+        return state[0] + weights, weights > 0.2
+
+
+def test_a_boolean_state_continues():
+    layer = AttentionRNN(keras.layers.GRUCell(H), Switched(), return_state=True)
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    first, *state = layer(sequences[:, :2], memory)
+    rest, *_ = layer(sequences[:, 2:], memory, initial_state=state)
+    assert_close(np.concatenate([first, rest], 1), numpy(layer(sequences, memory)[0]), "float32")
+
+
+class Counting(keras.layers.GRUCell):
+    """Counts its steps."""
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.count = self.add_weight((), "zeros", name="count", trainable=False, autocast=False)
+
+    def call(self, inputs, states, training=False):
+        self.count.assign(self.count + 1)
+        return super().call(inputs, states, training=training)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_cell_may_assign_its_weights(graph):
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    for attention in (PastWeightsAttention(), Noisy()):
+        layer = AttentionRNN(Counting(H), attention)
+        layer.build(sequences.shape, memory.shape)
+        call = tf.function(layer, autograph=False) if graph else layer
+        call(sequences, memory, training=True)
+        assert int(layer.cell.count) == T
+
+
+def test_shapes_before_the_layer_is_built():
+    layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
+    assert layer.compute_output_shape((B, T, D), (B, TK, DV)) == [(B, T, H), (B, H), (B, TK)]
+
+
 def test_the_state_of_a_call_continues_in_the_next():
     layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
     sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
@@ -83,11 +139,18 @@ def test_the_loss_of_a_sequence_is_added_once(options):
     layer = Steps()
     layer(query, value)
     assert [float(x) for x in layer.losses] == [B * TQ]
-    layer.attend(query[:, 0], layer.prepare(ops.convert_to_tensor(value)))
+    memory = layer.prepare(ops.convert_to_tensor(value))
+    layer.attend(query, memory)
+    layer.attend(query[:, 0], memory)
     assert len(layer.losses) == 1
     decoder = AttentionRNN(keras.layers.GRUCell(H), Steps(), output_mode="concat", **options)
-    decoder(query, value)
-    assert [float(x) for x in decoder.losses] == [B * TQ]
+    for trainable in (True, False):
+        decoder.attention.trainable = trainable
+        decoder(query, value)
+        assert [float(x) for x in decoder.losses] == [B * TQ]
+    decoder(query[:, :0], value)
+    assert [float(x) for x in decoder.losses] == [0.0]
+    decoder.attention.trainable = True
 
     given = keras.Input((None, DQ)), keras.Input((None, DV))
     model = keras.Model(given, keras.layers.Dense(1)(decoder(*given)))
@@ -247,7 +310,7 @@ def refused(**hooks):
 def test_hooks_that_return_something_else():
     assert_refused(
         refused(next_state=lambda self, state, weights: weights[:, 1:]),
-        "the next state must have the shapes of the state before, [(2, 7)]; received [(2, 6)]",
+        "the next state must have the same shapes as the current state, [(2, 7)]; received [(2, 6)]",
     )
     assert_refused(
         refused(score=lambda self, query, key, state: state),
@@ -307,20 +370,28 @@ def test_a_state_of_another_memory():
     memory = layer.prepare(ops.convert_to_tensor(value))
     assert_refused(
         lambda: layer.attend(query[:, 0], memory, np.zeros((B, TK + 1), "float32")),
-        "the state must be what the step before returned, ['float32 of shape (2, 7)']",
+        "`state` must come from the previous step, ['float32 of shape (2, 7)']",
         "float32 of shape (2, 8)",
     )
     for wrong in (np.zeros((B, TK), "int32"), [1.0], [np.zeros((B, TK), "float32")] * 2):
-        assert_refused(lambda x=wrong: layer.attend(query[:, 0], memory, x), "the state must be")
+        assert_refused(
+            lambda x=wrong: layer.attend(query[:, 0], memory, x), "`state` must come from"
+        )
     decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
     decoder(query, value)
     states = [np.zeros((B, H), "float32"), np.zeros((B, TK + 1), "float32")]
     assert_refused(
         lambda: decoder(query, value, initial_state=states),
-        "`initial_state` must hold the 1 states of the cell",
-        "what the attention keeps, [(batch, 7)]",
+        "`initial_state` must hold 1 cell state [(batch, 11)], 1 attention state [(batch, 7)]; "
         "received 2, [(2, 11), (2, 8)]",
     )
+    prepared = decoder.prepare(ops.convert_to_tensor(value))
+    state = decoder.get_initial_state(prepared)._replace(attention=None)
+    assert_refused(lambda: decoder.step(query[:, 0], state, prepared), "lacks the state")
+    plain = BahdanauAttention(3)
+    plain(query, value)
+    memory = plain.prepare(ops.convert_to_tensor(value))
+    assert_refused(lambda: plain.attend(query[:, 0], memory, "nonsense"), "has no state")
 
 
 class Noisy(PastWeightsAttention):

@@ -15,7 +15,10 @@ from keras_attention.ops._parts import Part
 
 
 def attend(decoder: Any, query: Tensor, memory: Memory, **options: Any) -> Attended:
-    """Attends with one query or a sequence. The attention must not keep anything from it."""
+    """Attends with one query or a sequence.
+
+    Raises an error if the attention stores anything in its attributes.
+    """
     loop = repeated() if len(query.shape) == 2 else contextlib.nullcontext()
     with refuse_changes(decoder.name, decoder.attention), loop:
         return decoder.attention.attend(query, memory, **options)

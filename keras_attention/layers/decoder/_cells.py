@@ -118,8 +118,8 @@ def with_constant_weights(layer, run):
     """Calls `run`, a recurrent loop, with the weights of the layer read once, before the loop.
 
     A TensorFlow graph that reads a weight inside a loop stores it for the gradient at every step,
-    and a compiled graph copies it. Mixed precision casts weights inside the loop, so there they
-    are not read before it. Neither are they where a cell may assign some of them or add losses.
+    and a compiled graph copies it. They are not read before it under mixed precision, which casts
+    weights inside the loop, when unrolling, and for cells with non-trainable weights.
     """
     floating = [weight.dtype for weight in layer.weights if "float" in weight.dtype]
     mixed = any(dtype != layer.compute_dtype for dtype in floating)

@@ -29,8 +29,8 @@ def refuse_changes(layer, attention):
         raise ValueError(
             f"{layer}: the attention {attention.name} changed {', '.join(sorted(changed))} during "
             "a step. An attention in a decoder must not keep anything between steps: the loop "
-            "traces one step and repeats it, so the change is lost. Compute the output from query "
-            "and memory alone, or keep what must last in the states of a cell."
+            "traces one step and repeats it, so the change is lost. Derive from "
+            "RecurrentScoringMixin, and return from `next_state` what must last."
         )
 
 

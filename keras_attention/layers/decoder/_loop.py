@@ -5,7 +5,7 @@ from typing import Any
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.layers._random import random_scan
+from keras_attention.layers._random import draws_random_numbers, random_scan
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
 from keras_attention.layers.decoder._attending import attend, attending
@@ -48,20 +48,18 @@ def run_loop(
         memory = drop_memory(decoder.attention, memory)
     # Time comes first in the loop.
     inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
-    carry = state[:3] if decoder.attends_inside else (state.cells, state.fed, None)
-    # The state of an attention inside the loop is a part of what the backend differentiates.
-    known = is_known(decoder.cell, training) and carry[2] is None
+    # `recur` passes no gradient to the state of an attention.
+    known = is_known(decoder.cell, training) and not decoder.attention.has_state
     run = _run_known if known else _run_any
     with compiling(True if training else None):
-        (cells, fed, kept), outputs = run(decoder, inputs, memory, carry, return_scores, training)
+        carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
     outputs, weights = (None if x is None else swap_steps(x) for x in outputs)
     if not decoder.attends_inside:
         options = {"position": position} if decoder.attention.uses_position else {}
-        attended, kept, weights = attend(
+        attended, _, weights = attend(
             decoder,
             outputs,
             memory,
-            state=state.attention,
             query_mask=mask,
             return_attention_scores=return_scores,
             training=training,
@@ -70,7 +68,7 @@ def run_loop(
         outputs = joined_output(decoder, outputs, attended)
     outputs = blanked(outputs, mask)
     weights = blanked(weights, mask) if return_scores else None
-    return outputs, weights, DecoderState(cells, fed, kept, last)
+    return outputs, weights, DecoderState(*carry, last)
 
 
 def _run_known(decoder, inputs, memory, carry, return_scores, training):
@@ -100,8 +98,7 @@ def _run_padded(decoder, inputs, memory, carry, return_scores):
 
 def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=None):
     sequences, mask, position = inputs
-    size = decoder._attention_size * decoder.attends_inside
-    cells = KnownCells(decoder.cell, sequences, size, training)
+    cells = KnownCells(decoder.cell, sequences, decoder._fed_size, training)
     reading, parts = None, cells.parts
     if decoder.attends_inside:
         reading = attending(decoder, memory, return_scores)
@@ -132,10 +129,10 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
         return masked_step(decoder, called(decoder), read, carry, x)
 
     sequences = inputs[0]
-    size = sequences.shape[-1] + decoder._attention_size * decoder.attends_inside
+    size = sequences.shape[-1] + decoder._fed_size
     with DropoutMasks(decoder.cell, ops.shape(sequences)[1], size):
-        if carry[2] is not None:  # an attention with a state may draw random numbers at every step
-            return random_scan(decoder, step, carry, tuple(inputs), unroll=decoder.unroll)
+        if training and decoder.attention.has_state and draws_random_numbers(decoder.attention):
+            return random_scan(decoder, step, carry, tuple(inputs), decoder.unroll)
         return with_constant_weights(
             decoder, lambda: scan(step, carry, tuple(inputs), unroll=decoder.unroll)
         )
@@ -145,12 +142,10 @@ def _read(decoder, memory, return_scores, training):
     """Reads the memory in one step."""
 
     def read(query, kept, position):
-        options = {"position": position} if decoder.attention.uses_position else {}
-        if kept is not None:
-            options["training"] = training
-        return attend(
-            decoder, query, memory, state=kept, return_attention_scores=return_scores, **options
-        )
+        options = {"return_attention_scores": return_scores, "training": training}
+        if decoder.attention.uses_position:
+            options["position"] = position
+        return attend(decoder, query, memory, state=kept, **options)
 
     return read
 

@@ -1,4 +1,4 @@
-"""The state of a decoder: the first one, and the checks of a given one."""
+"""Makes the initial state of a decoder, and checks a state that the caller passes."""
 
 from typing import Any
 
@@ -9,40 +9,36 @@ from keras_attention._shapes import check_batch, fits
 from keras_attention.layers._tensors import check_tensor
 from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import as_states, state_sizes
-from keras_attention.layers.decoder._parts import check_prepared
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.layers.decoder._checks import check_prepared
 from keras_attention.ops._loops import leaves
-
-
-def remembers(attention: Any) -> bool:
-    """Whether an attention has a state."""
-    return isinstance(attention, RecurrentScoringMixin)
 
 
 def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderState:
     """The state before the first step; see `AttentionRNN.get_initial_state`."""
     attention, batch = decoder.attention, ops.shape(memory.value)[0]
-    kept = attention.as_state(memory, None) if remembers(attention) else None
-    shapes, count = _shapes(decoder)
-    more = [tuple(x.shape[1:]) for x in leaves(kept)]
+    state = attention._first_state(memory) if attention.has_state else None
+    cells, fed = _shapes(decoder)
+    groups = {"cell state": cells, "fed vector": fed}
+    if state is not None:
+        groups["attention state"] = [tuple(x.shape[1:]) for x in leaves(state)]
     given = [] if initial_state is None else leaves(initial_state)
     position = ops.zeros((batch,), "int32")
     last = given[-1] if given and attention.uses_position else None
     if hasattr(last, "dtype") and "int" in dtype_of(last):
         *given, position = given
-    _check(decoder.name, "initial_state", given, [*shapes, *more], count, memory.value.shape[0])
+    _check(decoder.name, "initial_state", given, groups, memory.value.shape[0])
+    shapes = [*cells, *fed]
     if given[len(shapes) :]:
-        kept = attention.as_state(memory, given[len(shapes) :])
+        state = attention._given_state(memory, given[len(shapes) :])
     for shape in shapes[len(given) :]:
         given.append(ops.zeros((batch, *shape), decoder.compute_dtype))
-    fed = given[count] if decoder.input_feeding else None
-    return DecoderState(as_states(decoder.cell, given[:count]), fed, kept, position)
+    vector = given[len(cells)] if fed else None
+    return DecoderState(as_states(decoder.cell, given[: len(cells)]), vector, state, position)
 
 
 def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
     """The arguments of one step of a decoder; the attention checks its own state."""
     layer, size = decoder.name, decoder._input_size
-    shapes, count = _shapes(decoder)
     check_prepared(layer, memory)
     shape = tuple(getattr(inputs, "shape", ()))
     if not fits(shape, (memory.value.shape[0], size)):
@@ -56,29 +52,33 @@ def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
             f"{layer}: `state` must be the DecoderState that get_initial_state(memory) or the "
             f"step before returned; received {described(state)}."
         )
-    flat = leaves((state.cells, state.fed))
-    _check(layer, "state", flat, shapes, count, memory.value.shape[0])
+    if decoder.attention.has_state and state.attention is None:
+        raise ValueError(
+            f"{layer}: `state` lacks the state of the attention. Pass the result of "
+            "get_initial_state(memory), or of the previous step."
+        )
+    cells, fed = _shapes(decoder)
+    groups = {"cell state": cells, "fed vector": fed}
+    _check(layer, "state", leaves((state.cells, state.fed)), groups, memory.value.shape[0])
 
 
 def _shapes(decoder):
-    """The shapes of the states of the cell and of the fed vector, and how many are of the cell.
-
-    They have no axis of the batch.
-    """
+    """The shapes of the cell states, and of the fed vector if there is one, without the batch."""
     sizes = tree.flatten(state_sizes(decoder.cell))
-    fed = [decoder._attention_size] * decoder.input_feeding
-    return [(size,) for size in [*sizes, *fed]], len(sizes)
+    return [(size,) for size in sizes], [(decoder._attention_size,)] * decoder.input_feeding
 
 
-def _check(layer, name, given, shapes, count, batch):
-    """A flat list of states, in the order of `AttentionRNN.get_initial_state`.
+def _check(layer, name, given, groups, batch):
+    """A flat list of states.
 
     Args:
         name: the argument that holds the states.
-        shapes: the shapes of all states, without the batch.
-        count: how many of them belong to the cell.
+        groups: the shapes of the states of each kind, without the batch. An initial state may hold
+            nothing, only the first kind, or all.
         batch: the batch size of the memory.
     """
+    vectors = len(groups["cell state"]) + len(groups["fed vector"])
+    vectors = vectors if "attention state" in groups else len(given)
     for n, state in enumerate(given):
         if not hasattr(state, "shape") or not hasattr(state, "dtype"):
             raise ValueError(
@@ -86,25 +86,29 @@ def _check(layer, name, given, shapes, count, batch):
                 "to start from zeros."
             )
         check_tensor(layer, name, state)
-        if dtype_of(state) == "bool" and n <= count:
+        if dtype_of(state) == "bool" and n < vectors:
             raise ValueError(
                 f"{layer}: `{name}` must hold vectors; received dtype bool. Pass a mask by its "
                 "name: `sequences_mask` or `memory_mask`."
             )
-    allowed = {len(shapes)} if name == "state" else {0, count, len(shapes)}
+    shapes = [shape for group in groups.values() for shape in group]
+    allowed = {len(shapes)} if name == "state" else {0, len(groups["cell state"]), len(shapes)}
     found = [tuple(state.shape) for state in given]
     if len(given) not in allowed or not all(
         fits(shape, (None, *wanted)) for shape, wanted in zip(found, shapes, strict=False)
     ):
-        wanted, more = (
-            ", ".join(f"(batch, {', '.join(map(str, shape))})" for shape in part)
-            for part in (shapes[:count], shapes[count:])
+        wanted = ", ".join(
+            f"{len(group)} {kind}{'s' * (len(group) > 1)} [{', '.join(map(_with_batch, group))}]"
+            for kind, group in groups.items()
+            if group
         )
-        more = f", and what the attention keeps, [{more}]" if more else ""
         remedy = f" Leave `{name}` out to start from zeros." if name == "initial_state" else ""
         raise ValueError(
-            f"{layer}: `{name}` must hold the {count} states of the cell, of shapes "
-            f"[{wanted}]{more}; received {len(given)}, {found}.{remedy}"
+            f"{layer}: `{name}` must hold {wanted}; received {len(given)}, {found}.{remedy}"
         )
     for shape in found:
         check_batch(layer, memory=(batch,), **{name: shape})
+
+
+def _with_batch(shape):
+    return f"(batch, {', '.join(map(str, shape))})"

@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attention._typing import Tensor
 from keras_attention.layers.decoder._cells import as_states, query_of
-from keras_attention.layers.decoder._parts import check_output
+from keras_attention.layers.decoder._checks import check_output
 from keras_attention.ops._loops import where_valid
 
 

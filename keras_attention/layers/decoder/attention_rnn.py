@@ -12,19 +12,17 @@ from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._tensors import check_mask
 from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import (
-    output_size,
     query_size,
     run_at_least_once,
-    state_sizes,
 )
-from keras_attention.layers.decoder._loop import run_loop, run_step
-from keras_attention.layers.decoder._parts import (
+from keras_attention.layers.decoder._checks import (
     check_built,
     check_parts,
     check_prepared,
     check_shapes,
 )
-from keras_attention.layers.decoder._states import check_step, first_state, remembers
+from keras_attention.layers.decoder._loop import run_loop, run_step
+from keras_attention.layers.decoder._states import check_step, first_state
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops._loops import leaves
 from keras_attention.ops.masks import blanked
@@ -146,7 +144,7 @@ class AttentionRNN(CheckedLayer):
             self.attention.build((batch, size), tuple(memory_shape))
         self._attention_size = self.attention.output_size(size, memory_shape[-1])
         if not self.cell.built:
-            self.cell.build((batch, features + self._attention_size * self.attends_inside))
+            self.cell.build((batch, features + self._fed_size))
 
     def call(
         self,
@@ -167,12 +165,12 @@ class AttentionRNN(CheckedLayer):
         state = self.get_initial_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
         inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
-        scores_wanted = return_attention_scores or remembers(self.attention)
+        scores_wanted = return_attention_scores or self.attention.has_state
         outputs, weights, state = run_at_least_once(
             lambda *inputs: run_loop(self, *inputs, scores_wanted, training), *inputs
         )
-        if remembers(self.attention) and self.attends_inside:
-            self.attention.add_sequence_loss(weights, sequences_mask, memory_mask)
+        if self.attention.has_state:
+            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
         results = [outputs]
         if self.return_state:
             results += [*state.cells, *leaves(state[1:3])]
@@ -212,26 +210,22 @@ class AttentionRNN(CheckedLayer):
         return run_step(self, inputs, state, memory)
 
     @property
-    def attends_inside(self) -> bool:
-        """Whether the attention feeds the recurrence. Otherwise it runs once, after the loop."""
-        return self.query == "previous" or self.input_feeding
+    def _fed_size(self) -> int:
+        """The features that a step adds to its inputs: those of the context or the fed vector."""
+        feeds = self.query == "previous" or self.input_feeding
+        return self._attention_size if feeds else 0
 
-    def _output_size(self, attended: int) -> int:
-        hidden = output_size(self.cell)
-        return {"cell": hidden, "attention": attended}.get(self.output_mode, hidden + attended)
+    @property
+    def attends_inside(self) -> bool:
+        """Whether the attention runs inside the recurrence. Otherwise it runs once, after it."""
+        return self.query == "previous" or self.input_feeding or self.attention.has_state
 
     def compute_output_shape(
         self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None
     ) -> Shape | list:
         check_shapes(self.name, self.unroll, sequences_shape, memory_shape)
-        batch, steps, _ = sequences_shape
-        size = query_size(self.cell, self.query)
-        attended = self.attention.output_size(size, memory_shape[-1])
-        outputs = (batch, steps, self._output_size(attended))
-        if not self.return_state:
-            return outputs
-        states = tree.map_structure(lambda size: (batch, size), state_sizes(self.cell))
-        kept = [(batch, attended)] * self.input_feeding
-        if remembers(self.attention):
-            kept += self.attention.state_shapes(memory_shape)
-        return [outputs, *states, *kept, *[(batch,)] * self.attention.uses_position]
+        if not self.built:
+            self.build(sequences_shape, memory_shape)
+        shapes = sequences_shape, memory_shape
+        given = [keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes]
+        return tree.map_structure(lambda x: tuple(x.shape), self.compute_output_spec(*given))

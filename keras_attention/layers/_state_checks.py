@@ -40,8 +40,8 @@ def check_given_state(layer: str, given: list[Any], first: list[Tensor]) -> None
     if not tensors or len(given) != len(first) or not all(map(_alike, given, first)):
         wanted, received = ([described(x) for x in state] for state in (first, given))
         raise ValueError(
-            f"{layer}: the state must be what the step before returned, {wanted}; received "
-            f"{received}. It belongs to one memory. Pass None before the first step."
+            f"{layer}: `state` must come from the previous step, {wanted}; received {received}. A "
+            "state is valid only for the memory that it was made for. Pass None on the first step."
         )
 
 
@@ -71,6 +71,6 @@ def check_advanced(layer: str, found: Any, wanted: Shape, state: Any) -> None:
     before, after = ([tuple(x.shape) for x in leaves(z)] for z in (state, found[1]))
     if len(before) != len(after) or not all(map(fits, after, before)):
         raise ValueError(
-            f"{layer}: the next state must have the shapes of the state before, {before}; "
+            f"{layer}: the next state must have the same shapes as the current state, {before}; "
             f"received {after}. Change `next_state`, or `initial_state`."
         )
