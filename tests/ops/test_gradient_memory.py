@@ -321,7 +321,8 @@ def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
     function = gradient_graph(make_decoder(name, query="previous"), shapes, jit=True)
     inputs = [tf.zeros(shape) for shape in (*DECODER_SHAPES, (SAMPLES, STEPS, CELL))]
     program = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
-    assert largest_array(program) <= SAMPLES * LENGTH * CELL
+    # Sums over the keys pad them to groups of one size, up to an eighth more.
+    assert largest_array(program) <= SAMPLES * LENGTH * CELL * 9 // 8
 
 
 ON_JAX = """
