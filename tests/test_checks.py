@@ -560,7 +560,7 @@ MISTAKES = {
         lambda: decoder([layers.GRUCell(4), layers.GRUCell(6)])(
             QUERY, VALUE, initial_state=[np.zeros((B, 4), "float32")]
         ),
-        "`initial_state` must hold the 2 states of the cell, of shapes [(batch, 4), (batch, 6)]; "
+        "`initial_state` must hold 2 cell states [(batch, 4), (batch, 6)]; "
         "received 1, [(2, 4)]. Leave `initial_state` out to start from zeros.",
     ),
     "True as initial state": (
@@ -575,7 +575,7 @@ MISTAKES = {
         lambda: decoder([layers.GRUCell(4), layers.GRUCell(6)])(
             QUERY, VALUE, initial_state=[np.zeros((B, 6)), np.zeros((B, 4))]
         ),
-        "`initial_state` must hold the 2 states of the cell, of shapes [(batch, 4), (batch, 6)]; "
+        "`initial_state` must hold 2 cell states [(batch, 4), (batch, 6)]; "
         "received 2, [(2, 6), (2, 4)].",
     ),
     "a step before the weights are there": (
@@ -598,7 +598,7 @@ MISTAKES = {
     ),
     "a step with states of another size": (
         lambda: started()[0].step(STEP, wide_state(), started()[2]),
-        "`state` must hold the 1 states of the cell, of shapes [(batch, 4)]; received 1, [(2, 9)].",
+        "`state` must hold 1 cell state [(batch, 4)]; received 1, [(2, 9)].",
     ),
     "a step with states of another batch": (
         lambda: started()[0].step(STEP, state_of_one(), started()[2]),

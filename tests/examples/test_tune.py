@@ -57,6 +57,7 @@ def test_a_configuration_in_a_line():
     assert ", units 32, " in comparison.describe(values) + ", "
 
 
+@pytest.mark.slow
 def test_a_model_is_the_same_whatever_was_trained_before(monkeypatch):
     begun = []
 

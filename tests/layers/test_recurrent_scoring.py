@@ -195,7 +195,7 @@ def test_dropout_in_a_decoder_drops_the_memory_once():
     assert set(np.round(factor, 4).flat) == {0.0, 2.0}
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_beam_search_carries_the_state(jit):
     """The weights of the best hypothesis are those of a call with its tokens."""
     vocabulary, start, end = 7, 2, 1
@@ -453,6 +453,7 @@ def test_random_numbers_in_advance(place, inside):
     check_noise([numpy(call(True)) for _ in range(2)], numpy(call(False)))
 
 
+@pytest.mark.slow
 def test_random_numbers_on_jax(tmp_path):
     query, value = inputs()
     run_on_jax(NOISE, tmp_path, sequences=query, memory=value)

@@ -167,7 +167,7 @@ def large(monkeypatch):
 
 
 # In the default run each way to compute the score is taken once.
-ONCE = ("eager", "unknown sizes", "unknown sizes, compiled", "not compiled")
+ONCE = ("eager", "unknown sizes", "not compiled")
 
 
 @pytest.mark.parametrize("place", fast(PLACES, ONCE))
@@ -228,6 +228,7 @@ def largest_tensor(graph):
     return found
 
 
+@pytest.mark.slow
 def test_nothing_as_large_as_all_pairs_is_made(monkeypatch):
     sizes = 2, 64, 96, 128
     monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1})
@@ -354,6 +355,7 @@ def test_training_with_unknown_lengths(jit, large):
         assert losses() == pytest.approx(fast, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_compiles_score_and_gradient(large, monkeypatch):
     query, memory = keras.Input((None, 5)), keras.Input((None, 7))
     model = keras.Model([query, memory], BahdanauAttention(64)(query, memory))
@@ -473,6 +475,7 @@ found.update({f"{place}{n}": x for place, xs in places.items() for n, x in enume
 """
 
 
+@pytest.mark.slow
 def test_jax(tmp_path):
     inputs = make_inputs(SIZES)
     found = run_on_jax(JAX, tmp_path, **{f"input{n}": x for n, x in enumerate(inputs)})

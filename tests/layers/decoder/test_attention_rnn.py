@@ -369,6 +369,7 @@ def test_a_translator_trains_alike_with_and_without_jit():
     np.testing.assert_allclose(fast, plain, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_translator_trains_and_padding_changes_nothing():
     (losses, model), (source, target) = train_translator(False), sentences()
     assert losses[2] < losses[1] < losses[0]

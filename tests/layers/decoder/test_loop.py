@@ -61,7 +61,14 @@ def results_and_gradients(layer, training, sequences, memory):
 PLACES = ["eager", "graph", "XLA", "unknown sizes", "unrolled"]
 # Every cell in every place; over them, every pair of an attention and an option.
 COMBINATIONS = [
-    (cell, [*ATTENTIONS][(i + j) % 3], [*OPTIONS][(i - j) % 3], place)
+    pytest.param(
+        cell,
+        [*ATTENTIONS][(i + j) % 3],
+        [*OPTIONS][(i - j) % 3],
+        place,
+        # Unrolled loops take long to compile.
+        marks=[pytest.mark.slow] * (place == "unrolled"),
+    )
     for i, cell in enumerate(CELLS)
     for j, place in enumerate(PLACES)
 ]
@@ -163,6 +170,7 @@ for cell, attention, option in itertools.product(cells, attentions, options):
 """
 
 
+@pytest.mark.slow
 def test_the_gradient_of_training_on_jax(tmp_path):
     sequences, memory = (x.astype("float32") for x in tensors())
     found = run_on_jax(ON_JAX, tmp_path, sequences=sequences, memory=memory, **MASKS)

@@ -165,7 +165,7 @@ BAD_CALLS = {
     ),
     "initial_state of another size": (
         {**GOOD, "initial_state": (B, H + 1)},
-        ("`initial_state`", "of shapes [(batch, 11)]", "received 1, [(2, 12)]"),
+        ("`initial_state`", "1 cell state [(batch, 11)]", "received 1, [(2, 12)]"),
     ),
     "initial_state of another batch": (
         {**GOOD, "initial_state": (3, H)},
@@ -173,7 +173,7 @@ BAD_CALLS = {
     ),
     "initial_state of rank 3": (
         {**GOOD, "initial_state": (B, 1, H)},
-        ("`initial_state`", "of shapes [(batch, 11)]", "received 1, [(2, 1, 11)]"),
+        ("`initial_state`", "1 cell state [(batch, 11)]", "received 1, [(2, 1, 11)]"),
     ),
 }
 
@@ -197,7 +197,7 @@ def test_too_many_initial_states(symbolic):
     states = [inputs.pop("a"), inputs.pop("b")]
     assert_refused(
         lambda: layer(**inputs, initial_state=states),
-        "`initial_state` must hold the 1 states of the cell, of shapes [(batch, 11)]",
+        "`initial_state` must hold 1 cell state [(batch, 11)]",
         "received 2, [(2, 11), (2, 11)]",
     )
 
