@@ -76,7 +76,7 @@ def bahdanau(weights, normalizer="softmax"):
 
 
 def past_weights(weights):
-    """e_j = q W k_j - p z_j, where z is the sum of the weights of all steps before.
+    """e_j = q W k_j / 4 - p z_j, where z is the sum of the weights of all steps before.
 
     The rows of a sample must be computed in their order, from position 0.
     """
@@ -89,7 +89,7 @@ def past_weights(weights):
         scores = np.zeros(len(keys))
         for j in range(len(keys)):
             if allowed[j]:
-                scores[j] = query @ weights["W"] @ keys[j] - weights["p"] * past[j]
+                scores[j] = query @ weights["W"] @ keys[j] / 4 - weights["p"] * past[j]
         align = masked_softmax(scores, allowed)
         past = past + align
         return _read(align, values), align

@@ -8,7 +8,7 @@ from keras_attention import RecurrentScoringMixin
 
 @keras.saving.register_keras_serializable(package="tests")
 class PastWeightsAttention(RecurrentScoringMixin):
-    """e_j = q W k_j - p z_j, where z is the sum of the weights of all steps before."""
+    """e_j = q W k_j / 4 - p z_j, where z is the sum of the weights of all steps before."""
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
@@ -20,7 +20,7 @@ class PastWeightsAttention(RecurrentScoringMixin):
 
     def score(self, query, key, state):
         product = ops.matmul(self.project(query, self.kernel), ops.transpose(key, (0, 2, 1)))
-        return product - self.penalty * ops.expand_dims(state, 1)
+        return product / 4 - self.penalty * ops.expand_dims(state, 1)
 
     def next_state(self, state, weights):
         return state + weights
