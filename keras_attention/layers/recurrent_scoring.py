@@ -51,7 +51,8 @@ class RecurrentScoringMixin(RecurrentAttention):
     state. In an `AttentionRNN` the state is a part of the `DecoderState`. For single steps pass the
     state: `output, state, weights = layer.attend(query, memory, state)`.
 
-    The hooks of `ScoringMixin` remain. A `window` masks the scores, and must not be Gaussian.
+    You can also override the other hooks of `ScoringMixin`. A `window` masks the scores; a Gaussian
+    window raises an error.
 
     Args, call arguments, returns, raises: see `ScoringMixin`.
     """

@@ -197,7 +197,7 @@ def test_dropout_in_a_decoder_drops_the_memory_once():
 
 @pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_beam_search_carries_the_state(jit):
-    """The weights of the best hypothesis are those of a call with its tokens."""
+    """A call with the tokens of a hypothesis returns the same weights as the search."""
     vocabulary, start, end = 7, 2, 1
     double = {"dtype": "float64"}
     decoder = AttentionRNN(keras.layers.GRUCell(H, **double), PastWeightsAttention(**double))
@@ -285,7 +285,7 @@ found = {str(n): x for n, x in enumerate(jax.tree.leaves(gradient))}
 
 
 def test_jax(tmp_path):
-    """Outputs and gradients are those of TensorFlow, for a decoder and for the layer alone."""
+    """Gradients equal TensorFlow's, for a decoder and for the layer alone."""
     sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
     mask = np.arange(TK) < np.array([[5], [TK]])
     decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())

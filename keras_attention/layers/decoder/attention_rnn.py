@@ -211,7 +211,7 @@ class AttentionRNN(CheckedLayer):
 
     @property
     def _fed_size(self) -> int:
-        """The features that a step adds to its inputs: those of the context or the fed vector."""
+        """The size of what a step appends to its inputs: the context, the fed vector or nothing."""
         feeds = self.query == "previous" or self.input_feeding
         return self._attention_size if feeds else 0
 
