@@ -4,8 +4,8 @@
     PYTHONPATH=. python benchmarks/torch_translator.py --train train.de train.en \\
         --valid val.de val.en [--input-feeding] [--epochs N] [--stop N] [--seed N]
 
-It uses the same model, subwords, batches and schedule as `python -m examples.translation`. Compare the
-validation perplexities after each epoch to see whether the method or our code causes a result.
+It uses the same model, subwords, batches and schedule as `python -m examples.translation`. Compare
+the validation perplexities after each epoch to see whether the method or our code causes a result.
 """
 
 import argparse
