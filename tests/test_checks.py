@@ -593,7 +593,7 @@ MISTAKES = {
     ),
     "a step with a list as state": (
         lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
-        "`state` must be the DecoderState that get_initial_state(memory) or the step before "
+        "`state` must be the DecoderState that get_initial_state(memory) or the previous step "
         "returned; received [array([[0.",
     ),
     "a step with states of another size": (

@@ -65,8 +65,8 @@ class MemoryNetwork(CheckedLayer):
             a hop may read nothing, as in the authors' code.
 
     Attributes:
-        linear: whether all hops skip the softmax. For a linear start, set it to True before
-            training, and to False later; see `MemoryHop`.
+        linear: whether all hops skip the softmax. For a linear start, set it to True, train, and
+            set it to False later; see `MemoryHop`.
 
     Weights:
         embeddings: list of `(V, D)`. Adjacent: K + 1, A of the first hop, then C of every hop.
