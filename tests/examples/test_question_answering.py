@@ -369,6 +369,7 @@ def trained(data, directory, steps=SETTINGS["steps"]):
 
 @pytest.mark.slow
 def test_a_stopped_run_resumes_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
+    monkeypatch.setattr(questions, "MULTIPLE", 128)  # one shape, so little is traced
     # An epoch has five batches, so the sixth step belongs to the second epoch.
     data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     losses, weights = trained(data, tmp_path / "whole")
@@ -625,11 +626,9 @@ def test_files_with_vectors_and_without_attention(tmp_path, capsys):
         command.main(blocked)
 
 
-@pytest.mark.slow
-def test_a_run_of_another_backend_is_finished(tmp_path):
-    """JAX trains for two epochs and shows the progress; TensorFlow exports."""
-    pytest.importorskip("jax", reason="JAX is not installed")
-    for name, size in zip(questions.FILES, (60, 20), strict=True):
+def write_questions(folder, sizes):
+    """Writes generated questions as the two files of the official format."""
+    for name, size in zip(questions.FILES, sizes, strict=True):
         paragraphs = [
             {
                 "context": e.passage,
@@ -644,7 +643,14 @@ def test_a_run_of_another_backend_is_finished(tmp_path):
             for e in passages.make_examples(size, seed=size)
         ]
         document = {"data": [{"paragraphs": paragraphs}]}
-        (tmp_path / name).write_text(json.dumps(document), encoding="utf-8")
+        (folder / name).write_text(json.dumps(document), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_run_of_another_backend_is_finished(tmp_path):
+    """JAX trains for two epochs and shows the progress; TensorFlow exports."""
+    pytest.importorskip("jax", reason="JAX is not installed")
+    write_questions(tmp_path, (60, 20))
     more = ["--data", str(tmp_path), "--units", "4", "--steps", "5", "--batch-size", "20"]
     printed = []
     for backend in ("jax", "tensorflow"):
@@ -662,7 +668,9 @@ def test_a_run_of_another_backend_is_finished(tmp_path):
 @pytest.mark.slow
 def test_a_killed_process_resumes_to_the_same_result(tmp_path):
     found = []
-    more = ["--smoke", "--units", "16", "--steps", "12", "--save-every", "2", "--flow", "none"]
+    write_questions(tmp_path, (60, 20))
+    more = ["--data", str(tmp_path), "--units", "4", "--batch-size", "20", "--flow", "none"]
+    more += ["--steps", "30", "--save-every", "2"]
     for name in ("whole", "parts"):
         output = tmp_path / name
         state = output / "none" / "checkpoint" / "state.json"
@@ -672,7 +680,7 @@ def test_a_killed_process_resumes_to_the_same_result(tmp_path):
                     assert process.poll() is None
                     time.sleep(0.05)
                 process.kill()
-            assert 2 <= json.loads(state.read_text())["step"] < 12
+            assert 2 <= json.loads(state.read_text())["step"] < 30
         with run_example(output, *more) as process:
             process.wait()
         assert process.returncode == 0
