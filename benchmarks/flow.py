@@ -1,13 +1,13 @@
-"""Attention flow beside its textbook form, forward and backward, in memory and time.
+"""Measures memory and time of attention flow beside its textbook form, forward and backward.
 
     python benchmarks/flow.py [--json FILE] [--check]
 
-Both are one layer but for the similarity: ours is `trilinear_score`, theirs tiles context and
-query to (B, T, J, D), concatenates [h; u; h * u] to (B, T, J, 3D) and multiplies by w. First they
-must agree in G and in all gradients. How memory and time are measured: `measure.py`.
+The two forms differ in the similarity alone. Ours is `trilinear_score`. The textbook form tiles
+context and query to (B, T, J, D), concatenates [h; u; h * u] to (B, T, J, 3D) and multiplies by w.
+The benchmark first checks that G and all gradients agree. `measure.py` says how it measures.
 
-The sizes are those of the paper on SQuAD: texts of 400 words, questions of 30, d = 100. About a
-minute on two cores.
+The sizes are those of the paper on SQuAD: texts of 400 words, questions of 30, d = 100. The command
+takes about a minute on two cores.
 """
 
 import argparse
@@ -29,7 +29,7 @@ TARGETS = {"memory": 0.1, "time": 0.5}
 
 
 class ConcatenatingFlow(BiDAFAttentionFlow):
-    """The similarity as it is written: S[b,t,j] = w . [h[b,t]; u[b,j]; h[b,t] * u[b,j]]."""
+    """The similarity as the paper writes it: S[b,t,j] = w . [h[b,t]; u[b,j]; h[b,t] * u[b,j]]."""
 
     def score(self, query, key):
         steps, length = ops.shape(query)[1], ops.shape(key)[1]
@@ -44,12 +44,12 @@ VARIANTS = {"ours": BiDAFAttentionFlow, "theirs": ConcatenatingFlow}
 
 
 def make_step(variant, jit, batch, context, query, units):
-    """A function without arguments: G, and its gradients by both inputs and the weights."""
+    """Returns a function that computes G and its gradients for both inputs and the weights."""
     keras.utils.set_random_seed(11)
     rng, width = np.random.default_rng(11), 2 * units
     layer = VARIANTS[variant]()
     layer.build((batch, context, width), (batch, query, width))
-    # As large as states of an LSTM; the scores of larger ones are so large that rounding shows.
+    # As large as the states of an LSTM. Larger inputs give scores that show rounding errors.
     inputs = [
         tf.constant(rng.normal(size=shape, scale=0.3), "float32")
         for shape in ((batch, context, width), (batch, query, width), (batch, context, 4 * width))
@@ -71,7 +71,7 @@ def make_step(variant, jit, batch, context, query, units):
 
 
 def assert_agree(sizes):
-    """G within 1e-5, and gradients within 1e-5 of the largest number in each."""
+    """Checks G within 1e-5, and gradients within 1e-5 of the largest number in each."""
     for mode, jit in MODES.items():
         (ours, found), (theirs, expected) = (
             make_step(variant, jit, **sizes)() for variant in VARIANTS
@@ -83,7 +83,7 @@ def assert_agree(sizes):
 
 
 def measure(sizes):
-    """For each mode and variant its memory in MiB and time in ms."""
+    """Returns memory in MiB and time in ms for each mode and variant."""
     found = {}
     for mode, jit in MODES.items():
         times = interleaved_times({name: make_step(name, jit, **sizes) for name in VARIANTS})

@@ -1,18 +1,18 @@
-"""What one long document costs the batch that it is in, with and without bucketing.
+"""Measures what one long document costs its batch, with and without bucketing.
 
     python benchmarks/hierarchy.py [--json FILE] [--check]
 
-64 documents of 16 to 24 sentences of 10 to 20 words, and an outlier of 120 sentences, one of them
-of 200 words: a tenth of all words. Forward and backward through the model of
-`python -m examples.documents`:
+64 documents have 16 to 24 sentences of 10 to 20 words. An outlier has 120 sentences, one of them of
+200 words: a tenth of all words. They run forward and backward through the model of
+`python -m examples.documents`, in three ways:
 
     off        one batch, padded to 65 documents of 120 sentences of 200 words
-    bucketing  batches of similar size of at most so many padded words (`budgeted`)
-    wrapping   the same, after sentences of more than 25 words were split, as in the task
+    bucketing  batches of documents of similar size, with a limit on padded words (`budgeted`)
+    wrapping   the same, after splitting sentences of more than 25 words, as the task does
 
-Bucketing must give the same gradients as one batch. Memory and time are those of all batches over
-those of the 64 documents alone; the real words grow by the share printed in the first row. How they
-are measured: `measure.py`. About two minutes on two cores.
+The benchmark first checks that bucketing gives the gradients of one batch. The ratios divide memory
+and time of all batches by those of the 64 documents alone. The first row shows the growth of the
+real words. `measure.py` says how it measures. The command takes about two minutes on two cores.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from examples.documents.model import build_model
 
 WORDS, CELLS, LONGEST = 1000, 10_000, 25
 VARIANTS = ("off", "bucketing", "wrapping")
-# What the outlier may cost, as multiples of its share of the words.
+# The largest allowed cost of the outlier, as a multiple of its share of the words.
 TARGETS = {"memory": 1.5, "time": 1.5}
 
 
@@ -57,7 +57,7 @@ def make_documents(outlier, longest=None):
 
 
 def make_step(variant, outlier, units=24):
-    """A function without arguments: the gradients by all weights, summed over the batches."""
+    """Returns a function that sums the gradients for all weights over the batches."""
     keras.utils.set_random_seed(11)
     data = make_documents(outlier, LONGEST if variant == "wrapping" else None)
     model, _ = build_model(WORDS, 2, "attention", "gru", 2 * units, units, 0.0, 0.0)
@@ -86,7 +86,7 @@ def make_step(variant, outlier, units=24):
 
 
 def assert_agree():
-    """Gradients of the batches, summed, within 1e-5 of the largest number in each."""
+    """Checks the summed gradients within 1e-5 of the largest number in each."""
     off, on = (make_step(variant, True)() for variant in ("off", "bucketing"))
     for x, y in zip(on, off, strict=True):
         scale = max(1.0, float(np.abs(y).max()))
@@ -94,7 +94,7 @@ def assert_agree():
 
 
 def measure():
-    """For each variant memory and time with the outlier over those without it."""
+    """Returns the ratios of memory and time, with the outlier to without it, for each variant."""
     cases = {f"{v}, {o}": (v, o) for v in VARIANTS for o in (False, True)}
     times = interleaved_times({name: make_step(*case) for name, case in cases.items()}, 5)
     found = {}

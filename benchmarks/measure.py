@@ -1,13 +1,13 @@
-"""What the benchmarks share: the memory and the time of a function, a table and a file of them.
+"""Measures memory and time of a function, and prints and writes tables, for all benchmarks.
 
-Memory is the rise of the peak of resident memory (VmHWM, set back through /proc/self/clear_refs)
-over what was resident before, while the function runs once in a process of its own that did
-nothing else but run it before. Such a run includes what the function returns, and leaves out what
-TensorFlow and XLA keep from the first one: programs, thread pools, tensors that hold the inputs.
+Memory is the rise of the peak of resident memory (VmHWM, reset through /proc/self/clear_refs)
+during one run of the function. The run has a process of its own, which ran the function before. So
+the figure includes the function's results, but not what TensorFlow and XLA keep after the first
+run: programs, thread pools, and tensors of the inputs.
 
-For that what is freed must go back at once (`ALLOCATOR`), or the first run would hide the second:
-the C library is told to keep no block over 64 KiB, and TensorFlow does without oneDNN, which comes
-with a pool that keeps all. Times are taken without these settings. Linux only.
+Freed memory must return to the system at once, otherwise the first run would hide the second. So
+`ALLOCATOR` tells the C library to keep no block above 64 KiB, and turns off oneDNN, whose pool
+keeps everything. Times are measured without these settings. Linux only.
 """
 
 import ctypes

@@ -1,18 +1,19 @@
-"""A training step of the memory network before and after compilation.
+"""Measures a training step of the memory network before and after compilation.
 
     python benchmarks/memory_network.py [--json FILE]
 
-The model and the optimizer of `python -m examples.stories` on random stories. First all modes must
-arrive at the same weights. Then the time of a step (`train_on_batch`, with what Keras adds to it):
+The benchmark trains the model of `python -m examples.stories`, with its optimizer, on random
+stories. It first checks that all modes arrive at the same weights. Then it measures a whole step
+(`train_on_batch`), and the first call, which traces and compiles:
 
-    eager     operation by operation, as it is before anything is compiled
-    graph     a graph of TensorFlow
+    eager     operation by operation
+    graph     a TensorFlow graph
     XLA       compiled, as in `fit` of the task
-    XLA, 28   28 steps in one execution, as in `fit` of the task
+    XLA, 28   28 steps per execution, as in `fit` of the task
 
-and how long the first one takes, in which graph and XLA are made. Sizes: a task of bAbI (50
-sentences of 6 of 40 words, 20 units), and all of them (11 of 180 words, 50 units); 3 hops, 32
-questions. About a minute on two cores.
+One size is a task of bAbI: 50 sentences of 6 words, 40 different words, 20 units. The other is all
+tasks together: sentences of 11 words, 180 different words, 50 units. Both have 3 hops and batches
+of 32 questions. The command takes about a minute on two cores.
 """
 
 import argparse
@@ -45,7 +46,7 @@ BATCH = 32
 
 
 def make_model(mode, words, sentences, length, units):
-    """A compiled model, always with the same weights, and a batch."""
+    """Returns a compiled model, always with the same weights, and a batch."""
     keras.utils.set_random_seed(11)
     task = Task("random", words, length, sentences, None, None, {})
     settings = {
@@ -63,12 +64,12 @@ def make_model(mode, words, sentences, length, units):
 
 
 def make_steps(mode, size):
-    """A function that trains, and how many steps it does each time."""
+    """Returns a function that trains, and the number of steps of each call."""
     model, inputs, answers = make_model(mode, **size)
     count = MODES[mode].get("steps_per_execution", 1)
     if count == 1:
         return lambda: model.train_on_batch(inputs, answers), 1
-    # Here, not at every call: `fit` takes its time to look at data.
+    # Once, because `fit` is slow to look at data.
     batches = tf.data.Dataset.from_tensors((inputs, answers)).repeat()
     epochs = 10
     return (
@@ -78,7 +79,7 @@ def make_steps(mode, size):
 
 
 def assert_agree(size, steps=28):
-    """After as many steps the weights are the same, but for rounding."""
+    """Checks that all modes have the same weights after so many steps, within rounding."""
     found = {}
     for mode, options in MODES.items():
         model, inputs, answers = make_model(mode, **size)
@@ -95,7 +96,7 @@ def assert_agree(size, steps=28):
 
 
 def measure(size):
-    """For each mode the milliseconds of a step, and the seconds of the first call."""
+    """Returns the milliseconds of a step and the seconds of the first call, for each mode."""
     first, functions, counts = {}, {}, {}
     for mode in MODES:
         functions[mode], counts[mode] = make_steps(mode, size)

@@ -1,11 +1,11 @@
-"""How fast `python -m examples.serving` answers, with and without batching, and whether correctly.
+"""Measures how fast `python -m examples.serving` answers, and checks its answers.
 
     python benchmarks/serving.py translate output/translate/saved_model [--output FILE]
 
-starts a server for the SavedModel of a task, sends `--requests` requests from `--clients` clients
-at once, and prints requests a second and how long one waits. Every answer is compared with the
-SavedModel called directly, one text at a time. Texts and integers must be equal, other numbers
-within 1e-5; the padding after the end of a shorter text does not count.
+Starts a server for the SavedModel of a task, with and without batching. `--clients` clients send
+`--requests` requests at the same time. The benchmark prints requests per second and waiting times.
+It compares every answer with the SavedModel called directly, one text at a time: texts and integers
+must be equal, other numbers within 1e-5. Padding after the end of a shorter text is ignored.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SEED = 7
 
 
 def make_texts(task, count):
-    """Rows of inputs, generated as in the task, but with another seed."""
+    """Makes inputs as the task does, with another seed."""
     if task == "translate":
         return [{"texts": text} for text in dates.make_pairs([count], SEED)[0][0]]
     if task == "answer":
@@ -50,7 +50,7 @@ def make_texts(task, count):
 
 
 def call_directly(path, rows):
-    """The answers of the SavedModel, each text alone."""
+    """Returns the answers of the SavedModel, called with one text at a time."""
     import tensorflow as tf
 
     load_text_operations()
@@ -60,13 +60,13 @@ def call_directly(path, rows):
         inputs = {name: tf.constant([text]) for name, text in row.items()}
         outputs = loaded.signatures["serving_default"](**inputs)
         one = {name: as_json(x.numpy()[0]) for name, x in outputs.items()}
-        # The server leaves the name of an only output out.
+        # The server leaves out the name of a single output.
         found.append(one if len(one) > 1 else next(iter(one.values())))
     return found
 
 
 def as_json(value):
-    """As JSON has it: bytes as text."""
+    """Converts bytes to text, as JSON needs it."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, np.ndarray) and value.dtype == object:
@@ -114,12 +114,12 @@ def measure(path, rows, clients, max_batch):
 
 
 def difference(found, expected):
-    """The largest difference of numbers; infinite where texts, integers or sizes differ."""
+    """Returns the largest difference of numbers, infinite where texts, integers or sizes differ."""
     if isinstance(expected, dict):
         same = isinstance(found, dict) and set(found) == set(expected)
         pairs = [(found[name], expected[name]) for name in expected] if same else None
     elif isinstance(expected, list):
-        # Longer where another text of the batch is longer.
+        # Another text of the batch may be longer.
         same = isinstance(found, list) and len(found) >= len(expected)
         pairs = list(zip(found, expected, strict=False)) if same else None
     else:

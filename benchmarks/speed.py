@@ -1,22 +1,22 @@
-"""Time and memory of the layers beside what else there is, in one run.
+"""Measures time and memory of the layers beside their alternatives, in one run.
 
     python benchmarks/speed.py --output FOLDER [--only GROUP ...] [--check]
 
-Prints a table, and writes speed.json, and speed.png with the ratios and with how time grows with
-the length of the memory. What is compared:
+Prints a table and writes speed.json and speed.png. The picture shows the ratios, and how time
+grows with the length of the memory. The groups:
 
-    additive   `additive_score` and sum(v * tanh(q + k), -1), also where nothing is compiled
-    layers     BahdanauAttention and Keras's AdditiveAttention, LuongAttention and its Attention
-    windows    local-p and local-m of window 10, and global attention of the same score
+    additive   `additive_score`, also with nothing compiled, and sum(v * tanh(q + k), -1)
+    layers     BahdanauAttention and Keras's AdditiveAttention; LuongAttention and Keras's Attention
+    windows    local-p and local-m with a half width of 10, and global attention of the same score
     decoder    AttentionRNN, and a cell that projects the keys at every step
-    flow       BiDAFAttentionFlow, and its similarity concatenated and multiplied
-    long       additive attention of 16,384 steps to themselves; no other form can do that here
-    lengths    all lengths from 1 to 128 one after the other: how often is something compiled
+    flow       BiDAFAttentionFlow, and the same layer with a concatenated similarity
+    long       additive self-attention over 16,384 steps; other forms run out of memory
+    lengths    all lengths from 1 to 128 in turn, to count the compilations
 
-Times are medians of alternating runs in one process for each backend, `first` the first call, in
-which everything is compiled. Memory is that of forward and backward: on TensorFlow what resident
-memory rises by in a process of its own (`measure.py`), on JAX what the compiler says it needs.
-About 25 minutes on two cores; after a kill the same command goes on.
+Times are medians of alternating runs, in one process per backend; `first` is the first call, which
+compiles everything. Memory covers forward and backward. On TensorFlow it is the rise of resident
+memory in a process of its own (`measure.py`), on JAX the compiler's own figure. The command takes
+about 25 minutes on two cores. An interrupted run resumes with the same command.
 """
 
 import argparse
@@ -38,12 +38,12 @@ SIZES = {
     "B32 T50 U512": {"batch": 32, "steps": 50, "units": 512},
 }
 LENGTHS = (1024, 4096, 16384)
-# The sizes whose memory is measured, in a process for every number.
+# The sizes whose memory is measured. Every number needs a process.
 MEMORY = (
     *("B2 T512 U256", "T16384 U64 general", "B32 T100 U512", "B8 T400 J30 d100", "B1 T16384 U64"),
 )
-# At most of the alternative, the last of the variants, in time and memory. From where they apply,
-# (group, backend, mode, backward, size) as far as they are given, and the variant.
+# The largest allowed ratios to the alternative, which is the last variant. Each entry holds
+# (group, backend, mode, backward, size), where None stands for all of them, and the variant.
 TARGETS = [
     (("additive", "tensorflow", "XLA", False, "B16 T128 U256"), "ours", "time", 0.2),
     (("additive", "tensorflow", "XLA", True, "B16 T128 U256"), "ours", "time", 0.12),
@@ -161,7 +161,7 @@ def measure_memory(row, found):
 
 
 def ratios(row, found):
-    """Of every variant but the last, its time and memory over those of the last."""
+    """Divides time and memory of every variant by those of the last variant."""
     *ours, other = row["variants"]
     if other.startswith("local"):  # of the longest texts there is nothing else
         return {}

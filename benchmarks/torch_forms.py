@@ -1,4 +1,4 @@
-"""What `sweep.py` compares with: the same computations as a PyTorch user writes them.
+"""The computations of `sweep.py` as a PyTorch user writes them.
 
 `make_step(case, backward)` returns a function without arguments. Every case has the sizes, the
 inputs and the arithmetic of the case of the same name in `sweep.py`.

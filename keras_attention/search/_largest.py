@@ -38,5 +38,4 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     inside = ops.arange(GROUP, dtype="int32")
     indices = ops.reshape(GROUP * ops.expand_dims(chosen, -1) + inside, (-1, count * GROUP))
     values, order = ops.top_k(ops.take_along_axis(x, indices, axis=1), count)
-    indices = ops.take_along_axis(indices, ops.cast(order, "int32"), axis=1)
-    return values, ops.minimum(indices, size - 1)  # a row that holds NaN may end in the padding
+    return values, ops.take_along_axis(indices, ops.cast(order, "int32"), axis=1)
