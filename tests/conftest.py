@@ -1,6 +1,7 @@
 """Settings of all tests, and which cases of a test run by default."""
 
 import gc
+import itertools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -23,14 +24,21 @@ def _reproducible():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks the cases of an `each_value` test slow that bring no new value of any parameter."""
+    """Divides the cases of every `each_value` test.
+
+    The default run has every value of every parameter. The slow tests add every pair of values of
+    two parameters. The remaining cases are marked `exhaustive`.
+    """
     tests = {}
     for item in items:
         if item.get_closest_marker("each_value") and not item.get_closest_marker("slow"):
             tests.setdefault((item.module, item.cls, item.originalname), []).append(item)
     for cases in tests.values():
-        for case in repeating(cases):
-            case.add_marker(pytest.mark.slow)
+        rest = repeating(cases, values_of)
+        usual = [case for case in cases if case not in rest]
+        exhaustive = repeating(rest, pairs_of, set().union(*map(pairs_of, usual)))
+        for case in rest:
+            case.add_marker("exhaustive" if case in exhaustive else "slow")
 
 
 def pytest_collection_finish():
@@ -40,18 +48,23 @@ def pytest_collection_finish():
     gc.set_threshold(50_000, 20, 20)
 
 
-def repeating(cases):
-    """The cases that are left when those with the most new values are taken, one after another."""
-    rest, seen = list(cases), set()
+def repeating(cases, contents, seen=()):
+    """The cases that remain after taking those with the most new contents, one after another."""
+    rest, seen = [(case, contents(case)) for case in cases], set(seen)
     while rest:
-        counts = [len(values_of(case) - seen) for case in rest]
+        counts = [len(found - seen) for _, found in rest]
         if not max(counts):
             break
-        seen |= values_of(rest.pop(counts.index(max(counts))))
-    return rest
+        seen |= rest.pop(counts.index(max(counts)))[1]
+    return [case for case, _ in rest]
 
 
 def values_of(case):
     parameters = case.callspec.params if hasattr(case, "callspec") else {}
     # Values such as arrays cannot be compared, but all cases share the same objects.
     return {(name, id(value)) for name, value in parameters.items()} or {None}
+
+
+def pairs_of(case):
+    values = values_of(case)
+    return {frozenset(pair) for pair in itertools.combinations(values, 2)} or values

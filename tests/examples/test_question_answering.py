@@ -362,7 +362,7 @@ def trained(data, directory, steps=SETTINGS["steps"]):
     settings = {**SETTINGS, "steps": steps}
     saved = checkpoint.Checkpoint(directory, {}, unit="step")
     keras.utils.set_random_seed(1)
-    model, _ = bidaf.build_model((2000, 200), 3, "both", 0.3, 20)
+    model, _ = bidaf.build_model((2000, 200), 3, "none", 0.3, 20)
     state = training.train(model, data, settings, saved, every=2)
     losses = [entry["loss"] for entry in state["history"]]
     return losses, [np.array(weight) for weight in model.weights]

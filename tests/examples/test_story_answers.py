@@ -467,7 +467,7 @@ def wait_for(happened, seconds=120):
 @pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="Linux only")
 def test_a_killed_run_resumes(data_path, tmp_path):
     output = tmp_path / "killed"
-    more = ["--hops", "1", "--repeats", "6", "--epochs", "30", "--units", "7"]
+    more = ["--hops", "1", "--repeats", "3", "--epochs", "30", "--units", "7"]
     with subprocess.Popen(task_1(data_path, output, *more), stdout=subprocess.DEVNULL) as run:
         wait_for((output / "results.json").exists)
         started = children(run.pid)
@@ -476,15 +476,15 @@ def test_a_killed_run_resumes(data_path, tmp_path):
     # The processes that it had started end too.
     wait_for(lambda: not any(map(running, started)), 20)
     before = json.loads((output / "results.json").read_text())["results"]
-    assert 1 <= len(before) < 6
+    assert 1 <= len(before) < 3
     again = subprocess.run(
         task_1(data_path, output, *more), capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stderr
-    assert f"{len(before)} of 6 models are finished already" in again.stdout
+    assert f"{len(before)} of 3 models are finished already" in again.stdout
     after = json.loads((output / "results.json").read_text())["results"]
     assert after[: len(before)] == before
-    assert sorted(r["repeat"] for r in after) == [1, 2, 3, 4, 5, 6]
+    assert sorted(r["repeat"] for r in after) == [1, 2, 3]
 
 
 @pytest.mark.slow
