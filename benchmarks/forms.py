@@ -267,6 +267,8 @@ def search(variant, batch, steps, units, words, longest, beams):
     def function(memory):
         memory = decoder.prepare(memory)
         state = decoder.get_initial_state(memory)
+        if variant.startswith("keras-hub"):
+            return hub_search(step, state, memory, end, longest, beams if "beam" in variant else 1)
         options = {"start_token": 1, "end_token": end, "max_length": longest}
         if variant == "beam search":
             found = beam_search(step, state, memory, beam_width=beams, **options)
@@ -276,6 +278,35 @@ def search(variant, batch, steps, units, words, longest, beams):
 
     weights = [*embedding.weights, *head.weights, *decoder.weights]
     return function, normal(1.0, shape), weights
+
+
+def hub_search(step, state, memory, end, longest, beams):
+    """A sampler of keras-hub with our step. Its cache is the state, which it reorders itself."""
+    from keras_hub.samplers import BeamSampler, GreedySampler
+
+    if beams > 1:
+        memory = Memory(*(None if x is None else ops.repeat(x, beams, axis=0) for x in memory))
+
+    def following(prompt, cache, index):
+        logits, state, _ = step(prompt[:, index - 1], pack_like(like, cache), memory)
+        return logits, None, leaves(state)
+
+    like = state
+    first = ops.ones((ops.shape(memory.value)[0] // beams, 1), "int32")
+    prompt = ops.pad(first, ((0, 0), (0, longest)))
+    sampler = BeamSampler(num_beams=beams) if beams > 1 else GreedySampler()
+    found = sampler(following, prompt, leaves(state), index=1, stop_token_ids=[end])
+    return found[:, 1:]
+
+
+def leaves(state):
+    return [x for x in keras.tree.flatten(state) if x is not None]
+
+
+def pack_like(state, tensors):
+    rest = iter(tensors)
+    flat = [None if x is None else next(rest) for x in keras.tree.flatten(state)]
+    return keras.tree.pack_sequence_as(state, flat)
 
 
 CASES = {
