@@ -1,5 +1,6 @@
 """The parts with weights that a step of a recurrence is made of."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,31 +20,32 @@ class Part(NamedTuple):
         once: `once(weights, *arguments)` returns the results of one step, a list of tensors.
         many: the same for all steps: arguments and results have a first axis of steps.
         prepare: returns what `backward` needs, computed from the weights before the loop.
-        backward: `backward(prepared, upstream, *arguments)` returns the gradient of the first
-            argument in one step.
+        backward: `backward(prepared, upstream, *arguments)` returns the gradients of the
+            floating-point arguments in one step, in their order.
     """
 
     weights: list[Tensor]
     once: Callable[..., list[Tensor]]
     many: Callable[..., list[Tensor]]
     prepare: Callable[..., Any]
-    backward: Callable[..., Tensor]
+    backward: Callable[..., list[Tensor]]
 
 
-def product(kernel: Tensor, bias: Tensor | None = None) -> Part:
-    """The part x W + b, for x of shape `(..., D)`."""
+def products(kernels: list[Tensor], bias: Tensor | None = None) -> Part:
+    """The part x W + y V + ... + b, for x of shape `(..., D)` and so on."""
+    count = len(kernels)
 
-    def multiply(weights, x):
-        y = project(x, weights[0])
-        return [y if bias is None else ops.add(y, weights[1])]
+    def multiply(weights, *xs):
+        rest = [] if bias is None else weights[count:]
+        return [functools.reduce(ops.add, [*map(project, xs, weights[:count]), *rest])]
 
     return Part(
-        weights=leaves([kernel, bias]),
+        weights=leaves([*kernels, bias]),
         once=multiply,
         many=multiply,
         # A loop reads a transposed kernel faster than it multiplies by the transpose of a kernel.
-        prepare=lambda weights: _stored_transposed(weights[0]),
-        backward=lambda transposed, upstream, x: project(upstream[0], transposed),
+        prepare=lambda weights: [_stored_transposed(x) for x in weights[:count]],
+        backward=lambda transposed, upstream, *xs: [project(upstream[0], x) for x in transposed],
     )
 
 

@@ -154,18 +154,20 @@ class _Recurrence:
         return of_carry, of_floating, list(of_weights)
 
 
-def _known(part, prepared, results, first, *rest):
-    """The stored results of a part, which pass gradients to its first argument."""
+def _known(part, prepared, results, *arguments):
+    """The stored results of a part, which pass gradients to its arguments."""
+    floating, others, join = _split(arguments)
 
     @ops.custom_gradient
-    def known(first):
+    def known(*floating):
         def grad(*upstream):
             # TensorFlow passes the gradients of the results one by one, JAX as one tuple.
-            return part.backward(prepared, leaves(upstream), first, *rest)
+            given = join(floating, others)
+            return tuple(part.backward(prepared, leaves(upstream), *given))
 
         return tuple(results), grad
 
-    return known(first)
+    return known(*floating)
 
 
 def _of_weights(part, weights, arguments, upstream):

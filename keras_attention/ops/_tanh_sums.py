@@ -32,6 +32,7 @@ from keras_attention.ops._tanh_terms import (
 Axes: TypeAlias = tuple[int | None, int | None, int | None]
 
 GROUP = 16
+SHORTEST = 4  # a shorter sum needs no loop
 LANES = 8  # float32 numbers in a vector register
 LARGEST_SLICE = 2**22  # most numbers in a sum of slices
 
@@ -123,14 +124,15 @@ def _sum_in_groups(make_terms, a, b, weight, axes):
         return total + _tree_sum(terms) if terms else total
 
     length = next(x.shape[n] for x, n in zip(sources, axes, strict=True) if n is not None)
-    if isinstance(length, int) and length < 2 * GROUP:
+    if isinstance(length, int) and length < SHORTEST:
         return add(total, sources, length)
     if not isinstance(length, int):
         length = next(ops.shape(x)[n] for x, n in zip(sources, axes, strict=True) if n is not None)
         size = GROUP
         count = (length + size - 1) // size
     else:
-        count = length // GROUP
+        # XLA unrolls a loop of one step. It then stores the terms that several sums share.
+        count = max(2, length // GROUP)
         size = 2 * -(-length // (2 * count))
     grouped = [
         x if n is None else _in_groups(x, n, count, size)

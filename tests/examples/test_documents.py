@@ -1073,22 +1073,18 @@ def run_example(output, *more, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", ["SIGINT", "SIGKILL"])
-def test_a_run_ended_from_outside_resumes(sent, tmp_path):
+def test_a_killed_process_resumes(tmp_path):
     more = ["--documents", "100", "--folds", "2", "--units", "8", "--epochs", "40"]
     more += ["--encoder", "none", "--pooling", "attention"]
     state = tmp_path / "attention" / "fold-1" / "state.json"
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with run_example(tmp_path, *more, **pipes) as process:
+    with run_example(tmp_path, *more, stdout=subprocess.DEVNULL) as process:
         while not state.exists():
             assert process.poll() is None
             time.sleep(0.05)
-        process.send_signal(getattr(signal, sent))
-        printed, _ = process.communicate()
-    assert process.returncode == (1 if sent == "SIGINT" else -signal.SIGKILL)
-    assert ("of 40 epochs of this fold are saved" in printed) == (sent == "SIGINT")
+        process.kill()
     epochs = json.loads(state.read_text())["epoch"]
     assert 1 <= epochs < 40
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with run_example(tmp_path, *more, **pipes) as process:
         printed, _ = process.communicate()
     assert process.returncode == 0, printed

@@ -3,11 +3,9 @@
 import itertools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import time
 
 import keras
 import numpy as np
@@ -555,18 +553,10 @@ def run_example(output, *more, **options):
 
 
 @pytest.mark.slow
-def test_the_smoke_run_learns_and_serves_after_a_kill(tmp_path):
-    state = tmp_path / "both" / "checkpoint" / "state.json"
-    more = ["--smoke", "--save-every", "20"]
-    with run_example(tmp_path, *more, stdout=subprocess.DEVNULL) as process:
-        while not state.exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.kill()
-    with run_example(tmp_path, *more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+def test_the_smoke_run_learns_and_serves(tmp_path):
+    with run_example(tmp_path, "--smoke", stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
         printed, _ = run.communicate()
     assert run.returncode == 0, printed
-    assert re.search("Resuming after step [1-9]", printed)
     assert "difference after reloading 0" in printed
     assert "The reloaded SavedModel agrees: 4 answers equal" in printed
     folder = tmp_path / "both"

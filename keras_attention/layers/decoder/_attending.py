@@ -50,7 +50,7 @@ def attending(decoder: Any, memory: Memory, return_scores: bool) -> Part:
         def function(query):
             return once(tensors, query, *position), None
 
-        return vector_jacobian(function, (query,), list(upstream))[0][0]
+        return list(vector_jacobian(function, (query,), list(upstream))[0])
 
     weights = [memory.key, memory.value, *map(value_of, variables)]
     return Part(weights, once, many, prepare=lambda tensors: tensors, backward=backward)

@@ -12,7 +12,7 @@ from keras import ops
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
 from keras_attention.ops._graphs import value_of
-from keras_attention.ops._parts import Part, product
+from keras_attention.ops._parts import Part, products
 from keras_attention.ops._recurrence import Call
 from keras_attention.ops.products import project
 
@@ -56,11 +56,9 @@ class KnownCells:
         for one in _cells_of(cell):
             width = size + fed if not self.cells else self.cells[-1].cell.units
             keep = _dropout_of_inputs(one, (batch, width), training)
-            self.cells.append(_KINDS[type(one)](one, 0 if self.cells else size, keep))
+            self.cells.append(_KINDS[type(one)](one, None if self.cells else size, keep))
         self.projected = self.cells[0].project(inputs)
-        self.parts: list[Part] = []
-        for n, cell in enumerate(self.cells):
-            self.parts += [*([cell.lower] if n > 0 or fed else []), *cell.products]
+        self.parts: list[Part] = [part for cell in self.cells for part in cell.products]
 
     def __call__(
         self, call: Call, projected: Tensor, fed: Tensor | None, states: Nested
@@ -69,10 +67,9 @@ class KnownCells:
         states = states if self.stacked else [states]
         below, total, new = fed, projected, []
         for cell, state in zip(self.cells, states, strict=True):
-            if below is not None:
-                (more,) = call(cell.lower, below if cell.keep is None else below * cell.keep)
-                total = more if total is None else ops.add(total, more)
-            hidden, state = cell.step(call, total, state)
+            if below is not None and cell.keep is not None:
+                below = below * cell.keep
+            hidden, state = cell.step(call, total, below, state)
             below = ops.add(below, hidden) if self.residual and new else hidden
             new.append(state)
             total = None
@@ -93,19 +90,25 @@ class _Gated:
 
     Args:
         cell: the Keras cell.
-        size: the features of the inputs that are known before the loop, the first of all.
+        size: the features of the inputs that are known before the loop; None for an upper cell.
         keep: the dropout of the inputs, `(B, features)`, or None.
     """
 
     def __init__(self, cell, size, keep):
-        self.cell, self.size = cell, size
+        self.cell, self.first = cell, size is not None
         weights = cell.kernel, cell.recurrent_kernel, cell.bias
         self.kernel, self.recurrent, self.bias = (
             None if x is None else ops.cast(value_of(x), cell.compute_dtype) for x in weights
         )
+        size = size or 0
         self.known, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
-        self.lower = product(self.kernel[size:], None if size else self.input_bias())
-        self.products = self.make_products()
+        self.known_kernel, lower = self.kernel[:size], self.kernel[size:]
+        self.has_lower = lower.shape[0] > 0
+        self.products = self.make_products([lower] if self.has_lower else [])
+
+    def bias_in_step(self):
+        """The bias of the inputs, unless `project` adds it."""
+        return None if self.first else self.input_bias()
 
     def widened(self, x):
         """Gates run in at least float32: only products and states are of half precision."""
@@ -116,7 +119,7 @@ class _Gated:
 
     def project(self, inputs):
         inputs = inputs if self.known is None else inputs * self.known
-        projected, bias = project(inputs, self.kernel[: self.size]), self.input_bias()
+        projected, bias = project(inputs, self.known_kernel), self.input_bias()
         return projected if bias is None else ops.add(projected, bias)
 
 
@@ -126,15 +129,22 @@ class _GRU(_Gated):
     def input_bias(self):
         return self.bias[0] if self.bias is not None and self.cell.reset_after else self.bias
 
-    def make_products(self):
+    def make_products(self, lower):
+        found = [products(lower, self.bias_in_step())] if lower else []
         if self.cell.reset_after:
-            return [product(self.recurrent, None if self.bias is None else self.bias[1])]
+            bias = None if self.bias is None else self.bias[1]
+            return [*found, products([self.recurrent], bias)]
         gates = 2 * self.cell.units
-        return [product(self.recurrent[:, :gates]), product(self.recurrent[:, gates:])]
+        kernels = self.recurrent[:, :gates], self.recurrent[:, gates:]
+        return found + [products([kernel]) for kernel in kernels]
 
-    def step(self, call, total, state):
+    def step(self, call, total, below, state):
         hidden = state[0] if isinstance(state, (list, tuple)) else state
-        (inner,) = call(self.products[0], hidden)
+        parts = iter(self.products)
+        if self.has_lower:
+            (more,) = call(next(parts), below)
+            total = more if total is None else ops.add(total, more)
+        (inner,) = call(next(parts), hidden)
         update, reset, new = ops.split(self.widened(total), 3, axis=-1)
         inner = ops.split(self.widened(inner), 3 if self.cell.reset_after else 2, axis=-1)
         update = self.cell.recurrent_activation(ops.add(update, inner[0]))
@@ -142,7 +152,7 @@ class _GRU(_Gated):
         if self.cell.reset_after:
             more = reset * inner[2]
         else:
-            (more,) = call(self.products[1], self.rounded(reset * self.widened(hidden)))
+            (more,) = call(next(parts), self.rounded(reset * self.widened(hidden)))
         new = self.cell.activation(ops.add(new, more))
         hidden = self.rounded(new + update * (self.widened(hidden) - new))
         return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
@@ -154,13 +164,14 @@ class _LSTM(_Gated):
     def input_bias(self):
         return self.bias
 
-    def make_products(self):
-        return [product(self.recurrent)]
+    def make_products(self, lower):
+        return [products([*lower, self.recurrent], self.bias_in_step())]
 
-    def step(self, call, total, state):
+    def step(self, call, total, below, state):
         hidden, memory = state
-        (inner,) = call(self.products[0], hidden)
-        total, memory = ops.add(self.widened(total), self.widened(inner)), self.widened(memory)
+        (inner,) = call(self.products[0], *([below] if self.has_lower else []), hidden)
+        inner, memory = self.widened(inner), self.widened(memory)
+        total = inner if total is None else ops.add(self.widened(total), inner)
         write, forget, new, read = ops.split(total, 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         memory = gate(forget) * memory + gate(write) * activation(new)
