@@ -25,6 +25,7 @@ from keras_attention import (
     greedy_search,
 )
 from keras_attention.ops import additive_score, compiling
+from keras_attention.ops._loops import leaves, pack_like
 
 SEED = 11
 
@@ -288,25 +289,14 @@ def hub_search(step, state, memory, end, longest, beams):
         memory = Memory(*(None if x is None else ops.repeat(x, beams, axis=0) for x in memory))
 
     def following(prompt, cache, index):
-        logits, state, _ = step(prompt[:, index - 1], pack_like(like, cache), memory)
-        return logits, None, leaves(state)
+        logits, new, _ = step(prompt[:, index - 1], pack_like(state, cache), memory)
+        return logits, None, leaves(new)
 
-    like = state
     first = ops.ones((ops.shape(memory.value)[0] // beams, 1), "int32")
     prompt = ops.pad(first, ((0, 0), (0, longest)))
     sampler = BeamSampler(num_beams=beams) if beams > 1 else GreedySampler()
     found = sampler(following, prompt, leaves(state), index=1, stop_token_ids=[end])
     return found[:, 1:]
-
-
-def leaves(state):
-    return [x for x in keras.tree.flatten(state) if x is not None]
-
-
-def pack_like(state, tensors):
-    rest = iter(tensors)
-    flat = [None if x is None else next(rest) for x in keras.tree.flatten(state)]
-    return keras.tree.pack_sequence_as(state, flat)
 
 
 CASES = {

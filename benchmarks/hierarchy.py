@@ -3,8 +3,8 @@
     python benchmarks/hierarchy.py [--json FILE] [--check]
 
 64 documents have 16 to 24 sentences of 10 to 20 words. An outlier has 120 sentences, one of them of
-200 words: a tenth of all words. They run forward and backward through the model of
-`python -m examples.documents`, in three ways:
+200 words: a tenth of all words. The benchmark runs them forward and backward through the
+model of `python -m examples.documents`, in three ways:
 
     off        one batch, padded to 65 documents of 120 sentences of 200 words
     bucketing  batches of documents of similar size, with a limit on padded words (`budgeted`)

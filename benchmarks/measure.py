@@ -1,9 +1,9 @@
 """Measures memory and time of a function, and prints and writes tables, for all benchmarks.
 
 Memory is the rise of the peak of resident memory (VmHWM, reset through /proc/self/clear_refs)
-during one run of the function. The run has a process of its own, which ran the function before. So
-the figure includes the function's results, but not what TensorFlow and XLA keep after the first
-run: programs, thread pools, and tensors of the inputs.
+during one run of the function. The run has a process of its own, which has already run the function
+once. So the figure includes the function's results, but not what TensorFlow and XLA keep after the
+first run: programs, thread pools, and tensors of the inputs.
 
 Freed memory must return to the system at once, otherwise the first run would hide the second. So
 `ALLOCATOR` tells the C library to keep no block above 64 KiB, and turns off oneDNN, whose pool

@@ -69,7 +69,7 @@ def make_steps(mode, size):
     count = MODES[mode].get("steps_per_execution", 1)
     if count == 1:
         return lambda: model.train_on_batch(inputs, answers), 1
-    # Once, because `fit` is slow to look at data.
+    # Made once, because `fit` inspects its data slowly.
     batches = tf.data.Dataset.from_tensors((inputs, answers)).repeat()
     epochs = 10
     return (
@@ -79,7 +79,7 @@ def make_steps(mode, size):
 
 
 def assert_agree(size, steps=28):
-    """Checks that all modes have the same weights after so many steps, within rounding."""
+    """Checks that all modes have the same weights after `steps` steps, within rounding."""
     found = {}
     for mode, options in MODES.items():
         model, inputs, answers = make_model(mode, **size)

@@ -163,7 +163,7 @@ def measure_memory(row, found):
 def ratios(row, found):
     """Divides time and memory of every variant by those of the last variant."""
     *ours, other = row["variants"]
-    if other.startswith("local"):  # of the longest texts there is nothing else
+    if other.startswith("local"):  # the longest texts have no alternative
         return {}
     return {
         variant: {

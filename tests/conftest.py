@@ -49,7 +49,7 @@ def pytest_collection_finish():
 
 
 def repeating(cases, contents, seen=()):
-    """The cases that remain after taking those with the most new contents, one after another."""
+    """Takes the case with the most new contents until none has any, and returns the others."""
     rest, seen = [(case, contents(case)) for case in cases], set(seen)
     while rest:
         counts = [len(found - seen) for _, found in rest]

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import time
 from dataclasses import dataclass, field
 
 import keras
@@ -36,6 +37,14 @@ def normal(seed, *shape, dtype="float64"):
 
 def lengths_mask(lengths, steps):
     return np.arange(steps) < np.array(lengths)[:, None]
+
+
+def wait_for(happened, seconds=120):
+    """Waits until `happened()` is true."""
+    deadline = time.monotonic() + seconds
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert happened()
 
 
 def assert_close(actual, expected, dtype="float64"):

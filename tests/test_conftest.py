@@ -18,7 +18,7 @@ def test_few_cases_with_every_value_or_pair_of_values_stay():
         assert set.union(*map(contents, kept)) == set.union(*map(contents, cases))
 
 
-def test_cases_that_others_cover_are_left():
+def test_cases_that_others_cover_are_not_taken():
     cases = [SimpleNamespace(callspec=SimpleNamespace(params={"x": x})) for x in (1, 2)]
     assert repeating(cases, values_of, values_of(cases[1])) == cases[1:]
 

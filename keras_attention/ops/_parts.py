@@ -32,12 +32,12 @@ class Part(NamedTuple):
 
 
 def products(kernels: list[Tensor], bias: Tensor | None = None) -> Part:
-    """The part x W + y V + ... + b, for x of shape `(..., D)` and so on."""
+    """The part x W + y V + ... + b, with one argument for each kernel."""
     count = len(kernels)
 
     def multiply(weights, *xs):
-        rest = [] if bias is None else weights[count:]
-        return [functools.reduce(ops.add, [*map(project, xs, weights[:count]), *rest])]
+        made = [project(x, kernel) for x, kernel in zip(xs, weights[:count], strict=True)]
+        return [functools.reduce(ops.add, [*made, *weights[count:]])]
 
     return Part(
         weights=leaves([*kernels, bias]),

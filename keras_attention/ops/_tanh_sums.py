@@ -6,10 +6,11 @@ the query, and over query steps for the key:
     sum_n w_n tanh(a_n + b_n)        `tanh_sum`
     sum_n w_n tanh'(a_n + b_n)       `slope_sum`, with tanh' = 1 - tanh^2
 
-The axis n is the outer loop. Each of its steps adds a group of 16 or more terms, written out one by
-one. XLA turns a group into a single loop over the other axes, which uses the vector units and all
-cores and stores one sum. (XLA reads smaller groups from memory number by number, which takes four
-times as long.) On TensorFlow, `score_sum` needs no loop if the scores are not too large.
+The axis n is the outer loop. Each of its steps adds a group of terms, written out one by one. XLA
+turns a group into a single loop over the other axes, which uses the vector units and all cores and
+stores one sum. Long sums have groups of 16 or more terms: XLA reads smaller ones from memory number
+by number, which takes four times as long. Sums of 4 to 31 terms have two groups. On TensorFlow,
+`score_sum` needs no loop if the scores are not too large.
 
 `_tanh_terms` explains the two forms of the terms.
 """
@@ -131,7 +132,7 @@ def _sum_in_groups(make_terms, a, b, weight, axes):
         size = GROUP
         count = (length + size - 1) // size
     else:
-        # XLA unrolls a loop of one step. It then stores the terms that several sums share.
+        # XLA inlines a loop of one step. Sums that share terms would then store them: all pairs.
         count = max(2, length // GROUP)
         size = 2 * -(-length // (2 * count))
     grouped = [

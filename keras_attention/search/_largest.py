@@ -38,4 +38,6 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     inside = ops.arange(GROUP, dtype="int32")
     indices = ops.reshape(GROUP * ops.expand_dims(chosen, -1) + inside, (-1, count * GROUP))
     values, order = ops.top_k(ops.take_along_axis(x, indices, axis=1), count)
-    return values, ops.take_along_axis(indices, ops.cast(order, "int32"), axis=1)
+    indices = ops.take_along_axis(indices, ops.cast(order, "int32"), axis=1)
+    # TensorFlow promises no order for NaN, and a token in the padding must never be looked up.
+    return values, ops.minimum(indices, size - 1)

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import unicodedata
 
 import keras
@@ -24,6 +23,7 @@ from examples.documents import __main__ as command
 from examples.documents import encoding, evaluation, folds, letters, reading, training
 from examples.documents import model as han
 from examples.documents.reading import Document
+from tests.helpers import wait_for
 
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
 
@@ -1074,16 +1074,14 @@ def run_example(output, *more, **options):
 
 @pytest.mark.slow
 def test_a_killed_process_resumes(tmp_path):
-    more = ["--documents", "100", "--folds", "2", "--units", "8", "--epochs", "40"]
+    more = ["--documents", "100", "--folds", "2", "--units", "8", "--epochs", "100"]
     more += ["--encoder", "none", "--pooling", "attention"]
     state = tmp_path / "attention" / "fold-1" / "state.json"
     with run_example(tmp_path, *more, stdout=subprocess.DEVNULL) as process:
-        while not state.exists():
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_for(lambda: state.exists() or process.poll() is not None)
         process.kill()
     epochs = json.loads(state.read_text())["epoch"]
-    assert 1 <= epochs < 40
+    assert 1 <= epochs < 100
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with run_example(tmp_path, *more, **pipes) as process:
         printed, _ = process.communicate()

@@ -360,7 +360,7 @@ def trained(data, directory, steps=SETTINGS["steps"]):
     settings = {**SETTINGS, "steps": steps}
     saved = checkpoint.Checkpoint(directory, {}, unit="step")
     keras.utils.set_random_seed(1)
-    model, _ = bidaf.build_model((2000, 200), 3, "none", 0.3, 20)
+    model, _ = bidaf.build_model((2000, 200), 3, "both", 0.3, 20)
     state = training.train(model, data, settings, saved, every=2)
     losses = [entry["loss"] for entry in state["history"]]
     return losses, [np.array(weight) for weight in model.weights]
@@ -368,7 +368,7 @@ def trained(data, directory, steps=SETTINGS["steps"]):
 
 @pytest.mark.slow
 def test_a_stopped_run_resumes_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
-    monkeypatch.setattr(questions, "MULTIPLE", 128)  # one shape, so little is traced
+    monkeypatch.setattr(questions, "MULTIPLE", 128)  # one shape, so Keras traces once
     # An epoch has five batches, so the sixth step belongs to the second epoch.
     data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     losses, weights = trained(data, tmp_path / "whole")
@@ -426,7 +426,7 @@ def run_small(output, patch, examples, at=None):
         reseed(model, seed, step)
 
     patch.setattr(training, "reseed", killed)
-    patch.setattr(questions, "MULTIPLE", 128)  # one shape, so little is traced
+    patch.setattr(questions, "MULTIPLE", 128)  # one shape, so Keras traces once
     patch.setattr(command, "load_data", lambda arguments: (examples[:32], examples[32:]))
     patch.setattr(command, "save", lambda answerer, *_: saved.extend(answerer.get_weights()))
     sizes = ["--units", "3", "--batch-size", "8", "--steps", "6", "--save-every", "2"]

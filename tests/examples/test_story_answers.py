@@ -22,6 +22,7 @@ from examples.stories import data as tasks
 from examples.stories import encoding, evaluation, export, generator, reading, training
 from examples.stories import model as memn2n
 from examples.stories.trainer import PATIENCE, Trainer, _Schedule
+from tests.helpers import wait_for
 
 pytest.importorskip("tensorflow_text", reason="tokens come from it")
 
@@ -454,13 +455,6 @@ def running(process):
 def task_1(data_path, output, *more):
     given = ["--data", str(data_path), "--output", str(output), "--task", "1", "--jobs", "1"]
     return [sys.executable, "-m", "examples.stories", *given, *more]
-
-
-def wait_for(happened, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not happened() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert happened()
 
 
 @pytest.mark.slow

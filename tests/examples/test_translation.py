@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 
 import keras
 import numpy as np
@@ -14,6 +13,7 @@ from examples.common import checkpoint, dates
 from examples.translation import __main__ as command
 from examples.translation import data as texts
 from examples.translation import evaluation, model, training
+from tests.helpers import wait_for
 
 pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
 
@@ -207,9 +207,7 @@ def test_the_smoke_run_learns_and_serves_after_a_kill(tmp_path):
     started = [sys.executable, "-m", "examples.translation", "--smoke", "--output", str(tmp_path)]
     state = tmp_path / "checkpoint-bahdanau" / "state.json"
     with subprocess.Popen(started, stdout=subprocess.DEVNULL) as process:
-        while not state.exists():
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_for(lambda: state.exists() or process.poll() is not None)
         process.kill()
     run = subprocess.run(started, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -82,6 +82,7 @@ def graph_of(sizes, choice, jit):
 
 
 SMALL, LARGE, DYNAMIC = (2, 5, 7, 11), (2, 64, 96, 128), (None, None, None, 11)
+SHORT = (8, 20, 20, 128)
 PLACES = {
     "graph": (None, None),
     "compiled": (None, True),
@@ -355,6 +356,8 @@ shapes = json.loads(str(inputs["shapes"]))
 score = [np.ones(shape, "float32") for shape in shapes["score"]]
 sizes = {"score": [held(jax.jit(additive_score), *score), needed(additive_score, *score)]}
 sizes["score, eager"] = [held(additive_score, *score)]
+short = [np.ones(shape, "float32") for shape in shapes["short"]]
+sizes["score, short"] = [held(additive_score, *short), needed(additive_score, *short)]
 for name, make in layers.items():
     layer = with_weights(make(), shapes["layer"])
     sizes[name] = [held(*layer), needed(*layer)]
@@ -370,6 +373,7 @@ def test_jax(tmp_path):
     batch, queries, length, features = 2, 97, 311, 17
     shapes = {
         "score": shapes_of(*LARGE)[:3],
+        "short": shapes_of(*SHORT)[:3],
         "layer": ((batch, queries, features), (batch, length, features)),
         "decoder": DECODER_SHAPES,
         "cell": CELL,
@@ -382,6 +386,7 @@ def test_jax(tmp_path):
         # Never all pairs, each of which has 128 units, or 13.
         "score": [key, math.prod(LARGE) // 8],
         "score, eager": [key],
+        "score, short": [math.prod(shapes["short"][1]), math.prod(SHORT) // 2],
         "bahdanau": [weights, weights * 13 // 2],
         # Not even the weights.
         "windows": [values, weights],

@@ -10,6 +10,7 @@ import pytest
 from keras import ops
 
 from keras_attention.search import SearchResult, beam_search, greedy_search
+from keras_attention.search._largest import GROUP
 from tests import fast
 from tests.on_jax import run_on_jax
 
@@ -304,6 +305,20 @@ def test_a_step_of_an_ended_hypothesis_does_not_matter():
         expected = find(decoder.step, state, memory, **TOKENS)
         assert len(np.unique(ops.convert_to_numpy(expected.lengths))) > 1
         assert_same(find(step, state, memory, **TOKENS), expected)
+
+
+def test_nan_of_an_ended_hypothesis_chooses_no_token_behind_a_long_vocabulary():
+    words = 60 * GROUP + 1  # its last group is padded
+    table = np.random.default_rng(3).normal(size=(words, words)).astype("float32")
+    table[:, END] += 4
+
+    def step(tokens, state, memory):
+        ended = ops.expand_dims(tokens == END, -1)
+        return ops.where(ended, math.nan, ops.take(table, tokens, axis=0)), state, None
+
+    found = to_numpy(beam_search(step, None, np.ones((1, 2)), beam_width=5, **TOKENS))
+    assert found.tokens.max() < words
+    assert len(np.unique(found.lengths)) > 1
 
 
 def sample(state, memory, b):
