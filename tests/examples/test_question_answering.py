@@ -34,6 +34,11 @@ def examples():
     return passages.make_examples(40, seed=5)
 
 
+def per_word(units, name):
+    """Takes the place of an LSTM in tests of files and of resuming: Keras traces it in no time."""
+    return keras.layers.Dense(2 * units, activation="tanh", name=name)
+
+
 # --- text ----------------------------------------------------------------------------------------
 
 
@@ -368,6 +373,7 @@ def trained(data, directory, steps=SETTINGS["steps"]):
 
 @pytest.mark.slow
 def test_a_stopped_run_resumes_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
+    monkeypatch.setattr(bidaf, "bilstm", per_word)
     monkeypatch.setattr(questions, "MULTIPLE", 128)  # one shape, so Keras traces once
     # An epoch has five batches, so the sixth step belongs to the second epoch.
     data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
@@ -426,6 +432,7 @@ def run_small(output, patch, examples, at=None):
         reseed(model, seed, step)
 
     patch.setattr(training, "reseed", killed)
+    patch.setattr(bidaf, "bilstm", per_word)
     patch.setattr(questions, "MULTIPLE", 128)  # one shape, so Keras traces once
     patch.setattr(command, "load_data", lambda arguments: (examples[:32], examples[32:]))
     patch.setattr(command, "save", lambda answerer, *_: saved.extend(answerer.get_weights()))
@@ -462,7 +469,8 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, examples, monkeypat
 
 
 @pytest.mark.slow
-def test_averaged_weights_are_lent(examples):
+def test_averaged_weights_are_lent(examples, monkeypatch):
+    monkeypatch.setattr(bidaf, "bilstm", per_word)
     data, _ = questions.prepare(examples, make_vocabulary(examples), (400, 50))
     model, _ = bidaf.build_model((2000, 200), 2, "none", 0.0, 20)
     model.compile(training.make_optimizer(SETTINGS), ["sparse_categorical_crossentropy"] * 2)
@@ -481,6 +489,7 @@ def test_averaged_weights_are_lent(examples):
 
 @pytest.mark.slow
 def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, examples, monkeypatch):
+    monkeypatch.setattr(bidaf, "bilstm", per_word)
     monkeypatch.setattr(command, "load_data", lambda arguments: (examples, examples[:4]))
     monkeypatch.setattr(command, "save", lambda *_: None)
     begun = []
@@ -569,8 +578,9 @@ def test_the_smoke_run_learns_and_serves(tmp_path):
 
 
 @pytest.mark.slow
-def test_files_with_vectors_and_without_attention(tmp_path, capsys):
+def test_files_with_vectors_and_without_attention(tmp_path, monkeypatch, capsys):
     """Runs the whole command on data with an empty passage and an empty question."""
+    monkeypatch.setattr(bidaf, "bilstm", per_word)
     text, names = "Zoë was born in Tarnow. Imre was born in Oakmere.", ("Zoë", "Imre")
     towns = {"Zoë": "Tarnow", "Imre": "Oakmere"}
     entries = [
