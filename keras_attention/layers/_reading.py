@@ -10,6 +10,7 @@ from keras import ops
 from keras_attention._shapes import check_scores
 from keras_attention.ops._gathered import window_sum
 from keras_attention.ops._gradients import differentiable_cond, in_decoder
+from keras_attention.ops._stored import stored, without_storing
 from keras_attention.ops._xla import run_as_compiled_part, runs_as_compiled_part
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.windows import gaussian, spread_windows, window_mask, window_positions
@@ -37,7 +38,12 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
     query = ops.cast(query, layer.score_dtype)
     if window is None:
         return _read_whole(layer, query, memory, masks, None, training)
+    # One query may be read whole where many are gathered.
+    with without_storing():
+        return _read_window(layer, query, memory, masks, window, weights_wanted, training)
 
+
+def _read_window(layer, query, memory, masks, window, weights_wanted, training):
     def whole(query=query, memory=memory, window=window):
         return _read_whole(layer, query, memory, masks, window, training)
 
@@ -93,6 +99,7 @@ def weighted_sum(layer, weights, value, training=None):
 def _read_whole(layer, query, memory, masks, window, training):
     scores = layer.score(query, memory.key)
     check_scores(layer.name, scores, (*query.shape[:2], memory.value.shape[1]))
+    scores = stored(scores)
     steps, length = ops.shape(scores)[1:]
     mask = masks.joined(steps, length)
     position = ops.arange(length, dtype="int32")

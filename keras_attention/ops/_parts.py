@@ -17,15 +17,17 @@ class Part(NamedTuple):
 
     Attributes:
         weights: a list of floating-point tensors.
-        once: `once(weights, *arguments)` returns the results of one step, a list of tensors.
-        many: the same for all steps: arguments and results have a first axis of steps.
+        once: `once(weights, *arguments)` returns the results of one step, a list of tensors, and
+            the list that `many` and `backward` get as `stored`.
+        many: `many(weights, stored, *arguments)` returns the results of all steps. Everything but
+            the weights has a first axis of steps.
         prepare: returns what `backward` needs, computed from the weights before the loop.
-        backward: `backward(prepared, upstream, *arguments)` returns the gradients of the
+        backward: `backward(prepared, stored, upstream, *arguments)` returns the gradients of the
             floating-point arguments in one step, in their order.
     """
 
     weights: list[Tensor]
-    once: Callable[..., list[Tensor]]
+    once: Callable[..., tuple[list[Tensor], list[Tensor]]]
     many: Callable[..., list[Tensor]]
     prepare: Callable[..., Any]
     backward: Callable[..., list[Tensor]]
@@ -41,11 +43,11 @@ def products(kernels: list[Tensor], bias: Tensor | None = None) -> Part:
 
     return Part(
         weights=leaves([*kernels, bias]),
-        once=multiply,
-        many=multiply,
+        once=lambda weights, *xs: (multiply(weights, *xs), []),
+        many=lambda weights, _, *xs: multiply(weights, *xs),
         # A loop reads a transposed kernel faster than it multiplies by the transpose of a kernel.
         prepare=lambda weights: [_stored_transposed(x) for x in weights[:count]],
-        backward=lambda transposed, upstream, *xs: [project(upstream[0], x) for x in transposed],
+        backward=lambda transposed, _, upstream, *xs: [project(upstream[0], x) for x in transposed],
     )
 
 

@@ -1,8 +1,8 @@
 """A recurrence with a gradient of its own: few tensors are stored, and products are large.
 
 The step of a decoder is made of parts with weights, such as products and the attention, and of
-what lies between them, such as gates. The forward pass stores the carry and the results of all
-parts. The backward pass has two stages:
+what lies between them, such as gates. The forward pass stores the carry, the results of all parts
+and what else a part asks for. The backward pass has two stages:
 
 1. A loop from the last step to the first finds the gradients of the carries, of the inputs and of
    the results of all parts. It takes the stored results instead of computing the parts again.
@@ -61,7 +61,7 @@ def recur(
     """
 
     def run(part, *arguments):
-        return part.once(part.weights, *arguments)
+        return part.once(part.weights, *arguments)[0]
 
     if not training or keras.backend.backend() == "torch":
         return scan(lambda carry, x: step(run, carry, x), carry, inputs, unroll=unroll)
@@ -106,29 +106,29 @@ class _Recurrence:
 
     def forward(self, carry, floating, weights):
         def body(carry, x):
-            stored, inputs = [], self.join(*x)
+            found, inputs = [], self.join(*x)
 
             def call(part, *arguments):
-                n = len(stored)
-                stored.append(part.once(weights[n], *arguments))
-                return stored[n]
+                n = len(found)
+                found.append(part.once(weights[n], *arguments))
+                return found[n][0]
 
             new, outputs = self.step(call, carry, inputs)
-            return new, (outputs, carry, stored)
+            return new, (outputs, carry, *zip(*found, strict=True))
 
-        last, (outputs, carries, stored) = scan(
+        last, (outputs, *kept) = scan(
             body, carry, (floating, self.others), unroll=self.unroll, steps=self.steps
         )
-        return (last, outputs), (carries, stored)
+        return (last, outputs), kept
 
-    def backward(self, given, stored, upstream):
+    def backward(self, given, kept, upstream):
         _, floating, weights = given
-        carries, results = stored
+        carries, results, stored = kept
         of_last, of_outputs = upstream
         prepared = [part.prepare(x) for part, x in zip(self.parts, weights, strict=True)]
 
         def body(of_carry, x):
-            floating, others, carry, results, of_outputs = x
+            floating, others, carry, results, stored, of_outputs = x
 
             def run(carry, floating, added):
                 seen = []
@@ -136,7 +136,7 @@ class _Recurrence:
                 def call(part, *arguments):
                     n = len(seen)
                     seen.append(arguments)
-                    known = _known(part, prepared[n], results[n], *arguments)
+                    known = _known(part, prepared[n], results[n], stored[n], *arguments)
                     return [ops.add(*pair) for pair in zip(known, added[n], strict=True)]
 
                 return self.step(call, carry, self.join(floating, others)), seen
@@ -146,15 +146,15 @@ class _Recurrence:
             gradients, seen = vector_jacobian(run, (carry, floating, zeros), (of_carry, of_outputs))
             return gradients[0], (gradients[1], gradients[2], seen)
 
-        inputs = floating, self.others, carries, results, of_outputs
+        inputs = floating, self.others, carries, results, stored, of_outputs
         of_carry, (of_floating, of_results, arguments) = scan(
             body, of_last, inputs, reverse=True, unroll=self.unroll, steps=self.steps
         )
-        of_weights = map(_of_weights, self.parts, weights, arguments, of_results)
+        of_weights = map(_of_weights, self.parts, weights, stored, arguments, of_results)
         return of_carry, of_floating, list(of_weights)
 
 
-def _known(part, prepared, results, *arguments):
+def _known(part, prepared, results, stored, *arguments):
     """The stored results of a part, which pass gradients to its arguments."""
     floating, others, join = _split(arguments)
 
@@ -163,18 +163,18 @@ def _known(part, prepared, results, *arguments):
         def grad(*upstream):
             # TensorFlow passes the gradients of the results one by one, JAX as one tuple.
             given = join(floating, others)
-            return tuple(part.backward(prepared, leaves(upstream), *given))
+            return tuple(part.backward(prepared, stored, leaves(upstream), *given))
 
         return tuple(results), grad
 
     return known(*floating)
 
 
-def _of_weights(part, weights, arguments, upstream):
+def _of_weights(part, weights, stored, arguments, upstream):
     """The gradients of the weights of a part, from all steps at once."""
 
     def function(weights):
-        return part.many(weights, *arguments), None
+        return part.many(weights, stored, *arguments), None
 
     return vector_jacobian(function, (weights,), upstream)[0][0]
 

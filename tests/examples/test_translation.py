@@ -1,7 +1,6 @@
 """Translation: data, errors, resuming, and a short run of the whole command."""
 
 import json
-import re
 import subprocess
 import sys
 
@@ -13,7 +12,6 @@ from examples.common import checkpoint, dates
 from examples.translation import __main__ as command
 from examples.translation import data as texts
 from examples.translation import evaluation, model, training
-from tests.helpers import wait_for
 
 pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
 
@@ -203,15 +201,10 @@ def test_bleu_is_reported_by_source_length_with_its_signature():
 
 
 @pytest.mark.slow
-def test_the_smoke_run_learns_and_serves_after_a_kill(tmp_path):
+def test_the_smoke_run_learns_and_serves(tmp_path):
     started = [sys.executable, "-m", "examples.translation", "--smoke", "--output", str(tmp_path)]
-    state = tmp_path / "checkpoint-bahdanau" / "state.json"
-    with subprocess.Popen(started, stdout=subprocess.DEVNULL) as process:
-        wait_for(lambda: state.exists() or process.poll() is not None)
-        process.kill()
     run = subprocess.run(started, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert re.search("Resuming after epoch [1-4]", run.stdout)
     assert "The reloaded SavedModel agrees" in run.stdout
     assert "difference after reloading 0\n" in run.stdout
     summary = json.loads((tmp_path / "summary.json").read_text())

@@ -214,8 +214,6 @@ def test_a_worker_that_is_killed(tmp_path, quick):
     assert "worker-1 was killed by SIGKILL" in text
     assert int(re.search(r"; (\d+) finished trials are kept", text)[1]) >= 1
     assert_ended(text, 3)
-    # It resumes where it ended.
-    assert "trials, all completed" in run(tmp_path, *options)
 
 
 @pytest.mark.slow

@@ -284,6 +284,7 @@ found = {str(n): x for n, x in enumerate(jax.tree.leaves(gradient))}
 """
 
 
+@pytest.mark.slow
 def test_jax(tmp_path):
     """Gradients equal TensorFlow's, for a decoder and for the layer alone."""
     sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]

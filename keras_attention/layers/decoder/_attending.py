@@ -4,14 +4,21 @@ import contextlib
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_attention._typing import Tensor
 from keras_attention.layers._types import Attended, Memory
+from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.decoder._changes import refuse_changes
+from keras_attention.layers.luong import LuongAttention
 from keras_attention.ops._gradients import repeated, vector_jacobian
 from keras_attention.ops._graphs import value_of
 from keras_attention.ops._loops import swap_steps
 from keras_attention.ops._parts import Part
+from keras_attention.ops._stored import reusing, storing
+
+# These classes mark the same tensors for one query as for many. A subclass may compute anything.
+_STORING = BahdanauAttention, LuongAttention
 
 
 def attend(decoder: Any, query: Tensor, memory: Memory, **options: Any) -> Attended:
@@ -30,9 +37,10 @@ def attending(decoder: Any, memory: Memory, return_scores: bool) -> Part:
     Its weights are the keys and values of the memory and the weights of the attention.
     """
     attention = decoder.attention
+    stores = type(attention) in _STORING
     variables = [x for x in attention.weights if "float" in x.dtype]
 
-    def once(tensors, query, position=None):
+    def run(tensors, query, position=None):
         key, value, *rest = tensors
         given = memory._replace(key=key, value=value)
         options = {"return_attention_scores": return_scores}
@@ -42,13 +50,22 @@ def attending(decoder: Any, memory: Memory, return_scores: bool) -> Part:
             found = attend(decoder, query, given, **options)
         return [found.output, *([found.weights] if return_scores else [])]
 
-    def many(tensors, *arguments):
-        # The queries of all steps are a sequence.
-        return [swap_steps(x) for x in once(tensors, *map(swap_steps, arguments))]
+    def once(tensors, *arguments):
+        with storing() if stores else contextlib.nullcontext([]) as stored:
+            return run(tensors, *arguments), stored
 
-    def backward(tensors, upstream, query, *position):
+    def using(stored):
+        return reusing(stored) if stores else contextlib.nullcontext()
+
+    def many(tensors, stored, *arguments):
+        # The queries of all steps are a sequence; the query of one step has an axis of its own.
+        with using([ops.squeeze(swap_steps(x), 2) for x in stored]):
+            return [swap_steps(x) for x in run(tensors, *map(swap_steps, arguments))]
+
+    def backward(tensors, stored, upstream, query, *position):
         def function(query):
-            return once(tensors, query, *position), None
+            with using(stored):
+                return run(tensors, query, *position), None
 
         return list(vector_jacobian(function, (query,), list(upstream))[0])
 

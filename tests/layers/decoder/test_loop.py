@@ -7,9 +7,22 @@ import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ResidualRNNCells
-from tests.helpers import TK, B, assert_all_close, numpy
+from keras_attention.layers.decoder._attending import attending
+from keras_attention.ops import additive_score
+from tests.helpers import TK, B, assert_all_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
 from tests.on_jax import run_on_jax
+
+
+class OwnScore(BahdanauAttention):
+    """Scores one query by the inherited method, and several by code of its own."""
+
+    def score(self, query, key):
+        if query.shape[1] == 1:
+            return super().score(query, key)
+        query = self.project(query, self.query_kernel)
+        return additive_score(query, key, self.score_vector)
+
 
 CELLS = {
     "gru": lambda dtype: layers.GRUCell(H, dtype=dtype),
@@ -30,7 +43,11 @@ ATTENTIONS = {
     "local-m": lambda dtype: LuongAttention(
         "general", "local-m", half_width=2, units=7, dtype=dtype
     ),
-    "local-p": lambda dtype: LuongAttention("concat", "local-p", half_width=2, dtype=dtype),
+    "local-p": lambda dtype: LuongAttention(
+        "concat", "local-p", half_width=2, units=7, dtype=dtype
+    ),
+    "concat": lambda dtype: LuongAttention("concat", units=7, dtype=dtype),
+    "a subclass": lambda dtype: OwnScore(TK, dtype=dtype),
 }
 OPTIONS = {"previous": PREVIOUS, "fed": FEEDING, "after": CURRENT}
 
@@ -63,7 +80,7 @@ PLACES = ["eager", "graph", "XLA", "unknown sizes", "unrolled"]
 COMBINATIONS = [
     pytest.param(
         cell,
-        [*ATTENTIONS][(i + j) % 3],
+        [*ATTENTIONS][(i + j) % len(ATTENTIONS)],
         [*OPTIONS][(i - j) % 3],
         place,
         # Unrolled loops take long to compile.
@@ -90,6 +107,23 @@ def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options
         signature = unknown if place == "unknown sizes" else None
         run = tf.function(run, signature, jit_compile=place == "XLA", autograph=False)
     assert_all_close(run(*inputs), expected)
+
+
+@pytest.mark.parametrize(
+    ("attention", "expected"),
+    [
+        ("additive", [(B, 1, 17), (B, 1, TK)]),
+        ("concat", [(B, 1, H), (B, 1, TK), (B, 1, 7)]),
+        ("local-p", [(B, 1, H), (B, 1, 7)]),
+        ("a subclass", []),
+    ],
+)
+def test_a_step_stores(attention, expected):
+    """Projections, scores and the product of an attentional vector."""
+    layer = make("gru", attention, "previous")
+    part = attending(layer, layer.prepare(tensors()[1]), False)
+    _, stored = part.once(part.weights, tf.constant(normal(3, B, H)))
+    assert [tuple(x.shape) for x in stored] == expected
 
 
 def test_dropout_of_the_inputs_of_cells():
