@@ -28,6 +28,7 @@ ALLOCATOR = {
     "MALLOC_ARENA_MAX": "1",
     "TF_ENABLE_ONEDNN_OPTS": "0",
 }
+PAUSE = 0.1  # seconds
 
 
 def peak_memory(target, runs=3, **arguments):
@@ -50,7 +51,9 @@ def peak_memory(target, runs=3, **arguments):
 def interleaved_times(functions, repeats=15, warm_ups=3):
     """Median time in seconds of each function of a dict, all of them in turn, `repeats` times.
 
-    In turn, so that what else the machine does falls on all of them alike.
+    In turn, so that what else the machine does falls on all of them alike. A pause before each turn
+    lets JAX free the memory of the function before, which it does after that has returned. A run
+    that does not count wakes the threads and fills the caches, as in a training loop.
     """
     for _ in range(warm_ups):
         for function in functions.values():
@@ -58,6 +61,8 @@ def interleaved_times(functions, repeats=15, warm_ups=3):
     found = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
+            time.sleep(PAUSE)
+            function()
             start = time.perf_counter()
             function()
             found[name].append(time.perf_counter() - start)
