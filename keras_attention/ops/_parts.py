@@ -1,7 +1,7 @@
 """The parts with weights that a step of a recurrence is made of."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -24,6 +24,7 @@ class Part(NamedTuple):
         prepare: returns what `backward` needs, computed from the weights before the loop.
         backward: `backward(prepared, stored, upstream, *arguments)` returns the gradients of the
             floating-point arguments in one step, in their order.
+        added: tensors `(T, ...)` for the first results. A step adds its slice to each.
     """
 
     weights: list[Tensor]
@@ -31,9 +32,12 @@ class Part(NamedTuple):
     many: Callable[..., list[Tensor]]
     prepare: Callable[..., Any]
     backward: Callable[..., list[Tensor]]
+    added: Sequence[Tensor] = ()
 
 
-def products(kernels: list[Tensor], bias: Tensor | None = None) -> Part:
+def products(
+    kernels: list[Tensor], bias: Tensor | None = None, added: Sequence[Tensor] = ()
+) -> Part:
     """The part x W + y V + ... + b, with one argument for each kernel."""
     count = len(kernels)
 
@@ -45,16 +49,17 @@ def products(kernels: list[Tensor], bias: Tensor | None = None) -> Part:
         weights=leaves([*kernels, bias]),
         once=lambda weights, *xs: (multiply(weights, *xs), []),
         many=lambda weights, _, *xs: multiply(weights, *xs),
-        # A loop reads a transposed kernel faster than it multiplies by the transpose of a kernel.
-        prepare=lambda weights: [_stored_transposed(x) for x in weights[:count]],
+        prepare=lambda weights: [stored_transposed(x) for x in weights[:count]],
         backward=lambda transposed, _, upstream, *xs: [project(upstream[0], x) for x in transposed],
+        added=added,
     )
 
 
-def _stored_transposed(x: Tensor) -> Tensor:
+def stored_transposed(x: Tensor) -> Tensor:
     """The transpose of a matrix, as an array of its own.
 
-    XLA multiplies by a transposed array without moving it, which takes twice as long in a loop.
+    A loop reads it faster than it multiplies by the transpose of a kernel: XLA leaves a transposed
+    array where it is, and then takes half as long again.
     It cannot leave out the operation that changes nothing here.
     """
     half = keras.backend.standardize_dtype(x.dtype) == "float16"

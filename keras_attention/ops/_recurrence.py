@@ -60,11 +60,18 @@ def recur(
         The last carry, and the outputs of all steps.
     """
 
-    def run(part, *arguments):
-        return part.once(part.weights, *arguments)[0]
-
     if not training or keras.backend.backend() == "torch":
-        return scan(lambda carry, x: step(run, carry, x), carry, inputs, unroll=unroll)
+        added = [part.added for part in parts]
+
+        def body(carry, x):
+            rest = iter(x[1])
+
+            def call(part, *arguments):
+                return _plus(part.once(part.weights, *arguments)[0], next(rest))
+
+            return step(call, carry, x[0])
+
+        return scan(body, carry, (inputs, added), unroll=unroll)
     return _Recurrence(step, parts, unroll, steps)(carry, inputs)
 
 
@@ -83,7 +90,8 @@ class _Recurrence:
         choice, compiled = compile_choice(), in_compiled_code()
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         floating, self.others, self.join = _split(inputs)
-        given = carry, floating, [part.weights for part in self.parts]
+        weights, added = zip(*((part.weights, part.added) for part in self.parts), strict=True)
+        given = carry, floating, weights, added
         forward, backward = self.forward, self.backward
         if runs_alone(*leaves(inputs)):
             forward, backward, compiled = compiled_alone(forward), compiled_alone(backward), True
@@ -95,79 +103,110 @@ class _Recurrence:
             structure[:] = [results]
 
             def grad(*upstream):
-                inputs, of_results = pack_like(given, tensors), pack_like(results, leaves(upstream))
+                _, floating, weights, _ = pack_like(given, tensors)
+                of_results = pack_like(results, leaves(upstream))
                 with compiling(choice), treated_as_compiled(compiled):
-                    return tuple(leaves(backward(inputs, stored, of_results)))
+                    return tuple(leaves(backward(floating, weights, stored, of_results)))
 
             return tuple(leaves(results)), grad
 
         found = differentiable(*leaves(given))
         return pack_like(structure[0], list(found))
 
-    def forward(self, carry, floating, weights):
+    def forward(self, carry, floating, weights, added):
         def body(carry, x):
-            found, inputs = [], self.join(*x)
+            floating, others, added = x
+            found = []
 
             def call(part, *arguments):
                 n = len(found)
-                found.append(part.once(weights[n], *arguments))
+                results, stored = part.once(weights[n], *arguments)
+                found.append((_plus(results, added[n]), stored))
                 return found[n][0]
 
-            new, outputs = self.step(call, carry, inputs)
+            new, outputs = self.step(call, carry, self.join(floating, others))
             return new, (outputs, carry, *zip(*found, strict=True))
 
-        last, (outputs, *kept) = scan(
-            body, carry, (floating, self.others), unroll=self.unroll, steps=self.steps
-        )
+        inputs = floating, self.others, added
+        last, (outputs, *kept) = scan(body, carry, inputs, unroll=self.unroll, steps=self.steps)
         return (last, outputs), kept
 
-    def backward(self, given, kept, upstream):
-        _, floating, weights = given
-        carries, results, stored = kept
+    def backward(self, all_floating, weights, kept, upstream):
         of_last, of_outputs = upstream
         prepared = [part.prepare(x) for part, x in zip(self.parts, weights, strict=True)]
+        arguments = []
 
         def body(of_carry, x):
-            floating, others, carry, results, stored, of_outputs = x
+            floating, others, (carry, results, stored), of_outputs = x
 
-            def run(carry, floating, added):
-                seen = []
+            def run(carry, floating, zeros):
+                # What a part is given is often stored already.
+                inside, outside = (carry, floating), (kept[0], all_floating)
+                origins = _Origins(inside, outside)
+                origins.add(others, self.others)
+                seen, new = [], []
 
-                def call(part, *arguments):
+                def call(part, *given):
                     n = len(seen)
-                    seen.append(arguments)
-                    known = _known(part, prepared[n], results[n], stored[n], *arguments)
-                    return [ops.add(*pair) for pair in zip(known, added[n], strict=True)]
+                    seen.append([origins.find(x) for x in given])
+                    new.append([x for x, y in zip(given, seen[n], strict=True) if y is None])
+                    known = _known(part, prepared[n], results[n], stored[n], zeros[n], *given)
+                    origins.add(known, kept[1][n])
+                    return known
 
-                return self.step(call, carry, self.join(floating, others)), seen
+                found = self.step(call, carry, self.join(floating, others))
+                arguments[:] = seen
+                return found, new
 
             # The gradient of a zero that is added to a result is the gradient of the result.
             zeros = [[ops.zeros_like(x) for x in xs] for xs in results]
-            gradients, seen = vector_jacobian(run, (carry, floating, zeros), (of_carry, of_outputs))
-            return gradients[0], (gradients[1], gradients[2], seen)
+            gradients, new = vector_jacobian(run, (carry, floating, zeros), (of_carry, of_outputs))
+            return gradients[0], (gradients[1], gradients[2], new)
 
-        inputs = floating, self.others, carries, results, stored, of_outputs
-        of_carry, (of_floating, of_results, arguments) = scan(
+        inputs = all_floating, self.others, kept, of_outputs
+        of_carry, (of_floating, of_results, new) = scan(
             body, of_last, inputs, reverse=True, unroll=self.unroll, steps=self.steps
         )
-        of_weights = map(_of_weights, self.parts, weights, stored, arguments, of_results)
-        return of_carry, of_floating, list(of_weights)
+        new = iter(leaves(new))
+        arguments = [[next(new) if x is None else x for x in xs] for xs in arguments]
+        of_weights = map(_of_weights, self.parts, weights, kept[2], arguments, of_results)
+        of_added = [x[: len(y.added)] for x, y in zip(of_results, self.parts, strict=True)]
+        return of_carry, of_floating, list(of_weights), of_added
 
 
-def _known(part, prepared, results, stored, *arguments):
-    """The stored results of a part, which pass gradients to its arguments."""
+class _Origins:
+    """Finds the stored tensors of all steps that hold a tensor of one step."""
+
+    def __init__(self, inside, outside):
+        self.known = {}
+        self.add(inside, outside)
+
+    def add(self, inside, outside):
+        for x, y in zip(leaves(inside), leaves(outside), strict=True):
+            self.known[id(x)] = x, y  # with x, so that no other tensor gets its number
+
+    def find(self, x):
+        return self.known.get(id(x), (x, None))[1]
+
+
+def _plus(results, added):
+    return [*map(ops.add, results, added), *results[len(added) :]]
+
+
+def _known(part, prepared, results, stored, zeros, *arguments):
+    """The stored results of a part, which pass gradients to zeros and to the arguments."""
     floating, others, join = _split(arguments)
 
     @ops.custom_gradient
-    def known(*floating):
+    def known(*tensors):
         def grad(*upstream):
             # TensorFlow passes the gradients of the results one by one, JAX as one tuple.
-            given = join(floating, others)
-            return tuple(part.backward(prepared, stored, leaves(upstream), *given))
+            upstream, given = leaves(upstream), join(tensors[len(zeros) :], others)
+            return *upstream, *part.backward(prepared, stored, upstream, *given)
 
         return tuple(results), grad
 
-    return known(*floating)
+    return list(known(*zeros, *floating))
 
 
 def _of_weights(part, weights, stored, arguments, upstream):

@@ -12,7 +12,8 @@ from keras import ops
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
 from keras_attention.ops._graphs import value_of
-from keras_attention.ops._parts import Part, products
+from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops._parts import Part, products, stored_transposed
 from keras_attention.ops._recurrence import Call
 from keras_attention.ops.products import project
 
@@ -44,7 +45,6 @@ class KnownCells:
         training: whether dropout is active.
 
     Attributes:
-        projected: the products of the inputs, `(T, B, G)`.
         parts: the products of a step, in the order in which it computes them.
     """
 
@@ -56,23 +56,19 @@ class KnownCells:
         for one in _cells_of(cell):
             width = size + fed if not self.cells else self.cells[-1].cell.units
             keep = _dropout_of_inputs(one, (batch, width), training)
-            self.cells.append(_KINDS[type(one)](one, None if self.cells else size, keep))
-        self.projected = self.cells[0].project(inputs)
-        self.parts: list[Part] = [part for cell in self.cells for part in cell.products]
+            self.cells.append(_KINDS[type(one)](one, None if self.cells else inputs, keep))
+        self.parts: list[Part] = [part for cell in self.cells for part in cell.parts]
 
-    def __call__(
-        self, call: Call, projected: Tensor, fed: Tensor | None, states: Nested
-    ) -> tuple[Tensor, Nested]:
+    def __call__(self, call: Call, fed: Tensor | None, states: Nested) -> tuple[Tensor, Nested]:
         """One step: the output of the last cell, and the new states."""
         states = states if self.stacked else [states]
-        below, total, new = fed, projected, []
+        below, new = fed, []
         for cell, state in zip(self.cells, states, strict=True):
             if below is not None and cell.keep is not None:
                 below = below * cell.keep
-            hidden, state = cell.step(call, total, below, state)
+            hidden, state = cell.step(call, [] if below is None else [below], state)
             below = ops.add(below, hidden) if self.residual and new else hidden
             new.append(state)
-            total = None
         return below, new if self.stacked else new[0]
 
 
@@ -90,25 +86,25 @@ class _Gated:
 
     Args:
         cell: the Keras cell.
-        size: the features of the inputs that are known before the loop; None for an upper cell.
+        inputs: the inputs of all steps, `(T, B, D)`; None for an upper cell.
         keep: the dropout of the inputs, `(B, features)`, or None.
     """
 
-    def __init__(self, cell, size, keep):
-        self.cell, self.first = cell, size is not None
+    def __init__(self, cell, inputs, keep):
+        self.cell = cell
         weights = cell.kernel, cell.recurrent_kernel, cell.bias
-        self.kernel, self.recurrent, self.bias = (
+        kernel, self.recurrent, self.bias = (
             None if x is None else ops.cast(value_of(x), cell.compute_dtype) for x in weights
         )
-        size = size or 0
-        self.known, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
-        self.known_kernel, lower = self.kernel[:size], self.kernel[size:]
-        self.has_lower = lower.shape[0] > 0
-        self.products = self.make_products([lower] if self.has_lower else [])
-
-    def bias_in_step(self):
-        """The bias of the inputs, unless `project` adds it."""
-        return None if self.first else self.input_bias()
+        size = 0 if inputs is None else inputs.shape[-1]
+        known, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
+        lower = kernel[size:] if kernel.shape[0] > size else None
+        bias = self.input_bias()
+        if inputs is None:
+            self.parts = self.make_parts(lower, bias, ())
+        else:
+            inputs = inputs if known is None else inputs * known
+            self.parts = self.make_parts(lower, None, self.project(inputs, kernel[:size], bias))
 
     def widened(self, x):
         """Gates run in at least float32: only products and states are of half precision."""
@@ -117,11 +113,6 @@ class _Gated:
     def rounded(self, x):
         return ops.cast(x, self.cell.compute_dtype)
 
-    def project(self, inputs):
-        inputs = inputs if self.known is None else inputs * self.known
-        projected, bias = project(inputs, self.known_kernel), self.input_bias()
-        return projected if bias is None else ops.add(projected, bias)
-
 
 class _GRU(_Gated):
     """z, r = s(x + h W), n = tanh(x_n + r (h W)_n) or tanh(x_n + (r h) W_n), h' = n + z (h - n)."""
@@ -129,33 +120,84 @@ class _GRU(_Gated):
     def input_bias(self):
         return self.bias[0] if self.bias is not None and self.cell.reset_after else self.bias
 
-    def make_products(self, lower):
-        found = [products(lower, self.bias_in_step())] if lower else []
-        if self.cell.reset_after:
-            bias = None if self.bias is None else self.bias[1]
-            return [*found, products([self.recurrent], bias)]
-        gates = 2 * self.cell.units
-        kernels = self.recurrent[:, :gates], self.recurrent[:, gates:]
-        return found + [products([kernel]) for kernel in kernels]
+    def project(self, inputs, kernel, bias):
+        return _two_products(inputs, kernel, bias, 2 * self.cell.units)
 
-    def step(self, call, total, below, state):
-        hidden = state[0] if isinstance(state, (list, tuple)) else state
-        parts = iter(self.products)
-        if self.has_lower:
-            (more,) = call(next(parts), below)
-            total = more if total is None else ops.add(total, more)
-        (inner,) = call(next(parts), hidden)
-        update, reset, new = ops.split(self.widened(total), 3, axis=-1)
-        inner = ops.split(self.widened(inner), 3 if self.cell.reset_after else 2, axis=-1)
-        update = self.cell.recurrent_activation(ops.add(update, inner[0]))
-        reset = self.cell.recurrent_activation(ops.add(reset, inner[1]))
+    def make_parts(self, lower, bias, added):
+        gates = 2 * self.cell.units
         if self.cell.reset_after:
-            more = reset * inner[2]
+            own = None if self.bias is None else self.bias[1]
+            return [_gru_products(lower, self.recurrent, bias, own, gates, added)]
+        kernels = self.recurrent[:, :gates], self.recurrent[:, gates:]
+        first = _gru_products(lower, kernels[0], bias, None, gates, added)
+        return [first, products([kernels[1]])]
+
+    def step(self, call, below, state):
+        hidden = state[0] if isinstance(state, (list, tuple)) else state
+        found = call(self.parts[0], *below, hidden)
+        gates, new, *inner = map(self.widened, found)
+        update, reset = map(self.cell.recurrent_activation, ops.split(gates, 2, axis=-1))
+        if not self.cell.reset_after:
+            (more,) = call(self.parts[1], self.rounded(reset * self.widened(hidden)))
+            new = self.cell.activation(ops.add(new, self.widened(more)))
         else:
-            (more,) = call(next(parts), self.rounded(reset * self.widened(hidden)))
-        new = self.cell.activation(ops.add(new, more))
+            new = self.cell.activation(ops.add(new, reset * inner[0]))
         hidden = self.rounded(new + update * (self.widened(hidden) - new))
         return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
+
+
+def _gru_products(lower, recurrent, bias, own_bias, gates, added):
+    """The part of a GRU: the gates z and r; the input of n; with reset after, the state for n.
+
+    Args:
+        lower, bias: of the input of a step; None without one.
+        recurrent, own_bias: of the state.
+        gates: the columns of z and r.
+        added: see `Part`.
+    """
+    structure = lower, recurrent, bias, own_bias
+
+    def multiply(product, weights, *xs):
+        lower, recurrent, bias, own_bias = pack_like(structure, weights)
+        total, inner = product(xs[-1], recurrent, own_bias, gates)
+        inner = [inner] if recurrent.shape[1] > gates else []
+        if lower is None:
+            return [total, ops.zeros_like(total[..., gates // 2 :]), *inner]
+        outer, new = product(xs[0], lower, bias, gates)
+        return [ops.add(total, outer), new, *inner]
+
+    def backward(transposed, _, upstream, *xs):
+        total, new, *inner = upstream
+        found = [[total, new]] * (len(xs) > 1) + [[total, *inner]]
+        joined = [ops.concatenate(x, axis=-1) for x in found]
+        return [project(x, kernel) for x, kernel in zip(joined, transposed, strict=True)]
+
+    return Part(
+        weights=leaves(structure),
+        once=lambda weights, *xs: (multiply(_one_product, weights, *xs), []),
+        many=lambda weights, _, *xs: multiply(_two_products, weights, *xs),
+        prepare=lambda weights: [
+            stored_transposed(x) for x in leaves(pack_like(structure, weights)[:2])
+        ],
+        backward=backward,
+        added=added,
+    )
+
+
+def _one_product(x, kernel, bias, gates):
+    """x W + b, split after the columns of z and r. Fast for one step."""
+    product = _plus(project(x, kernel), bias)
+    return product[..., :gates], product[..., gates:]
+
+
+def _two_products(x, kernel, bias, gates):
+    """The same as two products. Their gradients need no tensor of all columns."""
+    columns = slice(0, gates), slice(gates, None)
+    return [_plus(project(x, kernel[:, n]), None if bias is None else bias[n]) for n in columns]
+
+
+def _plus(x, bias):
+    return x if bias is None else ops.add(x, bias)
 
 
 class _LSTM(_Gated):
@@ -164,17 +206,18 @@ class _LSTM(_Gated):
     def input_bias(self):
         return self.bias
 
-    def make_products(self, lower):
-        return [products([*lower, self.recurrent], self.bias_in_step())]
+    def project(self, inputs, kernel, bias):
+        return [_plus(project(inputs, kernel), bias)]
 
-    def step(self, call, total, below, state):
+    def make_parts(self, lower, bias, added):
+        return [products(leaves([lower, self.recurrent]), bias, added)]
+
+    def step(self, call, below, state):
         hidden, memory = state
-        (inner,) = call(self.products[0], *([below] if self.has_lower else []), hidden)
-        inner, memory = self.widened(inner), self.widened(memory)
-        total = inner if total is None else ops.add(self.widened(total), inner)
-        write, forget, new, read = ops.split(total, 4, axis=-1)
+        (total,) = call(self.parts[0], *below, hidden)
+        write, forget, new, read = ops.split(self.widened(total), 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
-        memory = gate(forget) * memory + gate(write) * activation(new)
+        memory = gate(forget) * self.widened(memory) + gate(write) * activation(new)
         hidden = self.rounded(gate(read) * activation(memory))
         return hidden, [hidden, self.rounded(memory)]
 

@@ -112,12 +112,12 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
             output, *weights = call(reading, query, *([] if position is None else [position]))
             return Attended(output, kept, weights[0] if weights else None)
 
-        def run(x, fed, states):
-            return cells(call, x, fed, states)
+        def run(_, fed, states):
+            return cells(call, fed, states)
 
         return masked_step(decoder, run, read if reading else None, carry, x)
 
-    given = cells.projected, mask, position
+    given = None, mask, position
     return recur(step, parts, carry, given, decoder.unroll, bool(training), steps)
 
 
