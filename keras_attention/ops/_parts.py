@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_attention._typing import Tensor
-from keras_attention.ops._loops import leaves
+from keras_attention._checks import is_floating
+from keras_attention._typing import Nested, Tensor
+from keras_attention.ops._gradients import vector_jacobian
+from keras_attention.ops._loops import leaves, pack_like
 from keras_attention.ops.products import project
 
 
@@ -64,3 +66,61 @@ def stored_transposed(x: Tensor) -> Tensor:
     """
     half = keras.backend.standardize_dtype(x.dtype) == "float16"
     return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
+
+
+def with_added(results: list[Tensor], added: Sequence[Tensor]) -> list[Tensor]:
+    """The results of a step, to the first of which something is added."""
+    return [*map(ops.add, results, added), *results[len(added) :]]
+
+
+def known_results(
+    part: Part,
+    prepared: Any,
+    results: list[Tensor],
+    stored: list[Tensor],
+    zeros: list[Tensor],
+    *arguments: Tensor,
+) -> list[Tensor]:
+    """The stored results of a part, which pass gradients to zeros and to the arguments."""
+    floating, others, join = split_floating(arguments)
+
+    @ops.custom_gradient
+    def known(*tensors):
+        def grad(*upstream):
+            # TensorFlow passes the gradients of the results one by one, JAX as one tuple.
+            upstream, given = leaves(upstream), join(tensors[len(zeros) :], others)
+            return *upstream, *part.backward(prepared, stored, upstream, *given)
+
+        return tuple(results), grad
+
+    return list(known(*zeros, *floating))
+
+
+def gradients_of_weights(
+    part: Part,
+    weights: list[Tensor],
+    stored: list[Tensor],
+    arguments: list[Tensor],
+    upstream: list[Tensor],
+) -> list[Tensor]:
+    """The gradients of the weights of a part, from all steps at once."""
+
+    def function(weights):
+        return part.many(weights, stored, *arguments), None
+
+    return vector_jacobian(function, (weights,), upstream)[0][0]
+
+
+def split_floating(structure: Nested) -> tuple[list[Tensor], list[Tensor], Callable[..., Nested]]:
+    """The floating-point tensors of a structure, the others, and what joins the two again."""
+    flat = leaves(structure)
+    floating = [is_floating(x) for x in flat]
+
+    def join(first, second):
+        sources = iter(second), iter(first)
+        return pack_like(structure, [next(sources[here]) for here in floating])
+
+    first, second = (
+        [x for x, y in zip(flat, floating, strict=True) if y is z] for z in (True, False)
+    )
+    return first, second, join

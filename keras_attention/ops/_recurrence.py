@@ -16,12 +16,17 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_attention._checks import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._gradients import vector_jacobian
 from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
 from keras_attention.ops._loops import leaves, pack_like, scan
-from keras_attention.ops._parts import Part
+from keras_attention.ops._parts import (
+    Part,
+    gradients_of_weights,
+    known_results,
+    split_floating,
+    with_added,
+)
 from keras_attention.ops._xla import (
     compile_choice,
     compiled_alone,
@@ -67,7 +72,7 @@ def recur(
             rest = iter(x[1])
 
             def call(part, *arguments):
-                return _plus(part.once(part.weights, *arguments)[0], next(rest))
+                return with_added(part.once(part.weights, *arguments)[0], next(rest))
 
             return step(call, carry, x[0])
 
@@ -89,11 +94,11 @@ class _Recurrence:
     def __call__(self, carry, inputs):
         choice, compiled = compile_choice(), in_compiled_code()
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
-        floating, self.others, self.join = _split(inputs)
+        floating, self.others, self.join = split_floating(inputs)
         weights, added = zip(*((part.weights, part.added) for part in self.parts), strict=True)
         given = carry, floating, weights, added
         forward, backward = self.forward, self.backward
-        if runs_alone(*leaves(inputs)):
+        if runs_alone(*leaves(given)):
             forward, backward, compiled = compiled_alone(forward), compiled_alone(backward), True
         structure = []
 
@@ -121,7 +126,7 @@ class _Recurrence:
             def call(part, *arguments):
                 n = len(found)
                 results, stored = part.once(weights[n], *arguments)
-                found.append((_plus(results, added[n]), stored))
+                found.append((with_added(results, added[n]), stored))
                 return found[n][0]
 
             new, outputs = self.step(call, carry, self.join(floating, others))
@@ -132,6 +137,7 @@ class _Recurrence:
         return (last, outputs), kept
 
     def backward(self, all_floating, weights, kept, upstream):
+        all_carries, all_results, all_stored = kept
         of_last, of_outputs = upstream
         prepared = [part.prepare(x) for part, x in zip(self.parts, weights, strict=True)]
         arguments = []
@@ -140,23 +146,25 @@ class _Recurrence:
             floating, others, (carry, results, stored), of_outputs = x
 
             def run(carry, floating, zeros):
-                # What a part is given is often stored already.
-                inside, outside = (carry, floating), (kept[0], all_floating)
-                origins = _Origins(inside, outside)
+                origins = _Origins()
+                origins.add((carry, floating), (all_carries, all_floating))
                 origins.add(others, self.others)
-                seen, new = [], []
+                found, new = [], []
 
                 def call(part, *given):
-                    n = len(seen)
-                    seen.append([origins.find(x) for x in given])
-                    new.append([x for x, y in zip(given, seen[n], strict=True) if y is None])
-                    known = _known(part, prepared[n], results[n], stored[n], zeros[n], *given)
-                    origins.add(known, kept[1][n])
+                    n = len(found)
+                    # An argument that is stored already is not stored again.
+                    found.append([origins.find(x) for x in given])
+                    new.append([x for x, y in zip(given, found[n], strict=True) if y is None])
+                    known = known_results(
+                        part, prepared[n], results[n], stored[n], zeros[n], *given
+                    )
+                    origins.add(known, all_results[n])
                     return known
 
-                found = self.step(call, carry, self.join(floating, others))
-                arguments[:] = seen
-                return found, new
+                output = self.step(call, carry, self.join(floating, others))
+                arguments[:] = found
+                return output, new
 
             # The gradient of a zero that is added to a result is the gradient of the result.
             zeros = [[ops.zeros_like(x) for x in xs] for xs in results]
@@ -169,65 +177,22 @@ class _Recurrence:
         )
         new = iter(leaves(new))
         arguments = [[next(new) if x is None else x for x in xs] for xs in arguments]
-        of_weights = map(_of_weights, self.parts, weights, kept[2], arguments, of_results)
-        of_added = [x[: len(y.added)] for x, y in zip(of_results, self.parts, strict=True)]
+        of_weights = map(
+            gradients_of_weights, self.parts, weights, all_stored, arguments, of_results
+        )
+        of_added = [x[: len(part.added)] for x, part in zip(of_results, self.parts, strict=True)]
         return of_carry, of_floating, list(of_weights), of_added
 
 
 class _Origins:
-    """Finds the stored tensors of all steps that hold a tensor of one step."""
+    """Finds the tensor of all steps whose slice a tensor of one step is."""
 
-    def __init__(self, inside, outside):
+    def __init__(self):
         self.known = {}
-        self.add(inside, outside)
 
-    def add(self, inside, outside):
-        for x, y in zip(leaves(inside), leaves(outside), strict=True):
-            self.known[id(x)] = x, y  # with x, so that no other tensor gets its number
+    def add(self, of_step, of_all):
+        for x, y in zip(leaves(of_step), leaves(of_all), strict=True):
+            self.known[id(x)] = x, y  # x stays alive, so no other tensor gets its id
 
     def find(self, x):
         return self.known.get(id(x), (x, None))[1]
-
-
-def _plus(results, added):
-    return [*map(ops.add, results, added), *results[len(added) :]]
-
-
-def _known(part, prepared, results, stored, zeros, *arguments):
-    """The stored results of a part, which pass gradients to zeros and to the arguments."""
-    floating, others, join = _split(arguments)
-
-    @ops.custom_gradient
-    def known(*tensors):
-        def grad(*upstream):
-            # TensorFlow passes the gradients of the results one by one, JAX as one tuple.
-            upstream, given = leaves(upstream), join(tensors[len(zeros) :], others)
-            return *upstream, *part.backward(prepared, stored, upstream, *given)
-
-        return tuple(results), grad
-
-    return list(known(*zeros, *floating))
-
-
-def _of_weights(part, weights, stored, arguments, upstream):
-    """The gradients of the weights of a part, from all steps at once."""
-
-    def function(weights):
-        return part.many(weights, stored, *arguments), None
-
-    return vector_jacobian(function, (weights,), upstream)[0][0]
-
-
-def _split(structure):
-    """The floating-point tensors of a structure, the others, and what joins the two again."""
-    flat = leaves(structure)
-    floating = [is_floating(x) for x in flat]
-
-    def join(first, second):
-        sources = iter(second), iter(first)
-        return pack_like(structure, [next(sources[here]) for here in floating])
-
-    first, second = (
-        [x for x, y in zip(flat, floating, strict=True) if y is z] for z in (True, False)
-    )
-    return first, second, join

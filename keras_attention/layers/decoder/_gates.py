@@ -1,87 +1,15 @@
-"""The cells that the decoder knows: GRU, LSTM and stacks of them, as products and gates.
-
-A known cell multiplies its inputs of all steps before the loop, and its gradient comes from
-`ops._recurrence`. The decoder calls every other cell as it is.
-"""
-
-from typing import Any
+"""GRU and LSTM cells as products, which the loop of a decoder knows, and gates."""
 
 import keras
 from keras import ops
 
-from keras_attention._typing import Nested, Tensor
-from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
 from keras_attention.ops._graphs import value_of
 from keras_attention.ops._loops import leaves, pack_like
 from keras_attention.ops._parts import Part, products, stored_transposed
-from keras_attention.ops._recurrence import Call
 from keras_attention.ops.products import project
 
 
-def is_known(cell: Any, training: bool | None) -> bool:
-    """Whether the decoder knows a cell, or all cells of a stack."""
-    # A subclass may compute anything.
-    return all(type(one) in _KINDS and _is_plain(one, training) for one in _cells_of(cell))
-
-
-def _cells_of(cell):
-    stacks = keras.layers.StackedRNNCells, ResidualRNNCells
-    return cell.cells if type(cell) in stacks else [cell]
-
-
-def _is_plain(cell, training):
-    # With `implementation=1`, which dropout of the state needs, every gate has its own dropout.
-    dropout = training and (cell.dropout > 0 or cell.recurrent_dropout > 0)
-    return cell.implementation == 2 or not dropout
-
-
-class KnownCells:
-    """One or several known cells, the lowest first.
-
-    Args:
-        cell: the Keras cell, or stacked cells.
-        inputs: the inputs of all steps, `(T, B, D)`.
-        fed: the features that a step adds to its inputs: the context or the fed vector.
-        training: whether dropout is active.
-
-    Attributes:
-        parts: the products of a step, in the order in which it computes them.
-    """
-
-    def __init__(self, cell: Any, inputs: Tensor, fed: int, training: bool | None) -> None:
-        self.stacked = _cells_of(cell)[0] is not cell
-        self.residual = type(cell) is ResidualRNNCells
-        batch, size = ops.shape(inputs)[1], inputs.shape[-1]
-        self.cells = []
-        for one in _cells_of(cell):
-            width = size + fed if not self.cells else self.cells[-1].cell.units
-            keep = _dropout_of_inputs(one, (batch, width), training)
-            self.cells.append(_KINDS[type(one)](one, None if self.cells else inputs, keep))
-        self.parts: list[Part] = [part for cell in self.cells for part in cell.parts]
-
-    def __call__(self, call: Call, fed: Tensor | None, states: Nested) -> tuple[Tensor, Nested]:
-        """One step: the output of the last cell, and the new states."""
-        states = states if self.stacked else [states]
-        below, new = fed, []
-        for cell, state in zip(self.cells, states, strict=True):
-            if below is not None and cell.keep is not None:
-                below = below * cell.keep
-            hidden, state = cell.step(call, [] if below is None else [below], state)
-            below = ops.add(below, hidden) if self.residual and new else hidden
-            new.append(state)
-        return below, new if self.stacked else new[0]
-
-
-def _dropout_of_inputs(cell, shape, training):
-    """The factors of the inputs of a cell, the same at every step, or None."""
-    if not training or cell.dropout == 0:
-        return None
-    keep = cell.get_dropout_mask(ops.ones(shape, cell.compute_dtype))
-    cell.reset_dropout_mask()
-    return keep
-
-
-class _Gated:
+class Gated:
     """A cell whose gates follow from products.
 
     Args:
@@ -114,7 +42,7 @@ class _Gated:
         return ops.cast(x, self.cell.compute_dtype)
 
 
-class _GRU(_Gated):
+class _GRU(Gated):
     """z, r = s(x + h W), n = tanh(x_n + r (h W)_n) or tanh(x_n + (r h) W_n), h' = n + z (h - n)."""
 
     def input_bias(self):
@@ -200,7 +128,7 @@ def _plus(x, bias):
     return x if bias is None else ops.add(x, bias)
 
 
-class _LSTM(_Gated):
+class _LSTM(Gated):
     """i, f, g, o = x + h W, c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c')."""
 
     def input_bias(self):
@@ -222,4 +150,4 @@ class _LSTM(_Gated):
         return hidden, [hidden, self.rounded(memory)]
 
 
-_KINDS = {keras.layers.GRUCell: _GRU, keras.layers.LSTMCell: _LSTM}
+KINDS = {keras.layers.GRUCell: _GRU, keras.layers.LSTMCell: _LSTM}

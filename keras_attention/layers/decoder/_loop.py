@@ -10,7 +10,7 @@ from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
 from keras_attention.layers.decoder._attending import attend, attending
 from keras_attention.layers.decoder._cells import DropoutMasks, with_constant_weights
-from keras_attention.layers.decoder._gates import KnownCells, is_known
+from keras_attention.layers.decoder._known_cells import KnownCells, is_known
 from keras_attention.layers.decoder._steps import called, joined_output, masked_step, one_step
 from keras_attention.ops._loops import scan, swap_steps
 from keras_attention.ops._recurrence import recur, runs_alone
