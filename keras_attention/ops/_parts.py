@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_attention._checks import is_floating
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Tensor
 from keras_attention.ops._gradients import vector_jacobian
-from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops._loops import leaves
 from keras_attention.ops.products import project
 
 
@@ -26,7 +26,7 @@ class Part(NamedTuple):
         prepare: returns what `backward` needs, computed from the weights before the loop.
         backward: `backward(prepared, stored, upstream, *arguments)` returns the gradients of the
             floating-point arguments in one step, in their order.
-        added: tensors `(T, ...)` for the first results. A step adds its slice to each.
+        added: one tensor `(T, ...)` for each of the first results. Each step adds its slice.
     """
 
     weights: list[Tensor]
@@ -60,16 +60,15 @@ def products(
 def stored_transposed(x: Tensor) -> Tensor:
     """The transpose of a matrix, as an array of its own.
 
-    A loop reads it faster than it multiplies by the transpose of a kernel: XLA leaves a transposed
-    array where it is, and then takes half as long again.
-    It cannot leave out the operation that changes nothing here.
+    If a product takes the transpose of a kernel, XLA moves nothing, and in a loop the product needs
+    half as much time again. XLA cannot remove the maximum, which changes no value.
     """
     half = keras.backend.standardize_dtype(x.dtype) == "float16"
     return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
 
 
 def with_added(results: list[Tensor], added: Sequence[Tensor]) -> list[Tensor]:
-    """The results of a step, to the first of which something is added."""
+    """Adds tensors to the first results of a step."""
     return [*map(ops.add, results, added), *results[len(added) :]]
 
 
@@ -82,18 +81,20 @@ def known_results(
     *arguments: Tensor,
 ) -> list[Tensor]:
     """The stored results of a part, which pass gradients to zeros and to the arguments."""
-    floating, others, join = split_floating(arguments)
+    floating = [n for n, x in enumerate(arguments) if is_floating(x)]
 
     @ops.custom_gradient
     def known(*tensors):
         def grad(*upstream):
             # TensorFlow passes the gradients of the results one by one, JAX as one tuple.
-            upstream, given = leaves(upstream), join(tensors[len(zeros) :], others)
+            upstream, given = leaves(upstream), list(arguments)
+            for n, x in zip(floating, tensors[len(zeros) :], strict=True):
+                given[n] = x
             return *upstream, *part.backward(prepared, stored, upstream, *given)
 
         return tuple(results), grad
 
-    return list(known(*zeros, *floating))
+    return list(known(*zeros, *(arguments[n] for n in floating)))
 
 
 def gradients_of_weights(
@@ -109,18 +110,3 @@ def gradients_of_weights(
         return part.many(weights, stored, *arguments), None
 
     return vector_jacobian(function, (weights,), upstream)[0][0]
-
-
-def split_floating(structure: Nested) -> tuple[list[Tensor], list[Tensor], Callable[..., Nested]]:
-    """The floating-point tensors of a structure, the others, and what joins the two again."""
-    flat = leaves(structure)
-    floating = [is_floating(x) for x in flat]
-
-    def join(first, second):
-        sources = iter(second), iter(first)
-        return pack_like(structure, [next(sources[here]) for here in floating])
-
-    first, second = (
-        [x for x, y in zip(flat, floating, strict=True) if y is z] for z in (True, False)
-    )
-    return first, second, join

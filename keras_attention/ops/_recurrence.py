@@ -4,8 +4,8 @@ The step of a decoder is made of parts with weights, such as products and the at
 what lies between them, such as gates. The forward pass stores the carry, the results of all parts
 and what else a part asks for. The backward pass has two stages:
 
-1. A loop from the last step to the first finds the gradients of the carries, of the inputs and of
-   the results of all parts. It takes the stored results instead of computing the parts again.
+1. A loop from the last step to the first finds the gradients of the carries and of the results
+   of all parts. It takes the stored results instead of computing the parts again.
 2. The gradients of the weights of a part follow from all of its arguments and results at once. A
    product of all steps is several times as fast as the sum of the products of each step, and
    nothing of the size of the weights is added up in the loop.
@@ -24,7 +24,6 @@ from keras_attention.ops._parts import (
     Part,
     gradients_of_weights,
     known_results,
-    split_floating,
     with_added,
 )
 from keras_attention.ops._xla import (
@@ -56,7 +55,8 @@ def recur(
             uses is constant: no gradient flows to it.
         parts: the parts.
         carry: what goes from step to step: floating-point tensors in any nesting.
-        inputs: what every step reads: tensors of any dtype `(T, ...)`, in any nesting.
+        inputs: what every step reads beside its carry: masks and positions `(T, ...)`, in any
+            nesting. No gradient flows to them.
         unroll: see `scan`.
         training: whether gradients will be needed. They are right otherwise, too.
         steps: see `scan`; only where `runs_alone`.
@@ -69,14 +69,15 @@ def recur(
         added = [part.added for part in parts]
 
         def body(carry, x):
-            rest = iter(x[1])
+            added, inputs = x
+            rest = iter(added)
 
             def call(part, *arguments):
                 return with_added(part.once(part.weights, *arguments)[0], next(rest))
 
-            return step(call, carry, x[0])
+            return step(call, carry, inputs)
 
-        return scan(body, carry, (inputs, added), unroll=unroll)
+        return scan(body, carry, (added, inputs), unroll=unroll)
     return _Recurrence(step, parts, unroll, steps)(carry, inputs)
 
 
@@ -93,10 +94,10 @@ class _Recurrence:
 
     def __call__(self, carry, inputs):
         choice, compiled = compile_choice(), in_compiled_code()
+        self.inputs = inputs
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
-        floating, self.others, self.join = split_floating(inputs)
         weights, added = zip(*((part.weights, part.added) for part in self.parts), strict=True)
-        given = carry, floating, weights, added
+        given = carry, weights, added
         forward, backward = self.forward, self.backward
         if runs_alone(*leaves(given)):
             forward, backward, compiled = compiled_alone(forward), compiled_alone(backward), True
@@ -108,19 +109,19 @@ class _Recurrence:
             structure[:] = [results]
 
             def grad(*upstream):
-                _, floating, weights, _ = pack_like(given, tensors)
+                _, weights, _ = pack_like(given, tensors)
                 of_results = pack_like(results, leaves(upstream))
                 with compiling(choice), treated_as_compiled(compiled):
-                    return tuple(leaves(backward(floating, weights, stored, of_results)))
+                    return tuple(leaves(backward(weights, stored, of_results)))
 
             return tuple(leaves(results)), grad
 
         found = differentiable(*leaves(given))
         return pack_like(structure[0], list(found))
 
-    def forward(self, carry, floating, weights, added):
+    def forward(self, carry, weights, added):
         def body(carry, x):
-            floating, others, added = x
+            added, inputs = x
             found = []
 
             def call(part, *arguments):
@@ -129,26 +130,27 @@ class _Recurrence:
                 found.append((with_added(results, added[n]), stored))
                 return found[n][0]
 
-            new, outputs = self.step(call, carry, self.join(floating, others))
+            new, outputs = self.step(call, carry, inputs)
             return new, (outputs, carry, *zip(*found, strict=True))
 
-        inputs = floating, self.others, added
-        last, (outputs, *kept) = scan(body, carry, inputs, unroll=self.unroll, steps=self.steps)
+        last, (outputs, *kept) = scan(
+            body, carry, (added, self.inputs), unroll=self.unroll, steps=self.steps
+        )
         return (last, outputs), kept
 
-    def backward(self, all_floating, weights, kept, upstream):
+    def backward(self, weights, kept, upstream):
         all_carries, all_results, all_stored = kept
         of_last, of_outputs = upstream
         prepared = [part.prepare(x) for part, x in zip(self.parts, weights, strict=True)]
         arguments = []
 
         def body(of_carry, x):
-            floating, others, (carry, results, stored), of_outputs = x
+            (carry, results, stored), inputs, of_outputs = x
 
-            def run(carry, floating, zeros):
+            def run(carry, zeros):
                 origins = _Origins()
-                origins.add((carry, floating), (all_carries, all_floating))
-                origins.add(others, self.others)
+                origins.add(carry, all_carries)
+                origins.add(inputs, self.inputs)
                 found, new = [], []
 
                 def call(part, *given):
@@ -162,17 +164,17 @@ class _Recurrence:
                     origins.add(known, all_results[n])
                     return known
 
-                output = self.step(call, carry, self.join(floating, others))
+                output = self.step(call, carry, inputs)
                 arguments[:] = found
                 return output, new
 
             # The gradient of a zero that is added to a result is the gradient of the result.
             zeros = [[ops.zeros_like(x) for x in xs] for xs in results]
-            gradients, new = vector_jacobian(run, (carry, floating, zeros), (of_carry, of_outputs))
-            return gradients[0], (gradients[1], gradients[2], new)
+            gradients, new = vector_jacobian(run, (carry, zeros), (of_carry, of_outputs))
+            return gradients[0], (gradients[1], new)
 
-        inputs = all_floating, self.others, kept, of_outputs
-        of_carry, (of_floating, of_results, new) = scan(
+        inputs = kept, self.inputs, of_outputs
+        of_carry, (of_results, new) = scan(
             body, of_last, inputs, reverse=True, unroll=self.unroll, steps=self.steps
         )
         new = iter(leaves(new))
@@ -181,11 +183,11 @@ class _Recurrence:
             gradients_of_weights, self.parts, weights, all_stored, arguments, of_results
         )
         of_added = [x[: len(part.added)] for x, part in zip(of_results, self.parts, strict=True)]
-        return of_carry, of_floating, list(of_weights), of_added
+        return of_carry, list(of_weights), of_added
 
 
 class _Origins:
-    """Finds the tensor of all steps whose slice a tensor of one step is."""
+    """Maps a tensor of one step to the stored tensor that it is a slice of."""
 
     def __init__(self):
         self.known = {}

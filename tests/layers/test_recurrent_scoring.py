@@ -195,7 +195,8 @@ def test_dropout_in_a_decoder_drops_the_memory_once():
     assert set(np.round(factor, 4).flat) == {0.0, 2.0}
 
 
-@pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", [False, True])
 def test_a_beam_search_carries_the_state(jit):
     """A call with the tokens of a hypothesis returns the same weights as the search."""
     vocabulary, start, end = 7, 2, 1

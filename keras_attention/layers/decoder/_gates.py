@@ -9,7 +9,7 @@ from keras_attention.ops._parts import Part, products, stored_transposed
 from keras_attention.ops.products import project
 
 
-class Gated:
+class _Gated:
     """A cell whose gates follow from products.
 
     Args:
@@ -35,14 +35,14 @@ class Gated:
             self.parts = self.make_parts(lower, None, self.project(inputs, kernel[:size], bias))
 
     def widened(self, x):
-        """Gates run in at least float32: only products and states are of half precision."""
+        """Gates run in at least float32. Products, their sums and states keep the compute dtype."""
         return ops.cast(x, "float64" if self.cell.compute_dtype == "float64" else "float32")
 
     def rounded(self, x):
         return ops.cast(x, self.cell.compute_dtype)
 
 
-class _GRU(Gated):
+class _GRU(_Gated):
     """z, r = s(x + h W), n = tanh(x_n + r (h W)_n) or tanh(x_n + (r h) W_n), h' = n + z (h - n)."""
 
     def input_bias(self):
@@ -128,7 +128,7 @@ def _plus(x, bias):
     return x if bias is None else ops.add(x, bias)
 
 
-class _LSTM(Gated):
+class _LSTM(_Gated):
     """i, f, g, o = x + h W, c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c')."""
 
     def input_bias(self):

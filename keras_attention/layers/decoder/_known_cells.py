@@ -43,7 +43,7 @@ class KnownCells:
         training: whether dropout is active.
 
     Attributes:
-        parts: the products of a step, in the order in which it computes them.
+        parts: the parts of a step, in the order in which it calls them.
     """
 
     def __init__(self, cell: Any, inputs: Tensor, fed: int, training: bool | None) -> None:

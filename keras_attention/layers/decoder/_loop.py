@@ -117,8 +117,9 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
 
         return masked_step(decoder, run, read if reading else None, carry, x)
 
-    given = None, mask, position
-    return recur(step, parts, carry, given, decoder.unroll, bool(training), steps)
+    # The parts hold the products of the sequences.
+    inputs = None, mask, position
+    return recur(step, parts, carry, inputs, decoder.unroll, bool(training), steps)
 
 
 def _run_any(decoder, inputs, memory, carry, return_scores, training):

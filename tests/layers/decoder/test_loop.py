@@ -8,7 +8,8 @@ from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ResidualRNNCells
 from keras_attention.layers.decoder._attending import attending
-from keras_attention.ops import additive_score
+from keras_attention.ops import _recurrence, additive_score
+from keras_attention.ops._loops import leaves, scan
 from tests.helpers import TK, B, assert_all_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
 from tests.on_jax import run_on_jax
@@ -124,6 +125,23 @@ def test_a_step_stores(attention, expected):
     part = attending(layer, layer.prepare(tensors()[1]), False)
     _, stored = part.once(part.weights, tf.constant(normal(3, B, H)))
     assert [tuple(x.shape) for x in stored] == expected
+
+
+def test_the_backward_pass_stores_nothing_twice(monkeypatch):
+    """It stores the gradients of the results of all parts, but no argument of a part."""
+    counts = []
+
+    def counting(*arguments, **options):
+        last, outputs = scan(*arguments, **options)
+        counts.append(len(leaves(outputs)))
+        return last, outputs
+
+    monkeypatch.setattr(_recurrence, "scan", counting)
+    inputs = [tf.constant(x) for x in tensors()]
+    results_and_gradients(make("gru", "additive", "previous"), True, *inputs)
+    # Forward: output and weights, state, projection and scores, and the results: context and
+    # weights of the attention, three of the GRU.
+    assert counts == [2 + 1 + 2 + 5, 5]
 
 
 def test_dropout_of_the_inputs_of_cells():
