@@ -319,7 +319,8 @@ def test_padding_changes_no_answer(flow, examples):
 
 
 @pytest.mark.slow
-def test_strings_in_answers_out(examples):
+def test_strings_in_answers_out(examples, monkeypatch):
+    monkeypatch.setattr(bidaf, "bilstm", per_word)
     known = make_vocabulary(examples)
     _, answerer = bidaf.build_model(known.sizes, 4, "both", 0.0, 3)
     serve = tf.function(export.make_serve(answerer, known), autograph=False)
