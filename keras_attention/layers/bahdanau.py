@@ -8,7 +8,6 @@ from keras import ops
 from keras_attention._checks import check_bool, check_positive_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops._stored import stored
 from keras_attention.ops.additive import additive_score
 
 __all__ = ["BahdanauAttention"]
@@ -94,7 +93,7 @@ class BahdanauAttention(ScoringMixin):
         return self.project(key, self.key_kernel)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        query = stored(self.project(query, self.query_kernel))
+        query = self.project(query, self.query_kernel)
         query = query if self.bias is None else ops.add(query, self.bias)
         return additive_score(query, key, self._scaled_vector())
 

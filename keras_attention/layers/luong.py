@@ -10,7 +10,6 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import Memory, ScoringMixin, Window
 from keras_attention.ops._gathered import window_dot, window_tanh
 from keras_attention.ops._gradients import is_repeated
-from keras_attention.ops._stored import stored
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.windows import sentence_span
 
@@ -65,8 +64,7 @@ class _Concat:
         return window_tanh(*self._compared(layer, query, key), position)
 
     def _compared(self, layer, query, key):
-        kernel = layer.score_kernel[: layer.score_vector.shape[0]]
-        query = stored(layer.project(query, kernel))
+        query = layer.project(query, layer.score_kernel[: layer.score_vector.shape[0]])
         return query, key, ops.cast(layer.score_vector, layer.score_dtype)
 
 
@@ -217,7 +215,7 @@ class LuongAttention(ScoringMixin):
         start, size = sentence_span(memory.mask, batch, length, self.score_dtype)
         start, size = ops.expand_dims(start, -1), ops.expand_dims(size, -1)
         if self.alignment == "local-p":
-            hidden = ops.tanh(stored(self.project(query, self.position_kernel)))
+            hidden = ops.tanh(self.project(query, self.position_kernel))
             # In a loop, TensorFlow would store the vector that a product reshapes for every step.
             if is_repeated():
                 logit = ops.sum(hidden * self.position_vector, axis=-1)
@@ -236,8 +234,7 @@ class LuongAttention(ScoringMixin):
         if self.units is None:
             return context
         both = ops.concatenate([context, ops.cast(query, context.dtype)], axis=-1)
-        vector = ops.tanh(stored(self.project(both, self.output_kernel)))
-        return ops.cast(vector, self.compute_dtype)
+        return ops.cast(ops.tanh(self.project(both, self.output_kernel)), self.compute_dtype)
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return value_size if self.units is None else self.units

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention._typing import Tensor
 from keras_attention.layers._attention import NORMALIZERS, Attention
 from keras_attention.layers._types import Attended, Memory, Window
+from keras_attention.ops._stored import stored
 from keras_attention.ops.products import project
 
 __all__ = ["Attended", "Memory", "ScoringMixin", "Window"]
@@ -135,4 +136,4 @@ class ScoringMixin(Attention):
     def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
         """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
         sequence, kernel = (ops.cast(x, self.compute_dtype) for x in (sequence, kernel))
-        return ops.cast(project(sequence, kernel), self.score_dtype)
+        return stored(ops.cast(project(sequence, kernel), self.score_dtype))

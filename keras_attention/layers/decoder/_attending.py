@@ -17,7 +17,8 @@ from keras_attention.ops._loops import swap_steps
 from keras_attention.ops._parts import Part
 from keras_attention.ops._stored import reusing, storing
 
-# These classes mark the same tensors for one query as for many. A subclass may compute anything.
+# In these classes `attend` marks the same tensors for one query as for many. Another class may
+# compute anything.
 _STORING = BahdanauAttention, LuongAttention
 
 
