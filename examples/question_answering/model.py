@@ -15,8 +15,7 @@ NOWHERE = -1e30
 class CharacterCNN(layers.Layer):
     """A vector for each word from its characters: filters of width five, and their maximum.
 
-    Takes ids `(B, T, WORD_LENGTH)` with 0 after the end of a word. Returns `(B, T, filters)` and
-    a mask, because `Concatenate` regards an input without a mask as valid everywhere.
+    Takes ids `(B, T, WORD_LENGTH)` with 0 after the end of a word. Returns `(B, T, filters)`.
     """
 
     def __init__(self, size, filters, dropout, **kwargs):
@@ -40,9 +39,6 @@ class CharacterCNN(layers.Layer):
         letters = self.dropout(self.embedding(inputs), training=training)
         return ops.max(self.convolution(letters), axis=2)
 
-    def compute_mask(self, inputs, mask=None):
-        return ops.not_equal(inputs[:, :, 0], 0)
-
     def get_config(self):
         own = {"size": self.size, "filters": self.filters, "dropout": self.rate}
         return {**super().get_config(), **own}
@@ -51,10 +47,6 @@ class CharacterCNN(layers.Layer):
 @keras.saving.register_keras_serializable("answer")
 class Highway(layers.Layer):
     """y = t * relu(W x + b) + (1 - t) * x, t = sigmoid(W_t x + b_t) (Srivastava et al., 2015)."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def build(self, input_shape):
         size = input_shape[-1]
@@ -78,10 +70,6 @@ class AverageQuestion(layers.Layer):
 
     G = [h; u; h * u]
     """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def call(self, context, query, query_mask=None):
         valid = ops.cast(ops.expand_dims(query_mask, 2), query.dtype)
@@ -146,35 +134,36 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
         units if vectors is None else vectors.shape[1],
         # With the default of Keras, within +-0.05, equal words would hardly stand out at first.
         embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0),
-        mask_zero=True,
         name="words",
     )
     characters = CharacterCNN(sizes[1], units, dropout, name="characters")
     highways = [Highway(name=f"highway_{n}") for n in (1, 2)]
     contextual = bilstm(units, "contextual")
 
-    def embed(word, character):
+    # From Keras 3.16 on, no mask passes a recurrent layer, so every layer gets its mask by name.
+    valid, asked = ops.not_equal(inputs[0], 0), ops.not_equal(inputs[2], 0)
+
+    def embed(word, character, mask):
         x = layers.Concatenate()([words(word), characters(character)])
         for highway in highways:
             x = highway(x)
-        return contextual(layers.Dropout(dropout)(x))
+        return contextual(layers.Dropout(dropout)(x), mask=mask)
 
-    context, query = embed(*inputs[:2]), embed(*inputs[2:])
+    context, query = embed(*inputs[:2], valid), embed(*inputs[2:], asked)
     found = {}
     if flow == "none":
-        merged = AverageQuestion(name="average")(context, query)
+        merged = AverageQuestion(name="average")(context, query, query_mask=asked)
     else:
         merged, weights = BiDAFAttentionFlow(
             query_to_context=flow != "context-to-query",
             context_to_query=flow != "query-to-context",
             name="flow",
-        )(context, query, return_attention_scores=True)
+        )(context, query, context_mask=valid, query_mask=asked, return_attention_scores=True)
         found = dict(zip(("context_to_query", "query_to_context"), weights, strict=False))
 
-    model = bilstm(units, "modeling_1")(layers.Dropout(dropout)(merged))
-    model = bilstm(units, "modeling_2")(layers.Dropout(dropout)(model))
-    after = bilstm(units, "modeling_end")(layers.Dropout(dropout)(model))
-    valid = ops.not_equal(inputs[0], 0)
+    model = bilstm(units, "modeling_1")(layers.Dropout(dropout)(merged), mask=valid)
+    model = bilstm(units, "modeling_2")(layers.Dropout(dropout)(model), mask=valid)
+    after = bilstm(units, "modeling_end")(layers.Dropout(dropout)(model), mask=valid)
     logits = []
     for name, hidden in (("start", model), ("end", after)):
         both = layers.Dropout(dropout)(layers.Concatenate()([merged, hidden]))

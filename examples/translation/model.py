@@ -42,16 +42,18 @@ def build_model(attention, source_size, target_size, units, embedding, dropout, 
     shifted = keras.Input((None,), dtype="int32", name="shifted_target")
 
     # With the default of Keras, within +-0.05, the first thousand steps learn little.
-    x = layers.Embedding(
+    source_table = layers.Embedding(
         source_size,
         embedding,
         embeddings_initializer=keras.initializers.RandomNormal(stddev=0.5),
         mask_zero=True,
         name="source_embedding",
-    )(source)
-    x = layers.Dropout(dropout)(x)
+    )
+    # From Keras 3.16 on, no mask passes a recurrent layer.
+    mask = source_table.compute_mask(source)
+    x = layers.Dropout(dropout)(source_table(source))
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
-    encoded, forward, backward = layers.Bidirectional(rnn, name="encoder")(x)
+    encoded, forward, backward = layers.Bidirectional(rnn, name="encoder")(x, mask=mask)
     encoded = layers.Dropout(dropout)(encoded)
     state = layers.Concatenate()([forward, backward])
     state = layers.Dense(units, activation="tanh", name="initial_state")(state)
@@ -76,7 +78,7 @@ def build_model(attention, source_size, target_size, units, embedding, dropout, 
             input_feeding=feeding,
             name="decoder",
         )
-        hidden = decoder(words, encoded, initial_state=state)
+        hidden = decoder(words, encoded, initial_state=state, memory_mask=mask)
     hidden = layers.Concatenate(name="readout_input")([hidden, words])
     hidden = layers.Dense(embedding, activation="tanh", name="readout")(hidden)
     hidden = layers.Dropout(dropout)(hidden)

@@ -23,10 +23,14 @@ def build(hp, attention):
     units = hp.Choice("units", [32, 64, 128])
     source = keras.Input((SOURCE_LENGTH,), dtype="int32")
     shifted = keras.Input((TARGET_LENGTH,), dtype="int32")
-    x = layers.Embedding(len(SIGNS) + 1, 32, mask_zero=True)(source)
-    encoded = layers.Bidirectional(layers.GRU(units // 2, return_sequences=True))(x)
+    table = layers.Embedding(len(SIGNS) + 1, 32, mask_zero=True)
+    # From Keras 3.16 on, no mask passes a recurrent layer.
+    mask = table.compute_mask(source)
+    encoder = layers.Bidirectional(layers.GRU(units // 2, return_sequences=True))
+    encoded = encoder(table(source), mask=mask)
     words = layers.Embedding(len(SIGNS) + 1, 32)(shifted)
-    hidden = AttentionRNN(layers.GRUCell(units), attention)(words, encoded)
+    decoder = AttentionRNN(layers.GRUCell(units), attention)
+    hidden = decoder(words, encoded, memory_mask=mask)
     model = Model([source, shifted], layers.Dense(len(SIGNS) + 1)(hidden))
     model.compile(
         keras.optimizers.Adam(hp.Float("learning_rate", 1e-3, 1e-2, sampling="log")),

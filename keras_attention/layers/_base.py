@@ -9,6 +9,7 @@ from typing import Any, Self
 import keras
 
 from keras_attention._checks import check_bool, check_training
+from keras_attention.layers._dropped_masks import warn_of_dropped_masks
 from keras_attention.layers._tensors import (
     FLAGS,
     IDS,
@@ -69,6 +70,8 @@ class CheckedLayer(keras.layers.Layer):
         return super().__call__(*args, **kwargs)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(_parameters_of(type(self)), args, strict=False))
+        warn_of_dropped_masks(self.name, {**given, **kwargs})
         # Tracing the call finds out whether it returns weights.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 

@@ -53,8 +53,8 @@ class HierarchicalAttention(CheckedLayer):
 
     Call arguments:
         inputs: x, `(B, S, W, D)`.
-        mask: `(B, S, W)` boolean; words where it is False are not read. It propagates
-            automatically from `Embedding(mask_zero=True)` on word ids `(B, S, W)`.
+        mask: `(B, S, W)` boolean; words where it is False are not read. By default the mask of an
+            `Embedding(mask_zero=True)` on word ids `(B, S, W)`.
         return_attention_scores: whether to return the weights too, as they are before dropout.
         training: whether dropout is active.
 

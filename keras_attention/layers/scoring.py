@@ -52,8 +52,8 @@ class ScoringMixin(Attention):
         value: `(B, Tk, Dv)`.
         key: `(B, Tk, Dk)`; defaults to the value.
         query_mask: `(B, Tq)` boolean; the output is zero where it is False.
-        value_mask: `(B, Tk)` boolean; memory steps where it is False are not attended to. Both
-            masks propagate automatically from layers such as `Embedding(mask_zero=True)`.
+        value_mask: `(B, Tk)` boolean; memory steps where it is False are not attended to. Pass it:
+            from Keras 3.16 on, none propagates through a recurrent layer.
         attention_mask: `(Tq, Tk)` or `(B, Tq, Tk)` boolean, `(B, Tk)` for one step.
         use_causal_mask: query step i attends to memory steps 0 .. i only.
         return_attention_scores: whether to return the weights too, as they are before dropout.

@@ -19,16 +19,6 @@ SCRIPTS = (
     "translate_dates",
 )
 ALLOWED = {"keras", "keras_attention", "matplotlib", "numpy", *sys.stdlib_module_names}
-RECURRENT = {"Bidirectional", "GRU", "LSTM", "RNN", "SimpleRNN"}
-# The attention layers that read a sequence of vectors, whose padding only a mask can tell.
-ATTENTIONS = {
-    "AttentionPooling",
-    "AttentionRNN",
-    "BahdanauAttention",
-    "BiDAFAttentionFlow",
-    "HierarchicalAttention",
-    "LuongAttention",
-}
 every_script = pytest.mark.parametrize("name", SCRIPTS)
 
 
@@ -43,25 +33,6 @@ def called_name(call):
 
 def calls_in(tree):
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-
-def unmasked_calls(tree):
-    """The calls of recurrent and attention layers that get no mask, as (layer, line).
-
-    Only layers that are stored in a variable first are looked at.
-    """
-    layers = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made = called_name(node.value)
-            if made in RECURRENT | ATTENTIONS:
-                layers[node.targets[0].id] = made
-    found = []
-    for call in calls_in(tree):
-        made = layers.get(call.func.id) if isinstance(call.func, ast.Name) else None
-        if made and not any((k.arg or "").endswith("mask") for k in call.keywords):
-            found.append((made, call.lineno))
-    return found
 
 
 @every_script
@@ -101,26 +72,6 @@ def test_all_scripts_have_the_same_parts(name):
     comments = [line for line in source_of(name).splitlines() if line.startswith("# ")]
     found = [comment.removeprefix("# ").split(":")[0] for comment in comments]
     assert [part for part in found if part in parts] == parts
-
-
-@every_script
-def test_padding_is_masked(name):
-    """From Keras 3.16 on, masks no longer propagate through recurrent layers."""
-    tree = ast.parse(source_of(name))
-    names = {called_name(call) for call in calls_in(tree)}
-    if "Embedding" in names and names & RECURRENT and names & ATTENTIONS:
-        assert "compute_mask" in names
-        assert unmasked_calls(tree) == []
-
-
-def test_a_missing_mask_is_found():
-    tree = ast.parse(
-        "rnn = keras.layers.Bidirectional(keras.layers.GRU(3))\n"
-        "encoded = rnn(words, mask=mask)\n"
-        "decoder = AttentionRNN(cell, BahdanauAttention(3))\n"
-        "states = decoder(written, encoded)\n"
-    )
-    assert unmasked_calls(tree) == [("AttentionRNN", 4)]
 
 
 @every_script

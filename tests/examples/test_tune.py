@@ -172,7 +172,7 @@ def assert_ended(text, count):
 
 
 @pytest.mark.slow
-def test_a_search_that_is_killed_resumes(tmp_path):
+def test_a_search_that_is_killed_resumes(tmp_path, quick):
     options = ["--smoke", "--searches", "bayesian", "--trials", "2"]
     interrupt(tmp_path, options, "best of 1", lambda process, _: process.kill())
     text = run(tmp_path, *options)

@@ -1,0 +1,123 @@
+"""Padding changes no output of an example's model, on Keras 3.15 and on the next one."""
+
+import ast
+
+import keras
+import numpy as np
+import pytest
+
+from examples.documents import model as documents
+from examples.question_answering import model as bidaf
+from examples.stories import model as stories
+from examples.translation import model as translation
+from examples.tuning import model as tuning
+from keras_attention import BahdanauAttention
+from tests.examples.test_short_scripts import SCRIPTS, source_of
+from tests.helpers import numpy
+
+pytestmark = pytest.mark.slow
+
+BATCH, STEPS, WORDS = 3, 5, 4  # known sizes of the inputs stay as they are
+MORE = 3
+
+
+@pytest.fixture(autouse=True)
+def masks_end_at_recurrent_layers(monkeypatch):
+    """Makes Keras 3.15 drop the masks that 3.16 drops."""
+    for layer in (keras.layers.RNN, keras.layers.Bidirectional):
+        monkeypatch.setattr(layer, "compute_mask", lambda *_: None)
+
+
+def inputs_of(model, rng):
+    """Ids from 1 to 4, with some padding in the first sample, normal numbers, or True."""
+    for tensor in model.inputs:
+        known = (BATCH, STEPS, WORDS)
+        shape = [n or size for n, size in zip(tensor.shape, known, strict=False)]
+        shape += tensor.shape[len(known) :]
+        if tensor.dtype == "bool":
+            yield np.ones(shape, "bool")
+        elif "float" in tensor.dtype:
+            yield rng.normal(size=shape).astype("float32")
+        else:
+            ids = rng.integers(1, 5, shape)
+            ids[0, -1] = 0
+            yield ids
+
+
+def padded(x, tensor):
+    missing = [MORE if axis and n is None else 0 for axis, n in enumerate(tensor.shape)]
+    return np.pad(x, [(0, n) for n in missing])
+
+
+def assert_padding_changes_nothing(model):
+    rng = np.random.default_rng(3)
+    for variable in model.trainable_variables:
+        variable.assign(variable + rng.normal(0, 0.1, variable.shape))
+    inputs = list(inputs_of(model, rng))
+    longer = [padded(*pair) for pair in zip(inputs, model.inputs, strict=True)]
+    assert sum(x.size for x in longer) > sum(x.size for x in inputs)
+    outputs, others = (
+        keras.tree.flatten(model(x if len(x) > 1 else x[0], training=False))
+        for x in (inputs, longer)
+    )
+    for output, other in zip(map(numpy, outputs), map(numpy, others), strict=True):
+        same = tuple(slice(0, n) for n in output.shape)
+        np.testing.assert_allclose(other[same], output, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "feeding"),
+    [*((name, False) for name in translation.ATTENTIONS), ("luong-general", True)],
+)
+def test_translation(name, feeding):
+    assert_padding_changes_nothing(translation.build_model(name, 7, 9, 6, 5, 0.1, 2, feeding))
+
+
+class FirstChoice:
+    """Hyperparameters, each with its first value."""
+
+    def Choice(self, _, values):
+        return values[0]
+
+    def Float(self, _, smallest, *__, **___):
+        return smallest
+
+
+def test_tuning(monkeypatch):
+    for name in ("SOURCE_LENGTH", "TARGET_LENGTH"):
+        monkeypatch.setattr(tuning, name, None)
+    assert_padding_changes_nothing(tuning.build(FirstChoice(), BahdanauAttention(6)))
+
+
+@pytest.mark.parametrize("flow", bidaf.FLOWS)
+def test_question_answering(flow):
+    for model in bidaf.build_model((7, 9), 3, flow, 0.1, 2):
+        assert_padding_changes_nothing(model)
+
+
+@pytest.mark.parametrize("encoder", documents.ENCODERS)
+@pytest.mark.parametrize("pooling", documents.POOLINGS)
+def test_documents(pooling, encoder):
+    for model in documents.build_model(7, 3, pooling, encoder, 5, 4, 0.1, 0.1):
+        assert_padding_changes_nothing(model)
+
+
+def test_stories():
+    settings = {"units": 5, "tying": "adjacent", "encoding": "own-length"}
+    settings |= {"null_memories": False, "linear_start": False}
+    task = stories.Task("1", words=7, length=WORDS, memory=11, train=None, valid=None, test=None)
+    for model in stories.build_model(task, 2, settings):
+        assert_padding_changes_nothing(model)
+
+
+@pytest.mark.parametrize("name", sorted(set(SCRIPTS) - {"forecast"}))  # has series of one length
+def test_short_scripts(name):
+    """Runs a script up to its training."""
+    tree = ast.parse(source_of(name))
+    training = next(
+        n for n, part in enumerate(tree.body) if ast.unparse(part).startswith("model.compile(")
+    )
+    tree.body = tree.body[:training]
+    names = {"__name__": name}
+    exec(compile(tree, f"{name}.py", "exec"), names)
+    assert_padding_changes_nothing(names["model"])

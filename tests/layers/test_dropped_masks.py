@@ -1,0 +1,103 @@
+"""A warning says so if the mask of a memory was lost on its way, as Keras 3.16 loses it."""
+
+import warnings
+
+import keras
+import pytest
+from keras import layers
+
+from keras_attention import (
+    AttentionPooling,
+    AttentionRNN,
+    BahdanauAttention,
+    BiDAFAttentionFlow,
+    HierarchicalAttention,
+    LuongAttention,
+)
+
+CALLS = {
+    "value": lambda x, y, mask: BahdanauAttention(3)(x, y, value_mask=mask),
+    "key": lambda x, y, mask: LuongAttention()(x, y, y, value_mask=mask),
+    "memory": lambda x, y, mask: AttentionRNN(layers.GRUCell(3), BahdanauAttention(3))(
+        x, y, memory_mask=mask
+    ),
+    "context": lambda x, y, mask: BiDAFAttentionFlow()(y, x, context_mask=mask),
+    "query of a flow": lambda x, y, mask: BiDAFAttentionFlow()(x, y, query_mask=mask),
+    "inputs": lambda x, y, mask: AttentionPooling(3)(y, mask=mask),
+    "sentences": lambda x, y, mask: HierarchicalAttention(3)(
+        keras.ops.expand_dims(y, 1), mask=None if mask is None else keras.ops.expand_dims(mask, 1)
+    ),
+}
+every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+def gru(drops):
+    """A GRU that drops masks, whatever the version of Keras is, or one that passes them."""
+    layer = layers.GRU(6, return_sequences=True, name="encoder")
+    layer.supports_masking = not drops
+    return layer
+
+
+def encoded(embedding, drops=True):
+    """Ids, and their vectors behind a GRU and a layer that passes masks."""
+    ids = keras.Input((None,), dtype="int32")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*does not support masking")
+        return ids, layers.Dropout(0.1)(gru(drops)(embedding(ids)))
+
+
+def query():
+    return keras.Input((None, 6))
+
+
+@every_call
+def test_a_dropped_mask_is_noticed(call):
+    _, memory = encoded(layers.Embedding(5, 4, mask_zero=True, name="words"))
+    message = r"has no mask, because .* 'encoder' drop it .* of 'words'"
+    with pytest.warns(UserWarning, match=message):
+        call(query(), memory, None)
+
+
+@every_call
+def test_a_mask_that_is_passed_is_enough(call):
+    embedding = layers.Embedding(5, 4, mask_zero=True)
+    ids, memory = encoded(embedding)
+    call(query(), memory, embedding.compute_mask(ids))
+
+
+@every_call
+@pytest.mark.parametrize("marks", [True, False])
+def test_a_mask_that_arrives_or_never_was_is_no_reason_to_warn(call, marks):
+    _, memory = encoded(layers.Embedding(5, 4, mask_zero=marks), drops=not marks)
+    call(query(), memory, None)
+
+
+def test_the_warning_names_the_argument():
+    _, memory = encoded(layers.Embedding(5, 4, mask_zero=True))
+    with pytest.warns(UserWarning, match=r"`memory` has no mask.*Pass memory_mask=\.\.\."):
+        CALLS["memory"](query(), memory, None)
+    with pytest.warns(UserWarning, match=r"`query` has no mask.*Pass query_mask=\.\.\."):
+        CALLS["query of a flow"](query(), memory, None)
+
+
+def test_a_masking_layer_marks_too():
+    inputs = keras.Input((None, 4))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*does not support masking")
+        memory = gru(drops=True)(layers.Masking(name="missing")(inputs))
+    with pytest.warns(UserWarning, match="of 'missing'"):
+        CALLS["value"](query(), memory, None)
+
+
+def test_the_query_of_an_attention_may_be_padded():
+    _, states = encoded(layers.Embedding(5, 4, mask_zero=True))
+    BahdanauAttention(3)(states, query())
+
+
+def test_default_names_are_not_used_up():
+    keras.backend.clear_session()
+    _, memory = encoded(layers.Embedding(5, 4, mask_zero=True))
+    with pytest.warns(UserWarning, match="has no mask"):
+        outputs = CALLS["value"](query(), memory, None)
+    sources = keras.utils.get_source_inputs(outputs)
+    assert keras.Model(sources, outputs).name == "functional"
