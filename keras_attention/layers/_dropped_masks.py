@@ -45,7 +45,8 @@ def warn_of_dropped_masks(layer: str, given: dict[str, Any]) -> None:
 
 def _operations_before(x):
     """The layers and operations that a symbolic tensor comes from."""
-    sources = keras.utils.get_source_inputs(x)
+    # A tensor that comes from nowhere is its own source.
+    sources = keras.tree.flatten(keras.utils.get_source_inputs(x))
     if any(source is x for source in sources):
         return []
     # A name of its own leaves the counter of default names as it is.

@@ -101,3 +101,8 @@ def test_default_names_are_not_used_up():
         outputs = CALLS["value"](query(), memory, None)
     sources = keras.utils.get_source_inputs(outputs)
     assert keras.Model(sources, outputs).name == "functional"
+
+
+def test_a_tensor_may_come_from_nowhere():
+    vectors = keras.KerasTensor((None, None, 6))
+    assert BahdanauAttention(3)(vectors, vectors).shape == (None, None, 6)
