@@ -1,5 +1,7 @@
 """Keras layers for the attention mechanisms of the recurrent era."""
 
+# First, because all others import Keras.
+from keras_attention._backend import BACKENDS as BACKENDS
 from keras_attention._version import __version__ as __version__
 from keras_attention.layers import (
     Attended,
