@@ -5,8 +5,25 @@ import itertools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if os.environ.get("KERAS_BACKEND") == "jax":
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ["JAX_ENABLE_X64"] = "1"  # the oracles calculate in float64
 
 import pytest
+
+# Modules that test nothing on JAX and PyTorch, and why.
+TENSORFLOW_ONLY = {
+    "conformance/test_formats.py": "SavedModel, ONNX and LiteRT are exported from TensorFlow",
+    "conformance/test_old_files.py": "the files were saved on TensorFlow, some as SavedModels",
+    "conformance/test_programs.py": "counts operations in graphs of TensorFlow",
+    "conformance/test_saved.py": "saves on TensorFlow, and loads on other backends in processes",
+    "layers/decoder/test_loop.py": "compares with the gradient of a tape of TensorFlow",
+    "layers/test_reading.py": "reads windows in graphs of TensorFlow whose sizes are not known",
+    "ops/test_additive.py": "forms of the score in graphs of TensorFlow",
+    "ops/test_gradient_memory.py": "tensors that graphs of TensorFlow store",
+}
+if os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
+    collect_ignore = list(TENSORFLOW_ONLY)
 
 
 def pytest_configure(config):

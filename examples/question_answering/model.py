@@ -71,6 +71,10 @@ class AverageQuestion(layers.Layer):
     G = [h; u; h * u]
     """
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
     def call(self, context, query, query_mask=None):
         valid = ops.cast(ops.expand_dims(query_mask, 2), query.dtype)
         average = ops.sum(query * valid, axis=1, keepdims=True)

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
-from keras import layers, tree
+from keras import layers, ops, tree
 
 from keras_attention import RecurrentScoringMixin
+from tests.backends import dtypes
 from tests.conformance.layers import first_cases
 from tests.helpers import assert_close, gradients, numpy
 
@@ -127,10 +127,12 @@ def test_mixed_precision(case, policy):
     )
     # The state of an attention keeps its precision; it stands before the weights.
     kept = isinstance(getattr(mixed, "attention", None), RecurrentScoringMixin)
-    for n, (x, y) in enumerate(zip(outputs, expected, strict=True)):
+    names = zip(dtypes(*outputs), dtypes(*expected), strict=True)
+    for n, (found, plain_name) in enumerate(names):
         # The number of the next step is an integer.
-        as_is = y.dtype.name == "int32" or (kept and n == len(outputs) - 2)
-        assert x.dtype.name == (y.dtype.name if as_is else policy.removeprefix("mixed_"))
+        as_is = plain_name == "int32" or (kept and n == len(outputs) - 2)
+        assert found == (plain_name if as_is else policy.removeprefix("mixed_"))
+    for x, y in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=tolerance)
     outputs = tree.flatten(mixed(*case.symbols(), return_attention_scores=True))
     known = {mixed.compute_dtype, "int32", *["float32"] * kept}
@@ -155,7 +157,7 @@ def read_nothing(case, dtype, jit):
         named = dict(zip(floats, tensors, strict=True))
         return tree.flatten(layer(**ids, **named, **masks, return_attention_scores=True))
 
-    inputs = [tf.cast(x, layer.compute_dtype) for x in floats.values()]
+    inputs = [ops.cast(x, layer.compute_dtype) for x in floats.values()]
     outputs, found = gradients(layer, call, inputs, jit)
     outputs, found = [numpy(x) for x in outputs], [numpy(x) for x in found]
     for weights in outputs[-len(case.scores) :]:

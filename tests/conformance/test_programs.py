@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras import ops, tree
 
 from keras_attention import beam_search, greedy_search
+from tests.backends import graphs
 from tests.conformance.layers import first_cases
-from tests.helpers import graphs
 
 
 def nodes_of(graph):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attention import BahdanauAttention
+from tests.backends import dtypes
 from tests.helpers import (
     BAHDANAU,
     DK,
@@ -33,7 +34,7 @@ def test_equals_the_paper(name, dtype):
     query, value, key = mechanism.tensors(dtype)
     output, weights = layer(query, value, key, value_mask=VALUE_MASK, return_attention_scores=True)
     expected = attend(mechanism.row(layer), query, value, key, value_mask=VALUE_MASK)
-    assert str(output.dtype.name) == str(weights.dtype.name) == dtype
+    assert dtypes(output, weights) == [dtype, dtype]
     assert_close(output, expected[0], dtype)
     assert_close(weights, expected[1], dtype)
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from keras import ops
 
 from keras_attention import BiDAFAttentionFlow
+from tests.backends import dtypes
 from tests.helpers import (
     TOLERANCES,
     B,
@@ -18,6 +19,7 @@ from tests.helpers import (
     normal,
     numpy,
     randomize,
+    selected,
     weight_arrays,
 )
 from tests.oracles import attention_flow, trilinear_scores
@@ -73,7 +75,7 @@ def test_equals_the_paper(options, dtype, masks):
     layer = built(options, scale=1.0, dtype=dtype)
     inputs = normal(1, B, T, D, dtype=dtype) / 2, normal(2, B, J, D, dtype=dtype) / 2
     result = run(layer, *inputs, **masks)
-    assert [x.dtype.name for x in result] == [dtype] * len(result)
+    assert dtypes(*result) == [dtype] * len(result)
     assert_all_close(result, paper(layer, options, *inputs, **masks), dtype)
 
 
@@ -122,17 +124,10 @@ def test_masking_is_truncating_whatever_the_padding_holds(options, name, front, 
     words = mask[0]
     # The axes of G, a and b that hold the masked steps.
     axes = [1, 1, 1] if name == "context" else [None, 2, None]
-    hidden = []
 
-    def long(context, query):
-        kept = []
-        found = run(layer, context, query, **{f"{name}_mask": mask})
-        for x, axis in zip(found, axes, strict=False):
-            if axis is not None:
-                hidden.append(numpy(tf.boolean_mask(x, ~words, axis=axis)))
-                x = tf.boolean_mask(x, words, axis=axis)
-            kept.append(x)
-        return kept
+    def long(context, query, words=words):
+        outputs = zip(run(layer, context, query, **{f"{name}_mask": mask}), axes, strict=False)
+        return [x if axis is None else selected(x, words, axis) for x, axis in outputs]
 
     outputs, expected = gradients(layer, lambda *x: run(layer, *x), (context, query))
     if name == "context":
@@ -140,6 +135,8 @@ def test_masking_is_truncating_whatever_the_padding_holds(options, name, front, 
     else:
         inputs = context, padded(query, front, fill)
     masked, found = gradients(layer, long, inputs)
+    hidden = zip(long(*inputs, ~words), axes, strict=False)
+    hidden = [numpy(x) for x, axis in hidden if axis is not None]
     assert hidden
     assert not any(x.any() for x in hidden)
     assert_all_close(masked, outputs)
@@ -147,7 +144,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(options, name, front, 
     for n, (x, y) in enumerate(zip(found, expected, strict=True)):
         if n == spoiled:
             assert not numpy(x)[:, ~words].any()
-            x = tf.boolean_mask(x, words, axis=1)
+            x = selected(x, words, 1)
         assert_close(x, numpy(y))
 
 
@@ -204,7 +201,7 @@ def test_nothing_valid_means_zero(options, dtype, jit):
     context, query = (normal(n, 3, steps, D, dtype="bfloat16") for n, steps in ((1, T), (2, J)))
     context_mask, query_mask = np.ones((3, T), bool), np.ones((3, J), bool)
     context_mask[0], query_mask[1] = False, False
-    inputs = [tf.cast(x, layer.compute_dtype) for x in (context, query)]
+    inputs = [ops.cast(x, layer.compute_dtype) for x in (context, query)]
 
     def call(*inputs):
         return run(layer, *inputs, context_mask=context_mask, query_mask=query_mask)

@@ -5,11 +5,11 @@ import warnings
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
-from keras import layers
+from keras import layers, ops
 
 from keras_attention import AttentionPooling, HierarchicalAttention
 from tests import fast, oracles
+from tests.backends import dtypes
 from tests.helpers import (
     TOLERANCES,
     arguments,
@@ -21,6 +21,7 @@ from tests.helpers import (
     normal,
     numpy,
     randomize,
+    selected,
     weight_arrays,
 )
 
@@ -163,7 +164,7 @@ def test_lower_precision(normalizer, kind, dtype):
     layer = built(kind, dtype=dtype, normalizer=normalizer)
     inputs = documents(dtype) / 2
     result = run(layer, inputs, mask=MASK)
-    assert [x.dtype.name for x in result] == [dtype] * 3
+    assert dtypes(*result) == [dtype] * 3
     assert_all_near(result, paper(layer, inputs, mask=MASK), 2 * TOLERANCES[dtype])
 
 
@@ -210,24 +211,19 @@ def test_masking_is_truncating_whatever_the_padding_holds(kind, axis):
     mask = np.insert(np.ones((B, S, W), bool), places, False, axis=axis)
     # The axes of the document, of the word weights and of the sentence weights.
     axes = [(0, None, None)[axis], axis, (0, 1, None)[axis]]
-    hidden = []
 
-    def masked(x):
-        kept = []
-        for output, along in zip(run(layer, x, mask=mask), axes, strict=True):
-            if along is not None:
-                hidden.append(numpy(tf.boolean_mask(output, ~words, axis=along)))
-                output = tf.boolean_mask(output, words, axis=along)
-            kept.append(output)
-        return kept
+    def masked(x, words=words):
+        outputs = zip(run(layer, x, mask=mask), axes, strict=True)
+        return [x if axis is None else selected(x, words, axis) for x, axis in outputs]
 
     outputs, expected = gradients(layer, lambda x: run(layer, x), [inputs])
     found_outputs, found = gradients(layer, masked, [long])
+    hidden = [x for x, axis in zip(masked(long, ~words), axes, strict=True) if axis is not None]
     assert hidden
-    assert not any(x.any() for x in hidden)
+    assert not any(numpy(x).any() for x in hidden)
     assert_all_close(found_outputs, outputs)
-    assert not numpy(tf.boolean_mask(found[0], ~words, axis=axis)).any()
-    found[0] = tf.boolean_mask(found[0], words, axis=axis)
+    assert not numpy(selected(found[0], ~words, axis)).any()
+    found[0] = selected(found[0], words, axis)
     assert_all_near(found, expected, 1e-11)
 
 
@@ -238,7 +234,7 @@ def test_values_of_padding_do_not_matter(kind, dtype):
     """Padding stands anywhere: in gaps, empty sentences and empty documents."""
     layer, results = built(kind, dtype=dtype), []
     for fill in (0.0, 3.0, np.inf, np.nan):
-        inputs = tf.cast(np.where(MASK[..., None], documents(dtype), fill), dtype)
+        inputs = ops.cast(np.where(MASK[..., None], documents(dtype), fill), dtype)
         outputs, found = gradients(layer, lambda x: run(layer, x, mask=MASK), [inputs])
         assert not numpy(outputs[1])[~MASK].any()
         assert not numpy(outputs[2])[~MASK.any(axis=2)].any()
@@ -254,7 +250,7 @@ def check_nothing_valid(kind, dtype, jit, fill):
     layer = built(kind, dtype=dtype)
     inputs, mask = documents("bfloat16"), np.ones((B, S, W), bool)
     mask[0, 2], mask[1] = False, False
-    inputs = tf.cast(np.where(mask[..., None], inputs, fill), layer.compute_dtype)
+    inputs = ops.cast(np.where(mask[..., None], inputs, fill), layer.compute_dtype)
     outputs, found = gradients(layer, lambda x: run(layer, x, mask=mask), [inputs], jit)
     outputs, found = [numpy(x) for x in outputs], [numpy(x) for x in found]
     assert all(np.isfinite(x).all() for x in (*outputs, *found))

@@ -3,9 +3,10 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from keras import ops
 
 from keras_attention import AttentionPooling
+from tests.backends import dtypes
 from tests.helpers import (
     TOLERANCES,
     B,
@@ -19,6 +20,7 @@ from tests.helpers import (
     normal,
     numpy,
     randomize,
+    selected,
     weight_arrays,
 )
 from tests.oracles import attention_pooling
@@ -55,7 +57,7 @@ def test_equals_the_paper(normalizer, mask, dtype):
     # Halved inputs keep the sums where the tolerances of half precision hold.
     inputs = normal(1, B, T, D, dtype=dtype) / 2
     result = run(layer, inputs, mask=mask)
-    assert [x.dtype.name for x in result] == [dtype, dtype]
+    assert dtypes(*result) == [dtype, dtype]
     assert_all_close(result, paper(layer, inputs, mask=mask), dtype)
     assert_close(layer(inputs, mask=mask), numpy(result[0]), dtype)
 
@@ -84,20 +86,20 @@ def test_masking_is_truncating_whatever_the_padding_holds(normalizer, place, fil
     places = [place, place]
     long = np.insert(inputs, places, fill, axis=1)
     words = np.insert(np.ones(T, bool), places, False)
-    outputs, expected = gradients(layer, lambda x: run(layer, x), [tf.cast(inputs, dtype)])
+    outputs, expected = gradients(layer, lambda x: run(layer, x), [ops.cast(inputs, dtype)])
 
     def masked(x):
         pooled, weights = run(layer, x, mask=np.tile(words, (B, 1)))
         hidden.append(numpy(weights)[:, ~words])
-        return [pooled, tf.boolean_mask(weights, words, axis=1)]
+        return [pooled, selected(weights, words, 1)]
 
     hidden = []
-    found_outputs, found = gradients(layer, masked, [tf.cast(long, dtype)])
+    found_outputs, found = gradients(layer, masked, [ops.cast(long, dtype)])
     assert hidden[0].shape == (B, 2)
     assert not hidden[0].any()
     assert_all_close(found_outputs, outputs, dtype)
     assert not numpy(found[0])[:, ~words].any()
-    found[0] = tf.boolean_mask(found[0], words, axis=1)
+    found[0] = selected(found[0], words, 1)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=5 * TOLERANCES[dtype])
 
@@ -128,7 +130,7 @@ def test_nothing_valid_means_zero(normalizer, dtype, jit, fill):
     inputs = normal(1, 3, T, D, dtype="bfloat16")
     mask = np.ones((3, T), bool)
     inputs[0], mask[0] = fill, False
-    inputs = tf.cast(inputs, layer.compute_dtype)
+    inputs = ops.cast(inputs, layer.compute_dtype)
     outputs, found = gradients(layer, lambda x: run(layer, x, mask=mask), [inputs], jit)
     for x in outputs:
         assert not numpy(x)[0].any()

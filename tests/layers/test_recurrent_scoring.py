@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from keras import ops
 
 from keras_attention import (
@@ -13,6 +12,7 @@ from keras_attention import (
     Window,
     beam_search,
 )
+from tests.backends import on_tensorflow, tensor
 from tests.helpers import DQ, DV, TK, TQ, B, assert_close, assert_refused, normal, numpy
 from tests.on_jax import run_on_jax
 from tests.past_weights import PastWeightsAttention
@@ -55,10 +55,13 @@ def test_advance_may_do_everything(training):
     assert not context[1, 1].any()
 
 
+@on_tensorflow
 @pytest.mark.parametrize("options", [{}, {"query": "current"}, {"input_feeding": True}])
 @pytest.mark.parametrize("graph", [False, True])
 def test_a_nested_state_in_a_decoder(options, graph):
     """The state of any nesting and dtype, and the flag of training, reach the attention."""
+    import tensorflow as tf
+
     sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
     layer = AttentionRNN(
         keras.layers.GRUCell(H), Steps(), output_mode="attention", return_state=True, **options
@@ -105,8 +108,11 @@ class Counting(keras.layers.GRUCell):
         return super().call(inputs, states, training=training)
 
 
+@on_tensorflow
 @pytest.mark.parametrize("graph", [False, True])
 def test_a_cell_may_assign_its_weights(graph):
+    import tensorflow as tf
+
     sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
     for attention in (PastWeightsAttention(), Noisy()):
         layer = AttentionRNN(Counting(H), attention)
@@ -139,7 +145,7 @@ def test_the_loss_of_a_sequence_is_added_once(options):
     layer = Steps()
     layer(query, value)
     assert [float(x) for x in layer.losses] == [B * TQ]
-    memory = layer.prepare(ops.convert_to_tensor(value))
+    memory = layer.prepare(tensor(value))
     layer.attend(query, memory)
     layer.attend(query[:, 0], memory)
     assert len(layer.losses) == 1
@@ -195,10 +201,13 @@ def test_dropout_in_a_decoder_drops_the_memory_once():
     assert set(np.round(factor, 4).flat) == {0.0, 2.0}
 
 
+@on_tensorflow
 @pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, True])
 def test_a_beam_search_carries_the_state(jit):
     """A call with the tokens of a hypothesis returns the same weights as the search."""
+    import tensorflow as tf
+
     vocabulary, start, end = 7, 2, 1
     double = {"dtype": "float64"}
     decoder = AttentionRNN(keras.layers.GRUCell(H, **double), PastWeightsAttention(**double))
@@ -208,7 +217,7 @@ def test_a_beam_search_carries_the_state(jit):
     head(decoder(embed(np.zeros((B, 1))), memory))
     for layer in (embed, decoder, head):
         layer.set_weights([3 * x for x in layer.get_weights()])
-    prepared = decoder.prepare(ops.convert_to_tensor(memory))
+    prepared = decoder.prepare(tensor(memory))
 
     def step(tokens, state, memory):
         output, state, weights = decoder.step(embed(tokens), state, memory)
@@ -229,7 +238,10 @@ def test_a_beam_search_carries_the_state(jit):
             assert_close(read, expected)
 
 
+@on_tensorflow
 def test_a_model_is_saved(tmp_path):
+    import tensorflow as tf
+
     given = [keras.Input((None, D)), keras.Input((None, DV))]
     decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
     outputs = [decoder(*given), PastWeightsAttention()(*given)]
@@ -242,17 +254,19 @@ def test_a_model_is_saved(tmp_path):
         assert np.array_equal(x, y)
     model.export(tmp_path / "saved", verbose=False)
     saved = tf.saved_model.load(str(tmp_path / "saved"))
-    served = saved.serve([tf.constant(x, "float32") for x in (sequences, memory)])
+    served = saved.serve([tensor(x, "float32") for x in (sequences, memory)])
     for x, y in zip(served, expected, strict=True):
         assert_close(x, y, "float32")
 
 
 def gradients_of(decoder, attention, sequences, memory, mask):
+    import tensorflow as tf
+
     def loss(sequences, memory):
         outputs = decoder(sequences, memory, memory_mask=mask, training=True)
         return ops.sum(ops.sin(outputs)) + ops.sum(ops.sin(attention(sequences, memory)))
 
-    inputs = [tf.constant(x) for x in (sequences, memory)]
+    inputs = [tensor(x) for x in (sequences, memory)]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         total = loss(*inputs)
@@ -370,7 +384,7 @@ def test_a_state_of_another_memory():
     query, value = inputs()
     layer = PastWeightsAttention()
     layer(query, value)
-    memory = layer.prepare(ops.convert_to_tensor(value))
+    memory = layer.prepare(tensor(value))
     assert_refused(
         lambda: layer.attend(query[:, 0], memory, np.zeros((B, TK + 1), "float32")),
         "`state` must come from the previous step, ['float32 of shape (2, 7)']",
@@ -388,12 +402,12 @@ def test_a_state_of_another_memory():
         "`initial_state` must hold 1 cell state [(batch, 11)], 1 attention state [(batch, 7)]; "
         "received 2, [(2, 11), (2, 8)]",
     )
-    prepared = decoder.prepare(ops.convert_to_tensor(value))
+    prepared = decoder.prepare(tensor(value))
     state = decoder.get_initial_state(prepared)._replace(attention=None)
     assert_refused(lambda: decoder.step(query[:, 0], state, prepared), "lacks the state")
     plain = BahdanauAttention(3)
     plain(query, value)
-    memory = plain.prepare(ops.convert_to_tensor(value))
+    memory = plain.prepare(tensor(value))
     assert_refused(lambda: plain.attend(query[:, 0], memory, "nonsense"), "has no state")
 
 
@@ -440,9 +454,12 @@ for layer in (Noisy(), AttentionRNN(keras.layers.GRUCell(3), Noisy())):
 """
 
 
+@on_tensorflow
 @pytest.mark.parametrize("place", ["eager", "graph", "XLA"])
 @pytest.mark.parametrize("inside", [False, True])
 def test_random_numbers_in_advance(place, inside):
+    import tensorflow as tf
+
     layer = AttentionRNN(keras.layers.GRUCell(H), Noisy()) if inside else Noisy()
     query, value = inputs()
     layer(query, value)

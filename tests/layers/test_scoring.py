@@ -5,7 +5,6 @@ import itertools
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from keras import ops
 
 from keras_attention import BahdanauAttention, LuongAttention, ScoringMixin, Window
@@ -24,6 +23,7 @@ from tests.helpers import (
     lengths_mask,
     normal,
     numpy,
+    selected,
 )
 from tests.oracles import attend
 
@@ -93,7 +93,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):
     def long(query, value, key):
         output, weights = layer(query, value, key, value_mask=mask, return_attention_scores=True)
         hidden.append(numpy(weights)[..., padding])
-        return output, tf.boolean_mask(weights, words, axis=2)
+        return output, selected(weights, words, 2)
 
     hidden = []
     outputs, expected = gradients(layer, short, (query, value, key))
@@ -105,7 +105,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):
     for n, (x, y) in enumerate(zip(found, expected, strict=True)):
         if n in (1, 2):
             assert not numpy(x)[:, padding].any()
-            x = tf.boolean_mask(x, words, axis=1)
+            x = selected(x, words, 1)
         assert_close(x, numpy(y))
 
 

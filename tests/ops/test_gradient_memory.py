@@ -17,7 +17,7 @@ from keras import ops
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
 from keras_attention.ops import _additive, _tanh_sums, additive_score, compiling
 from tests import fast
-from tests.helpers import graphs
+from tests.backends import graphs
 from tests.on_jax import run_on_jax
 
 # The value of a size that a graph does not know.

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_attention.ops import trilinear_score
 from tests import oracles
-from tests.helpers import Weightless, assert_close, assert_gradients, compiled, normal, numpy
+from tests.backends import compiled, dtypes, tensor
+from tests.helpers import Weightless, assert_close, assert_gradients, normal, numpy
 
 
 def trilinear(context, query, *vectors):
@@ -31,9 +31,9 @@ def trilinear_inputs(vectors):
 @pytest.mark.parametrize("jit", [False, True])
 def test_trilinear_score(vectors, jit):
     inputs, run = trilinear_inputs(vectors), compiled(trilinear, jit)
-    assert_close(run(*[tf.constant(x) for x in inputs]), trilinear_oracle(inputs)[0])
-    single = run(*[tf.constant(x, "float32") for x in inputs])
-    assert single.dtype == "float32"
+    assert_close(run(*[tensor(x) for x in inputs]), trilinear_oracle(inputs)[0])
+    single = run(*[tensor(x, "float32") for x in inputs])
+    assert dtypes(single) == ["float32"]
     np.testing.assert_allclose(numpy(single), trilinear_oracle(inputs)[0], rtol=1e-6, atol=1e-5)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from keras import ops
 
 from keras_attention.ops import (
     _gathered,
@@ -13,12 +13,13 @@ from keras_attention.ops import (
     window_mask,
     window_positions,
 )
+from tests.backends import gradients_by, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal, numpy
 
 
 def test_sentence_span():
     mask = np.array([[0, 0, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]], bool)
-    start, size = sentence_span(tf.constant(mask), 4, 5)
+    start, size = sentence_span(tensor(mask), 4, 5)
     assert numpy(start).tolist() == [2, 0, 0, 1]
     assert numpy(size).tolist() == [3, 2, 0, 3]
     start, size = sentence_span(None, 4, 5, "float64")
@@ -28,8 +29,8 @@ def test_sentence_span():
 
 
 def test_window_mask():
-    center = tf.constant([[0.0, 2.999], [3.0, 6.5]])
-    inside = numpy(window_mask(center, tf.range(7), 2))
+    center = ops.convert_to_tensor([[0.0, 2.999], [3.0, 6.5]])
+    inside = numpy(window_mask(center, ops.arange(7), 2))
     positions = [[np.flatnonzero(row).tolist() for row in sample] for sample in inside]
     assert positions == [[[0, 1, 2], [0, 1, 2, 3, 4]], [[1, 2, 3, 4, 5], [4, 5, 6]]]
 
@@ -37,10 +38,10 @@ def test_window_mask():
 def test_gaussian():
     center = normal(0, 2, 3) + 3
     expected = np.exp(-((np.arange(7) - center[..., None]) ** 2) / (2 * (5 / 2) ** 2))
-    assert_close(gaussian(tf.constant(center), tf.range(7), 5), expected)
+    assert_close(gaussian(tensor(center), ops.arange(7), 5), expected)
     assert_gradients(
         Weightless,
-        lambda center: [gaussian(center, tf.range(7), 5)],
+        lambda center: [gaussian(center, ops.arange(7), 5)],
         [center],
         lambda inputs, _: [
             np.exp(-((np.arange(7) - inputs[0][..., None]) ** 2) / (2 * (5 / 2) ** 2))
@@ -49,7 +50,7 @@ def test_gaussian():
 
 
 def test_window_positions():
-    center = tf.constant([[0.0, 2.9, 6.0, 7.0]])
+    center = ops.convert_to_tensor([[0.0, 2.9, 6.0, 7.0]])
     position, inside = window_positions(center, 2, 7)
     assert numpy(inside)[0].astype(int).tolist() == [
         [0, 0, 1, 1, 1],
@@ -64,17 +65,17 @@ def test_window_positions():
 
 
 def test_spreading_is_the_inverse_of_taking():
-    center = tf.constant([[0.0, 2.9, 6.0], [3.0, 1.0, 5.5]])
+    center = ops.convert_to_tensor([[0.0, 2.9, 6.0], [3.0, 1.0, 5.5]])
     rng = np.random.default_rng(1)
     weights = rng.random((2, 3, 5)).astype("float32")
     position, inside = (numpy(x) for x in window_positions(center, 2, 7))
-    spread = numpy(spread_windows(tf.constant(weights), center, 7))
+    spread = numpy(spread_windows(tensor(weights), center, 7))
     expected = np.zeros((2, 3, 7))
     for b, i, w in np.ndindex(weights.shape):
         if inside[b, i, w]:
             expected[b, i, int(position[b, i, w])] = weights[b, i, w]
     assert_close(spread, expected, "float32")
-    taken = numpy(take_windows(tf.constant(expected.swapaxes(1, 2)), position.astype("int32")))
+    taken = numpy(take_windows(tensor(expected.swapaxes(1, 2)), position.astype("int32")))
     for b, i, w in np.ndindex(weights.shape):
         assert taken[b, i, w].tolist() == expected[b, :, int(position[b, i, w])].tolist()
 
@@ -97,7 +98,7 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
         equation = {"window_dot": "bqd,bqwd->bqw", "window_sum": "bqw,bqwd->bqd"}[name]
         return [np.einsum(equation, first, rows(memory))]
 
-    function, places = getattr(_gathered, name), tf.constant(position, "int32")
+    function, places = getattr(_gathered, name), tensor(position, "int32")
     inputs = [normal(1, 2, 3, 5 if name == "window_sum" else 4), normal(2, 2, 7, 4)]
     inputs += [normal(3, 4)] * (name == "window_tanh")
     call = lambda *given: [function(*given, places)]  # noqa: E731
@@ -107,14 +108,12 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
 @pytest.mark.parametrize("jit", [False, True])
 def test_many_queries_of_one_place_in_half_precision(jit):
     """2,000 of them add up to 2,000, although bfloat16 counts only to 256."""
-    position = tf.zeros((1, 2000, 1), "int32")
-    query, value = tf.ones((1, 2000, 3), "bfloat16"), tf.ones((1, 4, 3), "bfloat16")
+    position = ops.zeros((1, 2000, 1), "int32")
+    query, value = ops.ones((1, 2000, 3), "bfloat16"), ops.ones((1, 4, 3), "bfloat16")
 
-    @tf.function(jit_compile=jit)
-    def gradients():
-        with tf.GradientTape() as tape:
-            tape.watch(value)
-            outputs = _gathered.window_dot(query, value, position)
-        return tape.gradient(outputs, value)
+    def run(value):
+        outputs = _gathered.window_dot(query, value, position)
+        return ops.sum(ops.cast(outputs, "float32")), outputs
 
-    assert numpy(gradients())[0, 0].tolist() == [2000] * 3
+    _, (gradient,) = gradients_by(run, [value], [], jit)
+    assert numpy(gradient)[0, 0].tolist() == [2000] * 3

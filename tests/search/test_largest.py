@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_attention.search._largest import GROUP, SHORTEST, largest
 from tests.helpers import numpy
@@ -26,6 +25,7 @@ def test_equals_a_sort(size, count, jit):
         return largest(x, count)
 
     if jit is not None:
+        tf = pytest.importorskip("tensorflow", reason="it builds a graph of TensorFlow")
         run = tf.function(run, [tf.TensorSpec((None, size))], jit_compile=jit)
     values, places = run(keras.ops.convert_to_tensor(rows))
     assert np.array_equal(numpy(places), expected)

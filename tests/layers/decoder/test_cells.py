@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention
 from tests import fast, oracles
+from tests.backends import on_tensorflow, tensor
 from tests.helpers import (
     BAHDANAU,
     DQ,
@@ -38,6 +38,7 @@ class Counting(layers.GRUCell):
         return states[0]
 
 
+@on_tensorflow
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("unroll", [False, True])
 @pytest.mark.parametrize(
@@ -45,7 +46,9 @@ class Counting(layers.GRUCell):
 )
 @pytest.mark.each_value
 def test_assignments_of_a_cell_survive_the_loop_of_a_graph(options, unroll, jit):
-    inputs = [tf.constant(x, "float32") for x in tensors("float32")]
+    import tensorflow as tf
+
+    inputs = [tensor(x, "float32") for x in tensors("float32")]
     layer = AttentionRNN(Counting(H), BahdanauAttention(17), unroll=unroll, **options)
     layer.build(inputs[0].shape, inputs[1].shape)
 

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MemoryHop
+from tests.backends import on_tensorflow
 from tests.helpers import DQ, TK, B, assert_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, PREVIOUS, D, H, T, tensors
 
@@ -100,10 +100,13 @@ def test_dropout_in_the_loop_draws_once_for_each_memory_step_of_each_sample():
     assert np.abs(together).max() < 4 / np.sqrt(batch)
 
 
+@on_tensorflow
 @pytest.mark.parametrize("rate", ["dropout", "recurrent_dropout"])
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.each_value
 def test_every_call_draws_new_dropout_of_a_cell(rate, number):
+    import tensorflow as tf
+
     rates = [{}, {}]
     rates[number] = {rate: 0.5, "seed": 5}
     stack = [layers.LSTMCell(DQ, **rates[0]), layers.GRUCell(H, **rates[1])]

@@ -3,13 +3,13 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
-from keras import layers
+from keras import layers, ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ResidualRNNCells
 from keras_attention.layers.decoder._attending import attending
 from keras_attention.ops import _recurrence, additive_score
 from keras_attention.ops._loops import leaves, scan
+from tests.backends import on_tensorflow, tensor
 from tests.helpers import TK, B, assert_all_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
 from tests.on_jax import run_on_jax
@@ -67,11 +67,13 @@ def make(cell, attention, options, **more):
 
 
 def results_and_gradients(layer, training, sequences, memory):
+    import tensorflow as tf
+
     with tf.GradientTape() as tape:
         tape.watch((sequences, memory))
         options = {"training": training, "return_attention_scores": True}
         found = keras.tree.flatten(layer(sequences, memory, **MASKS, **options))
-        loss = sum(tf.reduce_sum(tf.sin(tf.cast(x, "float64"))) for x in found)
+        loss = sum(ops.sum(ops.sin(ops.cast(x, "float64"))) for x in found)
     weights = [weight.value for weight in layer.trainable_weights]
     return [*found, *tape.gradient(loss, [sequences, memory, *weights])]
 
@@ -92,12 +94,15 @@ COMBINATIONS = [
 ]
 
 
+@on_tensorflow
 @pytest.mark.parametrize(("cell", "attention", "options", "place"), COMBINATIONS)
 @pytest.mark.each_value
 def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options, place):
     """Without training, TensorFlow differentiates the loop."""
+    import tensorflow as tf
+
     layer = make(cell, attention, options, unroll=place == "unrolled")
-    inputs = [tf.constant(x) for x in tensors()]
+    inputs = [tensor(x) for x in tensors()]
     expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs)]
 
     def run(*inputs):
@@ -123,7 +128,7 @@ def test_a_step_stores(attention, expected):
     """Projections, scores and the product of an attentional vector."""
     layer = make("gru", attention, "previous")
     part = attending(layer, layer.prepare(tensors()[1]), False)
-    _, stored = part.once(part.weights, tf.constant(normal(3, B, H)))
+    _, stored = part.once(part.weights, tensor(normal(3, B, H)))
     assert [tuple(x.shape) for x in stored] == expected
 
 
@@ -137,7 +142,7 @@ def test_the_backward_pass_stores_nothing_twice(monkeypatch):
         return last, outputs
 
     monkeypatch.setattr(_recurrence, "scan", counting)
-    inputs = [tf.constant(x) for x in tensors()]
+    inputs = [tensor(x) for x in tensors()]
     results_and_gradients(make("gru", "additive", "previous"), True, *inputs)
     # Forward: output and weights, state, projection and scores, and the results: context and
     # weights of the attention, three of the GRU.
@@ -168,14 +173,16 @@ def test_dropout_of_the_inputs_of_cells():
         np.testing.assert_allclose(found[:, i], numpy(fed), rtol=0, atol=1e-6)
 
 
+@on_tensorflow
 def test_unknown_cells_and_frozen_weights():
     """A frozen attention and a subclass of a known cell train as well."""
+    import tensorflow as tf
 
     class Doubled(layers.GRUCell):
         def call(self, inputs, states, training=False):
             return super().call(2 * inputs, states, training=training)
 
-    inputs = [tf.constant(x, "float32") for x in tensors("float32")]
+    inputs = [tensor(x, "float32") for x in tensors("float32")]
     for cell, frozen in ((Doubled(H), False), (layers.GRUCell(H), True)):
         layer = AttentionRNN(cell, BahdanauAttention(17))
         layer.build(inputs[0].shape, inputs[1].shape)
@@ -183,7 +190,7 @@ def test_unknown_cells_and_frozen_weights():
         found = []
         for training in (False, True):
             with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.sin(layer(*inputs, training=training)))
+                loss = ops.sum(ops.sin(layer(*inputs, training=training)))
             weights = [weight.value for weight in layer.trainable_weights]
             found.append([numpy(x) for x in tape.gradient(loss, weights)])
         assert len(found[0]) == (3 if frozen else 6)

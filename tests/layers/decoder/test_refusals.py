@@ -4,10 +4,10 @@ from functools import partial
 
 import keras
 import pytest
-import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from tests.backends import on_tensorflow, tensor
 from tests.helpers import TK, B, arguments, assert_refused, normal
 from tests.layers.decoder.cases import (
     CASES,
@@ -58,17 +58,20 @@ class Cumulating(BahdanauAttention):
         return scores
 
 
+@on_tensorflow
 @pytest.mark.parametrize("options", [PREVIOUS, CURRENT, FEEDING])
 @pytest.mark.parametrize(
     ("kind", "name"), [(CountingAttention, "steps"), (Last, "last"), (Cumulating, "total")]
 )
 @pytest.mark.each_value
 def test_an_attention_that_keeps_something_is_refused(kind, name, options):
+    import tensorflow as tf
+
     refusal = ("must not keep anything between steps", name)
     inputs = tensors("float32")
     for call in (
         lambda layer: layer(*inputs),
-        lambda layer: tf.function(layer)(*[tf.constant(x, "float32") for x in inputs]),
+        lambda layer: tf.function(layer)(*[tensor(x, "float32") for x in inputs]),
         lambda layer: layer(*[keras.Input(x.shape[1:]) for x in inputs]),
     ):
         layer = AttentionRNN(layers.GRUCell(H), kind(17), **options)
