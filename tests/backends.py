@@ -5,11 +5,17 @@ import pytest
 from keras import ops
 
 BACKEND = keras.backend.backend()
+XLA = BACKEND != "torch"  # whether XLA compiles for this backend
 
 
 def tensor(x, dtype=None):
-    """A tensor of the dtype of an array. On JAX and PyTorch, Keras would round float64."""
-    return ops.convert_to_tensor(x, dtype or keras.backend.standardize_dtype(x.dtype))
+    """A tensor of the dtype of an array.
+
+    On JAX and PyTorch float64 becomes float32, because many operations of Keras do so there.
+    """
+    dtype = dtype or keras.backend.standardize_dtype(x.dtype)
+    rounded = dtype == "float64" and BACKEND != "tensorflow"
+    return ops.convert_to_tensor(x, "float32" if rounded else dtype)
 
 
 def dtypes(*tensors):

@@ -149,8 +149,13 @@ class BiDAFAttentionFlow(ScoringMixin):
         floor = ops.cast(FLOOR, scores.dtype)
         if mask is not None:
             scores = ops.where(mask, scores, floor)
-        # The initial value also serves a query of zero steps.
-        best = ops.expand_dims(ops.max(scores, axis=2, initial=FLOOR), 1)
+        # The initial value also serves a query of zero steps. On PyTorch, Keras returns the maximum
+        # of an empty tensor in a wrong shape.
+        if 0 in scores.shape:
+            best = ops.full(ops.shape(scores)[:2], FLOOR, scores.dtype)
+        else:
+            best = ops.max(scores, axis=2, initial=FLOOR)
+        best = ops.expand_dims(best, 1)
         # NaN is valid, and propagates.
         return best, ops.logical_not(best <= floor)
 

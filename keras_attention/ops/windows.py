@@ -137,7 +137,7 @@ def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
     batch, length, *features = ops.shape(sequence)
     flat = ops.reshape(sequence, (-1, *features))
     row = ops.arange(batch, dtype="int32") * length
-    return ops.take(flat, position + ops.reshape(row, (-1, 1, 1)), axis=0)
+    return ops.take(flat, ops.add(position, ops.reshape(row, (-1, 1, 1))), axis=0)
 
 
 def spread_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:

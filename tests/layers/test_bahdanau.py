@@ -9,9 +9,9 @@ from tests.helpers import (
     BAHDANAU,
     DK,
     DQ,
+    DTYPES,
     DV,
     TK,
-    TOLERANCES,
     TQ,
     B,
     assert_close,
@@ -26,7 +26,7 @@ from tests.oracles import attend
 VALUE_MASK = lengths_mask([5, 7], TK)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", BAHDANAU)
 def test_equals_the_paper(name, dtype):
     mechanism = BAHDANAU[name]

@@ -7,6 +7,7 @@ from keras import ops
 from keras_attention import BiDAFAttentionFlow
 from tests.backends import dtypes
 from tests.helpers import (
+    DTYPES,
     TOLERANCES,
     B,
     arguments,
@@ -68,7 +69,7 @@ def paper(layer, options, *inputs, weights=None, **masks):
 
 
 @every_option
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("masks", [{}, MASKS], ids=["whole", "masked"])
 def test_equals_the_paper(options, dtype, masks):
     # Halved inputs keep the products of G where the tolerances of half precision hold.

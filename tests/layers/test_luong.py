@@ -11,11 +11,11 @@ from tests.backends import dtypes, on_tensorflow
 from tests.helpers import (
     DK,
     DQ,
+    DTYPES,
     DV,
     LUONG,
     MECHANISMS,
     TK,
-    TOLERANCES,
     TQ,
     B,
     Mechanism,
@@ -47,7 +47,7 @@ def _way(request, monkeypatch):
     monkeypatch.setattr(_reading, "WORTHWHILE", {True: limit, False: limit})
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.each_value
 def test_equals_the_paper(name, dtype):

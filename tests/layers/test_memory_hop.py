@@ -7,7 +7,7 @@ from keras import ops
 from keras_attention import MemoryHop
 from tests.backends import dtypes, on_tensorflow, tensor
 from tests.helpers import (
-    TOLERANCES,
+    DTYPES,
     arguments,
     assert_all_close,
     assert_close,
@@ -63,7 +63,7 @@ class TestMemoryHop:
     @masked_or_not
     @own_key_or_not
     @pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
-    @pytest.mark.parametrize("dtype", TOLERANCES)
+    @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.each_value
     def test_equals_the_paper(self, update, linear, mask, own_key, normalizer, dtype):
         hop = self.built(update, linear, dtype, normalizer=normalizer)
@@ -110,7 +110,7 @@ class TestMemoryHop:
     @every_update
     @linear_or_not
     @pytest.mark.parametrize("length", [0, 7])
-    @pytest.mark.parametrize("dtype", TOLERANCES)
+    @pytest.mark.parametrize("dtype", DTYPES)
     @eager_or_jit
     @pytest.mark.each_value
     def test_empty_memories_are_not_read(self, update, linear, length, dtype, jit):

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import AttentionPooling
 from tests.backends import dtypes
 from tests.helpers import (
+    DTYPES,
     TOLERANCES,
     B,
     arguments,
@@ -51,7 +52,7 @@ def paper(layer, inputs, weights=None, mask=None):
 
 @every_normalizer
 @masked_or_not
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_equals_the_paper(normalizer, mask, dtype):
     layer = built(scale=1.0, normalizer=normalizer, dtype=dtype)
     # Halved inputs keep the sums where the tolerances of half precision hold.

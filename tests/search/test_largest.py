@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention.search._largest import GROUP, SHORTEST, largest
+from tests.backends import BACKEND
 from tests.helpers import numpy
 
 
@@ -25,8 +26,14 @@ def test_equals_a_sort(size, count, jit):
         return largest(x, count)
 
     if jit is not None:
-        tf = pytest.importorskip("tensorflow", reason="it builds a graph of TensorFlow")
+        if BACKEND != "tensorflow":
+            pytest.skip("it builds a graph of TensorFlow")
+        import tensorflow as tf
+
         run = tf.function(run, [tf.TensorSpec((None, size))], jit_compile=jit)
     values, places = run(keras.ops.convert_to_tensor(rows))
-    assert np.array_equal(numpy(places), expected)
+    if BACKEND != "torch":  # whose sort leaves open which of several equal numbers comes first
+        assert np.array_equal(numpy(places), expected)
+    found = np.take_along_axis(rows, numpy(places).astype(int), axis=-1)
+    assert np.array_equal(found, numpy(values))
     assert np.array_equal(numpy(values), np.take_along_axis(rows, expected, axis=-1))

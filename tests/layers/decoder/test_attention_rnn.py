@@ -14,8 +14,8 @@ from tests import fast
 from tests.backends import dtypes, on_tensorflow, tensor
 from tests.helpers import (
     DQ,
+    DTYPES,
     TK,
-    TOLERANCES,
     B,
     assert_all_close,
     assert_close,
@@ -50,7 +50,7 @@ from tests.on_jax import run_on_jax
 
 
 @every_case
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.each_value
 def test_equals_the_loop_of_the_paper(name, dtype):
     layer = CASES[name].built(dtype=dtype)
@@ -336,11 +336,13 @@ MIXED = {"dtype": "mixed_bfloat16"}
 
 
 # bfloat16 cannot count beyond 256.
+@on_tensorflow
 def test_gradients_by_the_keys_of_many_steps_add_up_in_mixed_precision():
     assert_gradients_add_up(BahdanauAttention(17, **MIXED), ["key_kernel"])
     assert_gradients_add_up(LuongAttention("general", **MIXED), ["score_kernel"])
 
 
+@on_tensorflow
 @pytest.mark.parametrize("name", fast(["query_kernel", "score_vector"], ["score_vector"]))
 def test_gradients_by_the_weights_of_many_steps_add_up_in_mixed_precision(name):
     assert_gradients_add_up(BahdanauAttention(17, **MIXED), [name])
