@@ -2,12 +2,13 @@
 
     python -m tests.matrix
 
-prints a table with the number of tests that passed, failed and were skipped. On TensorFlow these
-are the default tests, on JAX and PyTorch the tests in `FOLDERS`. `--short` runs one case of each
-layer. With `--keras lowest` every dependency has the lowest version that pyproject.toml allows.
+On TensorFlow these are the default tests, on JAX and PyTorch the tests in `FOLDERS`. At the end a
+table shows how many tests passed, failed and were skipped, and why they were skipped. With
+`--keras lowest` every dependency has the lowest version that pyproject.toml allows.
 """
 
 import argparse
+import collections
 import os
 import re
 import subprocess
@@ -19,8 +20,9 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# The versions of Keras that the tests run on.
+# The versions that the tests run on.
 KERAS = {"stable": "keras==3.15.1", "nightly": "keras-nightly==3.16.0.dev2026102704"}
+TORCH = "torch==2.13.0"
 # The tests that run on every backend.
 FOLDERS = ["tests/conformance", "tests/layers", "tests/ops", "tests/search"]
 # What the tests of each backend need.
@@ -36,67 +38,59 @@ def lowest_versions():
 
 
 def install(folder, backend, keras):
-    """Makes a virtual environment and returns its Python."""
+    """Makes a virtual environment and returns the path of its Python."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    python = Path(folder) / "bin" / "python"
-    constraints = lowest_versions() if keras == "lowest" else []
-    if keras == "stable":
-        constraints = [KERAS["stable"]]
-    path = Path(folder) / "constraints.txt"
-    path.write_text("\n".join(constraints) + "\n", encoding="utf-8")
-    pip = [python, "-m", "pip", "install", "-q", "-c", path]
-    subprocess.run([*pip, "-e", f"{ROOT}[{EXTRAS[backend]}]"], check=True)
+    python = folder / "bin" / "python"
+    lines = lowest_versions() if keras == "lowest" else [KERAS["stable"], TORCH]
+    path = folder / "constraints.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pip = [python, "-m", "pip"]
+    subprocess.run(
+        [*pip, "install", "-q", "-c", path, "-e", f"{ROOT}[{EXTRAS[backend]}]"], check=True
+    )
     if keras == "nightly":
-        # TensorFlow brings the stable Keras, whose files those of the other package would mix with.
-        subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "keras"], check=True)
-        subprocess.run([*pip, "--no-deps", KERAS["nightly"]], check=True)
+        # Both packages hold the same folder, so the stable one goes first.
+        subprocess.run([*pip, "uninstall", "-q", "-y", "keras"], check=True)
+        subprocess.run([*pip, "install", "-q", "--no-deps", KERAS["nightly"]], check=True)
     return python
 
 
-def run(python, backend, options, report):
-    """Runs the tests. Returns (passed, failed, skipped) and the number of tests of each reason."""
-    folders = [] if backend == "tensorflow" and not options.short else FOLDERS
-    chosen = ["-k", SHORT] if options.short else []
+def run(python, backend, report):
+    """Runs the tests. Returns the numbers of passed, failed and skipped ones, and the reasons."""
+    folders = [] if backend == "tensorflow" else FOLDERS
     subprocess.run(
-        [python, "-m", "pytest", "-q", *folders, *chosen, f"--junitxml={report}"],
+        [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"],
         cwd=ROOT,
         env={**os.environ, "KERAS_BACKEND": backend},
         check=False,
     )
     suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
-    total, *others = (int(suite.get(n)) for n in ("tests", "failures", "errors", "skipped"))
-    reasons = {}
-    for skipped in suite.iter("skipped"):
-        reasons[skipped.get("message")] = reasons.get(skipped.get("message"), 0) + 1
-    failed, errors, left_out = others
-    return (total - sum(others), failed + errors, left_out), reasons
-
-
-SHORT = "test_calls or oracle or paper or search"
+    names = ("tests", "failures", "errors", "skipped")
+    total, failures, errors, skipped = (int(suite.get(name)) for name in names)
+    reasons = collections.Counter(x.get("message") for x in suite.iter("skipped"))
+    return (total - failures - errors - skipped, failures + errors, skipped), reasons
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", nargs="+", choices=EXTRAS, default=list(EXTRAS))
     parser.add_argument("--keras", nargs="+", choices=[*KERAS, "lowest"], default=list(KERAS))
-    parser.add_argument("--short", action="store_true", help="fewer tests")
     options = parser.parse_args()
-    rows, failures = [], 0
+    rows, reasons = [], []
     for backend in options.backends:
         for keras in options.keras:
             start = time.perf_counter()
             with tempfile.TemporaryDirectory() as folder:
-                python = install(f"{folder}/venv", backend, keras)
-                counts, reasons = run(python, backend, options, f"{folder}/report.xml")
-            failures += counts[1]
-            seconds = time.perf_counter() - start
-            rows.append((backend, keras, *counts, round(seconds)))
-            for reason, count in sorted(reasons.items()):
-                print(f"{backend}, {keras}: {count} skipped: {reason}")
-    print("backend     keras    passed  failed  skipped  seconds")
-    for backend, keras, *counts in rows:
-        print(f"{backend:<12}{keras:<9}" + "  ".join(f"{n:>6}" for n in counts))
-    sys.exit(failures > 0)
+                python = install(Path(folder) / "venv", backend, keras)
+                counts, skipped = run(python, backend, Path(folder) / "report.xml")
+            rows.append((backend, keras, *counts, round(time.perf_counter() - start)))
+            reasons += [(backend, keras, n, reason) for reason, n in sorted(skipped.items())]
+    for backend, keras, count, reason in reasons:
+        print(f"{backend}, {keras}: {count} skipped: {reason}")
+    print("backend     keras     passed  failed  skipped  seconds")
+    for backend, keras, *numbers in rows:
+        print(f"{backend:<12}{keras:<9}", *(f"{n:>7}" for n in numbers))
+    sys.exit(any(failed for _, _, _, failed, *_ in rows))
 
 
 if __name__ == "__main__":
