@@ -1,7 +1,6 @@
 """Keras layers for the attention mechanisms of the recurrent era."""
 
-# First, because all others import Keras.
-from keras_attention._backend import BACKENDS as BACKENDS
+import keras_attention._backend  # noqa: F401, first, because all others import Keras
 from keras_attention._version import __version__ as __version__
 from keras_attention.layers import (
     Attended,

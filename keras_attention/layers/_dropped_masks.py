@@ -4,7 +4,9 @@ Up to Keras 3.15, the mask of an `Embedding(mask_zero=True)` propagates through 
 From 3.16 on it does not, and an attention after them reads the padding.
 """
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -17,47 +19,73 @@ MASKS = {
     "inputs": "mask",
 }
 
-DROPPING = keras.layers.RNN, keras.layers.Bidirectional, keras.layers.TimeDistributed
-
 
 def warn_of_dropped_masks(layer: str, given: dict[str, Any]) -> None:
-    """Warns if a call gets no mask for an argument whose padding an embedding has marked.
+    """Warns if a call has no mask for an argument that would have one up to Keras 3.15.
 
     Args:
         layer: the name of the layer that is called.
-        given: the arguments of the call by name, the masks that Keras found included. Only symbolic
-            tensors know the layers that they come from.
+        given: the arguments of the call by name, with the masks that Keras found. Only symbolic
+            tensors record the layers that produced them.
     """
     masks = MASKS | ({"query": "query_mask"} if "context" in given else {})
+    masked = given.get("attention_mask") is not None
     for name in masks.keys() & given.keys():
-        if given.get(masks[name]) is None and keras.utils.is_keras_tensor(given[name]):
-            operations = _operations_before(given[name])
+        if masked or given.get(masks[name]) is not None:
+            continue
+        operations = list(_operations_before(given[name]))
+        # Other operations may change the steps, so that the mask does not fit any more.
+        if all(_keeps_steps(x) for x in operations):
             dropped = [x.name for x in operations if _drops(x)]
             marking = [x.name for x in operations if _marks(x)]
             if dropped and marking:
                 warnings.warn(
-                    f"{layer}: `{name}` has no mask, because layers such as '{dropped[-1]}' "
-                    "drop it from Keras 3.16 on, so the padding will be read. Pass "
-                    f"{masks[name]}=..., the result of compute_mask(...) of '{marking[-1]}'.",
+                    f"{layer}: `{name}` has no mask, so its padding will be read. From Keras "
+                    f"3.16 on, recurrent layers such as '{dropped[-1]}' do not propagate masks. "
+                    f"Compute the mask with compute_mask(...) of '{marking[-1]}', and pass it as "
+                    f"{masks[name]}=... here and as mask=... to the recurrent layers.",
                     stacklevel=2,
                 )
 
 
-def _operations_before(x):
-    """The layers and operations that a symbolic tensor comes from."""
-    # A tensor that comes from nowhere is its own source.
+def _operations_before(x: Any) -> Iterator[keras.Operation]:
+    """The layers and operations that a symbolic tensor comes from, inside models too."""
+    if not keras.utils.is_keras_tensor(x):
+        return
+    # A KerasTensor that no layer produced is its own source.
     sources = keras.tree.flatten(keras.utils.get_source_inputs(x))
     if any(source is x for source in sources):
-        return []
-    # A name of its own leaves the counter of default names as it is.
-    return keras.Function(sources, x, name="operations_before").operations
+        return
+    # Layers of the same name are an error of the model, which Keras reports when it is made. An
+    # explicit name keeps Keras from using up a default one.
+    with contextlib.suppress(ValueError):
+        yield from _inside(keras.Function(sources, x, name="operations_before"))
 
 
-def _drops(operation):
-    return isinstance(operation, DROPPING) and not operation.supports_masking
+def _inside(function: keras.Function) -> Iterator[keras.Operation]:
+    for operation in function.operations:
+        if isinstance(operation, keras.Function):
+            yield from _inside(operation)
+        else:
+            yield operation
 
 
-def _marks(operation):
+def _keeps_steps(operation: keras.Operation) -> bool:
+    """Whether the output has the steps of the input and, up to Keras 3.15, its mask."""
+    if not isinstance(operation, keras.layers.Layer):
+        return keras.tree.flatten(operation.output)[0].dtype == "bool"  # computes a mask
+    if isinstance(operation, keras.layers.InputLayer) or _marks(operation):
+        return True
+    ours = type(operation).call.__module__.startswith("keras_attention.")
+    return not ours and (_drops(operation) or operation.supports_masking)
+
+
+def _drops(operation: keras.Operation) -> bool:
+    recurrent = isinstance(operation, (keras.layers.RNN, keras.layers.Bidirectional))
+    return recurrent and operation.return_sequences and not operation.supports_masking
+
+
+def _marks(operation: keras.Operation) -> bool:
     if isinstance(operation, keras.layers.Embedding):
         return operation.mask_zero
     return isinstance(operation, keras.layers.Masking)

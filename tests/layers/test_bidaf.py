@@ -126,9 +126,9 @@ def test_masking_is_truncating_whatever_the_padding_holds(options, name, front, 
     # The axes of G, a and b that hold the masked steps.
     axes = [1, 1, 1] if name == "context" else [None, 2, None]
 
-    def long(context, query, words=words):
+    def long(context, query, kept=words):
         outputs = zip(run(layer, context, query, **{f"{name}_mask": mask}), axes, strict=False)
-        return [x if axis is None else selected(x, words, axis) for x, axis in outputs]
+        return [x if axis is None else selected(x, kept, axis) for x, axis in outputs]
 
     outputs, expected = gradients(layer, lambda *x: run(layer, *x), (context, query))
     if name == "context":

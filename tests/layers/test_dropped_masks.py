@@ -1,4 +1,4 @@
-"""A warning says so if the mask of a memory was lost on its way, as Keras 3.16 loses it."""
+"""Layers warn if a recurrent layer dropped the mask of their memory, as in Keras 3.16."""
 
 import warnings
 
@@ -11,7 +11,6 @@ from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
     BiDAFAttentionFlow,
-    HierarchicalAttention,
     LuongAttention,
 )
 
@@ -24,9 +23,6 @@ CALLS = {
     "context": lambda x, y, mask: BiDAFAttentionFlow()(y, x, context_mask=mask),
     "query of a flow": lambda x, y, mask: BiDAFAttentionFlow()(x, y, query_mask=mask),
     "inputs": lambda x, y, mask: AttentionPooling(3)(y, mask=mask),
-    "sentences": lambda x, y, mask: HierarchicalAttention(3)(
-        keras.ops.expand_dims(y, 1), mask=None if mask is None else keras.ops.expand_dims(mask, 1)
-    ),
 }
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
@@ -53,7 +49,7 @@ def query():
 @every_call
 def test_a_dropped_mask_is_noticed(call):
     _, memory = encoded(layers.Embedding(5, 4, mask_zero=True, name="words"))
-    message = r"has no mask, because .* 'encoder' drop it .* of 'words'"
+    message = r"has no mask, .* such as 'encoder' do not propagate masks.* of 'words'"
     with pytest.warns(UserWarning, match=message):
         call(query(), memory, None)
 
@@ -74,9 +70,9 @@ def test_a_mask_that_arrives_or_never_was_is_no_reason_to_warn(call, marks):
 
 def test_the_warning_names_the_argument():
     _, memory = encoded(layers.Embedding(5, 4, mask_zero=True))
-    with pytest.warns(UserWarning, match=r"`memory` has no mask.*Pass memory_mask=\.\.\."):
+    with pytest.warns(UserWarning, match=r"`memory` has no mask.*pass it as memory_mask=\.\.\."):
         CALLS["memory"](query(), memory, None)
-    with pytest.warns(UserWarning, match=r"`query` has no mask.*Pass query_mask=\.\.\."):
+    with pytest.warns(UserWarning, match=r"`query` has no mask.*pass it as query_mask=\.\.\."):
         CALLS["query of a flow"](query(), memory, None)
 
 
@@ -101,6 +97,46 @@ def test_default_names_are_not_used_up():
         outputs = CALLS["value"](query(), memory, None)
     sources = keras.utils.get_source_inputs(outputs)
     assert keras.Model(sources, outputs).name == "functional"
+
+
+OTHER_STEPS = {
+    "the output of an attention": lambda words, rnn: BahdanauAttention(3)(
+        query(), rnn(words), value_mask=keras.Input((None,), dtype="bool")
+    ),
+    "a last state": lambda words, rnn: rnn(layers.RepeatVector(4)(layers.LSTM(6)(words))),
+    "a category": lambda words, rnn: layers.Concatenate()(
+        [rnn(keras.Input((3, 4))), layers.RepeatVector(3)(layers.GlobalMaxPooling1D()(words))]
+    ),
+    "a convolution": lambda words, rnn: rnn(layers.Conv1D(3, 3, strides=2)(words)),
+}
+
+
+@pytest.mark.parametrize("make", OTHER_STEPS.values(), ids=OTHER_STEPS)
+def test_steps_that_are_not_those_of_the_embedding(make):
+    """The mask of the embedding would not fit, so there is nothing to warn of."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*does not support masking")
+        words = layers.Embedding(5, 4, mask_zero=True)(keras.Input((None,), dtype="int32"))
+        memory = make(words, gru(drops=True))
+    AttentionPooling(3)(memory)
+
+
+def test_two_layers_of_one_name_are_no_reason_to_fail():
+    _, memory = encoded(layers.Embedding(5, 4, mask_zero=True))
+    again = layers.Dense(4, name="encoder")(memory)
+    AttentionPooling(3)(again)
+
+
+def test_an_encoder_may_be_a_model():
+    encoder = keras.Model(*encoded(layers.Embedding(5, 4, mask_zero=True)), name="reader")
+    with pytest.warns(UserWarning, match="such as 'encoder' do not propagate"):
+        AttentionPooling(3)(encoder(keras.Input((None,), dtype="int32")))
+
+
+def test_padding_that_an_attention_mask_hides():
+    _, memory = encoded(layers.Embedding(5, 4, mask_zero=True))
+    pairs = keras.Input((None, None), dtype="bool")
+    BahdanauAttention(3)(query(), memory, attention_mask=pairs)
 
 
 def test_a_tensor_may_come_from_nowhere():

@@ -212,9 +212,9 @@ def test_masking_is_truncating_whatever_the_padding_holds(kind, axis):
     # The axes of the document, of the word weights and of the sentence weights.
     axes = [(0, None, None)[axis], axis, (0, 1, None)[axis]]
 
-    def masked(x, words=words):
+    def masked(x, kept=words):
         outputs = zip(run(layer, x, mask=mask), axes, strict=True)
-        return [x if axis is None else selected(x, words, axis) for x, axis in outputs]
+        return [x if axis is None else selected(x, kept, axis) for x, axis in outputs]
 
     outputs, expected = gradients(layer, lambda x: run(layer, x), [inputs])
     found_outputs, found = gradients(layer, masked, [long])

@@ -14,11 +14,11 @@ def product(x):
 
 
 def check():
-    x = keras.ops.array([2.0, 5.0])
+    x = keras.ops.array([2.0, 5.0], "float32")
     with storing() as found:
         np.testing.assert_allclose(product(x), [12.0, 150.0])
     np.testing.assert_allclose(found, [[4.0, 25.0], [3.0, 6.0]])
-    others = [keras.ops.array([100.0, 200.0]), keras.ops.array([1.0, 2.0])]
+    others = [keras.ops.array([100.0, 200.0], "float32"), keras.ops.array([1.0, 2.0], "float32")]
 
     def function(x):
         with reusing(others):
