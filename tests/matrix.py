@@ -4,7 +4,7 @@
 
 On TensorFlow these are the default tests, on JAX and PyTorch the tests in `FOLDERS`. At the end a
 table shows how many tests passed, failed and were skipped, and why they were skipped. With
-`--keras lowest` every dependency has the lowest version that pyproject.toml allows.
+`--keras lowest` every dependency with a lower bound has that version.
 """
 
 import argparse
@@ -58,12 +58,14 @@ def install(folder, backend, keras):
 def run(python, backend, report):
     """Runs the tests. Returns the numbers of passed, failed and skipped ones, and the reasons."""
     folders = [] if backend == "tensorflow" else FOLDERS
-    subprocess.run(
+    done = subprocess.run(
         [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"],
         cwd=ROOT,
         env={**os.environ, "KERAS_BACKEND": backend},
         check=False,
     )
+    if done.returncode not in (0, 1):  # 1: some tests failed
+        raise SystemExit(f"{backend}: pytest ended with status {done.returncode}")
     suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
     names = ("tests", "failures", "errors", "skipped")
     total, failures, errors, skipped = (int(suite.get(name)) for name in names)

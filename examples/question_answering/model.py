@@ -144,7 +144,7 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
     highways = [Highway(name=f"highway_{n}") for n in (1, 2)]
     contextual = bilstm(units, "contextual")
 
-    # From Keras 3.16 on, no mask passes a recurrent layer, so every layer gets its mask by name.
+    # From Keras 3.16 on, masks do not propagate through recurrent layers.
     valid, asked = ops.not_equal(inputs[0], 0), ops.not_equal(inputs[2], 0)
 
     def embed(word, character, mask):

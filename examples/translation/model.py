@@ -49,7 +49,7 @@ def build_model(attention, source_size, target_size, units, embedding, dropout, 
         mask_zero=True,
         name="source_embedding",
     )
-    # From Keras 3.16 on, no mask passes a recurrent layer.
+    # From Keras 3.16 on, masks do not propagate through recurrent layers.
     mask = source_table.compute_mask(source)
     x = layers.Dropout(dropout)(source_table(source))
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)

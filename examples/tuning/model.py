@@ -24,7 +24,7 @@ def build(hp, attention):
     source = keras.Input((SOURCE_LENGTH,), dtype="int32")
     shifted = keras.Input((TARGET_LENGTH,), dtype="int32")
     table = layers.Embedding(len(SIGNS) + 1, 32, mask_zero=True)
-    # From Keras 3.16 on, no mask passes a recurrent layer.
+    # From Keras 3.16 on, masks do not propagate through recurrent layers.
     mask = table.compute_mask(source)
     encoder = layers.Bidirectional(layers.GRU(units // 2, return_sequences=True))
     encoded = encoder(table(source), mask=mask)

@@ -49,8 +49,8 @@ class BiDAFAttentionFlow(ScoringMixin):
         context: h, `(B, T, D)`.
         query: u, `(B, J, D)`.
         context_mask: `(B, T)` boolean; G is zero where it is False.
-        query_mask: `(B, J)` boolean; steps where it is False are not read. Pass both masks: from
-            Keras 3.16 on, none propagates through a recurrent layer.
+        query_mask: `(B, J)` boolean; steps where it is False are not read. Pass both masks:
+            from Keras 3.16 on, masks do not propagate through recurrent layers.
         return_attention_scores: whether to return the weights too, as they are before dropout.
         training: whether dropout is active.
 

@@ -34,7 +34,7 @@ class AttentionPooling(ScoringMixin):
     Call arguments:
         inputs: h, `(B, T, D)`.
         mask: `(B, T)` boolean; steps where it is False are not read. Pass it: from Keras 3.16
-            on, none propagates through a recurrent layer.
+            on, masks do not propagate through recurrent layers.
         return_attention_scores: whether to return the weights too, as they are before dropout.
         training: whether dropout is active.
 

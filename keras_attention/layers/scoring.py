@@ -53,7 +53,7 @@ class ScoringMixin(Attention):
         key: `(B, Tk, Dk)`; defaults to the value.
         query_mask: `(B, Tq)` boolean; the output is zero where it is False.
         value_mask: `(B, Tk)` boolean; memory steps where it is False are not attended to. Pass it:
-            from Keras 3.16 on, none propagates through a recurrent layer.
+            from Keras 3.16 on, masks do not propagate through recurrent layers.
         attention_mask: `(Tq, Tk)` or `(B, Tq, Tk)` boolean, `(B, Tk)` for one step.
         use_causal_mask: query step i attends to memory steps 0 .. i only.
         return_attention_scores: whether to return the weights too, as they are before dropout.

@@ -1,4 +1,4 @@
-"""Padding changes no output of an example's model, on Keras 3.15 and on the next one."""
+"""Padding changes no output of an example's model, on Keras 3.15 and 3.16."""
 
 import ast
 
@@ -110,7 +110,7 @@ def test_stories():
         assert_padding_changes_nothing(model)
 
 
-@pytest.mark.parametrize("name", sorted(set(SCRIPTS) - {"forecast"}))  # has series of one length
+@pytest.mark.parametrize("name", sorted(set(SCRIPTS) - {"forecast"}))  # its series have one length
 def test_short_scripts(name):
     """Runs a script up to its training."""
     tree = ast.parse(source_of(name))

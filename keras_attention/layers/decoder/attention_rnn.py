@@ -70,7 +70,7 @@ class AttentionRNN(CheckedLayer):
         sequences_mask: `(B, T)` boolean; a step where it is False keeps the state, and its output
             and weights are zero.
         memory_mask: `(B, Tk)` boolean; steps where it is False are not attended to. Pass it: from
-            Keras 3.16 on, none propagates through a recurrent layer.
+            Keras 3.16 on, masks do not propagate through recurrent layers.
         return_attention_scores: whether to return the weights too, as they are before dropout.
         training: whether dropout is active. Inside the recurrence, the dropout of the attention
             drops the same memory steps at every step, as Keras cells do.
