@@ -40,7 +40,7 @@ def normal(seed, *shape, dtype="float64"):
 
 
 def selected(x, mask, axis):
-    """The places where a boolean array is True; its axes are those of x from `axis` on."""
+    """Selects the entries of x where a mask is True. The first axis of the mask is `axis` of x."""
     shape = x.shape
     x = keras.ops.reshape(x, (*shape[:axis], mask.size, *shape[axis + mask.ndim :]))
     return keras.ops.take(x, np.flatnonzero(mask), axis=axis)

@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-# The mask of each argument whose padding must not be read.
+# For each argument that may be padded, the argument that takes its mask.
 MASKS = {
     "value": "value_mask",
     "memory": "memory_mask",

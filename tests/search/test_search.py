@@ -12,15 +12,12 @@ from keras import ops
 from keras_attention.search import SearchResult, beam_search, greedy_search
 from keras_attention.search._largest import GROUP
 from tests import fast
+from tests.backends import on_tensorflow
 from tests.on_jax import run_on_jax
 
 V, D, TK, L = 7, 5, 3, 11
 START, END = 2, 1
 TOKENS = {"start_token": START, "end_token": END, "max_length": L}
-
-on_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="compiles or saves with TensorFlow"
-)
 
 
 class Decoder:
