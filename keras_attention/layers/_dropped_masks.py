@@ -82,7 +82,7 @@ def _keeps_steps(operation: keras.Operation) -> bool:
 
 def _drops(operation: keras.Operation) -> bool:
     recurrent = isinstance(operation, (keras.layers.RNN, keras.layers.Bidirectional))
-    return recurrent and operation.return_sequences and not operation.supports_masking
+    return recurrent and not operation.supports_masking
 
 
 def _marks(operation: keras.Operation) -> bool:
