@@ -1,7 +1,7 @@
 """What speed.py compares: a way to compute something, as a function without arguments.
 
 `make_step(case, variant, mode, backward, **sizes)` returns it. `backward` adds the gradients by all
-inputs and weights. Modes: eager, graph and XLA on TensorFlow, XLA on JAX.
+inputs and weights. Modes: eager, graph and XLA on TensorFlow, XLA on JAX; PyTorch is eager.
 """
 
 import os
@@ -352,6 +352,21 @@ def tensorflow_step(function, inputs, weights, mode, backward):
 def jax_step(function, inputs, weights, mode, backward):
     import jax
 
+    run, *arguments = jax_program(function, inputs, weights, backward)
+    compiled = run.lower(*arguments).compile()
+
+    def step():
+        return jax.block_until_ready(compiled(*arguments))
+
+    analysis = compiled.memory_analysis()
+    step.memory = (analysis.temp_size_in_bytes + analysis.output_size_in_bytes) / 2**20
+    return step
+
+
+def jax_program(function, inputs, weights, backward):
+    """A function that JAX compiles when it is called or lowered, and its arguments."""
+    import jax
+
     inputs = [jax.numpy.asarray(x) for x in inputs]
     variables = [weight for weight in weights if weight.trainable]
 
@@ -360,25 +375,34 @@ def jax_step(function, inputs, weights, mode, backward):
             return function(*inputs)
 
     values = [jax.numpy.asarray(x.value) for x in variables]
-    upstream = None
-    if backward:
-        shape = jax.eval_shape(stateless, inputs, values).shape
-        upstream = jax.numpy.asarray(normal(1.0, shape)[0])
+    if not backward:
+        return jax.jit(stateless), inputs, values
+    shape = jax.eval_shape(stateless, inputs, values).shape
 
     def run(inputs, values, upstream):
-        if not backward:
-            return stateless(inputs, values)
         output, gradient = jax.vjp(stateless, inputs, values)
         return output, gradient(upstream)
 
-    compiled = jax.jit(run).lower(inputs, values, upstream).compile()
+    return jax.jit(run), inputs, values, jax.numpy.asarray(normal(1.0, shape)[0])
+
+
+def torch_step(function, inputs, weights, mode, backward):
+    import torch
+
+    inputs = [torch.tensor(x, requires_grad=backward) for x in inputs]
+    variables = [weight.value for weight in weights if weight.trainable]
+    with torch.no_grad():
+        upstream = (
+            torch.tensor(normal(1.0, tuple(function(*inputs).shape))[0]) if backward else None
+        )
 
     def step():
-        return jax.block_until_ready(compiled(inputs, values, upstream))
+        if not backward:
+            with torch.no_grad():
+                return function(*inputs)
+        return torch.autograd.grad(function(*inputs), [*inputs, *variables], upstream)
 
-    analysis = compiled.memory_analysis()
-    step.memory = (analysis.temp_size_in_bytes + analysis.output_size_in_bytes) / 2**20
     return step
 
 
-STEPS = {"tensorflow": tensorflow_step, "jax": jax_step}
+STEPS = {"tensorflow": tensorflow_step, "jax": jax_step, "torch": torch_step}

@@ -31,17 +31,18 @@ ALLOCATOR = {
 PAUSE = 0.1  # seconds
 
 
-def peak_memory(target, runs=3, **arguments):
+def peak_memory(target, runs=3, backend="tensorflow", **arguments):
     """Extra memory, in MiB, of one run of a function: the median of `runs` of them.
 
     Args:
         target: "module:maker", the module beside this one; `maker(**arguments)` returns the
             function, which takes no arguments and has returned when its work is done.
+        backend: the backend of Keras.
         arguments: for the maker, as JSON holds them.
     """
     command = [sys.executable, __file__, target, json.dumps(arguments), str(runs)]
-    backend = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    environment = {**os.environ, **ALLOCATOR, **backend}
+    settings = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = {**os.environ, **ALLOCATOR, **settings}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{target} with {arguments} failed:\n{done.stderr}")

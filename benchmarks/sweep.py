@@ -1,13 +1,14 @@
 """Every layer and both searches beside the same computation in plain PyTorch, in one run.
 
     pip install torch
-    python benchmarks/sweep.py [--only NAME ...] [--output FILE.json]
+    python benchmarks/sweep.py [--only NAME ...] [--columns NAME ...] [--output FILE.json]
 
-Prints for each case the median time of PyTorch, and the times of a TensorFlow graph, of TensorFlow
-with XLA, and of JAX as ratios to it. Layers run forward and backward, with gradients for all
-weights and inputs; a search runs all its steps, since no hypothesis ends early. Each framework runs
-in a process of its own, and they take turns, so that noise falls on all of them alike. "translator"
-is a whole step of training. Sizes: `SIZES`, `DECODERS`, `SEARCH` and `TRANSLATOR`.
+Prints for each case the median time of PyTorch, and our times as ratios to it: in a TensorFlow
+graph, on TensorFlow with XLA, on JAX, and on PyTorch as the backend of Keras. Layers run forward
+and backward, with gradients for all weights and inputs; a search runs all its steps, since no
+hypothesis ends early. Each framework runs in a process of its own, and they take turns, so that
+noise falls on all of them alike. "translator" is a whole step of training. Sizes: `SIZES`,
+`DECODERS`, `SEARCH` and `TRANSLATOR`.
 """
 
 import argparse
@@ -47,11 +48,13 @@ DECODERS = {
 SEARCH = {"batch": 64, "steps": 20, "units": 256, "words": 8000, "longest": 30, "beams": 5}
 TRANSLATOR = {"batch": 32, "steps": 50, "units": 512, "words": 8000}
 PAUSE = 0.05  # seconds
+PLAIN = "plain PyTorch"
 SEARCHES = ("greedy search", "beam search")
 COLUMNS = {
     "TF graph": ("tensorflow", "graph"),
     "TF-XLA": ("tensorflow", "XLA"),
     "JAX": ("jax", "XLA"),
+    "on PyTorch": ("torch", "eager"),
 }
 
 
@@ -60,7 +63,7 @@ class Worker:
 
     def __init__(self, framework):
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        if framework != "torch":
+        if framework != PLAIN:
             environment["KERAS_BACKEND"] = framework
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--worker", framework],
@@ -109,7 +112,7 @@ def _kept(framework, case, mode):
     if not any(of_case == case for of_case, _ in _steps):
         _steps.clear()
     if (case, mode) not in _steps:
-        if framework == "torch":
+        if framework == PLAIN:
             from torch_forms import make_step
 
             step = make_step(case, backward=True)
@@ -129,11 +132,11 @@ def _kept(framework, case, mode):
     return _steps[case, mode]
 
 
-def measure(workers, case, repeats):
+def measure(workers, columns, case, repeats):
     """Median seconds of PyTorch and of each column, all of them in turn."""
     found = {}
     for n in range(repeats + 1):
-        for name, (framework, mode) in {"PyTorch": ("torch", None), **COLUMNS}.items():
+        for name, (framework, mode) in {"PyTorch": (PLAIN, None), **columns}.items():
             seconds = workers[framework].seconds(case, mode)
             if n:  # the first call compiles
                 found.setdefault(name, []).append(seconds)
@@ -146,6 +149,7 @@ def main():
     )
     names = [*SIZES, *SEARCHES, "translator", *DECODERS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=[*COLUMNS])
     parser.add_argument("--repeats", type=int, default=25, help="runs of each (searches: a third)")
     parser.add_argument("--output", type=Path, help="a JSON file of all medians")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -156,20 +160,22 @@ def main():
         raise SystemExit("The sweep compares with PyTorch, which is missing: pip install torch")
     from measure import print_table, write_json
 
-    workers = {framework: Worker(framework) for framework in ("torch", "tensorflow", "jax")}
+    columns = {name: COLUMNS[name] for name in arguments.columns}
+    frameworks = [PLAIN, *(framework for framework, _ in columns.values())]
+    workers = {framework: Worker(framework) for framework in dict.fromkeys(frameworks)}
     results, rows = {}, []
     for case in arguments.only:
         slow = case not in SIZES
         repeats = arguments.repeats // 3 if slow else arguments.repeats
-        found = results[case] = measure(workers, case, max(1, repeats))
+        found = results[case] = measure(workers, columns, case, max(1, repeats))
         torch_time = found["PyTorch"]
-        rows.append([case, 1e3 * torch_time, *(found[name] / torch_time for name in COLUMNS)])
+        rows.append([case, 1e3 * torch_time, *(found[name] / torch_time for name in columns)])
         print(*(x if isinstance(x, str) else f"{x:.3g}" for x in rows[-1]), file=sys.stderr)
         if arguments.output:
             write_json(arguments.output, {"seconds": results})
     for worker in workers.values():
         worker.close()
-    print_table(["case", "PyTorch, ms", *(f"{name} / PyTorch" for name in COLUMNS)], rows)
+    print_table(["case", "PyTorch, ms", *(f"{name} / PyTorch" for name in columns)], rows)
     return None
 
 

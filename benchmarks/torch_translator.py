@@ -23,10 +23,10 @@ from examples.translation.data import (
     drop_long,
     encode,
     learn_subwords,
-    load_pairs,
     make_batches,
     make_tokenizers,
 )
+from examples.translation.reading import load_pairs
 
 
 class Translator(nn.Module):

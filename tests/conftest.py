@@ -11,19 +11,20 @@ if os.environ.get("KERAS_BACKEND") == "jax":
 
 import pytest
 
-# Modules that test nothing on JAX and PyTorch, and why.
+# Modules that run on TensorFlow only, and why. `tests/jax` runs on JAX only.
 TENSORFLOW_ONLY = {
     "conformance/test_formats.py": "SavedModel, ONNX and LiteRT are exported from TensorFlow",
     "conformance/test_old_files.py": "the files were saved on TensorFlow, some as SavedModels",
     "conformance/test_programs.py": "counts operations in graphs of TensorFlow",
-    "conformance/test_saved.py": "saves on TensorFlow, and loads on other backends in processes",
     "layers/decoder/test_loop.py": "compares with the gradient of a tape of TensorFlow",
     "layers/test_reading.py": "reads windows in graphs of TensorFlow whose sizes are not known",
     "ops/test_additive.py": "forms of the score in graphs of TensorFlow",
     "ops/test_gradient_memory.py": "tensors that graphs of TensorFlow store",
 }
-if os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
-    collect_ignore = list(TENSORFLOW_ONLY)
+BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
+collect_ignore = [] if BACKEND == "tensorflow" else list(TENSORFLOW_ONLY)
+if BACKEND != "jax":
+    collect_ignore.append("jax")
 
 
 def pytest_configure(config):

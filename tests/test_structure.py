@@ -19,6 +19,7 @@ BELOW = {
     "_shapes": BASE,
     "_typing": set(),
     "_version": set(),
+    "distribution": set(),
     "ops": BASE,
     "layers": {*BASE, "ops"},
     "search": {*BASE, "ops", "layers"},

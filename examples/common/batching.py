@@ -2,6 +2,8 @@
 
 import numpy as np
 
+POOL = 32  # batches
+
 
 def bucketed(lengths, size, order=None):
     """Splits `range(len(lengths))` into index arrays of at most `size`.
@@ -12,7 +14,7 @@ def bucketed(lengths, size, order=None):
 
     Returns:
         A list of index arrays that together hold every index once. With `order`, samples are
-        shuffled, sorted within pools of 32 batches, and the batches are shuffled again.
+        shuffled, sorted within pools of `POOL` batches, and the batches are shuffled again.
     """
     batches = []
     for part in _sorted_pools(lengths, size, order):
@@ -51,7 +53,7 @@ def budgeted(sizes, size, cells, order=None):
 def _sorted_pools(lengths, size, order):
     lengths = np.column_stack([lengths])  # (N, keys)
     index = np.arange(len(lengths)) if order is None else order.permutation(len(lengths))
-    pool = max(len(index), 1) if order is None else 32 * size
+    pool = max(len(index), 1) if order is None else POOL * size
     for start in range(0, len(index), pool):
         part = index[start : start + pool]
         yield part[np.lexsort(lengths[part].T)]

@@ -14,6 +14,16 @@ process without keras.
 does the same for any two files whose lines are translations of each other. It learns subwords from
 the training files and reports BLEU. An interrupted run resumes when the same command is run again.
 Multi30k, the corpus of docs/results.md, is at https://github.com/multi30k/dataset.
+
+    python -m examples.translation.shards train.de train.en --output DIR
+    python -m examples.translation --shards DIR --steps 20000 --valid val.de val.en \\
+        --test test.de test.en
+
+trains on a corpus of any size. The first command writes shards, ArrayRecord files in which every
+pair can be read without those before it. The second shuffles the whole corpus through Grain and
+buckets it by length. Memory does not grow with the corpus. Checkpoints hold the place in the
+shards, so an interrupted run resumes with exactly the next pair. Subwords are learned from
+100,000 random pairs.
 """
 
 import json
@@ -32,13 +42,17 @@ from examples.translation.data import learn_subwords, load_data, make_tokenizers
 from examples.translation.evaluation import bleu_report, report
 from examples.translation.export import save
 from examples.translation.model import ATTENTIONS
+from examples.translation.streaming import Shards
 from examples.translation.training import run
+
+SUBWORD_PAIRS = 100_000
 
 
 def parse(argv):
     parser = make_parser("translation", __doc__)
     files = {"nargs": 2, "metavar": ("SRC", "TGT")}
     parser.add_argument("--train", **files, help="line-aligned text files")
+    parser.add_argument("--shards", metavar="DIR", help="to train on, in place of --train")
     parser.add_argument("--valid", **files)
     parser.add_argument("--test", **files)
     parser.add_argument("--attention", choices=ATTENTIONS, default="bahdanau")
@@ -50,6 +64,8 @@ def parse(argv):
     parser.add_argument("--vocabulary", type=int, default=4000, help="subwords of each language")
     parser.add_argument("--max-tokens", type=int, default=100, help="of a training sentence")
     parser.add_argument("--epochs", type=int, help="default: 5; files: 8")
+    parser.add_argument("--steps", type=int, metavar="N", help="of training on shards")
+    parser.add_argument("--save-every", type=int, help="steps (default: 500); for shards")
     parser.add_argument("--batch-size", type=int, help="default: 64")
     parser.add_argument("--learning-rate", type=float, help="the highest one (default: 0.002)")
     parser.add_argument("--dropout", type=float, help="default: 0.1; files: 0.3")
@@ -58,15 +74,23 @@ def parse(argv):
     parser.add_argument("--output", default="output/translate", help="folder for the results")
     parser.add_argument("--smoke", action="store_true", help="dates in two formats, in a minute")
     arguments = parser.parse_args(argv)
-    given = [arguments.train, arguments.valid, arguments.test]
+    if arguments.train and arguments.shards:
+        parser.error("--shards takes the place of --train: give one of them")
+    given = [arguments.train or arguments.shards, arguments.valid, arguments.test]
     if any(given) and not all(given):
-        parser.error("--train, --valid and --test belong together: give all three or none")
+        parser.error(
+            "--train (or --shards), --valid and --test belong together: give all three or none"
+        )
+    if arguments.shards and (arguments.epochs or not arguments.steps):
+        parser.error("--shards needs --steps, and no --epochs")
+    if not arguments.shards and (arguments.steps or arguments.save_every):
+        parser.error("--steps and --save-every go with --shards; otherwise give --epochs")
     if arguments.smoke and any(given):
-        parser.error("--smoke uses generated dates: leave out --train, --valid and --test")
+        parser.error("--smoke uses generated dates: leave out the options of files")
     if arguments.input_feeding and arguments.attention in ("bahdanau", "none"):
         parser.error("--input-feeding goes with the luong attentions")
     positive = ["window", "beam", "units", "embedding", "vocabulary", "max_tokens", "epochs"]
-    check_at_least_one(parser, arguments, [*positive, "batch_size"])
+    check_at_least_one(parser, arguments, [*positive, "batch_size", "steps", "save_every"])
     ranges = {"dropout": 1, "smoothing": 1, "learning_rate": float("inf")}
     check_ranges(parser, arguments, ranges)
     check_seed(parser, arguments)
@@ -74,7 +98,8 @@ def parse(argv):
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
     defaults = {"batch_size": 64, "learning_rate": 2e-3}
     if any(given):
-        defaults |= {"epochs": 8, "units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
+        defaults |= {"save_every": 500} if arguments.shards else {"epochs": 8}
+        defaults |= {"units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
     else:
         defaults |= {"epochs": 5, "units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
     if arguments.smoke:
@@ -82,19 +107,29 @@ def parse(argv):
     return fill(arguments, defaults)
 
 
+def learn_both(train, arguments):
+    """Learns the subwords of source and target."""
+    sample = train.sample(SUBWORD_PAIRS, arguments.seed) if arguments.shards else train
+    kind = "bpe" if arguments.valid else "char"
+    return [learn_subwords(side, arguments.vocabulary, kind) for side in sample]
+
+
 def main(argv=None):
     arguments = parse(argv)
     check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib")
+    if arguments.shards:
+        check_extras("grain", "array_record", extra="shards")
     texts = load_data(arguments)
+    if arguments.shards:
+        texts["train"] = Shards(arguments.shards)
     output = pathlib.Path(arguments.output)
     make_folder(output)
-    compared = not arguments.train and arguments.attention != "none" and not arguments.smoke
+    compared = not arguments.valid and arguments.attention != "none" and not arguments.smoke
     for name in (arguments.attention, *(["none"] if compared else [])):
         make_folder(output / f"checkpoint-{name}")
-    kind = "bpe" if arguments.train else "char"
-    subwords = [learn_subwords(side, arguments.vocabulary, kind) for side in texts["train"]]
+    subwords = learn_both(texts["train"], arguments)
     translator, translations, summary = run(arguments.attention, texts, subwords, arguments)
-    if arguments.train:
+    if arguments.valid:
         summary["BLEU"] = bleu_report(texts["test"][0], translations, texts["test"][1])
     elif compared:
         *_, baseline = run("none", texts, subwords, arguments)

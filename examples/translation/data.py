@@ -1,13 +1,13 @@
 """Pairs of texts, generated dates or files, as batches of subword ids."""
 
 import io
-import pathlib
 
 import numpy as np
 import tensorflow as tf
 
 from examples.common import dates
 from examples.common.batching import bucketed
+from examples.translation.reading import load_pairs
 
 PAD, UNKNOWN, START, END = range(4)
 
@@ -17,46 +17,14 @@ PAD, UNKNOWN, START, END = range(4)
 
 def load_data(arguments):
     """The texts: {"train": (sources, targets), "valid": ..., "test": ...}."""
-    if arguments.train:
-        names = ("train", "valid", "test")
-        return {name: load_pairs(getattr(arguments, name), name == "test") for name in names}
+    if arguments.valid:
+        paths = {name: getattr(arguments, name) for name in ("train", "valid", "test")}
+        return {name: load_pairs(path, name == "test") for name, path in paths.items() if path}
     sizes, formats = (12_000, 500, 1_000), dates.FORMATS
     if arguments.smoke:
         sizes, formats = (3_000, 200, 200), dates.FORMATS[:2]
     sets = dates.make_pairs(sizes, seed=arguments.seed, formats=formats)
     return dict(zip(("train", "valid", "test"), sets, strict=True))
-
-
-def load_pairs(paths, keep_empty=False):
-    """Reads two line-aligned text files as two lists of strings.
-
-    Pairs with an empty line are left out. Pass `keep_empty` for a test set, which must stay
-    complete.
-    """
-    sides = [read_lines(path) for path in paths]
-    if len(sides[0]) != len(sides[1]):
-        raise SystemExit(
-            f"{paths[0]} has {len(sides[0])} lines and {paths[1]} has {len(sides[1])}: line n of "
-            "one must be the translation of line n of the other. Nothing was written."
-        )
-    pairs = [(a, b) for a, b in zip(*sides, strict=True) if keep_empty or (a and b)]
-    if not pairs:
-        raise SystemExit(f"{paths[0]} and {paths[1]} hold no pair of lines. Nothing was written.")
-    if len(pairs) < len(sides[0]):
-        print(f"{paths[0]}: {len(sides[0]) - len(pairs)} pairs with an empty line left out")
-    return [a for a, _ in pairs], [b for _, b in pairs]
-
-
-def read_lines(path):
-    try:
-        text = pathlib.Path(path).read_bytes().decode("utf-8")
-    except OSError as error:
-        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise SystemExit(f"{path}, line {line}: not UTF-8. Nothing was written.") from error
-    # splitlines() would also split at characters that may occur inside a sentence.
-    return [line.strip() for line in text.removesuffix("\n").split("\n")]
 
 
 # --- subwords ------------------------------------------------------------------------------------
@@ -136,9 +104,9 @@ def pad(rows):
     return np.array([row + [PAD] * (length - len(row)) for row in rows], "int32")
 
 
-def as_dataset(make, pairs, size):
-    """A `tf.data.Dataset` of the batches that the generator function `make` yields."""
+def as_dataset(make, steps):
+    """A `tf.data.Dataset` of the `steps` batches that the generator function `make` yields."""
     ids = tf.TensorSpec((None, None), "int32")
     signature = ((ids, ids), ids, tf.TensorSpec((None, None), "float32"))
     batches = tf.data.Dataset.from_generator(make, output_signature=signature)
-    return batches.apply(tf.data.experimental.assert_cardinality(-(-pairs // size))).prefetch(4)
+    return batches.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(4)

@@ -32,9 +32,14 @@ def report(summary, test, translations):
     print("\nSamples of the test set:")
     for i in range(min(6, len(translations))):
         print(f"  {test[0][i]}\n    -> {translations[i]}    (reference: {test[1][i]})")
+    speed = (
+        f"{summary['seconds_a_step']:.3f} s a step"
+        if "seconds_a_step" in summary
+        else f"{summary['seconds_an_epoch']:.0f} s an epoch"
+    )
     print(
         f"\n{summary['attention']}: validation perplexity {summary['validation_perplexity']:.3f}, "
-        f"{summary['seconds_an_epoch']:.0f} s an epoch, search {summary['search_seconds']:.0f} s"
+        f"{speed}, search {summary['search_seconds']:.0f} s"
     )
     if "BLEU" in summary:
         scores = dict(summary["BLEU"])

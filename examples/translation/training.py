@@ -15,9 +15,10 @@ from examples.common.checkpoint import Checkpoint
 from examples.common.files import fingerprint
 from examples.common.schedules import warmup_cosine
 from examples.common.seeds import reseed, seed_model
-from examples.translation.data import as_dataset, drop_long, encode, make_batches, make_tokenizers
+from examples.translation.data import as_dataset, encode, make_batches, make_tokenizers
 from examples.translation.evaluation import accuracy
 from examples.translation.model import build_model
+from examples.translation.rounds import make_rounds
 from examples.translation.search import Translator, translate
 
 
@@ -44,19 +45,20 @@ def run(name, texts, subwords, arguments):
     output = pathlib.Path(arguments.output)
     seed_model(arguments.seed)
     tokenizers = make_tokenizers(subwords)
+    rounds = make_rounds(texts["train"], tokenizers, vars(arguments))
     data = {
-        part: [encode(tokenizer, side) for tokenizer, side in zip(tokenizers, sides, strict=True)]
-        for part, sides in texts.items()
+        part: [encode(*side) for side in zip(tokenizers, texts[part], strict=True)]
+        for part in ("valid", "test")
     }
-    data["train"] = drop_long(*data["train"], arguments.max_tokens)
+    data["train"] = rounds.data
     settings = {
         **vars(arguments),
         "attention": name,
         "data": fingerprint(json.dumps(data, sort_keys=True).encode()),
     }
-    for free in ("output", "beam", "train", "valid", "test"):
+    for free in ("output", "beam", "train", "shards", "valid", "test"):
         settings.pop(free)
-    checkpoint = Checkpoint(output / f"checkpoint-{name}", settings)
+    checkpoint = Checkpoint(output / f"checkpoint-{name}", settings, rounds.unit)
     model = build_model(
         name,
         *(int(tokenizer.vocab_size()) for tokenizer in tokenizers),
@@ -67,9 +69,8 @@ def run(name, texts, subwords, arguments):
         arguments.input_feeding,
     )
     print(f"\nattention: {name}, {model.count_params():,} parameters", flush=True)
-    state = train(model, data, settings, checkpoint)
-    longest = max(map(len, data["train"][1]))
-    translator = Translator(model, arguments.beam, max_length=longest)
+    state = train(model, rounds, data["valid"], settings, checkpoint)
+    translator = Translator(model, arguments.beam, max_length=rounds.longest)
     start = time.perf_counter()
     translations = translate(translator, tokenizers, texts["test"][0])
     summary = {
@@ -78,20 +79,26 @@ def run(name, texts, subwords, arguments):
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
         "parameters": model.count_params(),
-        "seconds_an_epoch": float(np.median([past["seconds"] for past in state["history"]])),
-        "best_epoch": state["best"],
-        "validation_perplexity": float(np.exp(state["history"][state["best"] - 1]["valid_loss"])),
+        **rounds.speed(state["history"]),
+        f"best_{rounds.unit}": state["best"],
+        "validation_perplexity": float(np.exp(min(x["valid_loss"] for x in state["history"]))),
         "search_seconds": time.perf_counter() - start,
         "exact": accuracy(translations, texts["test"][1]),
     }
     return translator, translations, summary
 
 
-def train(model, data, arguments, checkpoint):
-    """Trains to the end, or resumes an earlier run. Leaves the best weights in the model."""
-    pairs, batch_size = len(data["train"][0]), arguments["batch_size"]
-    steps = -(-pairs // batch_size) * arguments["epochs"]
-    rate = warmup_cosine(arguments["learning_rate"], steps, last=0.01)
+def train(model, rounds, valid, arguments, checkpoint):
+    """Trains to the end, or resumes an earlier run. Leaves the best weights in the model.
+
+    Args:
+        model: what `build_model` returns.
+        rounds: `Epochs` or `Stream`.
+        valid: lists of ids of the sources and of the targets to validate on.
+        arguments: a dictionary with the options of the training.
+        checkpoint: a `Checkpoint` with the unit of `rounds`.
+    """
+    rate = warmup_cosine(arguments["learning_rate"], rounds.steps, last=0.01)
     model.compile(
         keras.optimizers.Adam(rate, global_clipnorm=1.0),
         SmoothedCrossEntropy(arguments["smoothing"]),
@@ -100,38 +107,30 @@ def train(model, data, arguments, checkpoint):
     judge = keras.Model(model.inputs, model.outputs)
     metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
     judge.compile(loss=SmoothedCrossEntropy(0.0), weighted_metrics=[metric])
-    valid = as_dataset(
-        lambda: make_batches(*data["valid"], batch_size), len(data["valid"][0]), batch_size
-    )
+    size = arguments["batch_size"]
+    checked = as_dataset(lambda: make_batches(*valid, size), -(-len(valid[0]) // size))
 
-    checkpoint.restore(model)
-    for epoch in range(checkpoint.state["epoch"], arguments["epochs"]):
-        # The order depends on the epoch alone, so a resumed run has the same one.
-        def batches(epoch=epoch):
-            order = np.random.default_rng([arguments["seed"], epoch])
-            return make_batches(*data["train"], batch_size, order)
-
-        reseed(model, arguments["seed"], epoch)
+    done = checkpoint.restore(model)
+    if done:
+        rounds.restore(checkpoint.state["history"][-1])
+    while done < rounds.total:
+        reseed(model, arguments["seed"], done)
+        done, steps, batches = rounds.next(done)
         start = time.perf_counter()
         verbose = 1 if sys.stdout.isatty() else 0
-        history = model.fit(
-            as_dataset(batches, pairs, batch_size),
-            initial_epoch=epoch,
-            epochs=epoch + 1,
-            shuffle=False,
-            verbose=verbose,
-        )
+        history = model.fit(as_dataset(batches, steps), shuffle=False, verbose=verbose)
         seconds = time.perf_counter() - start
-        loss = judge.evaluate(valid, verbose=0, return_dict=True)["nats"]
+        loss = judge.evaluate(checked, verbose=0, return_dict=True)["nats"]
         entry = {
-            "epoch": epoch + 1,
+            rounds.unit: done,
             "train_loss": history.history["loss"][0],
             "valid_loss": loss,
             "seconds": seconds,
+            **rounds.state,
         }
         checkpoint.save(model, entry)
         print(
-            f"epoch {epoch + 1}/{arguments['epochs']}: training loss {entry['train_loss']:.4f}, "
+            f"{rounds.unit} {done:,}/{rounds.total:,}: training loss {entry['train_loss']:.4f}, "
             f"validation perplexity {np.exp(loss):.3f}, {seconds:.0f} s",
             flush=True,
         )

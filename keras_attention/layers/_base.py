@@ -10,6 +10,7 @@ import keras
 
 from keras_attention._checks import check_bool, check_training
 from keras_attention.layers._dropped_masks import warn_of_dropped_masks
+from keras_attention.layers._strategies import warn_of_strategy
 from keras_attention.layers._tensors import (
     FLAGS,
     IDS,
@@ -54,6 +55,8 @@ class CheckedLayer(keras.layers.Layer):
                 f"{error}. The arguments of {type(self).__name__} are {own}. It also takes "
                 "the arguments of every Keras layer, such as name and dtype."
             ) from None
+        # Not in `call`: a layer is made in the scope of its strategy, but may be called outside it.
+        warn_of_strategy()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         parameters = _parameters_of(type(self))

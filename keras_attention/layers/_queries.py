@@ -71,13 +71,14 @@ def check_window(layer: str, window: Any, shape: Shape) -> None:
     if window is None:
         return
     center, width = getattr(window, "center", None), getattr(window, "half_width", None)
-    given = described(window)
     if isinstance(window, Window) and hasattr(center, "shape") and is_integer(width) and width > 0:
         if fits(tuple(center.shape), shape[:2]) and "float" in dtype_of(center):
             return
         given = f"a center of {described(center)}"
     elif isinstance(window, Window):
         given = f"half_width={width!r:.80}, center={described(center)}"
+    else:
+        given = described(window)
     raise ValueError(
         f"{layer}: `window` must return None or Window(center, half_width): a center for each "
         f"query, floating-point numbers of shape {tuple(shape[:2])}, and a positive integer; "

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention._shapes import check_scores
+from keras_attention.ops._batched import weighted_sums
 from keras_attention.ops._gathered import window_sum
 from keras_attention.ops._gradients import differentiable_cond, in_decoder
 from keras_attention.ops._stored import stored, without_storing
@@ -93,7 +94,7 @@ def drop_memory(layer, memory):
 def weighted_sum(layer, weights, value, training=None):
     """The context: the values, summed by their weights."""
     value = ops.cast(value, layer.compute_dtype)
-    return ops.matmul(drop_weights(layer, weights, training), value)
+    return weighted_sums(drop_weights(layer, weights, training), value)
 
 
 def _read_whole(layer, query, memory, masks, window, training):

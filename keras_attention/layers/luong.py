@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention._checks import LONGEST, check_choice, check_positive_int, is_integer
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import Memory, ScoringMixin, Window
+from keras_attention.ops._batched import dot_score
 from keras_attention.ops._gathered import window_dot, window_tanh
 from keras_attention.ops._gradients import is_repeated
 from keras_attention.ops.additive import additive_score
@@ -30,7 +31,7 @@ class _Dot:
         return key
 
     def score(self, layer, query, key):
-        return ops.einsum("bqd,bkd->bqk", query, key)
+        return dot_score(query, key)
 
     def score_window(self, layer, query, key, position):
         return window_dot(query, key, position)

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention._checks import check_bool, check_choice
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.ops._batched import dot_score
 
 __all__ = ["MemoryHop"]
 
@@ -89,7 +90,7 @@ class MemoryHop(ScoringMixin):
             self._switch.assign(value)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        return ops.einsum("bqd,bkd->bqk", query, key)
+        return dot_score(query, key)
 
     def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
         weights = super().weigh(scores, mask)

@@ -10,6 +10,7 @@ from keras_attention._shapes import check_sequences, check_width, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._tensors import check_mask
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.ops._batched import dot_score
 
 __all__ = ["AttentionPooling"]
 
@@ -93,7 +94,7 @@ class AttentionPooling(ScoringMixin):
         return ops.tanh(ops.add(self.project(key, self.kernel), self.bias))
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        return ops.einsum("bqu,bku->bqk", query, key)
+        return dot_score(query, key)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> None:
         return None  # the axis of steps is gone

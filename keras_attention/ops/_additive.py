@@ -1,5 +1,6 @@
 """The additive score and its gradient, in the form that is fastest where they run."""
 
+import functools
 import math
 
 import keras
@@ -16,13 +17,12 @@ from keras_attention.ops._blocked import (
     whole_gradient,
     whole_score,
 )
-from keras_attention.ops._gradients import is_repeated, run_after, tensors_for_backward
+from keras_attention.ops._differentiable import differentiable
+from keras_attention.ops._gradients import is_repeated, run_after
 from keras_attention.ops._graphs import in_compiled_code, in_graph
 from keras_attention.ops._tanh_sums import score_sum, slope_sum, tanh_sum
 from keras_attention.ops._tanh_terms import suits_exponentials
 from keras_attention.ops._xla import (
-    compile_choice,
-    compiling,
     may_compile,
     pad_axis,
     round_up_length,
@@ -38,47 +38,24 @@ SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
 def differentiable_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """`ops.additive_score` for inputs of one dtype, float32 or float64."""
-    inputs, choice = (query, key, vector), compile_choice()
-    if keras.backend.backend() == "tensorflow" and query.shape[1] == 1:
+    if keras.backend.backend() != "jax" and query.shape[1] == 1:
         sizes = *query.shape, key.shape[1]
         if None not in sizes and math.prod(sizes) <= WHOLE and not is_repeated():
-            # For one query, TensorFlow may store the tanh: that is faster than recomputing it.
+            # For one query the tanh may be stored: that is faster than recomputing it.
             form = score_by_sample if in_compiled_code() else whole_score
             return form(query, key, vector)
 
-    @ops.custom_gradient
-    def score(*given):
-        def grad(*args, upstream=None):
-            # It runs later, perhaps in another context.
-            with compiling(choice):
-                if upstream is not None:  # PyTorch passes inputs that it can differentiate again.
-                    return _gradient(*args, upstream)
-                return _gradient(*tensors_for_backward(inputs, given), args[0])
-
-        forms = (whole_score, grouped_score, blocked_score)
-        # Otherwise TensorFlow would differentiate the compiled function itself. JAX must do so, for
-        # second derivatives.
-        of_tensorflow = keras.backend.backend() == "tensorflow"
-        constants = map(ops.stop_gradient, given) if of_tensorflow else given
-        return _choose(*forms, *constants), grad
-
-    return score(*inputs)
+    return differentiable(functools.partial(_choose, *SCORES), _gradient, query, key, vector)
 
 
 def _gradient(query, key, vector, upstream):
     """The gradients of query, key and vector."""
-    forms = (whole_gradient, grouped_gradient, blocked_gradient)
     query = run_after(upstream, query)
+    gradient = functools.partial(_choose, *GRADIENTS)
     if keras.backend.backend() != "tensorflow":
-        return _choose(*forms, query, key, vector, upstream)
-
+        return gradient(query, key, vector, upstream)
     # TensorFlow cannot differentiate compiled loops, so the second derivative is written out.
-    @ops.custom_gradient
-    def gradient(*inputs):
-        constants = map(ops.stop_gradient, inputs)
-        return _choose(*forms, *constants), lambda *given: second_gradient(*inputs, *given)
-
-    return gradient(query, key, vector, upstream)
+    return differentiable(gradient, second_gradient, query, key, vector, upstream)
 
 
 def _choose(whole, grouped, blocked, query, key, vector, *upstream):
@@ -174,3 +151,8 @@ def _in_best_form(function, query, key):
         lambda: function(*exponentials, True),
         lambda: function(query, key, False),
     )
+
+
+# The forms without a loop, for XLA, and in blocks.
+SCORES = whole_score, grouped_score, blocked_score
+GRADIENTS = whole_gradient, grouped_gradient, blocked_gradient

@@ -2,15 +2,15 @@
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import keras
 from keras import ops
 
 from keras_attention._typing import Nested, Tensor
+from keras_attention.ops._differentiable import differentiable
 from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
 from keras_attention.ops._loops import leaves, pack_like
-from keras_attention.ops._xla import compile_choice, compiling
 
 _repeated = contextvars.ContextVar("keras_attention_repeated", default=False)
 
@@ -40,25 +40,6 @@ def is_repeated() -> bool:
     while graph is not None and type(graph).__name__ != "WhileBodyFuncGraph":
         graph = getattr(graph, "outer_graph", None)
     return graph is not None
-
-
-def tensors_for_backward(inputs: Sequence[Tensor], given: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Chooses which copy of the tensors the backward pass of a custom gradient captures.
-
-    Inside a loop, TensorFlow stores whatever the backward pass captures, once per step. There, the
-    backward pass captures the tensors outside the custom gradient instead of their copies.
-    Elsewhere, above all in a branch of a conditional, only the copies can be used.
-
-    Args:
-        inputs: the tensors outside the custom gradient.
-        given: the copies that its function received.
-    """
-    if not in_graph():
-        return given
-    import tensorflow as tf
-
-    graph = tf.compat.v1.get_default_graph()
-    return inputs if type(graph).__name__ == "WhileBodyFuncGraph" else given
 
 
 def run_after(other: Tensor, x: Tensor) -> Tensor:
@@ -97,23 +78,21 @@ def differentiable_cond(
         The tuple of the branch that ran. Its sizes may be unknown even where both branches know
         them. Second derivatives are not tested.
     """
-    choice, compiled = compile_choice(), in_compiled_code()
+    compiled = in_compiled_code()
 
-    @ops.custom_gradient
-    def chosen(*given):
-        def grad(*upstream):
-            inputs = tensors_for_backward(tensors, given)
+    def gradient(*args):
+        inputs, upstream = args[: len(tensors)], args[len(tensors) :]
 
-            def of(function):
-                return lambda: _gradient(function, inputs, upstream)
+        def of(function):
+            return lambda: _gradient(function, inputs, upstream)
 
-            with compiling(choice), treated_as_compiled(compiled):
-                return tuple(ops.cond(condition, of(first), of(second)))
+        with treated_as_compiled(compiled):
+            return tuple(ops.cond(condition, of(first), of(second)))
 
-        constants = [ops.stop_gradient(x) for x in given]
-        return ops.cond(condition, lambda: first(*constants), lambda: second(*constants)), grad
+    def choose(*inputs):
+        return ops.cond(condition, lambda: first(*inputs), lambda: second(*inputs))
 
-    return chosen(*tensors)
+    return differentiable(choose, gradient, *tensors)
 
 
 def _gradient(function, inputs, upstream):

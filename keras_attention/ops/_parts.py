@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attention._checks import is_floating
 from keras_attention._typing import Tensor
+from keras_attention.ops._differentiable import differentiable
 from keras_attention.ops._gradients import vector_jacobian
 from keras_attention.ops._loops import leaves
 from keras_attention.ops.products import project
@@ -44,7 +45,7 @@ def products(
     count = len(kernels)
 
     def multiply(weights, *xs):
-        made = [project(x, kernel) for x, kernel in zip(xs, weights[:count], strict=True)]
+        made = [project_steps(x, kernel) for x, kernel in zip(xs, weights[:count], strict=True)]
         return [functools.reduce(ops.add, [*made, *weights[count:]])]
 
     return Part(
@@ -52,9 +53,19 @@ def products(
         once=lambda weights, *xs: (multiply(weights, *xs), []),
         many=lambda weights, _, *xs: multiply(weights, *xs),
         prepare=lambda weights: [stored_transposed(x) for x in weights[:count]],
-        backward=lambda transposed, _, upstream, *xs: [project(upstream[0], x) for x in transposed],
+        backward=lambda transposed, _, upstream, *xs: [
+            project_steps(upstream[0], x) for x in transposed
+        ],
         added=added,
     )
+
+
+def project_steps(x: Tensor, kernel: Tensor) -> Tensor:
+    """Multiplies one step, `(B, D)`, or all of them, `(T, B, D)`, by a kernel."""
+    if keras.backend.backend() != "jax":
+        return project(x, kernel)
+    # A reshape would mix steps and samples, and devices that share the samples would collect all.
+    return ops.matmul(x, kernel)
 
 
 def stored_transposed(x: Tensor) -> Tensor:
@@ -83,18 +94,15 @@ def known_results(
     """The stored results of a part, which pass gradients to zeros and to the arguments."""
     floating = [n for n, x in enumerate(arguments) if is_floating(x)]
 
-    @ops.custom_gradient
-    def known(*tensors):
-        def grad(*upstream):
-            # TensorFlow passes the gradients of the results one by one, JAX as one tuple.
-            upstream, given = leaves(upstream), list(arguments)
-            for n, x in zip(floating, tensors[len(zeros) :], strict=True):
-                given[n] = x
-            return *upstream, *part.backward(prepared, stored, upstream, *given)
+    def gradient(*tensors):
+        copies, upstream = tensors[len(zeros) : -len(results)], list(tensors[-len(results) :])
+        given = list(arguments)
+        for n, x in zip(floating, copies, strict=True):
+            given[n] = x
+        return *upstream, *part.backward(prepared, stored, upstream, *given)
 
-        return tuple(results), grad
-
-    return list(known(*zeros, *(arguments[n] for n in floating)))
+    tensors = [*zeros, *(arguments[n] for n in floating)]
+    return list(differentiable(lambda *_: tuple(results), gradient, *tensors))
 
 
 def gradients_of_weights(

@@ -103,8 +103,9 @@ class _Recurrence:
             forward, backward, compiled = compiled_alone(forward), compiled_alone(backward), True
         structure = []
 
+        # Not `differentiable`, because this gradient reads what the forward pass stored.
         @ops.custom_gradient
-        def differentiable(*tensors):
+        def run(*tensors):
             results, stored = forward(*pack_like(given, tensors))
             structure[:] = [results]
 
@@ -116,7 +117,7 @@ class _Recurrence:
 
             return tuple(leaves(results)), grad
 
-        found = differentiable(*leaves(given))
+        found = run(*leaves(given))
         return pack_like(structure[0], list(found))
 
     def forward(self, carry, weights, added):

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops._gradients import tensors_for_backward
+from keras_attention.ops._differentiable import differentiable
 from keras_attention.ops._xla import run_compiled
 
 
@@ -35,13 +35,13 @@ class Rows(NamedTuple):
             `(B, Tq, W)`.
         """
         places = _places_first(row_numbers(position, ops.shape(memory)[1]))
-        flat = ops.reshape(memory, (-1, memory.shape[-1]))
+        rows = _rows_of(memory)
 
         width = position.shape[-1]
         number = ops.reshape(ops.arange(width), (-1, 1, 1))
 
         def body(n, found):
-            one = ops.expand_dims(function(ops.take(flat, places[n], axis=0)), 0)
+            one = ops.expand_dims(function(_take(rows, places[n])), 0)
             # An addition, because TensorFlow cannot differentiate a compiled `slice_update`.
             return found + ops.where(number == n, one, ops.zeros_like(one))
 
@@ -60,7 +60,7 @@ class Rows(NamedTuple):
         """Calls `total = add(total, weight, row, place)` for every place.
 
         Here weight is `(B, Tq, 1)`, row is `(B, Tq, D)` or None without a memory, and place is
-        `(B, Tq)`, the number of the row among all rows of the batch.
+        `(B, Tq)`, the number of the row for `add_rows`.
 
         Args:
             add: the function, which returns the next total.
@@ -76,10 +76,10 @@ class Rows(NamedTuple):
         length = length if memory is None else ops.shape(memory)[1]
         places = _places_first(row_numbers(position, length))
         weights = _places_first(widen(weights))
-        flat = None if memory is None else ops.reshape(memory, (-1, memory.shape[-1]))
+        rows = None if memory is None else _rows_of(memory)
 
         def body(n, total):
-            row = None if flat is None else ops.take(flat, places[n], axis=0)
+            row = None if rows is None else _take(rows, places[n])
             return add(total, ops.expand_dims(weights[n], 2), row, places[n])
 
         return _repeat(position.shape[-1], body, total)
@@ -108,7 +108,7 @@ def _places_first(x):
     return ops.transpose(x, (2, 0, 1))
 
 
-def differentiable(
+def with_gradient(
     rows: Rows,
     function: Callable[..., Tensor],
     gradient: Callable[..., tuple[Tensor, ...]],
@@ -121,19 +121,11 @@ def differentiable(
         gradient: `gradient(rows, *tensors, position, upstream)`, which returns a gradient for each
             tensor.
     """
-    inputs = (*tensors, position)
 
-    @ops.custom_gradient
-    def run(*given):
-        def grad(*args, upstream=None):
-            # PyTorch passes `upstream`, and inputs that it can differentiate again.
-            if upstream is None:
-                args, upstream = tensors_for_backward(inputs, given), args[0]
-            return *_first_gradient(gradient, rows, *args, upstream), None
+    def first(*args):
+        return *_first_gradient(gradient, rows, *args), None
 
-        return _call(function, rows, *given), grad
-
-    return run(*inputs)
+    return differentiable(functools.partial(_call, function, rows), first, *tensors, position)
 
 
 def _first_gradient(gradient, rows, *args):
@@ -144,21 +136,19 @@ def _first_gradient(gradient, rows, *args):
 
     # TensorFlow cannot differentiate compiled loops everywhere, so second derivatives copy all
     # windows.
-    @ops.custom_gradient
-    def first(*args):
-        def second(*upstream):
-            *tensors, position, last = (tf.identity(x) for x in args)
-            with tf.GradientTape() as tape:
-                tape.watch((tensors, last))
-                found = gradient(Rows(False), *tensors, position, last)
-            options = {"unconnected_gradients": "zero"}
-            of_tensors, of_last = tape.gradient(found, (tensors, last), upstream, **options)
-            return *of_tensors, None, of_last
-
-        return gradient(rows, *map(ops.stop_gradient, args)), second
+    def second(*args):
+        *tensors, position, last = (tf.identity(x) for x in args[: len(given)])
+        with tf.GradientTape() as tape:
+            tape.watch((tensors, last))
+            found = gradient(Rows(False), *tensors, position, last)
+        options = {"unconnected_gradients": "zero"}
+        upstream = args[len(given) :]
+        of_tensors, of_last = tape.gradient(found, (tensors, last), upstream, **options)
+        return *of_tensors, None, of_last
 
     # The copies belong to the graph that holds this gradient.
-    return first(*map(tf.identity, args))
+    given = [tf.identity(x) for x in args]
+    return differentiable(functools.partial(gradient, rows), second, *given)
 
 
 def _call(function, rows, *tensors):
@@ -174,15 +164,47 @@ def _bound(function, rows):
 
 
 def row_numbers(position: Tensor, length: Size) -> Tensor:
-    """The number of each row among all rows of the batch, `(B, Tq, W)`."""
+    """The number of each row among all rows of the batch, `(B, Tq, W)`.
+
+    On JAX, among the rows of its sample. The batch may be split over devices, and with numbers for
+    the whole batch every device would collect all of it.
+    """
+    if keras.backend.backend() == "jax":
+        return position
     start = ops.arange(ops.shape(position)[0], dtype="int32") * length
     return position + ops.reshape(start, (-1, 1, 1))
 
 
-def add_rows(rows: Tensor, place: Tensor, count: Size) -> Tensor:
-    """Adds rows `(..., D)` that share a number in `place`, `(...)`: `(count, D)`."""
-    rows = ops.reshape(rows, (-1, rows.shape[-1]))
-    return ops.segment_sum(rows, ops.reshape(place, (-1,)), num_segments=count)
+def _rows_of(memory):
+    """The rows that `row_numbers` counts."""
+    if keras.backend.backend() == "jax":
+        return memory
+    return ops.reshape(memory, (-1, memory.shape[-1]))
+
+
+def _take(rows, place):
+    """The rows of these numbers, `(B, Tq, D)`."""
+    if keras.backend.backend() == "jax":
+        return ops.vectorized_map(lambda x: ops.take(x[0], x[1], axis=0), (rows, place))
+    return ops.take(rows, place, axis=0)
+
+
+def rows_shape(batch: Size, length: Size) -> tuple[Size, ...]:
+    """The axes of all rows of the batch, as `row_numbers` counts them."""
+    return (batch, length) if keras.backend.backend() == "jax" else (batch * length,)
+
+
+def add_rows(rows: Tensor, place: Tensor, shape: tuple[Size, ...]) -> Tensor:
+    """Adds rows `(B, ..., D)` that share a number in `place`, `(B, ...)`: `(*rows_shape, D)`."""
+
+    def add(rows_and_place):
+        rows, place = rows_and_place
+        rows, place = ops.reshape(rows, (-1, rows.shape[-1])), ops.reshape(place, (-1,))
+        return ops.segment_sum(rows, place, num_segments=shape[-1])
+
+    if keras.backend.backend() == "jax":
+        return ops.vectorized_map(add, (rows, place))
+    return add((rows, place))
 
 
 def zero_rows(x: Tensor, *sizes: Size) -> Tensor:

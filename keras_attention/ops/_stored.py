@@ -4,9 +4,8 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 
-from keras import ops
-
 from keras_attention._typing import Tensor
+from keras_attention.ops._differentiable import differentiable
 
 _use = contextvars.ContextVar("keras_attention_stored", default=None)
 
@@ -41,13 +40,8 @@ def reusing(tensors: list[Tensor]) -> Iterator[None]:
 
     def replace(x):
         known = next(rest)
-
         # Nothing else uses x, so XLA removes its computation.
-        @ops.custom_gradient
-        def replaced(x):
-            return known, lambda upstream: (upstream,)
-
-        return replaced(x)
+        return differentiable(lambda x: known, lambda x, upstream: (upstream,), x)
 
     with _using(replace):
         yield

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops.products import project
+from keras_attention.ops._batched import dot_score
 
 __all__ = ["trilinear_score"]
 
@@ -19,10 +19,10 @@ def trilinear_score(
     """Scores every context step against every query step.
 
         S[b,t,j] = w . [h[b,t]; u[b,j]; h[b,t] * u[b,j]]
-                 = w_h . h[b,t]  +  (w_u + w_hu * h[b,t]) . u[b,j]
+                 = w_h . h[b,t]  +  w_u . u[b,j]  +  (w_hu * h[b,t]) . u[b,j]
 
-    The second line is computed, as one matrix product. Only the inputs and the scores take memory;
-    no tensor of size B T J D is materialised.
+    The second line is computed, and its last term is one matrix product. Only the inputs and the
+    scores take memory; no tensor of size B T J D is materialised.
 
     Sizes: B samples, T context and J query steps, D features.
 
@@ -47,7 +47,8 @@ def trilinear_score(
 
     Reference: https://arxiv.org/abs/1611.01603, section 2, the similarity matrix.
     """
-    pairs = ops.einsum("btd,bjd->btj", query_vector + product_vector * context, query)
+    of_query = ops.expand_dims(ops.matmul(query, query_vector), 1)
+    scores = dot_score(ops.multiply(product_vector, context), query) + of_query
     if context_vector is None:
-        return pairs
-    return pairs + project(context, ops.expand_dims(context_vector, 1))
+        return scores
+    return scores + ops.expand_dims(ops.matmul(context, context_vector), 2)

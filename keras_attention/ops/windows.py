@@ -134,6 +134,9 @@ def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
     Returns:
         `(B, Tq, W, ...)`.
     """
+    if keras.backend.backend() == "jax":
+        # One sample at a time: where devices share a batch, each reads its own samples alone.
+        return ops.vectorized_map(lambda x: ops.take(x[0], x[1], axis=0), (sequence, position))
     batch, length, *features = ops.shape(sequence)
     flat = ops.reshape(sequence, (-1, *features))
     row = ops.arange(batch, dtype="int32") * length

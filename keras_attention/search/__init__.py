@@ -1,7 +1,7 @@
 """Greedy and beam search over any step function, with buffers of fixed size.
 
 Both searches run eagerly, in `tf.function` with or without `jit_compile`, in `jax.jit`, and in
-exported models.
+exported models. On PyTorch, no gradients flow through a search.
 
 The decoder is a function `step(tokens, state, memory) -> (logits, state, weights)`. It advances N
 hypotheses by one token:

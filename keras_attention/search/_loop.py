@@ -1,9 +1,11 @@
 """The loop of greedy and beam search, over N = B K hypotheses in buffers of fixed size."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
@@ -40,7 +42,7 @@ class _Beams(NamedTuple):
     """The N hypotheses. Every field has the leading axis N, so that one gather reorders them."""
 
     tokens: Tensor  # (N, L)
-    rows: Tensor  # (N, L), the row of the batch in which each token was computed
+    rows: Tensor  # (N, L), the beam of the sample in which each token was computed
     last: Tensor  # (N,), the tokens chosen last
     lengths: Tensor  # (N,)
     totals: Tensor  # (N,), summed log probability; no longer used after the end
@@ -52,6 +54,19 @@ class _Beams(NamedTuple):
 Choose = Callable[[Tensor, _Beams, Tensor], tuple[Tensor | None, Tensor, Tensor, Tensor]]
 
 
+@contextlib.contextmanager
+def _without_gradients():
+    """On PyTorch, nothing is stored for gradients; elsewhere nothing is stored anyway."""
+    if keras.backend.backend() != "torch":
+        yield
+        return
+    import torch
+
+    with torch.no_grad():
+        yield
+
+
+@_without_gradients()
 def run_search(
     step: Step,
     state: Nested,
@@ -65,9 +80,9 @@ def run_search(
     """Runs the loop of both searches.
 
     Args:
-        choose: returns the next N hypotheses: the row that each continues (None if all continue
-            their own), its new token, total and score. A hypothesis that has ended continues with
-            the end token.
+        choose: returns the next N hypotheses: the beam of its sample that each continues (None if
+            all continue their own), its new token, total and score. A hypothesis that has ended
+            continues with the end token.
         step, state, memory, beam_width, start_token, end_token, max_length: see `beam_search`.
 
     Returns:
@@ -101,7 +116,9 @@ def run_search(
         parent, last, totals, scores = choose(ops.cast(logits, "float32"), beams, t)
         now = positions == t
         if parent is not None:
-            beams, leaves = tree.map_structure(lambda x: ops.take(x, parent, 0), (beams, leaves))
+            beams, leaves = tree.map_structure(
+                lambda x: _take_beams(x, parent, beam_width), (beams, leaves)
+            )
             beams = beams._replace(rows=ops.where(now, ops.expand_dims(parent, -1), beams.rows))
         last = ops.cast(last, "int32")
         beams = beams._replace(
@@ -128,7 +145,7 @@ def run_search(
     zeros = ops.zeros((count,), dtype="float32")
     beams = _Beams(
         tokens=ops.full((count, max_length), end_token, dtype="int32"),
-        rows=ops.tile(ops.expand_dims(order, -1), (1, max_length)),
+        rows=ops.tile(ops.expand_dims(order % beam_width, -1), (1, max_length)),
         last=ops.full((count,), start_token, dtype="int32"),
         lengths=ops.zeros((count,), dtype="int32"),
         totals=zeros,
@@ -152,8 +169,7 @@ def run_search(
     lengths = ops.where(exists, beams.lengths, 0)
     read = None
     if history:
-        steps = ops.reshape(history[0], (max_length * count, ops.shape(weights)[-1]))
-        read = ops.take(steps, positions * count + beams.rows, axis=0)  # (N, L, Tk)
+        read = _take_history(history[0], beams.rows, beam_width)
         valid = ops.expand_dims(positions < ops.expand_dims(lengths, -1), -1)
         read = ops.where(valid, read, ops.zeros_like(read))
     return SearchResult(
@@ -162,6 +178,34 @@ def run_search(
         scores=ops.where(exists, beams.scores, -math.inf),
         weights=read,
     )
+
+
+def _take_beams(x, beam, width):
+    """Takes from each sample of x, `(N, ...)`, the beams `(N,)`, which count from 0 to K - 1."""
+    if keras.backend.backend() != "jax":
+        return ops.take(x, _first_rows(ops.shape(beam)[0], width) + beam, axis=0)
+    # One sample at a time, so that devices that share a batch exchange nothing.
+    # Not -1, which JAX cannot find out for an empty tensor.
+    samples = x.shape[0] // width, width
+    of_samples = ops.reshape(x, (*samples, *x.shape[1:])), ops.reshape(beam, samples)
+    return ops.reshape(ops.vectorized_map(lambda y: ops.take(*y, axis=0), of_samples), x.shape)
+
+
+def _take_history(history, beam, width):
+    """Takes from each step of the history, `(L, N, Tk)`, the beams `(N, L)`: `(N, L, Tk)`."""
+    if keras.backend.backend() == "jax":
+        steps = history, ops.transpose(beam)
+        found = ops.vectorized_map(lambda step: _take_beams(*step, width), steps)
+        return ops.transpose(found, (1, 0, 2))
+    length, count, size = ops.shape(history)
+    row = ops.expand_dims(_first_rows(count, width), -1) + beam
+    step = ops.arange(length, dtype="int32") * count
+    return ops.take(ops.reshape(history, (length * count, size)), step + row, axis=0)
+
+
+def _first_rows(count, width):
+    """The row of the first beam of the sample, for each of N hypotheses."""
+    return ops.arange(count, dtype="int32") // width * width
 
 
 def log_probs(values: Tensor, logits: Tensor) -> Tensor:

@@ -113,12 +113,19 @@ def beam_search(
 
         candidates = beam_width * width
         scores, index = ops.top_k(ops.reshape(scores, (-1, candidates)), beam_width)  # (B, K)
-        offset = candidates * ops.arange(ops.shape(index)[0], dtype="int32")
-        index = ops.reshape(ops.cast(index, "int32") + ops.expand_dims(offset, -1), (-1,))
-        tokens, totals = (ops.take(ops.reshape(x, (-1,)), index) for x in (tokens, totals))
-        return index // width, tokens, totals, ops.reshape(scores, (-1,))
+        index = ops.cast(index, "int32")
+        tokens, totals = (
+            ops.take_along_axis(ops.reshape(x, (-1, candidates)), index, axis=1)
+            for x in (tokens, totals)
+        )
+        chosen = index // width, tokens, totals, scores
+        return tuple(ops.reshape(x, (-1,)) for x in chosen)
 
     found = run_search(step, state, memory, choose, beam_width, start_token, end_token, max_length)
-    return tree.map_structure(
-        lambda x: x if x is None else ops.reshape(x, (-1, beam_width, *ops.shape(x)[1:])), found
-    )
+
+    def by_sample(x):
+        # -1 only where the size is not known: no backend can find it out for an empty tensor.
+        samples = -1 if x.shape[0] is None else x.shape[0] // beam_width
+        return ops.reshape(x, (samples, beam_width, *ops.shape(x)[1:]))
+
+    return tree.map_structure(lambda x: x if x is None else by_sample(x), found)

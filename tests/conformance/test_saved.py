@@ -1,5 +1,7 @@
-"""Every layer is saved, loaded, cloned and served, and its file runs on another backend."""
+"""Every layer is saved, loaded, cloned and served, and its file runs on every other backend."""
 
+import functools
+import importlib.util
 import json
 import os
 import subprocess
@@ -10,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests import ROOT
+from tests.backends import BACKEND, on_tensorflow
 from tests.conformance.layers import CASES, few_names, first_cases, first_names
 from tests.helpers import numpy
-from tests.on_jax import run_on_jax
 
 BLOCKED = """
 import json, pathlib, sys
@@ -34,32 +36,7 @@ assert sys.modules["keras"] is sys.modules["keras_attention"] is None
 print(json.dumps(found))
 """
 
-JAX = """
-import json, pathlib, traceback
-import keras, keras_attention, numpy as np
-import tests.past_weights
-
-def check(folder):
-    arrays = np.load(folder / "data.npz")
-    inputs = [arrays[n] for n in sorted(arrays) if n.startswith("input")]
-    model = keras.saving.load_model(folder / "model.keras")
-    outputs = [np.asarray(x) for x in model.predict_on_batch(inputs)]
-    errors = [float(np.abs(x - arrays[f"output{n}"]).max()) for n, x in enumerate(outputs)]
-    training = keras.Model(model.inputs, model.outputs[0])
-    training.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=True)
-    before = [np.array(w) for w in training.trainable_weights]
-    training.train_on_batch(inputs, np.ones_like(outputs[0]))
-    moved = [np.asarray(w) - old for w, old in zip(training.trainable_weights, before)]
-    return errors, all(np.isfinite(x).all() and x.any() for x in moved)
-
-results = {}
-for folder in sorted(pathlib.Path(str(inputs["root"])).iterdir()):
-    try:
-        results[folder.name] = check(folder)
-    except Exception:
-        results[folder.name] = traceback.format_exc()
-found["results"] = json.dumps(results)
-"""
+OTHERS = [name for name in ("tensorflow", "jax", "torch") if name != BACKEND]
 
 
 def selected(request, test):
@@ -86,25 +63,35 @@ def served(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("served")
     for name in selected(request, test_serving_without_keras):
         save(name, root).export(root / name / "saved", verbose=False)
+    return answer(["-c", BLOCKED, str(root)])
+
+
+@pytest.fixture(scope="module")
+def loaded(request, tmp_path_factory):
+    """A function of a backend: what it finds when it loads the models and trains them."""
+    root = tmp_path_factory.mktemp("saved")
+    for name in dict.fromkeys(selected(request, test_another_backend)):
+        save(name, root)
+
+    @functools.cache
+    def load(backend):
+        return answer(["-m", "tests.conformance.loading", str(root)], KERAS_BACKEND=backend)
+
+    return load
+
+
+def answer(command, **settings):
+    """What a Python process prints in its last line, as JSON."""
     done = subprocess.run(
-        [sys.executable, "-c", BLOCKED, str(root)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.fixture(scope="module")
-def run_by_jax(request, tmp_path_factory):
-    """The errors of models that are loaded on JAX, and whether they train there."""
-    root = tmp_path_factory.mktemp("saved")
-    for name in selected(request, test_jax):
-        save(name, root)
-    found = run_on_jax(JAX, tmp_path_factory.mktemp("jax"), root=np.array(str(root)))
-    return json.loads(str(found["results"]))
 
 
 @first_names
@@ -117,6 +104,7 @@ def test_saving_and_loading(name, tmp_path):
         assert np.array_equal(numpy(output), arrays[f"output{n}"])
 
 
+@on_tensorflow
 @few_names
 def test_serving_without_keras(name, served):
     errors = served[name]
@@ -124,9 +112,12 @@ def test_serving_without_keras(name, served):
     assert max(errors) <= 1e-6
 
 
+@pytest.mark.parametrize("backend", OTHERS)
 @few_names
-def test_jax(name, run_by_jax):
-    result = run_by_jax[name]
+def test_another_backend(name, backend, loaded):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    result = loaded(backend)[name]
     assert isinstance(result, list), result
     errors, trained = result
     assert len(errors) == len(CASES[name].model().outputs)
@@ -141,4 +132,4 @@ def test_cloning(case):
     assert [w.shape for w in clone.weights] == [w.shape for w in model.weights]
     clone.set_weights(model.get_weights())
     for x, y in zip(clone(inputs), model(inputs), strict=True):
-        assert np.array_equal(x, y)
+        assert np.array_equal(numpy(x), numpy(y))

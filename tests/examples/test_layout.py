@@ -7,7 +7,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in (ROOT / "examples").glob("*/__init__.py"))
-TASKS = [folder.name for folder in FOLDERS if folder.name != "common"]
+# The scripts of `distribution` are commands of their own.
+TASKS = [folder.name for folder in FOLDERS if folder.name not in ("common", "distribution")]
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path
     for folder in FOLDERS

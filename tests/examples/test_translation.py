@@ -11,7 +11,7 @@ import pytest
 from examples.common import checkpoint, dates
 from examples.translation import __main__ as command
 from examples.translation import data as texts
-from examples.translation import evaluation, model, training
+from examples.translation import evaluation, model, reading, rounds, training
 
 pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
 
@@ -42,20 +42,20 @@ def test_files_without_a_pair_missing_and_undecodable_files_are_refused(tmp_path
     good = write(tmp_path / "good", "one\n")
     bad = write(tmp_path / "bad", "fine\nschön\n", "latin-1")
     with pytest.raises(SystemExit, match="bad, line 2: not UTF-8"):
-        texts.load_pairs([bad, good])
+        reading.load_pairs([bad, good])
     with pytest.raises(SystemExit, match="No such file"):
-        texts.load_pairs([good, str(tmp_path / "absent")])
+        reading.load_pairs([good, str(tmp_path / "absent")])
 
 
 def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
     source = write(tmp_path / "a", "eins\n\ndrei\u2028vier\r\n")
     target = write(tmp_path / "b", "one\ntwo\nthree four\n")
-    assert texts.load_pairs([source, target]) == (
+    assert reading.load_pairs([source, target]) == (
         ["eins", "drei\u2028vier"],
         ["one", "three four"],
     )
     assert "1 pairs" in capsys.readouterr().out
-    assert len(texts.load_pairs([source, target], keep_empty=True)[0]) == 3
+    assert len(reading.load_pairs([source, target], keep_empty=True)[0]) == 3
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,8 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch, capsys
         keras.utils.set_random_seed(7)
         made = model.build_model("luong-dot", 12, 12, 6, 5, 0.3, 10, False)
         saved = checkpoint.Checkpoint(directory, arguments)
-        state = training.train(made, data, arguments, saved)
+        epochs = rounds.Epochs(data["train"], arguments)
+        state = training.train(made, epochs, data["valid"], arguments, saved)
         return state["history"], made.get_weights()
 
     whole, weights = train(tmp_path / "whole")

@@ -66,7 +66,7 @@ def test_weights():
         "gain": (),
     }
     assert all(getattr(layer, name).shape == shape for name, shape in shapes.items())
-    assert float(layer.gain) == pytest.approx(17**-0.5)
+    assert numpy(layer.gain) == pytest.approx(17**-0.5)
     assert not numpy(layer.bias).any()
     plain = BahdanauAttention(17)
     plain.build((B, TQ, DQ), (B, TK, DV))

@@ -11,7 +11,6 @@ from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.layers import _reading as ways
 from tests import fast
 from tests.helpers import assert_close, lengths_mask, normal, numpy
-from tests.on_jax import run_on_jax
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # Values of WORTHWHILE that make every memory long, or short.
@@ -386,47 +385,3 @@ def test_a_decoder_with_local_attention(alignment, monkeypatch):
         found.append((numpy(outputs), numpy(weights)))
     for a, b in zip(*found, strict=True):
         assert_close(a, b)
-
-
-JAX = """
-import itertools
-from unittest import mock
-import jax, keras
-from keras_attention import LuongAttention
-from keras_attention.layers import _reading as ways
-
-def results(score, dtype):
-    query, value = inputs["query"].astype(dtype), inputs["value"].astype(dtype)
-    keras.utils.set_random_seed(1)
-    layer = LuongAttention(score, "local-p", half_width=2, dtype=dtype)
-    layer.build(query.shape, value.shape)
-    run = lambda q, v: layer(q, v, value_mask=inputs["mask"])
-    output, gradient = jax.vjp(jax.jit(run), query, value)
-    first = jax.grad(lambda q, v: run(q, v).sum())
-    second = jax.grad(lambda q, v: (first(q, v) ** 2).mean(), 1)
-    return output, *gradient(output), second(query, value)
-
-jax.config.update("jax_enable_x64", True)
-try:
-    for dtype, score in itertools.product(("float32", "float64"), ("dot", "general", "concat")):
-        for name, worthwhile in (("wide", 10**6), ("narrow", 0)):
-            with mock.patch.object(ways, "WORTHWHILE", {True: worthwhile}):
-                for n, x in enumerate(results(score, dtype)):
-                    found[f"{dtype} {score} {n} {name}"] = x
-finally:
-    jax.config.update("jax_enable_x64", False)
-"""
-
-
-@pytest.mark.slow
-def test_jax(tmp_path):
-    arrays = {"query": normal(1, B, TQ, D), "value": normal(2, B, TK, D)}
-    found = run_on_jax(JAX, tmp_path, **arrays, mask=MASKS["padding"]["value_mask"])
-    for dtype, score, n in itertools.product(
-        ("float32", "float64"), ("dot", "general", "concat"), range(4)
-    ):
-        wide, narrow = (found[f"{dtype} {score} {n} {name}"] for name in ("wide", "narrow"))
-        assert np.abs(wide).max() > 1e-3
-        # Keras computes tanh in float32 on JAX, whatever the dtype of the layer.
-        exact = dtype == "float64" and score != "concat"
-        np.testing.assert_allclose(narrow, wide, rtol=0, atol=1e-10 if exact else 5e-6)

@@ -14,7 +14,6 @@ from keras_attention import (
 )
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import DQ, DV, TK, TQ, B, assert_close, assert_refused, normal, numpy
-from tests.on_jax import run_on_jax
 from tests.past_weights import PastWeightsAttention
 
 T, D, H = 5, 3, 11
@@ -259,63 +258,6 @@ def test_a_model_is_saved(tmp_path):
         assert_close(x, y, "float32")
 
 
-def gradients_of(decoder, attention, sequences, memory, mask):
-    import tensorflow as tf
-
-    def loss(sequences, memory):
-        outputs = decoder(sequences, memory, memory_mask=mask, training=True)
-        return ops.sum(ops.sin(outputs)) + ops.sum(ops.sin(attention(sequences, memory)))
-
-    inputs = [tensor(x) for x in (sequences, memory)]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        total = loss(*inputs)
-    weights = [x.value for layer in (decoder, attention) for x in layer.trainable_weights]
-    return tape.gradient(total, [*inputs, *weights])
-
-
-ON_JAX = """
-import jax
-from keras import layers, ops
-from keras_attention import AttentionRNN
-from tests.past_weights import PastWeightsAttention
-decoder = AttentionRNN(layers.GRUCell(11), PastWeightsAttention())
-attention = PastWeightsAttention()
-sequences, memory, mask = (inputs.pop(name) for name in ("sequences", "memory", "mask"))
-for layer in (decoder, attention):
-    layer(sequences, memory)
-    layer.set_weights([inputs[f"{layer.name[:4]}{n}"] for n in range(len(layer.weights))])
-parts = [[x.value for x in layer.trainable_variables] for layer in (decoder, attention)]
-def loss(sequences, memory, parts):
-    total = 0.0
-    for layer, values, masks in zip((decoder, attention), parts, ({"memory_mask": mask}, {})):
-        options = {"training": True, **masks}
-        others = [x.value for x in layer.non_trainable_variables]
-        output, _ = layer.stateless_call(values, others, sequences, memory, **options)
-        total += ops.sum(ops.sin(output))
-    return total
-gradient = jax.jit(jax.grad(loss, (0, 1, 2)))(sequences, memory, parts)
-found = {str(n): x for n, x in enumerate(jax.tree.leaves(gradient))}
-"""
-
-
-@pytest.mark.slow
-def test_jax(tmp_path):
-    """Gradients equal TensorFlow's, for a decoder and for the layer alone."""
-    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
-    mask = np.arange(TK) < np.array([[5], [TK]])
-    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
-    attention = PastWeightsAttention()
-    expected = gradients_of(decoder, attention, sequences, memory, mask)
-    names = {"atte": decoder, "past": attention}
-    weights = {f"{k}{n}": x for k, y in names.items() for n, x in enumerate(y.get_weights())}
-    given = {"sequences": sequences, "memory": memory, "mask": mask}
-    found = run_on_jax(ON_JAX, tmp_path, **given, **weights)
-    assert len(found) == len(expected)
-    for n, x in enumerate(expected):
-        np.testing.assert_allclose(found[str(n)], numpy(x), rtol=1e-4, atol=1e-5)
-
-
 def refused(**hooks):
     """What a layer with these hooks refuses when it is called."""
     query, value = inputs()
@@ -432,28 +374,6 @@ def check_noise(weights, quiet):
     assert np.allclose(quiet, 1 / quiet.shape[-1])
 
 
-NOISE = """
-import jax
-import keras
-import numpy as np
-from tests.layers.test_recurrent_scoring import AttentionRNN, Noisy, check_noise
-for layer in (Noisy(), AttentionRNN(keras.layers.GRUCell(3), Noisy())):
-    layer(inputs["sequences"], inputs["memory"])
-    variables = layer.trainable_variables, layer.non_trainable_variables
-    values = [[x.value for x in xs] for xs in variables]
-    def call(others, training):
-        options = {"training": training, "return_attention_scores": True}
-        (_, weights), others = layer.stateless_call(
-            values[0], others, inputs["sequences"], inputs["memory"], **options
-        )
-        return weights, others
-    call = jax.jit(call, static_argnums=1)
-    first, others = call(values[1], True)
-    second, others = call(others, True)
-    check_noise([np.asarray(first), np.asarray(second)], np.asarray(call(others, False)[0]))
-"""
-
-
 @on_tensorflow
 @pytest.mark.parametrize("place", ["eager", "graph", "XLA"])
 @pytest.mark.parametrize("inside", [False, True])
@@ -470,9 +390,3 @@ def test_random_numbers_in_advance(place, inside):
     if place != "eager":
         call = tf.function(call, autograph=False, jit_compile=place == "XLA")
     check_noise([numpy(call(True)) for _ in range(2)], numpy(call(False)))
-
-
-@pytest.mark.slow
-def test_random_numbers_on_jax(tmp_path):
-    query, value = inputs()
-    run_on_jax(NOISE, tmp_path, sequences=query, memory=value)

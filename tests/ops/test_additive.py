@@ -13,54 +13,13 @@ from keras_attention.ops._tanh_sums import GROUP
 from keras_attention.ops._xla import round_up_length
 from tests import fast
 from tests.helpers import numpy
-from tests.on_jax import run_on_jax
+from tests.ops.scores import SIZES, assert_exact, make_inputs, oracle
 
-FORWARD, BACKWARD = 2e-6, 1e-5
 FORMS = {
     "whole": (_blocked.whole_score, _blocked.whole_gradient),
     "grouped": (_additive.grouped_score, _additive.grouped_gradient),
     "blocked": (_blocked.blocked_score, _blocked.blocked_gradient),
 }
-
-
-def make_inputs(sizes, deviation=1.0, seed=0, dtype="float32"):
-    """Query, key, vector and upstream."""
-    batch, steps, length, units = sizes
-    rng = np.random.default_rng(seed)
-    shapes = (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
-    scales = deviation, deviation, 1, 1
-    pairs = zip(scales, shapes, strict=True)
-    return [rng.normal(scale=scale, size=shape).astype(dtype) for scale, shape in pairs]
-
-
-def oracle(query, key, vector, upstream):
-    """Scores and the gradients by query, key and vector, pair by pair in float64."""
-    query, key, vector, upstream = (np.float64(x) for x in (query, key, vector, upstream))
-    scores = np.zeros(upstream.shape)
-    gradients = np.zeros_like(query), np.zeros_like(key), np.zeros_like(vector)
-    for b, i, j in np.ndindex(scores.shape):
-        hidden = np.tanh(query[b, i] + key[b, j])
-        scores[b, i, j] = hidden @ vector
-        slope = upstream[b, i, j] * vector * (1 - hidden**2)
-        gradients[0][b, i] += slope
-        gradients[1][b, j] += slope
-        gradients[2][:] += upstream[b, i, j] * hidden
-    return scores, *gradients
-
-
-def assert_exact(found, inputs, few=False):
-    """Errors are relative to the largest number of each result.
-
-    With `few` numbers all may nearly cancel; then they are relative to the usual size of a sum.
-    """
-    limits = FORWARD, BACKWARD, BACKWARD, BACKWARD
-    _, _, vector, upstream = (np.float64(x) for x in inputs)
-    of_step = np.abs(vector).max(initial=0) * np.linalg.norm(upstream)
-    usual = np.linalg.norm(vector), of_step, of_step, np.linalg.norm(upstream)
-    for x, expected, limit, scale in zip(found, oracle(*inputs), limits, usual, strict=True):
-        assert x.shape == expected.shape
-        largest = max(np.abs(expected).max(initial=0), few * scale)
-        np.testing.assert_allclose(numpy(x), expected, rtol=0, atol=limit * largest)
 
 
 def both(query, key, vector, upstream):
@@ -143,7 +102,6 @@ def both_with(choice):
 in_training, with_nothing_compiled = both_with(True), both_with(False)
 
 
-SIZES = 2, 37, 53, 67
 UNKNOWN = signature(None, None, None, SIZES[3])
 # The function of each place, and where it computes the score.
 PLACES = {
@@ -452,33 +410,3 @@ def test_the_loop_of_a_decoder_keeps_neither_keys_nor_weights(large):
     # Gates, states, inputs and weights of a step, but neither the memory nor a kernel.
     assert kept
     assert max(x.shape.num_elements() or 0 for x in kept) <= 2 * 7 * 3 + 2 * 17
-
-
-JAX = """
-from unittest import mock
-import jax
-from keras_attention.ops import _additive, additive_score
-
-arrays = [inputs[name] for name in sorted(inputs)]
-
-def both(query, key, vector, upstream):
-    scores, gradient = jax.vjp(additive_score, query, key, vector)
-    return scores, *gradient(upstream)
-
-with mock.patch.dict(_additive.SMALLEST, jax=1):
-    places = {"eager": both(*arrays), "jit": jax.jit(both)(*arrays)}
-    scores, gradient = jax.vjp(jax.jit(additive_score), *arrays[:3])
-    places["inner"] = scores, *gradient(arrays[3])
-    mapped = jax.vmap(lambda q, k: additive_score(q[None], k[None], arrays[2])[0])
-    places["vmap"] = [mapped(*arrays[:2])]
-found.update({f"{place}{n}": x for place, xs in places.items() for n, x in enumerate(xs)})
-"""
-
-
-@pytest.mark.slow
-def test_jax(tmp_path):
-    inputs = make_inputs(SIZES)
-    found = run_on_jax(JAX, tmp_path, **{f"input{n}": x for n, x in enumerate(inputs)})
-    for place in ("eager", "jit", "inner"):
-        assert_exact([found[f"{place}{n}"] for n in range(4)], inputs)
-    np.testing.assert_allclose(found["vmap0"], found["jit0"], rtol=0, atol=1e-5)

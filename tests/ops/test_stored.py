@@ -6,14 +6,14 @@ import numpy as np
 from keras_attention.ops._gradients import vector_jacobian
 from keras_attention.ops._stored import reusing, stored, storing, without_storing
 from tests.backends import only_on
-from tests.on_jax import run_on_jax
 
 
 def product(x):
     return stored(x**2) * stored(x + 1)
 
 
-def check():
+@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
+def test_marked_tensors():
     x = keras.ops.array([2.0, 5.0], "float32")
     with storing() as found:
         np.testing.assert_allclose(product(x), [12.0, 150.0])
@@ -33,12 +33,3 @@ def check():
     with reusing(others):
         np.testing.assert_allclose(product(x), [100.0, 400.0])
     np.testing.assert_allclose(product(x), [12.0, 150.0])
-
-
-@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
-def test_marked_tensors():
-    check()
-
-
-def test_jax(tmp_path):
-    run_on_jax("from tests.ops import test_stored\ntest_stored.check()", tmp_path)

@@ -12,8 +12,7 @@ from keras import ops
 from keras_attention.search import SearchResult, beam_search, greedy_search
 from keras_attention.search._largest import GROUP
 from tests import fast
-from tests.backends import on_tensorflow
-from tests.on_jax import run_on_jax
+from tests.backends import on_tensorflow, only_on
 
 V, D, TK, L = 7, 5, 3, 11
 START, END = 2, 1
@@ -568,32 +567,15 @@ def test_export_archive_of_a_keras_decoder(tmp_path):
     assert_same(SearchResult(**served.translate(memory)), expected)
 
 
-ON_JAX = """
-import warnings
-import jax
-from tests.search import test_search as t
+@only_on("jax", reason="the other backends have tests of their own")
+def test_compiled_on_jax():
+    import jax
 
-def check():
-    decoder = t.Decoder()
-    result = jax.jit(t.both_searches(decoder))(*t.flat_inputs(decoder, 5, 3))
+    decoder = Decoder()
+    found = jax.jit(both_searches(decoder))(*flat_inputs(decoder, 5, 3))
     state, memory = decoder.inputs(5)
-    t.assert_found(t.SearchResult(**result["greedy"]), t.oracle_greedy(decoder, state, memory))
-    t.assert_found(t.SearchResult(**result["beam"]), t.oracle_beam(decoder, state, memory, 3, 1.0))
-    t.assert_found(
-        t.beam_search(decoder.step, state, memory, beam_width=11, length_penalty=0.0, **t.TOKENS),
-        t.oracle_beam(decoder, state, memory, 11, 0.0),
-    )
-
-with warnings.catch_warnings():
-    warnings.simplefilter("error")
-    check()
-found["backend"] = t.keras.backend.backend()
-"""
-
-
-@pytest.mark.slow
-def test_jax(tmp_path):
-    assert str(run_on_jax(ON_JAX, tmp_path)["backend"]) == "jax"
+    assert_found(SearchResult(**found["greedy"]), oracle_greedy(decoder, state, memory))
+    assert_found(SearchResult(**found["beam"]), oracle_beam(decoder, state, memory, 3, 1.0))
 
 
 # -- what is refused
@@ -686,3 +668,17 @@ def test_no_sample_at_all(search):
     found = search(step, None, np.zeros((0, 7)), start_token=1, end_token=2, max_length=4)
     assert found.tokens.shape[0] == found.scores.shape[0] == found.weights.shape[0] == 0
     assert found.tokens.shape[-1] == 4
+
+
+def test_a_memory_and_a_state_of_no_steps():
+    """Their axes of size zero pass through a beam search."""
+
+    def step(tokens, state, memory):
+        logits = ops.one_hot(tokens + 1, V)
+        return logits, state, ops.zeros((tokens.shape[0], 0))
+
+    state, memory = np.zeros((2, 0), "float32"), np.zeros((2, 0, D), "float32")
+    found = beam_search(step, state, memory, beam_width=3, start_token=1, end_token=4, max_length=5)
+    tokens = ops.convert_to_numpy(found.tokens)
+    assert tokens[:, 0].tolist() == [[2, 3, 4, 4, 4]] * 2
+    assert tuple(found.weights.shape) == (2, 3, 5, 0)

@@ -5,8 +5,7 @@ from keras import ops
 
 from keras_attention.ops._graphs import value_of
 from keras_attention.ops._loops import leaves, pack_like
-from keras_attention.ops._parts import Part, products, stored_transposed
-from keras_attention.ops.products import project
+from keras_attention.ops._parts import Part, products, project_steps, stored_transposed
 
 
 class _Gated:
@@ -98,7 +97,7 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
         total, new, *inner = upstream
         found = [[total, new]] * (len(xs) > 1) + [[total, *inner]]
         joined = [ops.concatenate(x, axis=-1) for x in found]
-        return [project(x, kernel) for x, kernel in zip(joined, transposed, strict=True)]
+        return [project_steps(x, kernel) for x, kernel in zip(joined, transposed, strict=True)]
 
     return Part(
         weights=leaves(structure),
@@ -114,14 +113,16 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
 
 def _one_product(x, kernel, bias, gates):
     """x W + b, split after the columns of z and r. Fast for one step."""
-    product = _plus(project(x, kernel), bias)
+    product = _plus(project_steps(x, kernel), bias)
     return product[..., :gates], product[..., gates:]
 
 
 def _two_products(x, kernel, bias, gates):
     """The same as two products. Their gradients need no tensor of all columns."""
     columns = slice(0, gates), slice(gates, None)
-    return [_plus(project(x, kernel[:, n]), None if bias is None else bias[n]) for n in columns]
+    return [
+        _plus(project_steps(x, kernel[:, n]), None if bias is None else bias[n]) for n in columns
+    ]
 
 
 def _plus(x, bias):
@@ -135,7 +136,7 @@ class _LSTM(_Gated):
         return self.bias
 
     def project(self, inputs, kernel, bias):
-        return [_plus(project(inputs, kernel), bias)]
+        return [_plus(project_steps(inputs, kernel), bias)]
 
     def make_parts(self, lower, bias, added):
         return [products(leaves([lower, self.recurrent]), bias, added)]

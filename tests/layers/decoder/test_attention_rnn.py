@@ -1,6 +1,5 @@
 """The decoder against loops of the papers, as a whole run and step by step."""
 
-import itertools
 from dataclasses import replace
 
 import keras
@@ -46,7 +45,6 @@ from tests.layers.decoder.cases import (
     few_cases,
     tensors,
 )
-from tests.on_jax import run_on_jax
 
 
 @every_case
@@ -434,31 +432,3 @@ def test_empty_axes(name, empty, jit):
 def flat_states(layer, length=TK):
     state = layer.get_initial_state(layer.prepare(normal(2, B, length, DV)))
     return leaves(state[:3])
-
-
-UNROLLED_ON_JAX = """
-import keras
-from keras_attention import AttentionRNN, BahdanauAttention
-for unroll in (False, True):
-    keras.utils.set_random_seed(1)
-    for query in ("previous", "current"):
-        layer = AttentionRNN(
-            keras.layers.GRUCell(11), BahdanauAttention(17), query=query, output_mode="concat",
-            return_state=True, unroll=unroll,
-        )
-        results = layer(**inputs, return_attention_scores=True)
-        for n, x in enumerate(keras.tree.flatten(results)):
-            found[f"{query} {n} {unroll}"] = x
-"""
-
-
-@pytest.mark.slow
-def test_unrolled_with_a_mask_on_jax(tmp_path):
-    sequences, memory = (x.astype("float32") for x in tensors())
-    arrays = {"sequences": sequences, "memory": memory, **MASKS}
-    found = run_on_jax(UNROLLED_ON_JAX, tmp_path, **arrays)
-    for query, n in itertools.product(("previous", "current"), range(3)):
-        looped, unrolled = (found[f"{query} {n} {unroll}"] for unroll in (False, True))
-        np.testing.assert_allclose(unrolled, looped, rtol=0, atol=2e-6)
-        if n != 1:  # the outputs and the weights, not the state
-            assert not unrolled[~SEQUENCES_MASK].any()

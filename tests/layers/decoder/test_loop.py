@@ -12,7 +12,6 @@ from keras_attention.ops._loops import leaves, scan
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import TK, B, assert_all_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
-from tests.on_jax import run_on_jax
 
 
 class OwnScore(BahdanauAttention):
@@ -195,50 +194,6 @@ def test_unknown_cells_and_frozen_weights():
             found.append([numpy(x) for x in tape.gradient(loss, weights)])
         assert len(found[0]) == (3 if frozen else 6)
         assert_all_close(found[1], found[0], "float32")
-
-
-ON_JAX = """
-import itertools
-import jax
-import keras
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
-cells = {
-    "gru": lambda: keras.layers.GRUCell(11),
-    "stack": lambda: [keras.layers.LSTMCell(5), keras.layers.GRUCell(11)],
-}
-attentions = {
-    "additive": lambda: BahdanauAttention(17),
-    "local-m": lambda: LuongAttention("general", "local-m", half_width=2, units=7),
-}
-options = {"previous": {"query": "previous"}, "fed": {"input_feeding": True}}
-sequences, memory = inputs.pop("sequences"), inputs.pop("memory")
-for cell, attention, option in itertools.product(cells, attentions, options):
-    layer = AttentionRNN(cells[cell](), attentions[attention](), **options[option])
-    layer(sequences, memory)
-    others = [x.value for x in layer.non_trainable_variables]
-    def loss(weights, sequences, memory, training):
-        output, _ = layer.stateless_call(
-            weights, others, sequences, memory, training=training, **inputs
-        )
-        return keras.ops.sum(keras.ops.sin(output))
-    weights = [x.value for x in layer.trainable_variables]
-    for training in (False, True):
-        gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnums=3)
-        for n, x in enumerate(jax.tree.leaves(gradient(weights, sequences, memory, training))):
-            found[f"{cell} {attention} {option} {n} {training}"] = x
-"""
-
-
-@pytest.mark.slow
-def test_the_gradient_of_training_on_jax(tmp_path):
-    sequences, memory = (x.astype("float32") for x in tensors())
-    found = run_on_jax(ON_JAX, tmp_path, sequences=sequences, memory=memory, **MASKS)
-    names = {name.rsplit(" ", 1)[0] for name in found}
-    assert len(names) > 60
-    for name in names:
-        np.testing.assert_allclose(
-            found[f"{name} True"], found[f"{name} False"], rtol=1e-4, atol=2e-5, err_msg=name
-        )
 
 
 def test_sizes_of_the_cases():

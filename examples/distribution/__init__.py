@@ -1,0 +1,1 @@
+"""Training on several devices: one script for each way."""

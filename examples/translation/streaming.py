@@ -1,0 +1,129 @@
+"""Batches from shards: shuffled, bucketed by length, and resumed at the exact pair."""
+
+import functools
+import json
+import pathlib
+
+import numpy as np
+
+from examples.common.batching import POOL
+from examples.translation.data import encode, make_batches
+from examples.translation.shards import BLOCK, FORMAT, INDEX
+
+
+class Shards:
+    """The pairs of a folder that `python -m examples.translation.shards` made.
+
+    `len()` is the number of pairs. Memory holds the positions of the blocks, a third of a byte for
+    each pair, and nothing else that depends on the number of pairs.
+
+    Args:
+        directory: the folder.
+    """
+
+    def __init__(self, directory):
+        import grain
+
+        directory = pathlib.Path(directory)
+        try:
+            self.index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+            if self.index["format"] != FORMAT:
+                raise ValueError(f"format {self.index['format']}, expected {FORMAT}")
+            paths = [str(directory / name) for name in self.index["shards"]]
+            self.source = grain.sources.ArrayRecordDataSource(paths)
+            blocks = -(-len(self) // BLOCK)
+            if len(self.source) != blocks:
+                raise ValueError(f"{len(self.source)} blocks of pairs, expected {blocks}")
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise SystemExit(
+                f"--shards {directory}: not a folder of complete shards ({error}). Make it with "
+                "python -m examples.translation.shards. Nothing was written."
+            ) from error
+        # Block b is record b // count of shard b % count, and the source joins all shards.
+        count = len(paths)
+        sizes = [len(range(shard, blocks, count)) for shard in range(count)]
+        self.first = np.cumsum([0, *sizes[:-1]])
+
+    def __len__(self):
+        return self.index["pairs"]
+
+    def read(self, numbers):
+        """Reads the pairs with these numbers, as two lists of strings."""
+        pairs = []
+        # In portions, because whole blocks are read for single pairs.
+        for start in range(0, len(numbers), 1000):
+            pairs += self._read(numbers[start : start + 1000])
+        return [a for a, _ in pairs], [b for _, b in pairs]
+
+    def _read(self, numbers):
+        blocks, rows = np.divmod(np.asarray(numbers), BLOCK)
+        shards = blocks % len(self.first)
+        keys = self.first[shards] + blocks // len(self.first)
+        for record, row in zip(self.source.__getitems__(keys.tolist()), 2 * rows, strict=True):
+            yield [line.decode() for line in record.split(b"\n", row + 2)[row : row + 2]]
+
+    def sample(self, count, seed):
+        """Reads at most `count` random pairs, as two lists of strings."""
+        import grain
+
+        numbers = grain.MapDataset.range(len(self)).shuffle(seed)
+        return self.read([numbers[n] for n in range(min(count, len(self)))])
+
+    def batches(self, tokenizers, size, limit, seed, part=(0, 1)):
+        """Makes a Grain dataset of endless batches, as `make_batches` yields them.
+
+        Every batch has exactly `size` pairs. The pairs are shuffled again in each epoch, over the
+        whole corpus and without a buffer. They are then sorted by length within pools of 32
+        batches. A pool may hold the end of an epoch and the beginning of the next.
+
+        The state of an iterator of this dataset is four numbers. After it is restored, it
+        reads a few pools before the next batch: up to three if few pairs are too long.
+
+        Args:
+            tokenizers: those of source and target.
+            size: the number of pairs in a batch.
+            limit: the largest number of tokens; longer pairs are left out.
+            seed: the seed of the order.
+            part: `(process, processes)`. Each process reads its own pairs, as many as the others.
+                Fewer than `processes` pairs are left out of an epoch, other ones in each.
+        """
+        import grain
+        from grain.experimental import FlatMapIterDataset, FlatMapTransform
+
+        class Each(FlatMapTransform):
+            max_fan_out = POOL * size
+
+            def flat_map(self, element):
+                return element
+
+        process, processes = part
+        if not 0 <= process < processes <= len(self):
+            raise ValueError(
+                f"part must be (process, processes) with 0 <= process < processes <= {len(self)}, "
+                f"the number of pairs; received {part}"
+            )
+        every = grain.MapDataset.range(len(self)).shuffle(seed)
+        own = every[process : len(self) - len(self) % processes : processes]
+        pools = own.repeat().batch(POOL * size, batch_fn=list)
+        pools = pools.map(functools.partial(self._encode, tokenizers, limit))
+        # One thread reads the next pool while the model trains on this one.
+        pools = pools.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=1))
+        pools = FlatMapIterDataset(pools, Each()).batch(POOL * size, batch_fn=list)
+        pools = pools.random_map(functools.partial(_bucket, size), seed=seed)
+        return FlatMapIterDataset(pools, Each())
+
+    def _encode(self, tokenizers, limit, numbers):
+        sides = zip(tokenizers, self.read(numbers), strict=True)
+        pairs = zip(*(encode(tokenizer, lines) for tokenizer, lines in sides), strict=True)
+        short = [pair for pair in pairs if max(map(len, pair)) <= limit]
+        if not short:
+            raise ValueError(
+                f"none of {len(numbers):,} training pairs has at most {limit} tokens: raise "
+                "--max-tokens"
+            )
+        return short
+
+
+def _bucket(size, pairs, order):
+    sources, targets = zip(*pairs, strict=True)
+    return list(make_batches(sources, targets, size, order))

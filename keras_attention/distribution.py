@@ -1,0 +1,119 @@
+"""How the weights of the layers are split over several devices, for `keras.distribution` on JAX.
+
+`docs/distribution.md` says which ways there are to train on several devices and machines.
+"""
+
+from typing import Any
+
+import keras
+
+__all__ = ["get_layout_map"]
+
+# The cells of Keras by their default names, which `keras.layers.GRU` and the like also use.
+_CELL = r"(gru|lstm|simple_rnn)_cell(_\d+)?"
+_POOLING = r"(attention_pooling(_\d+)?|word_attention|sentence_attention)"
+
+# The end of a weight's path, and which of its axes is split over the model axis of the mesh.
+# Weights without an entry are copied to every device: biases, gains, and vectors of one width,
+# which are small. A device takes its part of such a vector without asking another one.
+_SPLIT_AXES = {
+    # e = v . tanh(W q + U k + b). A device computes the tanh of its own units; then the parts of e,
+    # which are sums over units, are added.
+    "query_kernel": (False, True),
+    "key_kernel": (False, True),
+    "score_vector": (True,),
+    # e = q . W k, and (W^T q)[j]. The sum over the features of q, the rows of W, is split. The rows
+    # of e = v . tanh(W [q; k]) are the features of q and k, and their products are added.
+    "score_kernel": (True, False),
+    # p = S sigmoid(v_p . tanh(W_p q)) is a sum over units, like e.
+    "position_kernel": (False, True),
+    "position_vector": (True,),
+    # h = tanh(W_c [c; q]). A device computes its own units.
+    "output_kernel": (False, True),
+    # e = u_w . tanh(W h + b). A device computes the tanh of its own units.
+    f"{_POOLING}/kernel": (False, True),
+    # m_i = sum_j A x_ij + T(i), and answers W u. Embeddings are split by features, because lookups
+    # then need no other device. A vocabulary seldom has a size that devices divide.
+    r"embedding_\d+": (False, True),
+    "(memory|output|question)_embedding": (False, True),
+    "answer_kernel": (False, True),
+    r"time_\d+": (False, True),
+    "(memory|output)_time": (False, True),
+    # u' = H u + o. A device computes its own features.
+    "update_kernel": (False, True),
+    # The gates x W + h V + b. The rows are split and the products are added, so that every device
+    # has all gates. Parts of the columns would cut through the gates, which lie side by side.
+    f"{_CELL}/kernel": (True, False),
+    f"{_CELL}/recurrent_kernel": (True, False),
+}
+
+
+def get_layout_map(
+    device_mesh: Any,
+    model_parallel_dim_name: str = "model",
+    data_parallel_dim_name: str = "batch",
+) -> Any:
+    """Says how the weights of all layers are split over a mesh of devices.
+
+    The matrices of the layers are split over the model axis, as are those of the `GRUCell`,
+    `LSTMCell` and `SimpleRNNCell` in decoders and encoders. All other weights are copied to every
+    device. Add entries for your own layers, as in the example.
+
+    The weights are found by their names, so the layers may have any name. These need the default
+    name: cells, and an `AttentionPooling` outside `HierarchicalAttention`. Otherwise their kernels
+    are copied.
+
+    Args:
+        device_mesh: a `keras.distribution.DeviceMesh` with both axes. The number of devices along
+            the model axis must divide the axes that are split: units, and the features of queries,
+            keys and embeddings. Delete an entry, `del layout_map[pattern]`, to copy that weight.
+        model_parallel_dim_name: the model axis, along which weights are split.
+        data_parallel_dim_name: the data axis, along which the batch is split, and no weight.
+
+    Returns:
+        A `keras.distribution.LayoutMap`.
+
+    Raises:
+        ValueError: `device_mesh` is no `DeviceMesh` or lacks an axis; both names are the same; or
+            Keras does not run on JAX and would ignore the map.
+
+    Example:
+        ```python
+        mesh = keras.distribution.DeviceMesh((2, 2), ("batch", "model"))
+        layout_map = get_layout_map(mesh)
+        layout_map["(.*/)?logits/kernel"] = (None, "model")  # a Dense layer named "logits"
+        distribution = keras.distribution.ModelParallel(
+            layout_map=layout_map, batch_dim_name="batch"
+        )
+        keras.distribution.set_distribution(distribution)  # before the model is made
+        ```
+    """
+    backend = keras.backend.backend()
+    if backend != "jax":
+        raise ValueError(
+            "get_layout_map: keras.distribution splits weights on JAX only; Keras runs on "
+            f"{backend}. Set KERAS_BACKEND=jax. On TensorFlow, tf.distribute.MirroredStrategy "
+            "copies a model to all GPUs of one machine."
+        )
+    if not isinstance(device_mesh, keras.distribution.DeviceMesh):
+        raise ValueError(
+            "get_layout_map: `device_mesh` must be a keras.distribution.DeviceMesh; received "
+            f'{device_mesh!r:.80}. Write DeviceMesh((2, 2), ("batch", "model")).'
+        )
+    names = {
+        "model_parallel_dim_name": model_parallel_dim_name,
+        "data_parallel_dim_name": data_parallel_dim_name,
+    }
+    axes = list(device_mesh.axis_names)
+    for argument, name in names.items():
+        if name not in axes or len(set(names.values())) < 2:
+            raise ValueError(
+                f"get_layout_map: `{argument}` must be an axis of the mesh of its own; received "
+                f"{names} for a mesh with the axes {axes}. A mesh of N devices for data alone is "
+                "DeviceMesh((N, 1), ...)."
+            )
+    layout_map = keras.distribution.LayoutMap(device_mesh)
+    for end, split in _SPLIT_AXES.items():
+        layout = tuple(model_parallel_dim_name if x else None for x in split)
+        layout_map[f"(.*/)?{end}"] = layout
+    return layout_map

@@ -1,0 +1,51 @@
+"""Loads the models of a folder on the backend of this process.
+
+    KERAS_BACKEND=torch python -m tests.conformance.loading FOLDER
+
+Every model has a folder with `model.keras` and `data.npz`, which holds inputs and their outputs.
+Prints, as JSON, the largest error of every output and whether a step of training changes every
+weight, or the error message.
+"""
+
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import keras_attention  # noqa: F401 (registers the layers)
+import tests.past_weights  # noqa: F401 (the same)
+
+
+def check(folder):
+    arrays = np.load(folder / "data.npz")
+    inputs = [arrays[n] for n in sorted(arrays) if n.startswith("input")]
+    model = keras.saving.load_model(folder / "model.keras")
+    outputs = [np.asarray(x) for x in model.predict_on_batch(inputs)]
+    errors = [float(np.abs(x - arrays[f"output{n}"]).max()) for n, x in enumerate(outputs)]
+    training = keras.Model(model.inputs, model.outputs[0])
+    training.compile(keras.optimizers.SGD(0.1), "mse")
+    before = training.get_weights()
+    training.train_on_batch(inputs, np.ones_like(outputs[0]))
+    moved = [
+        new - old
+        for weight, new, old in zip(training.weights, training.get_weights(), before, strict=True)
+        if weight.trainable
+    ]
+    return errors, all(np.isfinite(x).all() and x.any() for x in moved)
+
+
+def main():
+    results = {}
+    for folder in sorted(Path(sys.argv[1]).iterdir()):
+        try:
+            results[folder.name] = check(folder)
+        except Exception:
+            results[folder.name] = traceback.format_exc()
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

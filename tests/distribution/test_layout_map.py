@@ -1,0 +1,76 @@
+"""The layout map: which weights it splits, and that it finds no others."""
+
+import keras
+import pytest
+from keras import layers
+
+from keras_attention.distribution import get_layout_map
+from tests.conformance.layers import CASES
+
+# What every device has a copy of, because it is small: numbers, vectors of one width, and biases.
+COPIED = {"gain", "bias", "query_vector", "context_vector", "product_vector", "linear"}
+MESH = ("batch", "model")
+
+
+@pytest.fixture
+def layout_map(monkeypatch):
+    # The map of names is the same on every backend, but has an effect on JAX alone.
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    mesh = keras.distribution.DeviceMesh((2, 2), MESH, [f"cpu:{n}" for n in range(4)])
+    found = get_layout_map(mesh)
+    monkeypatch.undo()
+    return found
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_every_weight_of_a_layer_is_split_or_copied_on_purpose(case, layout_map):
+    split = 0
+    for weight in case.built().weights:
+        parts = weight.path.split("/")
+        layout = layout_map[weight.path]
+        if parts[-1] in COPIED:
+            assert layout is None
+        elif not {"dense", "past_weights_attention"} & {x.rstrip("_0123456789") for x in parts}:
+            assert len(layout.axes) == len(weight.shape)
+            assert [x for x in layout.axes if x is not None] == ["model"]
+            split += 1
+    kernels = [weight for weight in case.built().weights if weight.path.endswith("kernel")]
+    assert split or not kernels
+
+
+def test_a_layer_is_found_by_any_name(layout_map):
+    attention = CASES["decoder"].make().attention.__class__(4, name="reader")
+    attention.build((2, 3, 5), (2, 7, 11))
+    assert [layout_map[x.path].axes for x in attention.weights] == [
+        (None, "model"),
+        (None, "model"),
+        ("model",),
+    ]
+
+
+def test_weights_of_other_layers_are_left_alone(layout_map):
+    inputs = keras.Input((7, 6))
+    hidden = layers.MultiHeadAttention(2, 3)(inputs, inputs)
+    hidden = layers.LayerNormalization()(layers.Dense(6)(hidden))
+    hidden = layers.AdditiveAttention()([layers.Conv1D(6, 3)(hidden), inputs])
+    words = keras.Input((7,))
+    embedded = layers.Embedding(9, 6, name="embedding_1")(words)
+    model = keras.Model([inputs, words], [layers.BatchNormalization()(hidden), embedded])
+    assert len(model.weights) > 15
+    assert all(layout_map[weight.path] is None for weight in model.weights)
+
+
+def test_the_axes_of_the_mesh_are_checked(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "tensorflow")
+    with pytest.raises(ValueError, match="KERAS_BACKEND=jax"):
+        get_layout_map(None)
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match="must be a keras"):
+        get_layout_map((2, 2))
+    mesh = keras.distribution.DeviceMesh((2,), ("batch",), ["cpu:0", "cpu:1"])
+    with pytest.raises(ValueError, match=r"`model_parallel_dim_name`.*\(N, 1\)"):
+        get_layout_map(mesh)
+    with pytest.raises(ValueError, match="must be an axis of the mesh of its own"):
+        get_layout_map(mesh, "batch")
+    with pytest.raises(ValueError, match="`data_parallel_dim_name`"):
+        get_layout_map(keras.distribution.DeviceMesh((1, 1), ("data", "model"), ["cpu:0"]))

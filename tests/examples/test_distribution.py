@@ -1,0 +1,157 @@
+"""The scripts for several devices: the same result on any number of them, and after a death."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from tests import ROOT
+from tests.helpers import wait_for
+
+pytestmark = pytest.mark.slow
+SIZE = ["--steps", "10", "--batch", "8", "--units", "8"]
+
+
+# Each command runs in one process, because starting one takes seconds.
+SEVERAL = """
+import importlib, json, shutil, sys
+
+for script, *argv in json.loads(sys.argv[1]):
+    if script == "copy":
+        shutil.copytree(*argv)
+    else:
+        importlib.import_module(f"examples.distribution.{script}").main(argv)
+"""
+
+
+def start(*command, backend="jax", **settings):
+    """Starts Python in the folder of the clone."""
+    settings |= {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *command],
+        env={**os.environ, **settings},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process, seconds=300, code=0):
+    """What a process prints before it ends, with this code and in this time."""
+    try:
+        printed, _ = process.communicate(timeout=seconds)
+    finally:
+        process.send_signal(signal.SIGINT)  # it then ends the processes that it started
+    assert process.returncode == code, printed
+    return printed
+
+
+def several(*commands, backend="jax"):
+    """Runs commands with four devices for JAX."""
+    commands = json.dumps([[str(x) for x in command] for command in commands])
+    return finish(start("-c", SEVERAL, commands, backend=backend, JAX_NUM_CPU_DEVICES="4"))
+
+
+def result(folder):
+    """The loss of every epoch, and all weights with the state of the optimizer."""
+    history = json.loads((folder / "state.json").read_text())["history"]
+    [file] = folder.glob("epoch-*.weights.h5")
+    weights = {}
+
+    def add(name, x):
+        if isinstance(x, h5py.Dataset):
+            weights[name] = x[()]
+
+    with h5py.File(file) as found:
+        found.visititems(add)
+    return [entry["loss"] for entry in history], weights
+
+
+def assert_equal(folder, other):
+    (losses, weights), (others, expected) = result(folder), result(other)
+    np.testing.assert_allclose(losses, others, rtol=0, atol=1e-5)
+    assert weights.keys() == expected.keys()
+    for name, x in weights.items():
+        np.testing.assert_allclose(x, expected[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Folders of trainings with JAX.
+
+    20 steps on one device, on four, and on two by two that share weights; and from the checkpoint
+    of four devices 10 more on one and on two.
+    """
+    pytest.importorskip("jax", reason="JAX is not installed")
+    folder = tmp_path_factory.mktemp("sharded")
+
+    def run(name, *options):
+        return ["sharded", *SIZE, "--output", folder / name, "--epochs", *options]
+
+    several(
+        run("one", 2, "--devices", 1),
+        run("four", 2),
+        run("split", 2, "--model-parallel", 2),
+        *(["copy", folder / "four", folder / name] for name in ("four, one", "four, two")),
+        run("four, one", 3, "--devices", 1),
+        run("four, two", 3, "--devices", 2),
+    )
+    return folder
+
+
+def test_data_parallel_training_equals_one_device(trained):
+    assert_equal(trained / "four", trained / "one")
+    losses, weights = result(trained / "one")
+    assert losses[1] < losses[0]
+    assert len(weights) > 30  # with the moments of the optimizer
+
+
+def test_model_parallel_training_equals_one_device(trained):
+    assert_equal(trained / "split", trained / "one")
+
+
+def test_a_checkpoint_of_four_devices_continues_on_one_and_two(trained):
+    assert_equal(trained / "four, one", trained / "four, two")
+    losses, _ = result(trained / "four, one")
+    assert losses[:2] == result(trained / "four")[0]
+    assert losses[2] < losses[1]
+
+
+def test_mirrored_training_equals_one_device(tmp_path):
+    def run(name, count):
+        options = ["--epochs", 2, "--devices", count]
+        return ["mirrored", *SIZE, "--output", tmp_path / name, *options]
+
+    several(run("one", 1), run("two", 2), backend="tensorflow")
+    assert_equal(tmp_path / "two", tmp_path / "one")
+
+
+def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(trained, tmp_path):
+    command = ["-m", "examples.distribution.processes", "--local", "2", *SIZE]
+    command += ["--output", str(tmp_path / "two"), "--epochs"]
+    process = start(*command, "1000")
+    second = [process.stdout.readline() for _ in range(2)][1]
+    assert second.startswith("process 1: pid ")
+    wait_for((tmp_path / "two" / "state.json").exists)
+    os.kill(int(second.split()[-1]), signal.SIGKILL)
+    printed = finish(process, seconds=120, code=1)
+    assert "process 1 was killed by SIGKILL" in printed
+    assert "process 0: another process died" in printed
+    assert printed.rstrip().endswith("Run the same command to resume.")
+    epochs = str(1 + len(result(tmp_path / "two")[0]))
+    assert "Resuming after epoch" in finish(start(*command, epochs))
+    one = ["--output", tmp_path / "one", "--epochs", epochs, "--devices", 1]
+    several(["copy", trained / "one", tmp_path / "one"], ["sharded", *SIZE, *one])
+    assert_equal(tmp_path / "two", tmp_path / "one")
+
+
+def test_a_process_without_a_name_says_how_to_start_it(tmp_path):
+    printed = finish(start("-m", "examples.distribution.processes"), code=1)
+    assert "--local 2" in printed
+    assert "KERAS_DISTRIBUTION_PROCESS_ID" in printed

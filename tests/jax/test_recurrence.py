@@ -1,0 +1,87 @@
+"""The loop of a decoder on JAX."""
+
+import jax
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from tests.layers.decoder.cases import MASKS, SEQUENCES_MASK, tensors
+from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
+
+CELLS = {
+    "gru": lambda: layers.GRUCell(11),
+    "stack": lambda: [layers.LSTMCell(5), layers.GRUCell(11)],
+}
+ATTENTIONS = {
+    "additive": lambda: BahdanauAttention(17),
+    "local-m": lambda: LuongAttention("general", "local-m", half_width=2, units=7),
+}
+OPTIONS = {"previous": {"query": "previous"}, "fed": {"input_feeding": True}}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.each_value
+def test_the_gradient_of_training_is_that_of_jax(cell, attention, options):
+    """Without training, JAX differentiates the loop."""
+    layer = AttentionRNN(CELLS[cell](), ATTENTIONS[attention](), **OPTIONS[options])
+    sequences, memory = tensors("float32")
+    layer(sequences, memory)
+    weights, others = (
+        [x.value for x in xs] for xs in (layer.trainable_variables, layer.non_trainable_variables)
+    )
+
+    def loss(weights, sequences, memory, training):
+        output, _ = layer.stateless_call(
+            weights, others, sequences, memory, training=training, **MASKS
+        )
+        return ops.sum(ops.sin(output))
+
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnums=3)
+    found, expected = (
+        jax.tree.leaves(gradient(weights, sequences, memory, training))
+        for training in (True, False)
+    )
+    assert len(found) == len(weights) + 2
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("query", ["previous", "current"])
+def test_unrolled_with_a_mask(query):
+    found = []
+    for unroll in (False, True):
+        keras.utils.set_random_seed(1)
+        options = {"query": query, "output_mode": "concat", "return_state": True, "unroll": unroll}
+        layer = AttentionRNN(layers.GRUCell(11), BahdanauAttention(17), **options)
+        sequences, memory = tensors("float32")
+        results = layer(sequences, memory, **MASKS, return_attention_scores=True)
+        found.append([np.asarray(x) for x in keras.tree.flatten(results)])
+    for looped, unrolled in zip(*found, strict=True):
+        np.testing.assert_allclose(unrolled, looped, rtol=0, atol=2e-6)
+    output, _, weights = found[1]
+    assert not output[~SEQUENCES_MASK].any()
+    assert not weights[~SEQUENCES_MASK].any()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_random_numbers_in_advance(inside):
+    layer = AttentionRNN(layers.GRUCell(3), Noisy()) if inside else Noisy()
+    query, value = inputs()
+    layer(query, value)
+    weights, others = (
+        [x.value for x in xs] for xs in (layer.trainable_variables, layer.non_trainable_variables)
+    )
+
+    def call(others, training):
+        options = {"training": training, "return_attention_scores": True}
+        (_, found), others = layer.stateless_call(weights, others, query, value, **options)
+        return found, others
+
+    call = jax.jit(call, static_argnums=1)
+    first, others = call(others, True)
+    second, others = call(others, True)
+    check_noise([np.asarray(first), np.asarray(second)], np.asarray(call(others, False)[0]))
