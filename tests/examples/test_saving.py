@@ -31,13 +31,26 @@ def test_a_model_is_written_and_read_again(kind, tmp_path, capsys):
         keras.tree.map_structure(np.testing.assert_array_equal, outputs, again)
 
 
-@pytest.mark.parametrize("scale", [1 + 1e-6, np.nan])
+@pytest.mark.parametrize("scale", [1 + 1e-4, np.nan])
 @pytest.mark.parametrize("kind", ["one", "list", "dict"])
 def test_a_file_that_differs_is_noticed(kind, scale, tmp_path, monkeypatch):
     path = tmp_path / "model.keras"
     monkeypatch.setattr(keras.saving, "load_model", lambda path: make_model(kind, scale))
     with pytest.raises(SystemExit, match=r"model\.keras differs by .* from the model that was"):
         saving.write_model(make_model(kind), path, INPUTS)
+
+
+def test_a_file_with_another_weight_is_noticed(tmp_path, monkeypatch):
+    """The smallest change of a weight counts, although no prediction shows it."""
+
+    def changed(path):
+        model = make_model()
+        model.weights[0].assign(np.nextafter(model.weights[0].numpy(), 2))
+        return model
+
+    monkeypatch.setattr(keras.saving, "load_model", changed)
+    with pytest.raises(SystemExit, match=r"model\.keras has other weights than the model that was"):
+        saving.write_model(make_model(), tmp_path / "model.keras", INPUTS)
 
 
 def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
