@@ -19,6 +19,7 @@ import os
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import sys
+import traceback
 
 import jax
 import keras
@@ -51,10 +52,12 @@ def main(argv=None):
         train(options, process, processes, restored=check_same_checkpoint)
     except (Exception, SystemExit) as error:
         problem = str(error)
-        if isinstance(error, jax.errors.JaxRuntimeError):
+        if not isinstance(error, SystemExit):
+            # JAX has no error of its own for a process that died.
+            traceback.print_exc()
             problem = (
-                f"another process died, or cannot be reached ({problem[-200:]}). Start the same "
-                "command in all processes again; it resumes from the checkpoint in "
+                "this error has ended the run. If another process died, or cannot be reached, "
+                "start the same command in all processes again; it resumes from the checkpoint in "
                 f"{options.output}."
             )
         print(f"process {process}: {problem}", file=sys.stderr, flush=True)

@@ -142,7 +142,7 @@ def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(trained
     os.kill(int(second.split()[-1]), signal.SIGKILL)
     printed = finish(process, seconds=120, code=1)
     assert "process 1 was killed by SIGKILL" in printed
-    assert "process 0: another process died" in printed
+    assert "process 0: this error has ended the run. If another process died" in printed
     assert printed.rstrip().endswith("Run the same command to resume.")
     epochs = str(1 + len(result(tmp_path / "two")[0]))
     assert "Resuming after epoch" in finish(start(*command, epochs))
