@@ -12,15 +12,8 @@ from keras import ops
 
 from keras_attention._typing import Tensor
 from keras_attention.ops._graphs import in_compiled_code
-from keras_attention.ops._rows import (
-    Rows,
-    add_rows,
-    row_numbers,
-    rows_shape,
-    widen,
-    with_gradient,
-    zero_rows,
-)
+from keras_attention.ops._rows import Rows, widen, with_gradient, zero_rows
+from keras_attention.ops._samples import add_rows
 from keras_attention.ops.products import project
 from keras_attention.ops.windows import take_windows
 
@@ -41,7 +34,7 @@ def window_dot(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
     Returns:
         Scores e, `(B, Tq, W)`.
     """
-    return with_gradient(_rows_of(position), _dot, _dot_gradient, position, query, key)
+    return with_gradient(_rows(position), _dot, _dot_gradient, position, query, key)
 
 
 def window_tanh(query: Tensor, key: Tensor, vector: Tensor, position: Tensor) -> Tensor:
@@ -58,7 +51,7 @@ def window_tanh(query: Tensor, key: Tensor, vector: Tensor, position: Tensor) ->
     Returns:
         Scores e, `(B, Tq, W)`.
     """
-    return with_gradient(_rows_of(position), _tanh, _tanh_gradient, position, query, key, vector)
+    return with_gradient(_rows(position), _tanh, _tanh_gradient, position, query, key, vector)
 
 
 def window_sum(weights: Tensor, value: Tensor, position: Tensor) -> Tensor:
@@ -74,10 +67,10 @@ def window_sum(weights: Tensor, value: Tensor, position: Tensor) -> Tensor:
     Returns:
         Contexts c, `(B, Tq, D)`.
     """
-    return with_gradient(_rows_of(position), _sum, _sum_gradient, position, weights, value)
+    return with_gradient(_rows(position), _sum, _sum_gradient, position, weights, value)
 
 
-def _rows_of(position):
+def _rows(position):
     # Decided before the gradient: where TensorFlow traces it, nothing tells that it is compiled.
     return Rows(place_by_place=in_compiled_code() and position.shape[-1] <= WIDEST)
 
@@ -118,46 +111,41 @@ def _tanh(rows, query, key, vector, position):
 
 
 def _tanh_gradient(rows, query, key, vector, position, upstream):
-    batch, length, size = ops.shape(key)
-    shape = rows_shape(batch, length)
+    batch, length, _ = ops.shape(key)
     if not rows.place_by_place:
         hidden = ops.tanh(ops.expand_dims(query, 2) + take_windows(key, position))
         of_vector = ops.einsum("bqwu,bqw->u", hidden, upstream)
         slopes = vector * (1.0 - hidden * hidden) * ops.expand_dims(upstream, 3)
-        of_key = add_rows(slopes, row_numbers(position, length), shape)
-        return ops.sum(slopes, 2), ops.reshape(of_key, (batch, length, size)), of_vector
+        return ops.sum(slopes, 2), add_rows(slopes, position, length), of_vector
 
     def add(totals, weight, row, place):
         hidden = ops.tanh(query + row)
         of_query, of_key, of_vector = totals
         slope = vector * (1.0 - hidden * hidden) * weight
-        of_key = of_key + add_rows(slope, place, shape)
+        of_key = of_key + add_rows(slope, place, length)
         return of_query + slope, of_key, of_vector + weight * hidden
 
     zeros = zero_rows(query, *ops.shape(query)[:2])
-    totals = zeros, zero_rows(key, *shape), zeros
+    totals = zeros, zero_rows(key, batch, length), zeros
     of_query, of_key, of_vector = rows.fold(add, totals, position, upstream, key)
-    of_key = ops.reshape(of_key, (batch, length, size))
     return of_query, of_key, ops.sum(ops.sum(of_vector, 1), 0)
 
 
 def _spread(rows, weights, x, position, length):
     """The inverse of gathering: adds a[b,i,w] x[b,i] to row s[b,i,w] of `(B, Tk, D)`."""
-    batch, _, size = ops.shape(x)
-    shape = rows_shape(batch, length)
     # Many rows may meet in one place, and half precision cannot count that far.
     wide = widen(x)
     if rows.place_by_place:
 
         def add(total, weight, _, place):
-            return total + add_rows(weight * wide, place, shape)
+            return total + add_rows(weight * wide, place, length)
 
-        total = rows.fold(add, zero_rows(x, *shape), position, weights, length=length)
+        total = zero_rows(x, ops.shape(x)[0], length)
+        total = rows.fold(add, total, position, weights)
     else:
         weights = ops.expand_dims(widen(weights), 3)
-        place = row_numbers(position, length)
-        total = add_rows(weights * ops.expand_dims(wide, 2), place, shape)
-    return ops.cast(ops.reshape(total, (batch, length, size)), x.dtype)
+        total = add_rows(weights * ops.expand_dims(wide, 2), position, length)
+    return ops.cast(total, x.dtype)
 
 
 def _sum_features(x):

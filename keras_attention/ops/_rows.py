@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops._differentiable import differentiable
+from keras_attention.ops._samples import take_rows
 from keras_attention.ops._xla import run_compiled
 
 
@@ -34,14 +35,11 @@ class Rows(NamedTuple):
         Returns:
             `(B, Tq, W)`.
         """
-        places = _places_first(row_numbers(position, ops.shape(memory)[1]))
-        rows = _rows_of(memory)
-
-        width = position.shape[-1]
+        places, width = _places_first(position), position.shape[-1]
         number = ops.reshape(ops.arange(width), (-1, 1, 1))
 
         def body(n, found):
-            one = ops.expand_dims(function(_take(rows, places[n])), 0)
+            one = ops.expand_dims(function(take_rows(memory, places[n])), 0)
             # An addition, because TensorFlow cannot differentiate a compiled `slice_update`.
             return found + ops.where(number == n, one, ops.zeros_like(one))
 
@@ -55,12 +53,11 @@ class Rows(NamedTuple):
         position: Tensor,
         weights: Tensor,
         memory: Tensor | None = None,
-        length: Size | None = None,
     ) -> Any:
         """Calls `total = add(total, weight, row, place)` for every place.
 
         Here weight is `(B, Tq, 1)`, row is `(B, Tq, D)` or None without a memory, and place is
-        `(B, Tq)`, the number of the row for `add_rows`.
+        `(B, Tq)`, the positions of the rows.
 
         Args:
             add: the function, which returns the next total.
@@ -68,18 +65,14 @@ class Rows(NamedTuple):
             position: `(B, Tq, W)`, integers from 0 to Tk - 1.
             weights: `(B, Tq, W)`.
             memory: `(B, Tk, D)`, or None if `add` needs no rows.
-            length: Tk, if there is no memory.
 
         Returns:
             The last total.
         """
-        length = length if memory is None else ops.shape(memory)[1]
-        places = _places_first(row_numbers(position, length))
-        weights = _places_first(widen(weights))
-        rows = None if memory is None else _rows_of(memory)
+        places, weights = _places_first(position), _places_first(widen(weights))
 
         def body(n, total):
-            row = None if rows is None else _take(rows, places[n])
+            row = None if memory is None else take_rows(memory, places[n])
             return add(total, ops.expand_dims(weights[n], 2), row, places[n])
 
         return _repeat(position.shape[-1], body, total)
@@ -161,50 +154,6 @@ def _call(function, rows, *tensors):
 @functools.cache
 def _bound(function, rows):
     return functools.partial(function, rows)
-
-
-def row_numbers(position: Tensor, length: Size) -> Tensor:
-    """The number of each row among all rows of the batch, `(B, Tq, W)`.
-
-    On JAX, among the rows of its sample. The batch may be split over devices, and with numbers for
-    the whole batch every device would collect all of it.
-    """
-    if keras.backend.backend() == "jax":
-        return position
-    start = ops.arange(ops.shape(position)[0], dtype="int32") * length
-    return position + ops.reshape(start, (-1, 1, 1))
-
-
-def _rows_of(memory):
-    """The rows that `row_numbers` counts."""
-    if keras.backend.backend() == "jax":
-        return memory
-    return ops.reshape(memory, (-1, memory.shape[-1]))
-
-
-def _take(rows, place):
-    """The rows of these numbers, `(B, Tq, D)`."""
-    if keras.backend.backend() == "jax":
-        return ops.vectorized_map(lambda x: ops.take(x[0], x[1], axis=0), (rows, place))
-    return ops.take(rows, place, axis=0)
-
-
-def rows_shape(batch: Size, length: Size) -> tuple[Size, ...]:
-    """The axes of all rows of the batch, as `row_numbers` counts them."""
-    return (batch, length) if keras.backend.backend() == "jax" else (batch * length,)
-
-
-def add_rows(rows: Tensor, place: Tensor, shape: tuple[Size, ...]) -> Tensor:
-    """Adds rows `(B, ..., D)` that share a number in `place`, `(B, ...)`: `(*rows_shape, D)`."""
-
-    def add(rows_and_place):
-        rows, place = rows_and_place
-        rows, place = ops.reshape(rows, (-1, rows.shape[-1])), ops.reshape(place, (-1,))
-        return ops.segment_sum(rows, place, num_segments=shape[-1])
-
-    if keras.backend.backend() == "jax":
-        return ops.vectorized_map(add, (rows, place))
-    return add((rows, place))
 
 
 def zero_rows(x: Tensor, *sizes: Size) -> Tensor:

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
+from keras_attention.ops._samples import take_rows
 
 __all__ = [
     "gaussian",
@@ -134,13 +135,7 @@ def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
     Returns:
         `(B, Tq, W, ...)`.
     """
-    if keras.backend.backend() == "jax":
-        # One sample at a time: where devices share a batch, each reads its own samples alone.
-        return ops.vectorized_map(lambda x: ops.take(x[0], x[1], axis=0), (sequence, position))
-    batch, length, *features = ops.shape(sequence)
-    flat = ops.reshape(sequence, (-1, *features))
-    row = ops.arange(batch, dtype="int32") * length
-    return ops.take(flat, ops.add(position, ops.reshape(row, (-1, 1, 1))), axis=0)
+    return take_rows(sequence, position)
 
 
 def spread_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:

@@ -9,6 +9,7 @@ import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
+from keras_attention.ops._samples import take_rows
 from keras_attention.search._arguments import LONGEST, check_positive, check_step, check_token
 from keras_attention.search._step import Step, batch_size, checked, named_leaves, pack
 
@@ -182,30 +183,19 @@ def run_search(
 
 def _take_beams(x, beam, width):
     """Takes from each sample of x, `(N, ...)`, the beams `(N,)`, which count from 0 to K - 1."""
-    if keras.backend.backend() != "jax":
-        return ops.take(x, _first_rows(ops.shape(beam)[0], width) + beam, axis=0)
-    # One sample at a time, so that devices that share a batch exchange nothing.
-    # Not -1, which JAX cannot find out for an empty tensor.
-    samples = x.shape[0] // width, width
-    of_samples = ops.reshape(x, (*samples, *x.shape[1:])), ops.reshape(beam, samples)
-    return ops.reshape(ops.vectorized_map(lambda y: ops.take(*y, axis=0), of_samples), x.shape)
+    count, *sizes = ops.shape(x)
+    samples = count // width, width
+    found = take_rows(ops.reshape(x, (*samples, *sizes)), ops.reshape(beam, samples))
+    return ops.reshape(found, (count, *sizes))
 
 
 def _take_history(history, beam, width):
     """Takes from each step of the history, `(L, N, Tk)`, the beams `(N, L)`: `(N, L, Tk)`."""
-    if keras.backend.backend() == "jax":
-        steps = history, ops.transpose(beam)
-        found = ops.vectorized_map(lambda step: _take_beams(*step, width), steps)
-        return ops.transpose(found, (1, 0, 2))
     length, count, size = ops.shape(history)
-    row = ops.expand_dims(_first_rows(count, width), -1) + beam
-    step = ops.arange(length, dtype="int32") * count
-    return ops.take(ops.reshape(history, (length * count, size)), step + row, axis=0)
-
-
-def _first_rows(count, width):
-    """The row of the first beam of the sample, for each of N hypotheses."""
-    return ops.arange(count, dtype="int32") // width * width
+    steps = ops.reshape(ops.transpose(history, (1, 0, 2)), (count // width, width * length, size))
+    row = beam * length + ops.arange(length, dtype="int32")
+    found = take_rows(steps, ops.reshape(row, (count // width, width * length)))
+    return ops.reshape(found, (count, length, size))
 
 
 def log_probs(values: Tensor, logits: Tensor) -> Tensor:
