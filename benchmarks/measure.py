@@ -85,7 +85,9 @@ def print_table(header, rows):
 
 def write_json(path, result):
     """Writes a whole file or none: what was measured, and what with."""
-    versions = {name: version(name) for name in ("keras", "tensorflow")}
+    import keras  # late: a script that only starts processes needs it for this line alone
+
+    versions = {"keras": keras.__version__, "tensorflow": version("tensorflow")}
     temporary = Path(f"{path}.tmp")
     text = json.dumps({**result, **versions}, indent=2)
     temporary.write_text(text + "\n", encoding="utf-8")

@@ -102,10 +102,18 @@ def check_encoder(layer: str, name: str, encoder: Any) -> Any:
 @contextlib.contextmanager
 def _unwarned(encoder: keras.layers.Layer) -> Iterator[None]:
     """Silences the warning of models about a mask: the level itself passes it to the attention."""
-    if encoder.supports_masking:
-        yield
-        return
     with warnings.catch_warnings():
-        message = f"Layer '{re.escape(encoder.name)}'.*does not support masking"
-        warnings.filterwarnings("ignore", message)
+        for layer in _last_layers(encoder):
+            if not layer.supports_masking:
+                message = f"Layer '{re.escape(layer.name)}'.*does not support masking"
+                warnings.filterwarnings("ignore", message)
         yield
+
+
+def _last_layers(layer):
+    """The layers from which the encoder's output comes."""
+    yield layer
+    if isinstance(layer, keras.Sequential):
+        yield from _last_layers(layer.layers[-1])
+    elif isinstance(layer, keras.layers.Bidirectional):
+        yield from (layer.forward_layer, layer.backward_layer)
