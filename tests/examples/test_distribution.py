@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -149,6 +150,13 @@ def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(trained
     one = ["--output", tmp_path / "one", "--epochs", epochs, "--devices", 1]
     several(["copy", trained / "one", tmp_path / "one"], ["sharded", *SIZE, *one])
     assert_equal(tmp_path / "two", tmp_path / "one")
+
+
+def test_the_code_of_the_page_runs():
+    page = (ROOT / "docs" / "distribution.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    check = "print(keras.distribution.distribution().device_mesh.shape)"
+    assert "(2, 2)" in finish(start("-c", code + check, JAX_NUM_CPU_DEVICES="4"))
 
 
 def test_a_process_without_a_name_says_how_to_start_it(tmp_path):
