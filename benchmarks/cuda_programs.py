@@ -40,12 +40,17 @@ PROGRAMS = {
 }
 
 
-def program_of(name):
-    """The program of a case that JAX would run on a CUDA device."""
+def jitted(name):
+    """A case as a function, which JAX compiles when it is called or lowered, and its arguments."""
     keras.utils.set_random_seed(11)
     case, variant, sizes = PROGRAMS[name]
     made = network() if case == "network" else CASES[case](variant, **sizes)
-    return lowered(*jax_program(*made, backward=name not in SEARCHES))
+    return jax_program(*made, backward=name not in SEARCHES)
+
+
+def program_of(name):
+    """The program of a case that JAX would run on a CUDA device."""
+    return lowered(*jitted(name))
 
 
 def lowered(function, *arguments):

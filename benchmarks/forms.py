@@ -127,8 +127,8 @@ def recurrence(_, cell, layers, attention, batch, steps, units):
     return (lambda x, m: rnn(x, m, training=True)), normal(1.0, shape, shape), rnn.weights
 
 
-def translator(mode, batch, steps, units, words):
-    """One step of training: a bidirectional GRU, a GRU with additive attention, and Adam."""
+def translator_model(mode, units, words):
+    """A bidirectional GRU and a GRU with additive attention, compiled with Adam."""
     keras.utils.set_random_seed(SEED)
     source, shifted = (keras.Input((None,), dtype="int32") for _ in range(2))
     encode = keras.layers.GRU(units // 2, return_sequences=True, use_cudnn=False)
@@ -138,6 +138,12 @@ def translator(mode, batch, steps, units, words):
     model = keras.Model([source, shifted], keras.layers.Dense(words)(outputs))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss, jit_compile=mode == "XLA")
+    return model
+
+
+def translator(mode, batch, steps, units, words):
+    """One step of training."""
+    model = translator_model(mode, units, words)
     ids = np.random.default_rng(SEED).integers(1, words, (3, batch, steps)).astype("int32")
     # The loss is a number, so training has ended when it returns.
     return lambda: float(model.train_on_batch([ids[0], ids[1]], ids[2]))
