@@ -1,0 +1,54 @@
+"""Products of the matrices of every sample, and how PyTorch computes them."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention.ops import additive_score
+from keras_attention.ops._batched import dot_score, weighted_sums
+from tests.backends import BACKEND, tensor
+from tests.helpers import assert_close, normal
+
+PRODUCTS = {
+    "scores": (dot_score, (2, 3, 5), (2, 4, 5), "bid,bjd->bij"),
+    "scores of one query": (dot_score, (2, 1, 5), (2, 4, 5), "bid,bjd->bij"),
+    "sums": (weighted_sums, (2, 3, 4), (2, 4, 5), "bij,bjd->bid"),
+}
+every_product = pytest.mark.parametrize(
+    ("function", "first", "second", "equation"), PRODUCTS.values(), ids=PRODUCTS
+)
+on_torch = pytest.mark.skipif(BACKEND != "torch", reason="operations of PyTorch's autograd")
+
+
+@every_product
+def test_products(function, first, second, equation):
+    x, y = normal(0, *first), normal(1, *second)
+    assert_close(function(tensor(x), tensor(y)), np.einsum(equation, x, y))
+    found = function(keras.Input(batch_shape=first), keras.Input(batch_shape=second))
+    assert found.shape == np.einsum(equation, x, y).shape
+
+
+@on_torch
+@every_product
+def test_products_on_pytorch_are_no_views(function, first, second, equation):
+    x, y = (tensor(normal(0, *sizes)).requires_grad_() for sizes in (first, second))
+    assert "BmmBackward0" in operations(function(x, y), 2)
+
+
+@on_torch
+def test_one_query_stores_its_tanh():
+    """It is faster than to compute them again, which `differentiable` does for more queries."""
+    query, key, vector = (
+        tensor(normal(0, *sizes)).requires_grad_() for sizes in ((2, 3, 5), (2, 4, 5), (5,))
+    )
+    assert "TanhBackward0" in operations(additive_score(query[:, :1], key, vector), 9)
+    assert "TanhBackward0" not in operations(additive_score(query, key, vector), 9)
+
+
+def operations(output, depth):
+    """The names of the operations that made an output, up to this many before it."""
+    found, last = set(), [output.grad_fn]
+    for _ in range(depth):
+        found |= {x.name() for x in last}
+        last = [x for y in last for x, _ in y.next_functions if x is not None]
+    return found
