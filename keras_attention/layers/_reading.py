@@ -63,7 +63,7 @@ def _read_window(layer, query, memory, masks, window, weights_wanted, training):
         if query.shape[1] == 1 or dropout:
             return gathered()
         return run_as_compiled_part(gathered, query, memory.value)
-    # The backward pass runs the branch again, where dropout would draw other numbers.
+    # The branches run again for the gradient, so they cannot advance a random generator.
     if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or dropout:
         return whole()
     return _read_by_length(

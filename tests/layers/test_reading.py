@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 
 from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.layers import _reading as ways
@@ -120,12 +121,20 @@ def test_other_options(options, monkeypatch):
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
-    inputs = keras.Input((None, 5)), keras.Input((None, 5))
-    layer = LuongAttention("dot", "local-p", half_width=1, dropout=0.2, seed=1)
-    model = keras.Model(inputs, layer(*inputs, training=True))
-    model.compile("sgd", "mse", jit_compile=False)
-    x = [np.ones((2, n, 5), "float32") for n in (7, 41)]
-    assert np.isfinite(model.fit(x, x[0], verbose=0).history["loss"]).all()
+    layer = LuongAttention("dot", "local-p", half_width=1, dropout=0.5, seed=1)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 5))] * 2)
+    def step(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch(value)
+            total = tf.reduce_sum(layer(query, value, ops.ones_like(value), training=True))
+        return total, tape.gradient(total, value)
+
+    query, value = (normal(n, B, steps, 5).astype("float32") for n, steps in ((1, 7), (2, 41)))
+    total, gradient = step(query, value)
+    # The output is linear in the values: the gradient must know which weights were dropped.
+    np.testing.assert_allclose(numpy(tf.reduce_sum(gradient * value)), numpy(total), rtol=1e-5)
+    assert abs(numpy(step(query, value)[0]) - numpy(total)) > 0.1  # other weights were dropped
 
 
 def assert_graph_differentiates(layer, jit=None):
