@@ -15,6 +15,7 @@ import itertools
 import os
 import random
 import re
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -25,7 +26,11 @@ from pathlib import Path
 from tests import ROOT
 from tests.matrix import FOLDERS
 
-BACKENDS = ("torch", "tensorflow")
+TESTS = {
+    "torch": FOLDERS,
+    "tensorflow": [*FOLDERS, "tests/test_backend.py", "tests/test_checks.py"],
+}
+MEMORY = 12 * 2**30  # bytes
 # One change of each kind. The others of a kind, such as `a ^ b` for `a * b`, fail at once.
 KINDS = re.compile(
     r"core/(NumberReplacer|AddNot|ZeroIterationForLoop|RemoveDecorator|ExceptionReplacer"
@@ -36,7 +41,7 @@ KINDS = re.compile(
 CONFIG = """\
 [cosmic-ray]
 module-path = ["keras_attention/ops", "keras_attention/layers", "keras_attention/search"]
-timeout = 1800.0
+timeout = 900.0
 excluded-modules = []
 test-command = "{python} -m tests.mutants {folder} --most {most} --changed"
 [cosmic-ray.distributor]
@@ -52,7 +57,7 @@ ENVIRONMENT = {
 
 def measure(clone, folder):
     """Notes for every line which tests run it."""
-    for backend in BACKENDS:
+    for backend, tests in TESTS.items():
         path = folder / f"{backend}.coverage"
         if path.exists():
             continue
@@ -60,7 +65,7 @@ def measure(clone, folder):
         partial = path.with_suffix(".partial")
         options = ["--cov=keras_attention", "--cov-context=test", "--cov-report=", "-q"]
         subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *FOLDERS],
+            [sys.executable, "-m", "pytest", *options, *tests],
             cwd=clone,
             env={**ENVIRONMENT, "KERAS_BACKEND": backend, "COVERAGE_FILE": str(partial)},
             check=True,
@@ -106,12 +111,14 @@ def tests_of(line, name, path):
 
 def try_change(folder, most):
     """Runs the tests of the line that is changed in this folder. Exits with 1 if one fails."""
+    # A changed size may ask for all memory.
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     command = ["git", "diff", "-U0", "keras_attention"]
     diff = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     name = re.search(r"^\+\+\+ b/(.*)$", diff, re.MULTILINE)[1]
     line = int(re.search(r"^@@ -(\d+)", diff, re.MULTILINE)[1])
     run = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    for backend in BACKENDS:
+    for backend in TESTS:
         environment = {**ENVIRONMENT, "KERAS_BACKEND": backend}
         tests = tests_of(line, name, folder / f"{backend}.coverage")
         tests = random.Random(0).sample(tests, min(most, len(tests)))
