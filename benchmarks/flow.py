@@ -18,7 +18,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import ops
 from measure import interleaved_times, peak_memory, print_table, write_json
 
@@ -45,6 +44,8 @@ VARIANTS = {"ours": BiDAFAttentionFlow, "theirs": ConcatenatingFlow}
 
 def make_step(variant, jit, batch, context, query, units):
     """Returns a function that computes G and its gradients for both inputs and the weights."""
+    import tensorflow as tf  # here, because JAX uses the class above without TensorFlow
+
     keras.utils.set_random_seed(11)
     rng, width = np.random.default_rng(11), 2 * units
     layer = VARIANTS[variant]()

@@ -20,7 +20,8 @@ import tests.past_weights  # noqa: F401 (the same)
 
 
 def check(folder):
-    arrays = np.load(folder / "data.npz")
+    with np.load(folder / "data.npz") as file:
+        arrays = dict(file)
     inputs = [arrays[n] for n in sorted(arrays) if n.startswith("input")]
     model = keras.saving.load_model(folder / "model.keras")
     outputs = [np.asarray(x) for x in model.predict_on_batch(inputs)]

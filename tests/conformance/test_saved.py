@@ -25,7 +25,8 @@ import numpy as np, tensorflow as tf
 
 root, found = pathlib.Path(sys.argv[1]), {}
 for case in sorted(root.glob("*/saved")):
-    arrays = np.load(case.parent / "data.npz")
+    with np.load(case.parent / "data.npz") as file:
+        arrays = dict(file)
     inputs = [tf.constant(arrays[n]) for n in sorted(arrays) if n.startswith("input")]
     module = tf.saved_model.load(case)
     outputs = tf.nest.flatten(module.serve(inputs))
@@ -98,7 +99,8 @@ def answer(command, **settings):
 def test_saving_and_loading(name, tmp_path):
     save(name, tmp_path)
     model = keras.saving.load_model(tmp_path / name / "model.keras")
-    arrays = np.load(tmp_path / name / "data.npz")
+    with np.load(tmp_path / name / "data.npz") as file:
+        arrays = dict(file)
     inputs = [arrays[n] for n in sorted(arrays) if n.startswith("input")]
     for n, output in enumerate(model(inputs)):
         assert np.array_equal(numpy(output), arrays[f"output{n}"])
