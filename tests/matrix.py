@@ -47,7 +47,7 @@ def lowest_versions():
     return [re.sub(r"\[.*\]", "", x).replace(">=", "==") for x in found if ">=" in x]
 
 
-def install(folder, backend, keras):
+def install(folder, extras, keras):
     """Makes a virtual environment and returns the path of its Python."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
@@ -55,9 +55,7 @@ def install(folder, backend, keras):
     path = folder / "constraints.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     pip = [python, "-m", "pip"]
-    subprocess.run(
-        [*pip, "install", "-q", "-c", path, "-e", f"{ROOT}[{EXTRAS[backend]}]"], check=True
-    )
+    subprocess.run([*pip, "install", "-q", "-c", path, "-e", f"{ROOT}[{extras}]"], check=True)
     if keras == "nightly":
         # Both packages hold the same folder, so the stable one goes first.
         subprocess.run([*pip, "uninstall", "-q", "-y", "keras"], check=True)
@@ -95,7 +93,8 @@ def main():
     for (backend, keras), folders in (SHORT if options.short else cells).items():
         start = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            python = install(Path(folder) / "venv", backend, keras)
+            extras = f"test,{backend}" if options.short else EXTRAS[backend]
+            python = install(Path(folder) / "venv", extras, keras)
             counts, skipped = run(python, backend, folders, Path(folder) / "report.xml")
         rows.append((backend, keras, *counts, round(time.perf_counter() - start)))
         reasons += [(backend, keras, n, reason) for reason, n in sorted(skipped.items())]
