@@ -76,7 +76,8 @@ def loaded(request, tmp_path_factory):
 
     @functools.cache
     def load(backend):
-        return answer(["-m", "tests.conformance.loading", str(root)], KERAS_BACKEND=backend)
+        fast = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # to compile, not to run
+        return answer(["-m", "tests.conformance.loading", str(root)], KERAS_BACKEND=backend, **fast)
 
     return load
 
