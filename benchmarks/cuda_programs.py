@@ -3,7 +3,7 @@
     python benchmarks/cuda_programs.py
 
 Prints the size of every program in KiB, and the functions outside of XLA that it calls, such as
-callbacks into Python. The sizes of the inputs are those of `sweep.py`.
+callbacks into Python. The inputs have the sizes of `sweep.py`.
 """
 
 import os

@@ -7,9 +7,9 @@
 
 1. The tests of layers, equations and searches, with products in whole float32.
 2. The time of every layer, forward and backward, and of both searches: the median of 20 runs.
-3. Training a translator to reverse sentences, in float32 and bfloat16. "of the limit" compares its
-   operations per second with those of a product of two large matrices: 2 operations for every
-   weight and token forward and 4 backward, without the embeddings' lookups and the attention.
+3. Training a translator to reverse sentences, in float32 and bfloat16. "of the limit" divides its
+   operations per second by what a product of two large matrices reaches. Every weight counts six
+   operations per token: two forward, four backward. Embeddings and attention do not count.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def seconds(function, *arguments):
 
 
 def operations_per_second(dtype, size):
-    """Those of a product of two square matrices."""
+    """What a product of two square matrices reaches."""
     matrix = jax.random.normal(jax.random.key(0), (size, size), dtype)
     return 2 * size**3 / seconds(jax.jit(jax.numpy.matmul), matrix, matrix)
 

@@ -55,9 +55,9 @@ def get_layout_map(
 ) -> Any:
     """Says how the weights of all layers are split over a mesh of devices.
 
-    The matrices of the layers are split over the model axis, as are those of the `GRUCell`,
-    `LSTMCell` and `SimpleRNNCell` in decoders and encoders. All other weights are copied to every
-    device. Add entries for your own layers, as in the example.
+    The map splits the matrices of our layers over the model axis. It also splits the matrices of
+    `GRUCell`, `LSTMCell` and `SimpleRNNCell`. All other weights are copied to every device.
+    Add entries for your own layers, as in the example.
 
     The weights are found by their names, so the layers may have any name. These need the default
     name: cells, and an `AttentionPooling` outside `HierarchicalAttention`. Otherwise their kernels

@@ -50,7 +50,7 @@ class Stream:
 
     Args:
         shards: `Shards`.
-        tokenizers: those of source and target.
+        tokenizers: the tokenizers of the source and the target language.
         arguments: a dictionary with the options of the training.
     """
 

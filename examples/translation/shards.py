@@ -6,10 +6,10 @@ Line n of one file is the translation of line n of the other. The files are read
 never held in memory. Pairs with an empty line are left out. DIR appears when it is complete.
 
 The shards are ArrayRecord files: any record can be read without those before it. A record is a
-block of 32 pairs, as lines: a source, its target, the next source, and so on. So a reader holds
-the positions of blocks in memory and not those of pairs, a third of a byte for each pair. Block b
-is in shard b modulo the number of shards. `index.json` holds the number of pairs and the digest of
-all blocks. The order of training does not depend on the number of shards.
+block of 32 pairs, as lines: a source, its target, the next source, and so on. A reader keeps
+only the positions of blocks in memory, a third of a byte for each pair. Block b is in shard b
+modulo the number of shards. `index.json` holds the number of pairs and the digest of all blocks.
+The order of training does not depend on the number of shards.
 """
 
 import hashlib

@@ -80,7 +80,7 @@ class Shards:
         reads a few pools before the next batch: up to three if few pairs are too long.
 
         Args:
-            tokenizers: those of source and target.
+            tokenizers: the tokenizers of the source and the target language.
             size: the number of pairs in a batch.
             limit: the largest number of tokens; longer pairs are left out.
             seed: the seed of the order.

@@ -24,7 +24,7 @@ def warn_of_strategy() -> None:
             warnings.warn(
                 f"Keras 3 does not support tf.distribute.{name}: {problem}. For several machines, "
                 "set KERAS_BACKEND=jax and use keras.distribution with "
-                "keras.distribution.initialize(). For the GPUs of one machine, use "
+                "keras.distribution.initialize(). On one machine with several GPUs, use "
                 "tf.distribute.MirroredStrategy.",
                 stacklevel=2,
             )

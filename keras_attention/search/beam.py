@@ -124,8 +124,7 @@ def beam_search(
     found = run_search(step, state, memory, choose, beam_width, start_token, end_token, max_length)
 
     def by_sample(x):
-        # -1 only where the size is not known: no backend can find it out for an empty tensor.
-        samples = -1 if x.shape[0] is None else x.shape[0] // beam_width
-        return ops.reshape(x, (samples, beam_width, *ops.shape(x)[1:]))
+        count, *sizes = ops.shape(x)
+        return ops.reshape(x, (count // beam_width, beam_width, *sizes))
 
     return tree.map_structure(lambda x: x if x is None else by_sample(x), found)
