@@ -1,5 +1,7 @@
 """Checks of shapes. Unknown sizes, None or symbolic, are not compared."""
 
+import keras
+
 
 def check_query_value(layer, query_shape, value_shape, key_shape=None):
     """The shapes of a call layer(query, value, key)."""
@@ -98,6 +100,21 @@ def fits(given, wanted):
         isinstance(g, int) and isinstance(w, int) and g != w
         for g, w in zip(given, wanted, strict=True)
     )
+
+
+def check_longest(layer, shape, max_length):
+    """The memory of a layer with weights for the first `max_length` steps."""
+    if isinstance(shape[1], int) and shape[1] > max_length and not _are_sizes_invented():
+        raise ValueError(
+            f'{layer}: score_mode="location" has weights for max_length={max_length} memory steps; '
+            f"received a memory of {shape[1]}. Give a larger max_length."
+        )
+
+
+def _are_sizes_invented():
+    """Keras builds a functional model on PyTorch by running it with tensors of invented sizes."""
+    with keras.SymbolicScope() as scope:
+        return keras.backend.backend() == "torch" and scope.original_scope is not None
 
 
 def _check_equal(layer, what, axis, **shapes):

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._checks import LONGEST, check_choice, check_positive_int, is_integer
+from keras_attention._shapes import check_longest, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import Memory, ScoringMixin, Window
 from keras_attention.ops._batched import dot_score
@@ -186,6 +187,10 @@ class LuongAttention(ScoringMixin):
             shape = (value_shape[-1] + query_size, self.units)
             self.output_kernel = self.add_weight(shape, name="output_kernel")
 
+    def compute_output_spec(self, query: Any, value: Any = None, *args, **kwargs: Any) -> Any:
+        self._check_length(shape_of(value))
+        return super().compute_output_spec(query, value, *args, **kwargs)
+
     def project_key(self, key: Tensor) -> Tensor:
         return SCORES[self.score_mode].project_key(self, key)
 
@@ -241,9 +246,5 @@ class LuongAttention(ScoringMixin):
         return value_size if self.units is None else self.units
 
     def _check_length(self, shape: Shape) -> None:
-        steps = shape[1] if isinstance(shape[1], int) else 0
-        if self.score_mode == "location" and steps > self.max_length:
-            raise ValueError(
-                f'{self.name}: score_mode="location" has weights for max_length={self.max_length} '
-                f"memory steps; received a memory of {steps}. Give a larger max_length."
-            )
+        if self.score_mode == "location" and shape is not None:
+            check_longest(self.name, shape, self.max_length)

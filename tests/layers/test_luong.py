@@ -264,6 +264,24 @@ def test_location_reads_no_further_than_max_length():
     assert_close(ops.sum(weights, -1), np.ones((B, TQ)))
 
 
+def test_location_in_a_model_of_unknown_lengths():
+    """Keras builds it on PyTorch by running it with an invented length, longer than max_length."""
+
+    class Wrapped(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.attention = LuongAttention("location", max_length=TK)
+
+        def call(self, query, value):
+            return self.attention(query, value)
+
+    query, value = keras.Input((DQ,)), keras.Input((None, DV))
+    for layer in (LuongAttention("location", max_length=TK), Wrapped()):
+        model = keras.Model([query, value], layer(query, value))
+        assert model([np.ones((B, DQ)), np.ones((B, TK, DV))]).shape == (B, DV)
+        assert model.output_shape == (None, DV)
+
+
 @pytest.mark.parametrize("symbolic", [False, True])
 class TestBadCalls:
     def test_dot_with_two_widths(self, symbolic):
