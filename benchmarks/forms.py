@@ -216,8 +216,9 @@ def sweep(variant, **sizes):
     if variant == "BiDAF":
         return flow("ours", **sizes)
     units, batch = sizes["units"], sizes["batch"]
-    if variant == "hierarchical":
-        encoders = [keras.layers.GRU(units, return_sequences=True) for _ in range(2)]
+    if variant.startswith("hierarchical"):
+        gru = TorchGRU if variant.endswith("torch.nn.GRU") else keras.layers.GRU
+        encoders = [gru(units, return_sequences=True) for _ in range(2)]
         attention = HierarchicalAttention(units, None, *encoders)
         shapes = [(batch, sizes["sentences"], sizes["words"], units)]
     elif variant == "pooling":
@@ -250,6 +251,20 @@ def sweep(variant, **sizes):
 
     weights = [weight for weight in weights if weight.name != "key_kernel"]
     return function, [*inputs, inputs[-1]], weights
+
+
+class TorchGRU(keras.layers.Layer):
+    """PyTorch's own GRU."""
+
+    def __init__(self, units, return_sequences):
+        import torch
+
+        super().__init__()
+        gru = torch.nn.GRU(units, units, batch_first=True)
+        self.gru = keras.layers.TorchModuleWrapper(gru)
+
+    def call(self, sequences):
+        return self.gru(sequences)[0]
 
 
 def search(variant, batch, steps, units, words, longest, beams):

@@ -171,6 +171,7 @@ CASES = {
     "BiDAF": bidaf,
     "pooling": pooling,
     "hierarchical": hierarchical,
+    "hierarchical, torch.nn.GRU": hierarchical,
     "memory hop": memory_hop,
 }
 

@@ -1,4 +1,7 @@
-"""What the model trains on between two checkpoints: an epoch in memory, or steps from shards."""
+"""What the model trains on between two checkpoints: an epoch in memory, or steps from shards.
+
+The `identity` of the data is stored in a checkpoint, so that other data cannot resume the run.
+"""
 
 import contextlib
 import itertools
@@ -20,7 +23,7 @@ class Epochs:
     unit = "epoch"
 
     def __init__(self, pairs, arguments):
-        self.data = pairs
+        self.pairs = self.identity = pairs
         self.size, self.seed = arguments["batch_size"], arguments["seed"]
         self.total = arguments["epochs"]
         self.steps_an_epoch = -(-len(pairs[0]) // self.size)
@@ -34,7 +37,7 @@ class Epochs:
         # The order depends on the epoch alone, so a resumed run has the same one.
         def batches():
             order = np.random.default_rng([self.seed, done])
-            return make_batches(*self.data, self.size, order)
+            return make_batches(*self.pairs, self.size, order)
 
         return done + 1, self.steps_an_epoch, batches
 
@@ -57,7 +60,7 @@ class Stream:
     unit = "step"
 
     def __init__(self, shards, tokenizers, arguments):
-        self.data = shards.index["digest"]
+        self.identity = shards.index["digest"]
         self.longest = arguments["max_tokens"]
         self.steps = self.total = arguments["steps"]
         self.every = arguments["save_every"]

@@ -50,7 +50,7 @@ def run(name, texts, subwords, arguments):
         part: [encode(*side) for side in zip(tokenizers, texts[part], strict=True)]
         for part in ("valid", "test")
     }
-    data["train"] = rounds.data
+    data["train"] = rounds.identity
     settings = {
         **vars(arguments),
         "attention": name,
