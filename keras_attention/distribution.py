@@ -66,7 +66,8 @@ def get_layout_map(
     Args:
         device_mesh: a `keras.distribution.DeviceMesh` with both axes. The number of devices along
             the model axis must divide the axes that are split: units, and the features of queries,
-            keys and embeddings. Delete an entry, `del layout_map[pattern]`, to copy that weight.
+            keys and embeddings. Delete an entry, `del layout_map[pattern]`, to copy that weight;
+            `list(layout_map)` shows the patterns.
         model_parallel_dim_name: the model axis, along which weights are split.
         data_parallel_dim_name: the data axis, along which the batch is split, and no weight.
 
@@ -105,13 +106,13 @@ def get_layout_map(
         "data_parallel_dim_name": data_parallel_dim_name,
     }
     axes = list(device_mesh.axis_names)
-    for argument, name in names.items():
-        if name not in axes or len(set(names.values())) < 2:
-            raise ValueError(
-                f"get_layout_map: `{argument}` must be an axis of the mesh of its own; received "
-                f"{names} for a mesh with the axes {axes}. A mesh of N devices for data alone is "
-                "DeviceMesh((N, 1), ...)."
-            )
+    if not set(names.values()) <= set(axes) or len(set(names.values())) < 2:
+        wanted = " and ".join(f"`{argument}`" for argument in names)
+        raise ValueError(
+            f"get_layout_map: {wanted} must name two axes of the mesh; received {names} for a mesh "
+            f"with the axes {axes}. Pass the names of its axes. A mesh of N devices for data alone "
+            'is DeviceMesh((N, 1), ("batch", "model")).'
+        )
     layout_map = keras.distribution.LayoutMap(device_mesh)
     for end, split in _SPLIT_AXES.items():
         layout = tuple(model_parallel_dim_name if x else None for x in split)

@@ -36,12 +36,8 @@ def start_processes(count, command):
             process.wait()
     failed = [n for n, process in enumerate(processes) if process.returncode]
     if failed:
-        refused = any(processes[n].returncode == 2 for n in failed)
-        raise SystemExit(
-            "The command line was refused; see above."
-            if refused
-            else "Run the same command to resume."
-        )
+        died = any(processes[n].returncode < 0 for n in failed)
+        raise SystemExit("Run the same command to resume." if died else "See the error above.")
 
 
 def wait(processes):

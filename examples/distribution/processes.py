@@ -18,6 +18,7 @@ import os
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
+import re
 import sys
 import traceback
 
@@ -28,6 +29,8 @@ from jax.experimental import multihost_utils
 from examples.distribution.local import start_processes
 from examples.distribution.training import check_backend, check_batch, parse, script_parser, train
 
+# What each process needs to know, and how it looks.
+VARIABLES = {"JOB_ADDRESSES": r".+:\d+(,.+:\d+)*", "NUM_PROCESSES": r"\d+", "PROCESS_ID": r"\d+"}
 # What srun sets, and JAX reads.
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 
@@ -66,7 +69,16 @@ def main(argv=None):
 
 
 def check_environment():
-    if "KERAS_DISTRIBUTION_JOB_ADDRESSES" in os.environ or all(x in os.environ for x in SLURM):
+    values = [os.environ.get(f"KERAS_DISTRIBUTION_{name}") for name in VARIABLES]
+    if all(x in os.environ for x in SLURM) and values == [None, None, None]:
+        return
+    for name, value in zip(VARIABLES, values, strict=True) if any(values) else ():
+        if not re.fullmatch(VARIABLES[name], value or ""):
+            wanted = "HOST:PORT of process 0" if name == "JOB_ADDRESSES" else "a number"
+            raise SystemExit(
+                f"KERAS_DISTRIBUTION_{name} must be {wanted} in every process; received {value}"
+            )
+    if any(values):
         return
     raise SystemExit(
         "Nothing says who the other processes are. Start two on this machine with --local 2, start "

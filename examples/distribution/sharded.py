@@ -28,9 +28,14 @@ def main(argv=None):
     devices = keras.distribution.list_devices()
     count, split = options.devices or len(devices), options.model_parallel
     if count > len(devices):
-        parser.error(f"--devices {count}: there are {len(devices)}")
+        parser.error(
+            f"--devices {count}: there are {len(devices)}. Set JAX_NUM_CPU_DEVICES={count} to "
+            "simulate them."
+        )
     if count % split:
         parser.error(f"--model-parallel {split} must divide the number of devices, {count}")
+    if options.units % split:
+        parser.error(f"--model-parallel {split} must divide --units {options.units}")
     check_batch(parser, options, count // split)
     distribution = make_distribution(devices[:count], split)
     print(distribution.device_mesh)

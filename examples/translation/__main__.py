@@ -64,7 +64,7 @@ def parse(argv):
     parser.add_argument("--vocabulary", type=int, default=4000, help="subwords of each language")
     parser.add_argument("--max-tokens", type=int, default=100, help="of a training sentence")
     parser.add_argument("--epochs", type=int, help="default: 5; files: 8")
-    parser.add_argument("--steps", type=int, metavar="N", help="of training on shards")
+    parser.add_argument("--steps", type=int, metavar="N", help="of training; --shards needs it")
     parser.add_argument("--save-every", type=int, help="steps (default: 500); for shards")
     parser.add_argument("--batch-size", type=int, help="default: 64")
     parser.add_argument("--learning-rate", type=float, help="the highest one (default: 0.002)")
@@ -81,9 +81,9 @@ def parse(argv):
         parser.error(
             "--train (or --shards), --valid and --test belong together: give all three or none"
         )
-    if arguments.shards and (arguments.epochs or not arguments.steps):
+    if arguments.shards and (arguments.epochs is not None or arguments.steps is None):
         parser.error("--shards needs --steps, and no --epochs")
-    if not arguments.shards and (arguments.steps or arguments.save_every):
+    if not arguments.shards and (arguments.steps, arguments.save_every) != (None, None):
         parser.error("--steps and --save-every go with --shards; otherwise give --epochs")
     if arguments.smoke and any(given):
         parser.error("--smoke uses generated dates: leave out the options of files")

@@ -35,6 +35,14 @@ def learn_subwords(lines, size, kind):
     import sentencepiece
 
     model = io.BytesIO()
+    lines = list(lines)
+    # Every character, a space before the first word, and four tokens without a text.
+    needed = len(set(" ").union(*lines)) + 4
+    if kind != "char" and size < needed:
+        raise SystemExit(
+            f"--vocabulary must be at least {needed}, one for every character of these texts; "
+            f"received {size}"
+        )
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
         model_writer=model,

@@ -40,7 +40,8 @@ def read_lines(path):
         # In text mode, lines would also end at a carriage return inside a sentence.
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
-                yield _decode(line, path, number)
+                # Some editors begin a file with a mark of its byte order.
+                yield _decode(line, path, number).removeprefix("\ufeff" * (number == 1))
     except OSError as error:
         raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error
 
@@ -49,4 +50,7 @@ def _decode(line, path, number):
     try:
         return line.decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise SystemExit(f"{path}, line {number}: not UTF-8. Nothing was written.") from error
+        raise SystemExit(
+            f"{path}, line {number}: not UTF-8. Convert it, for example with iconv -f latin1 -t "
+            "utf-8. Nothing was written."
+        ) from error

@@ -8,8 +8,9 @@ never held in memory. Pairs with an empty line are left out. DIR appears when it
 The shards are ArrayRecord files: any record can be read without those before it. A record is a
 block of 32 pairs, as lines: a source, its target, the next source, and so on. A reader keeps
 only the positions of blocks in memory, a third of a byte for each pair. Block b is in shard b
-modulo the number of shards. `index.json` holds the number of pairs and the digest of all blocks.
-The order of training does not depend on the number of shards.
+modulo the number of shards. `index.json` holds the number of pairs, a seal of every shard, and the
+digest of all blocks, which names the corpus in a checkpoint. The order of training does not depend
+on the number of shards.
 """
 
 import hashlib
@@ -25,8 +26,9 @@ from examples.common.files import make_folder, whole_file, write_text
 from examples.translation.reading import read_pairs
 
 BLOCK = 32
-FORMAT = 1
+FORMAT = 2
 INDEX = "index.json"
+SEALED = 2**16  # bytes at the end of a shard
 
 
 def write_shards(paths, output, count):
@@ -61,22 +63,31 @@ def write_shards(paths, output, count):
 
 
 def _write_records(pairs, folder, count):
-    digest, writers = hashlib.sha256(), []
-    index = {"format": FORMAT, "pairs": 0, "shards": []}
+    digest, names, writers = hashlib.sha256(), [], []
+    index = {"format": FORMAT, "pairs": 0}
     for number in itertools.count():
         block = list(itertools.islice(pairs, BLOCK))
         if not block:
             break
         if number < count:
-            index["shards"].append(f"pairs-{number:05d}.arrayrecord")
-            writers.append(_writer(folder / index["shards"][-1]))
+            names.append(f"pairs-{number:05d}.arrayrecord")
+            writers.append(_writer(folder / names[-1]))
         record = "\n".join(itertools.chain(*block)).encode()
         writers[number % count].write(record)
         digest.update(record + b"\n")
         index["pairs"] += len(block)
     for writer in writers:
         writer.close()
-    return {**index, "digest": digest.hexdigest()}
+    seals = {name: seal(folder / name) for name in names}
+    return {**index, "shards": seals, "digest": digest.hexdigest()}
+
+
+def seal(path):
+    """The digest of the size of a shard and of its end, which holds the places of its blocks."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - SEALED))
+        return hashlib.sha256(f"{size} ".encode() + file.read()).hexdigest()
 
 
 def _writer(path):
@@ -110,7 +121,8 @@ def main(argv=None):
     parser.add_argument("source", help="a text file, UTF-8")
     parser.add_argument("target", help="its translation, line by line")
     parser.add_argument("--output", required=True, metavar="DIR", help="a folder to make")
-    parser.add_argument("--shards", type=int, default=8, metavar="N", help="default: 8")
+    least = f"at most, each of at least {BLOCK} pairs (default: 8)"
+    parser.add_argument("--shards", type=int, default=8, metavar="N", help=least)
     arguments = parser.parse_args(argv)
     check_at_least_one(parser, arguments, ["shards"])
     check_extras("array_record", extra="shards")

@@ -8,7 +8,7 @@ import numpy as np
 
 from examples.common.batching import POOL
 from examples.translation.data import encode, make_batches
-from examples.translation.shards import BLOCK, FORMAT, INDEX
+from examples.translation.shards import BLOCK, FORMAT, INDEX, seal
 
 
 class Shards:
@@ -24,25 +24,49 @@ class Shards:
     def __init__(self, directory):
         import grain
 
-        directory = pathlib.Path(directory)
+        self.directory = pathlib.Path(directory)
+        self.index = self._read_index()
+        paths = [str(self.directory / name) for name in self.index["shards"]]
         try:
-            self.index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
-            if self.index["format"] != FORMAT:
-                raise ValueError(f"format {self.index['format']}, expected {FORMAT}")
-            paths = [str(directory / name) for name in self.index["shards"]]
             self.source = grain.sources.ArrayRecordDataSource(paths)
-            blocks = -(-len(self) // BLOCK)
-            if len(self.source) != blocks:
-                raise ValueError(f"{len(self.source)} blocks of pairs, expected {blocks}")
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-            raise SystemExit(
-                f"--shards {directory}: not a folder of complete shards ({error}). Make it with "
-                "python -m examples.translation.shards. Nothing was written."
-            ) from error
+        except (RuntimeError, ValueError) as error:
+            raise SystemExit(self._damaged(error)) from error
+        blocks, count = -(-len(self) // BLOCK), len(paths)
+        if len(self.source) != blocks:
+            problem = f"it holds {len(self.source)} blocks of pairs, expected {blocks}"
+            raise SystemExit(self._damaged(problem))
         # Block b is record b // count of shard b % count, and the source joins all shards.
-        count = len(paths)
         sizes = [len(range(shard, blocks, count)) for shard in range(count)]
         self.first = np.cumsum([0, *sizes[:-1]])
+
+    def _read_index(self):
+        """Reads the index, and checks that the shards are there, complete and of this corpus."""
+        path = self.directory / INDEX
+        try:
+            index = json.loads(path.read_text(encoding="utf-8"))
+            form, names, _, _ = (index[x] for x in ("format", "shards", "pairs", "digest"))
+            names = dict(names)
+        except OSError as error:
+            raise SystemExit(
+                f"--shards {self.directory}: no folder of shards ({path}: {error.strerror}). Make "
+                "it with python -m examples.translation.shards. Nothing was written."
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise SystemExit(self._damaged(f"{path} is not a whole index: {error!r}")) from error
+        if form != FORMAT:
+            raise SystemExit(self._damaged(f"it has the format {form}, expected {FORMAT}"))
+        for name, expected in names.items():
+            path = self.directory / name
+            if not path.exists() or seal(path) != expected:
+                problem = f"{path} is missing, truncated or of another corpus"
+                raise SystemExit(self._damaged(problem))
+        return index
+
+    def _damaged(self, problem):
+        return (
+            f"--shards {self.directory}: {problem}. Delete the folder and make it again with "
+            "python -m examples.translation.shards."
+        )
 
     def __len__(self):
         return self.index["pairs"]
@@ -59,7 +83,11 @@ class Shards:
         blocks, rows = np.divmod(np.asarray(numbers), BLOCK)
         shards = blocks % len(self.first)
         keys = self.first[shards] + blocks // len(self.first)
-        for record, row in zip(self.source.__getitems__(keys.tolist()), 2 * rows, strict=True):
+        try:
+            records = self.source.__getitems__(keys.tolist())
+        except RuntimeError as error:
+            raise RuntimeError(self._damaged(f"a shard is damaged ({error})")) from error
+        for record, row in zip(records, 2 * rows, strict=True):
             yield [line.decode() for line in record.split(b"\n", row + 2)[row : row + 2]]
 
     def sample(self, count, seed):

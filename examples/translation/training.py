@@ -50,11 +50,11 @@ def run(name, texts, subwords, arguments):
         part: [encode(*side) for side in zip(tokenizers, texts[part], strict=True)]
         for part in ("valid", "test")
     }
-    data["train"] = rounds.identity
     settings = {
         **vars(arguments),
         "attention": name,
-        "data": fingerprint(json.dumps(data, sort_keys=True).encode()),
+        "training pairs": fingerprint(json.dumps(rounds.identity).encode()),
+        "validation pairs": fingerprint(json.dumps(data["valid"]).encode()),
     }
     for free in ("output", "beam", "train", "shards", "valid", "test"):
         settings.pop(free)

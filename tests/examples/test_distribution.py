@@ -154,9 +154,42 @@ def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(trained
 
 def test_the_code_of_the_page_runs():
     page = (ROOT / "docs" / "distribution.md").read_text(encoding="utf-8")
-    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    mirrored, *sharded = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    check = "print(strategy.num_replicas_in_sync)"
+    assert "2" in finish(start("-c", mirrored + check, backend="tensorflow"))
     check = "print(keras.distribution.distribution().device_mesh.shape)"
-    assert "(2, 2)" in finish(start("-c", code + check, JAX_NUM_CPU_DEVICES="4"))
+    for code, shape in zip(sharded, ("(4,)", "(2, 2)"), strict=True):
+        assert shape in finish(start("-c", code + check, JAX_NUM_CPU_DEVICES="4"))
+
+
+SETTINGS = """
+import os
+from examples.distribution import processes, sharded
+names = "JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID"
+for values in (("here:1", "", ""), ("here", "2", "0"), ("here:1", "two", "0")):
+    os.environ |= {f"KERAS_DISTRIBUTION_{n}": x for n, x in zip(names, values)}
+    try:
+        processes.check_environment()
+    except SystemExit as error:
+        print(error)
+for options in (["--devices", "9"], ["--units", "7", "--model-parallel", "2"]):
+    try:
+        sharded.main(options)
+    except SystemExit:
+        pass
+"""
+
+
+def test_wrong_settings_are_refused():
+    printed = finish(start("-c", SETTINGS, JAX_NUM_CPU_DEVICES="4"))
+    for message in (
+        "KERAS_DISTRIBUTION_NUM_PROCESSES must be a number in every process; received \n",
+        "JOB_ADDRESSES must be HOST:PORT of process 0 in every process; received here\n",
+        "NUM_PROCESSES must be a number in every process; received two\n",
+        "Set JAX_NUM_CPU_DEVICES=9 to simulate them",
+        "--model-parallel 2 must divide --units 7",
+    ):
+        assert message in printed
 
 
 def test_a_process_without_a_name_says_how_to_start_it(tmp_path):

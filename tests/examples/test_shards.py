@@ -156,17 +156,43 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_what_is_no_complete_folder_of_shards_is_refused(tmp_path):
-    refused = pytest.raises(SystemExit, match="not a folder of complete shards")
-    with refused:
+    with pytest.raises(SystemExit, match=r"no folder of shards .*No such file"):
         streaming.Shards(tmp_path)
-    index = shards.write_shards(write(tmp_path, *make_pairs(70)), tmp_path / "made", 2)
-    path = tmp_path / "made" / "index.json"
-    for change in ({"format": 2}, {"pairs": 999}, {"shards": ["absent"]}):
+    made = tmp_path / "made"
+    index = shards.write_shards(write(tmp_path, *make_pairs(70)), made, 2)
+    path = made / "index.json"
+    for change, message in (
+        ({"format": 1}, "format 1, expected 2"),
+        ({"pairs": 999}, "holds 3 blocks of pairs, expected 32"),
+        ({"shards": {"absent": ""}}, "absent is missing, truncated"),
+        ({"shards": None}, "index.json is not a whole index"),
+    ):
         path.write_text(json.dumps({**index, **change}))
-        with refused:
-            streaming.Shards(tmp_path / "made")
+        with pytest.raises(SystemExit, match=f"made: .*{message}.*Delete the folder"):
+            streaming.Shards(made)
+    path.write_text("{")
+    with pytest.raises(SystemExit, match="not a whole index"):
+        streaming.Shards(made)
     path.write_text(json.dumps(index))
-    assert len(streaming.Shards(tmp_path / "made")) == 70
+    assert len(streaming.Shards(made)) == 70
+
+
+def test_shards_that_changed_are_refused(tmp_path):
+    made = tmp_path / "made"
+    shards.write_shards(write(tmp_path, *make_pairs(3000)), made, 2)
+    path = made / "pairs-00001.arrayrecord"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(SystemExit, match=r"pairs-00001.arrayrecord is missing, truncated"):
+        streaming.Shards(made)
+    shards.write_shards(write(tmp_path, *make_pairs(3100)), tmp_path / "other", 2)
+    path.write_bytes((tmp_path / "other" / path.name).read_bytes())
+    with pytest.raises(SystemExit, match="of another corpus"):
+        streaming.Shards(made)
+    place = np.flatnonzero(np.frombuffer(whole, "uint8"))[1000]  # a shard is padded with zeros
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(RuntimeError, match=r"made: a shard is damaged .*Delete the folder"):
+        streaming.Shards(made).read(range(3000))
 
 
 # --- the order -----------------------------------------------------------------------------------

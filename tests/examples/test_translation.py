@@ -47,6 +47,18 @@ def test_files_without_a_pair_missing_and_undecodable_files_are_refused(tmp_path
         reading.load_pairs([good, str(tmp_path / "absent")])
 
 
+def test_a_mark_of_the_byte_order_is_left_out(tmp_path):
+    source = write(tmp_path / "a", "eins\nzwei\n", "utf-8-sig")
+    target = write(tmp_path / "b", "one\ntwo\n")
+    assert reading.load_pairs([source, target]) == (["eins", "zwei"], ["one", "two"])
+
+
+def test_a_vocabulary_smaller_than_the_alphabet_is_refused():
+    with pytest.raises(SystemExit, match=r"--vocabulary must be at least 9.*received 8"):
+        texts.learn_subwords(["ab", "cd"], 8, "bpe")
+    assert texts.learn_subwords(["ab", "cd"], 9, "bpe")
+
+
 def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
     source = write(tmp_path / "a", "eins\n\ndrei\u2028vier\r\n")
     target = write(tmp_path / "b", "one\ntwo\nthree four\n")
