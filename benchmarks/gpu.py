@@ -14,6 +14,7 @@
 
 import argparse
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -27,7 +28,8 @@ import numpy as np
 from cuda_programs import PROGRAMS, jitted
 from forms import translator_model
 
-TESTS = ["tests/jax", "tests/conformance", "tests/layers", "tests/ops", "tests/search"]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
 SIZES = {"batch": 256, "length": 50, "units": 1024, "words": 32_000, "steps": 500}
 LARGE = 8192  # rows and columns of the product that sets the limit
 SMALL = {"batch": 16, "length": 7, "units": 64, "words": 20, "steps": 200}
@@ -77,13 +79,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="a quick try on a CPU")
     small = parser.parse_args().small
-    print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}, Keras {keras.__version__}")
     failed = 0
     if not small:
-        # One process: two would share the memory of the GPU.
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *TESTS]
-        environment = {**os.environ, "JAX_DEFAULT_MATMUL_PRECISION": "highest"}
-        failed = subprocess.run(command, env=environment, check=False).returncode
+        sys.path.append(str(ROOT))
+        from tests.matrix import TESTS
+
+        # Before JAX starts here, and in one process, because a process takes the memory of the GPU.
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *TESTS["jax"]]
+        settings = {"JAX_PLATFORMS": "cuda", "JAX_DEFAULT_MATMUL_PRECISION": "highest"}
+        environment = {**os.environ, **settings}
+        failed = subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+    print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}, Keras {keras.__version__}")
 
     print("\n     ms  layer or search")
     for name in list(PROGRAMS)[: 3 if small else None]:

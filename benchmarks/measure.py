@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 
 ALLOCATOR = {
@@ -85,9 +85,9 @@ def print_table(header, rows):
 
 def write_json(path, result):
     """Writes a whole file or none: what was measured, and what with."""
-    import keras  # late: a script that only starts processes needs it for this line alone
-
-    versions = {"keras": keras.__version__, "tensorflow": version("tensorflow")}
+    names = {x.metadata["Name"].lower(): x.version for x in distributions()}
+    packages = "keras", "keras-nightly", "tensorflow", "jax", "torch"
+    versions = {name: names[name] for name in packages if name in names}
     temporary = Path(f"{path}.tmp")
     text = json.dumps({**result, **versions}, indent=2)
     temporary.write_text(text + "\n", encoding="utf-8")

@@ -83,26 +83,15 @@ def train(data, shards=None):
     import keras
 
     from examples.translation.data import as_dataset
-    from examples.translation.model import build_model
     from examples.translation.rounds import make_rounds
-    from examples.translation.training import SmoothedCrossEntropy
+    from examples.translation.training import compile_model, make_model
 
     arguments, tokenizers, pairs = load(data, shards)
     arguments.save_every = STEPS
     rounds = make_rounds(pairs, tokenizers, vars(arguments))
     count = len(pairs) if shards else len(pairs[0])
-    sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
-    model = build_model(
-        arguments.attention,
-        *sizes,
-        arguments.units,
-        arguments.embedding,
-        arguments.dropout,
-        arguments.window,
-        arguments.input_feeding,
-    )
-    optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
-    model.compile(optimizer, SmoothedCrossEntropy(arguments.smoothing))
+    model = make_model(arguments.attention, tokenizers, arguments)
+    compile_model(model, STEPS, vars(arguments))
 
     def batches():
         """The first `STEPS` batches: one round of a stream, more than one epoch in memory."""

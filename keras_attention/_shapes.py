@@ -113,6 +113,7 @@ def check_longest(layer, shape, max_length):
 
 def _are_sizes_invented():
     """Keras builds a functional model on PyTorch by running it with tensors of invented sizes."""
+    # Keras has no way to ask whether it does so now, but a scope records the one around it.
     with keras.SymbolicScope() as scope:
         return keras.backend.backend() == "torch" and scope.original_scope is not None
 

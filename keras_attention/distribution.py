@@ -15,7 +15,7 @@ _POOLING = r"(attention_pooling(_\d+)?|word_attention|sentence_attention)"
 
 # The end of a weight's path, and which of its axes is split over the model axis of the mesh.
 # Weights without an entry are copied to every device: biases, gains, and vectors of one width,
-# which are small. A device takes its part of such a vector without asking another one.
+# which are small. Each device slices its own part, without communication.
 _SPLIT_AXES = {
     # e = v . tanh(W q + U k + b). A device computes the tanh of its own units; then the parts of e,
     # which are sums over units, are added.
@@ -59,9 +59,9 @@ def get_layout_map(
     `GRUCell`, `LSTMCell` and `SimpleRNNCell`. All other weights are copied to every device.
     Add entries for your own layers, as in the example.
 
-    The weights are found by their names, so the layers may have any name. These need the default
-    name: cells, and an `AttentionPooling` outside `HierarchicalAttention`. Otherwise their kernels
-    are copied.
+    Weights are found by their own names, so most layers may have any name. Keep the default name of
+    cells, and of an `AttentionPooling` outside `HierarchicalAttention`. Otherwise their kernels are
+    copied.
 
     Args:
         device_mesh: a `keras.distribution.DeviceMesh` with both axes. The number of devices along
@@ -69,7 +69,8 @@ def get_layout_map(
             keys and embeddings. Delete an entry, `del layout_map[pattern]`, to copy that weight;
             `list(layout_map)` shows the patterns.
         model_parallel_dim_name: the model axis, along which weights are split.
-        data_parallel_dim_name: the data axis, along which the batch is split, and no weight.
+        data_parallel_dim_name: the data axis, along which the batch is split, and no weight. Both
+            names are arguments as in the layout maps of keras-hub; this one is only checked.
 
     Returns:
         A `keras.distribution.LayoutMap`.

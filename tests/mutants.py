@@ -5,13 +5,14 @@
 
 A sample of the changes ("mutants") that cosmic-ray knows is tried in copies of this repository
 in FOLDER. Each one meets the tests that run the changed line, on PyTorch and then on TensorFlow,
-until one fails. The same command continues after a kill. At the end the changes that no test
-noticed are printed.
+until one fails. An interrupted run resumes with the same command. At the end the changes that no
+test noticed are printed.
 """
 
 import argparse
 import collections
 import itertools
+import json
 import os
 import random
 import re
@@ -129,8 +130,9 @@ def try_change(folder, most):
         status = subprocess.run([*run, f"@{given}"], env=environment, check=False).returncode
         if status == 4:  # no such test, or the package cannot be imported
             command = [sys.executable, "-c", "import keras_attention"]
-            status = subprocess.run(command, env=environment, check=False).returncode or 4
-        if status in (1, 2):  # a test failed, or a module cannot be imported
+            broken = subprocess.run(command, env=environment, check=False).returncode
+            status = 1 if broken else 4
+        if status not in (0, 4, 5):  # a test failed, or the process crashed
             sys.exit(1)
         print(f"{len(tests)} tests {'passed' if status == 0 else 'not found'} on {backend}")
 
@@ -153,6 +155,24 @@ def results(sessions):
     return counts, sorted(survivors)
 
 
+def check_same_run(folder, options):
+    """Refuses to resume a run of another sample or commit."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    names = "count", "seed", "most", "processes"
+    now = {"commit": commit, **{name: getattr(options, name) for name in names}}
+    path = folder / "run.json"
+    if not path.exists():
+        path.write_text(json.dumps(now), encoding="utf-8")
+    then = json.loads(path.read_text(encoding="utf-8"))
+    if then != now:
+        raise SystemExit(
+            f"{folder} holds a run with {then}; now it is {now}. Choose another folder, or the "
+            "same commit and options."
+        )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a folder outside of the repository")
@@ -167,6 +187,7 @@ def main():
         try_change(folder, options.most)
         return
     folder.mkdir(parents=True, exist_ok=True)
+    check_same_run(folder, options)
     config = folder / "cosmic-ray.toml"
     text = CONFIG.format(python=sys.executable, folder=folder, most=options.most)
     config.write_text(text, encoding="utf-8")

@@ -6,6 +6,10 @@ gradients. Without GPUs, two simulated devices share the processor.
 It prints the loss of every epoch. It is the same on any number of devices, up to rounding.
 """
 
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
 import tensorflow as tf
 
 from examples.distribution.training import check_backend, check_batch, parse, script_parser, train
@@ -34,7 +38,9 @@ def find_devices(count):
         tf.config.set_logical_device_configuration(processor, simulated)
         gpus = [f"CPU:{n}" for n, _ in enumerate(simulated)]
     if count is not None and count > len(gpus):
-        raise SystemExit(f"--devices {count}: this machine has {len(gpus)} GPUs.")
+        raise SystemExit(
+            f"--devices {count}: this machine has {len(gpus)} GPUs. Pass at most that."
+        )
     return gpus[:count]
 
 

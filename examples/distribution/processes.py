@@ -29,8 +29,11 @@ from jax.experimental import multihost_utils
 from examples.distribution.local import start_processes
 from examples.distribution.training import check_backend, check_batch, parse, script_parser, train
 
-# What each process needs to know, and how it looks.
-VARIABLES = {"JOB_ADDRESSES": r".+:\d+(,.+:\d+)*", "NUM_PROCESSES": r"\d+", "PROCESS_ID": r"\d+"}
+VARIABLES = {
+    "JOB_ADDRESSES": (r".+:\d+(,.+:\d+)*", "HOST:PORT of process 0"),
+    "NUM_PROCESSES": (r"\d+", "a number"),
+    "PROCESS_ID": (r"\d+", "a number"),
+}
 # What srun sets, and JAX reads.
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 
@@ -53,9 +56,9 @@ def main(argv=None):
     keras.distribution.set_distribution(distribution)
     try:
         train(options, process, processes, restored=check_same_checkpoint)
-    except (Exception, SystemExit) as error:
-        problem = str(error)
-        if not isinstance(error, SystemExit):
+    except BaseException as error:
+        problem = str(error) or "interrupted"
+        if isinstance(error, Exception):
             # JAX has no error of its own for a process that died.
             traceback.print_exc()
             problem = (
@@ -69,16 +72,17 @@ def main(argv=None):
 
 
 def check_environment():
-    values = [os.environ.get(f"KERAS_DISTRIBUTION_{name}") for name in VARIABLES]
-    if all(x in os.environ for x in SLURM) and values == [None, None, None]:
+    given = {name: os.environ.get(f"KERAS_DISTRIBUTION_{name}", "") for name in VARIABLES}
+    if any(given.values()):
+        for name, value in given.items():
+            form, wanted = VARIABLES[name]
+            if not re.fullmatch(form, value):
+                raise SystemExit(
+                    f"KERAS_DISTRIBUTION_{name} must be {wanted} in every process; received "
+                    f"{value!r}"
+                )
         return
-    for name, value in zip(VARIABLES, values, strict=True) if any(values) else ():
-        if not re.fullmatch(VARIABLES[name], value or ""):
-            wanted = "HOST:PORT of process 0" if name == "JOB_ADDRESSES" else "a number"
-            raise SystemExit(
-                f"KERAS_DISTRIBUTION_{name} must be {wanted} in every process; received {value}"
-            )
-    if any(values):
+    if all(x in os.environ for x in SLURM):
         return
     raise SystemExit(
         "Nothing says who the other processes are. Start two on this machine with --local 2, start "

@@ -29,8 +29,9 @@ def main(argv=None):
     count, split = options.devices or len(devices), options.model_parallel
     if count > len(devices):
         parser.error(
-            f"--devices {count}: there are {len(devices)}. Set JAX_NUM_CPU_DEVICES={count} to "
-            "simulate them."
+            f"--devices {count}: this machine has {len(devices)} devices. Pass at most "
+            f"{len(devices)}, or set JAX_PLATFORMS=cpu and JAX_NUM_CPU_DEVICES={count} to simulate "
+            "them."
         )
     if count % split:
         parser.error(f"--model-parallel {split} must divide the number of devices, {count}")

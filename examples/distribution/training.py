@@ -6,6 +6,7 @@ import keras
 
 from examples.common.arguments import check_at_least_one, make_parser
 from examples.common.checkpoint import Checkpoint
+from examples.common.dates import FIRST, LAST
 from examples.distribution.translator import build_translator, make_data
 
 NUMBERS = ("epochs", "steps", "batch", "units")
@@ -30,6 +31,12 @@ def parse(parser, argv, *more):
     """Parses the command line. `more` are further options that must be at least 1."""
     options = parser.parse_args(argv)
     check_at_least_one(parser, options, (*NUMBERS, *more))
+    days = (LAST - FIRST).days + 1
+    if options.batch * options.steps > days:
+        parser.error(
+            f"--batch {options.batch} times --steps {options.steps} must be at most {days:,}: "
+            "every pair is a day of its own"
+        )
     return options
 
 

@@ -21,7 +21,7 @@ Multi30k, the corpus of docs/results.md, is at https://github.com/multi30k/datas
 
 trains on a corpus of any size. The first command writes shards, ArrayRecord files in which every
 pair can be read without those before it. The second shuffles the whole corpus through Grain and
-buckets it by length. Memory does not grow with the corpus. Checkpoints hold the place in the
+buckets it by length. Memory grows by a third of a byte per pair. Checkpoints hold the place in the
 shards, so an interrupted run resumes with exactly the next pair. Subwords are learned from
 100,000 random pairs.
 """

@@ -78,7 +78,7 @@ def encode(tokenizer, lines):
 
 def drop_long(sources, targets, limit):
     """Leaves out pairs of more than `limit` tokens, to limit memory and time."""
-    kept = [(s, t) for s, t in zip(sources, targets, strict=True) if max(len(s), len(t)) <= limit]
+    kept = [pair for pair in zip(sources, targets, strict=True) if is_short(pair, limit)]
     if len(kept) < len(sources):
         print(f"{len(sources) - len(kept)} training pairs of more than {limit} tokens left out")
     if not kept:
@@ -86,29 +86,34 @@ def drop_long(sources, targets, limit):
     return [s for s, _ in kept], [t for _, t in kept]
 
 
+def is_short(pair, limit):
+    return max(map(len, pair)) <= limit
+
+
 # --- batches -------------------------------------------------------------------------------------
 
 
-def make_batches(sources, targets, size, order=None):
+def make_batches(sources, targets, size, order=None, length=None):
     """Yields padded batches `((source, target in), target out, weight)` of similar length.
 
     Args:
         sources, targets: lists of lists of ids, with the end token.
         size: the number of pairs in a batch.
         order: a NumPy generator to shuffle with, or None to keep the pairs sorted by length.
+        length: the number of tokens to pad to, or None for the longest of each batch.
     """
     lengths = [(len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
     for batch in bucketed(lengths, size, order):
-        source = pad([sources[i] for i in batch])
-        target = pad([targets[i] for i in batch])
+        source = pad([sources[i] for i in batch], length)
+        target = pad([targets[i] for i in batch], length)
         shifted = np.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=START)
         shifted = np.where(shifted == END, PAD, shifted)
         yield (source, shifted), target, (target != PAD).astype("float32")
 
 
-def pad(rows):
+def pad(rows, length=None):
     # Multiples of four give few different shapes, so XLA compiles few programs.
-    length = -(-max(map(len, rows)) // 4) * 4
+    length = -(-(length or max(map(len, rows))) // 4) * 4
     return np.array([row + [PAD] * (length - len(row)) for row in rows], "int32")
 
 

@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 
-from examples.translation.data import drop_long, encode, make_batches
+from examples.translation.data import drop_long, encode, is_short, make_batches
 from examples.translation.streaming import Shards
 
 
@@ -108,11 +108,9 @@ def make_rounds(train, tokenizers, arguments):
 def check_lengths(sample, tokenizers, limit):
     """Prints how many pairs of a sample are too long to be trained on. Refuses if all are."""
     sides = [encode(*side) for side in zip(tokenizers, sample, strict=True)]
-    lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
-    long = sum(length > limit for length in lengths)
-    if long == len(lengths):
+    short = [is_short(pair, limit) for pair in zip(*sides, strict=True)]
+    long = len(short) - sum(short)
+    if not any(short):
         raise SystemExit(f"no pair of a sample has at most {limit} tokens: raise --max-tokens")
     if long:
-        print(
-            f"about {long / len(lengths):.1%} of the pairs have more than {limit} tokens: left out"
-        )
+        print(f"about {long / len(short):.1%} of the pairs have more than {limit} tokens: left out")

@@ -8,11 +8,12 @@ never held in memory. Pairs with an empty line are left out. DIR appears when it
 The shards are ArrayRecord files: any record can be read without those before it. A record is a
 block of 32 pairs, as lines: a source, its target, the next source, and so on. A reader keeps
 only the positions of blocks in memory, a third of a byte for each pair. Block b is in shard b
-modulo the number of shards. `index.json` holds the number of pairs, a seal of every shard, and the
-digest of all blocks, which names the corpus in a checkpoint. The order of training does not depend
-on the number of shards.
+modulo the number of shards. `index.json` holds the number of pairs, a checksum of every shard, and
+the digest of all blocks, which names the corpus in a checkpoint. The order of training does not
+depend on the number of shards.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -28,7 +29,7 @@ from examples.translation.reading import read_pairs
 BLOCK = 32
 FORMAT = 2
 INDEX = "index.json"
-SEALED = 2**16  # bytes at the end of a shard
+CHECKED = 2**16  # bytes at the end of a shard
 
 
 def write_shards(paths, output, count):
@@ -49,11 +50,7 @@ def write_shards(paths, output, count):
     make_folder(output.parent)
     with whole_file(output) as folder:
         folder.mkdir()
-        try:
-            index = _write_records(_full_pairs(paths), folder, count)
-        except RuntimeError as error:
-            # This is how ArrayRecord says that a disk is full.
-            raise OSError(str(error)) from error
+        index = _write_records(_full_pairs(paths), folder, count)
         if not index["pairs"]:
             raise SystemExit(
                 f"{paths[0]} and {paths[1]} hold no pair of lines. Nothing was written."
@@ -73,20 +70,31 @@ def _write_records(pairs, folder, count):
             names.append(f"pairs-{number:05d}.arrayrecord")
             writers.append(_writer(folder / names[-1]))
         record = "\n".join(itertools.chain(*block)).encode()
-        writers[number % count].write(record)
+        with _full_disk():
+            writers[number % count].write(record)
         digest.update(record + b"\n")
         index["pairs"] += len(block)
-    for writer in writers:
-        writer.close()
-    seals = {name: seal(folder / name) for name in names}
-    return {**index, "shards": seals, "digest": digest.hexdigest()}
+    with _full_disk():
+        for writer in writers:
+            writer.close()
+    checksums = {name: checksum(folder / name) for name in names}
+    return {**index, "shards": checksums, "digest": digest.hexdigest()}
 
 
-def seal(path):
+@contextlib.contextmanager
+def _full_disk():
+    try:
+        yield
+    except RuntimeError as error:
+        # This is how ArrayRecord says that a disk is full.
+        raise OSError(str(error)) from error
+
+
+def checksum(path):
     """The digest of the size of a shard and of its end, which holds the places of its blocks."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - SEALED))
+        file.seek(max(0, size - CHECKED))
         return hashlib.sha256(f"{size} ".encode() + file.read()).hexdigest()
 
 

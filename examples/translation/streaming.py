@@ -7,8 +7,8 @@ import pathlib
 import numpy as np
 
 from examples.common.batching import POOL
-from examples.translation.data import encode, make_batches
-from examples.translation.shards import BLOCK, FORMAT, INDEX, seal
+from examples.translation.data import encode, is_short, make_batches
+from examples.translation.shards import BLOCK, FORMAT, INDEX, checksum
 
 
 class Shards:
@@ -57,7 +57,7 @@ class Shards:
             raise SystemExit(self._damaged(f"it has the format {form}, expected {FORMAT}"))
         for name, expected in names.items():
             path = self.directory / name
-            if not path.exists() or seal(path) != expected:
+            if not path.exists() or checksum(path) != expected:
                 problem = f"{path} is missing, truncated or of another corpus"
                 raise SystemExit(self._damaged(problem))
         return index
@@ -113,7 +113,9 @@ class Shards:
             limit: the largest number of tokens; longer pairs are left out.
             seed: the seed of the order.
             part: `(process, processes)`. Each process reads its own pairs, as many as the others.
-                Fewer than `processes` pairs are left out of an epoch, other ones in each.
+                Each epoch leaves out fewer than `processes` pairs, different ones each time. All
+                batches are then padded to `limit` tokens, because processes that train one model
+                need batches of one shape.
         """
         import grain
         from grain.experimental import FlatMapIterDataset, FlatMapTransform
@@ -131,27 +133,29 @@ class Shards:
                 f"the number of pairs; received {part}"
             )
         every = grain.MapDataset.range(len(self)).shuffle(seed)
+        some = [every[n] for n in range(min(1000, len(self)))]
+        # Otherwise an iterator would look for a short pair forever.
+        if not self._encode(tokenizers, limit, some):
+            raise ValueError(
+                f"none of {len(some):,} training pairs has at most {limit} tokens: raise "
+                "--max-tokens"
+            )
         own = every[process : len(self) - len(self) % processes : processes]
         pools = own.repeat().batch(POOL * size, batch_fn=list)
         pools = pools.map(functools.partial(self._encode, tokenizers, limit))
         # One thread reads the next pool while the model trains on this one.
         pools = pools.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=1))
         pools = FlatMapIterDataset(pools, Each()).batch(POOL * size, batch_fn=list)
-        pools = pools.random_map(functools.partial(_bucket, size), seed=seed)
+        length = limit if processes > 1 else None
+        pools = pools.random_map(functools.partial(_bucket, size, length), seed=seed)
         return FlatMapIterDataset(pools, Each())
 
     def _encode(self, tokenizers, limit, numbers):
         sides = zip(tokenizers, self.read(numbers), strict=True)
         pairs = zip(*(encode(tokenizer, lines) for tokenizer, lines in sides), strict=True)
-        short = [pair for pair in pairs if max(map(len, pair)) <= limit]
-        if not short:
-            raise ValueError(
-                f"none of {len(numbers):,} training pairs has at most {limit} tokens: raise "
-                "--max-tokens"
-            )
-        return short
+        return [pair for pair in pairs if is_short(pair, limit)]
 
 
-def _bucket(size, pairs, order):
+def _bucket(size, length, pairs, order):
     sources, targets = zip(*pairs, strict=True)
-    return list(make_batches(sources, targets, size, order))
+    return list(make_batches(sources, targets, size, order, length))

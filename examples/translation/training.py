@@ -59,15 +59,7 @@ def run(name, texts, subwords, arguments):
     for free in ("output", "beam", "train", "shards", "valid", "test"):
         settings.pop(free)
     checkpoint = Checkpoint(output / f"checkpoint-{name}", settings, rounds.unit)
-    model = build_model(
-        name,
-        *(int(tokenizer.vocab_size()) for tokenizer in tokenizers),
-        arguments.units,
-        arguments.embedding,
-        arguments.dropout,
-        arguments.window,
-        arguments.input_feeding,
-    )
+    model = make_model(name, tokenizers, arguments)
     print(f"\nattention: {name}, {model.count_params():,} parameters", flush=True)
     state = train(model, rounds, data["valid"], settings, checkpoint)
     translator = Translator(model, arguments.beam, max_length=rounds.longest)
@@ -88,6 +80,28 @@ def run(name, texts, subwords, arguments):
     return translator, translations, summary
 
 
+def make_model(name, tokenizers, arguments):
+    """Builds the model with this attention for the options of the command."""
+    return build_model(
+        name,
+        *(int(tokenizer.vocab_size()) for tokenizer in tokenizers),
+        arguments.units,
+        arguments.embedding,
+        arguments.dropout,
+        arguments.window,
+        arguments.input_feeding,
+    )
+
+
+def compile_model(model, steps, arguments):
+    """Compiles the model for so many steps of training."""
+    rate = warmup_cosine(arguments["learning_rate"], steps, last=0.01)
+    model.compile(
+        keras.optimizers.Adam(rate, global_clipnorm=1.0),
+        SmoothedCrossEntropy(arguments["smoothing"]),
+    )
+
+
 def train(model, rounds, valid, arguments, checkpoint):
     """Trains to the end, or resumes an earlier run. Leaves the best weights in the model.
 
@@ -98,11 +112,7 @@ def train(model, rounds, valid, arguments, checkpoint):
         arguments: a dictionary with the options of the training.
         checkpoint: a `Checkpoint` with the unit of `rounds`.
     """
-    rate = warmup_cosine(arguments["learning_rate"], rounds.steps, last=0.01)
-    model.compile(
-        keras.optimizers.Adam(rate, global_clipnorm=1.0),
-        SmoothedCrossEntropy(arguments["smoothing"]),
-    )
+    compile_model(model, rounds.steps, arguments)
     # A second model on the same layers measures the validation loss without smoothing.
     judge = keras.Model(model.inputs, model.outputs)
     metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")

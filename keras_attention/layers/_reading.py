@@ -91,7 +91,7 @@ def drop_memory(layer, memory):
     return memory._replace(value=memory.value * keep)
 
 
-def weighted_sum(layer, weights, value, training=None):
+def read_values(layer, weights, value, training=None):
     """The context: the values, summed by their weights."""
     value = ops.cast(value, layer.compute_dtype)
     return weighted_sums(drop_weights(layer, weights, training), value)
@@ -107,7 +107,7 @@ def _read_whole(layer, query, memory, masks, window, training):
     if window is not None:
         mask = all_of(window_mask(window.center, position, window.half_width), mask)
     weights = _weigh(layer, scores, mask, window, position)
-    return weighted_sum(layer, weights, memory.value, training), weights
+    return read_values(layer, weights, memory.value, training), weights
 
 
 def _read_gathered(layer, query, memory, masks, window, weights_wanted, training):

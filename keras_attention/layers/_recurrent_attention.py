@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attention._checks import is_floating
 from keras_attention.layers._random import draws_random_numbers, random_scan
-from keras_attention.layers._reading import weighted_sum
+from keras_attention.layers._reading import read_values
 from keras_attention.layers._state_checks import check_advanced, check_given_state, check_state
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps, where_valid
@@ -53,7 +53,7 @@ class RecurrentAttention(ScoringMixin):
                 loop = partial(random_scan, self)
             state, weights = loop(one_step, state, tuple(inputs), unroll=query.shape[1] == 1)
             weights = swap_steps(weights)
-        return weighted_sum(self, weights, memory.value, training), weights, state
+        return read_values(self, weights, memory.value, training), weights, state
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
         weights = ops.cast(weights, self.score_dtype)

@@ -6,7 +6,7 @@ import keras
 
 _UNSUPPORTED = {
     "MultiWorkerMirroredStrategy": "with several workers, only a training loop of your own works",
-    "ParameterServerStrategy": "nothing is known to work",
+    "ParameterServerStrategy": "no workaround is known",
 }
 
 

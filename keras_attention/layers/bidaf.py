@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention._checks import check_bool
 from keras_attention._shapes import check_features, check_sequences, check_width, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._reading import weighted_sum
+from keras_attention.layers._reading import read_values
 from keras_attention.layers._tensors import check_mask
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.masks import Masks, blanked
@@ -120,11 +120,11 @@ class BiDAFAttentionFlow(ScoringMixin):
         scores = self.score(*(ops.cast(x, self.score_dtype) for x in (context, query)))
         mask = Masks(memory=query_mask, query=context_mask).joined(*ops.shape(scores)[1:])
         weights = self.weigh(scores, mask)
-        attended = weighted_sum(self, weights, query, training)
+        attended = read_values(self, weights, query, training)
         merged, returned = [context, attended, context * attended], [weights]
         if self.query_to_context:
             weights = super().weigh(*self._best(scores, mask))
-            merged.append(context * weighted_sum(self, weights, context, training))
+            merged.append(context * read_values(self, weights, context, training))
             returned.append(ops.squeeze(weights, 1))
         merged = ops.concatenate(merged, axis=-1)
         if not return_attention_scores:

@@ -45,13 +45,13 @@ def differentiable_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
             form = score_by_sample if in_compiled_code() else whole_score
             return form(query, key, vector)
 
-    return differentiable(functools.partial(_choose, *SCORES), _gradient, query, key, vector)
+    return differentiable(functools.partial(_choose, *SCORE_FORMS), _gradient, query, key, vector)
 
 
 def _gradient(query, key, vector, upstream):
     """The gradients of query, key and vector."""
     query = run_after(upstream, query)
-    gradient = functools.partial(_choose, *GRADIENTS)
+    gradient = functools.partial(_choose, *GRADIENT_FORMS)
     if keras.backend.backend() != "tensorflow":
         return gradient(query, key, vector, upstream)
     # TensorFlow cannot differentiate compiled loops, so the second derivative is written out.
@@ -153,6 +153,6 @@ def _in_best_form(function, query, key):
     )
 
 
-# The forms without a loop, for XLA, and in blocks.
-SCORES = whole_score, grouped_score, blocked_score
-GRADIENTS = whole_gradient, grouped_gradient, blocked_gradient
+# For small inputs, compiled by XLA, and without XLA.
+SCORE_FORMS = whole_score, grouped_score, blocked_score
+GRADIENT_FORMS = whole_gradient, grouped_gradient, blocked_gradient

@@ -1,7 +1,7 @@
 """Products of the matrices of every sample.
 
 On PyTorch, `ops.matmul` and `ops.einsum` return views. PyTorch copies gradients that are views
-when it adds them up, and the time of a layer rises by a tenth. `torch.bmm` returns no view.
+when it adds them up, which makes a layer a tenth slower. `torch.bmm` returns no view.
 """
 
 import keras

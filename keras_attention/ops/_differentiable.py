@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops._graphs import in_graph
+from keras_attention.ops._graphs import in_graph, is_loop
 from keras_attention.ops._loops import leaves
 from keras_attention.ops._xla import compile_choice, compiling
 
@@ -60,8 +60,7 @@ def _for_backward(inputs, given):
         return given
     import tensorflow as tf
 
-    graph = tf.compat.v1.get_default_graph()
-    return inputs if type(graph).__name__ == "WhileBodyFuncGraph" else given
+    return inputs if is_loop(tf.compat.v1.get_default_graph()) else given
 
 
 @functools.cache

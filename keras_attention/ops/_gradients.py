@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._differentiable import differentiable
-from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
+from keras_attention.ops._graphs import in_compiled_code, in_graph, is_loop, treated_as_compiled
 from keras_attention.ops._loops import leaves, pack_like
 
 _repeated = contextvars.ContextVar("keras_attention_repeated", default=False)
@@ -37,7 +37,7 @@ def is_repeated() -> bool:
     import tensorflow as tf
 
     graph = tf.compat.v1.get_default_graph()
-    while graph is not None and type(graph).__name__ != "WhileBodyFuncGraph":
+    while graph is not None and not is_loop(graph):
         graph = getattr(graph, "outer_graph", None)
     return graph is not None
 
@@ -84,7 +84,7 @@ def differentiable_cond(
         inputs, upstream = args[: len(tensors)], args[len(tensors) :]
 
         def of(function):
-            return lambda: _gradient(function, inputs, upstream)
+            return lambda: vector_jacobian(lambda *x: (function(*x), None), inputs, upstream)[0]
 
         with treated_as_compiled(compiled):
             return tuple(ops.cond(condition, of(first), of(second)))
@@ -93,18 +93,6 @@ def differentiable_cond(
         return ops.cond(condition, lambda: first(*inputs), lambda: second(*inputs))
 
     return differentiable(choose, gradient, *tensors)
-
-
-def _gradient(function, inputs, upstream):
-    import tensorflow as tf
-
-    # The same tensor may be given twice, and each copy needs its own gradient.
-    inputs = [tf.identity(x) for x in inputs]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        outputs = function(*inputs)
-    found = tape.gradient(outputs, inputs, upstream, unconnected_gradients="zero")
-    return tuple(tf.convert_to_tensor(x) for x in found)
 
 
 def vector_jacobian(

@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 
@@ -21,6 +22,11 @@ def in_graph() -> bool:
     import tensorflow as tf
 
     return not tf.executing_eagerly()
+
+
+def is_loop(graph: Any) -> bool:
+    """Whether this graph of TensorFlow is the body of a loop."""
+    return type(graph).__name__ == "WhileBodyFuncGraph"
 
 
 def value_of(variable: keras.Variable) -> Tensor:

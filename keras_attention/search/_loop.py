@@ -43,7 +43,7 @@ class _Beams(NamedTuple):
     """The N hypotheses. Every field has the leading axis N, so that one gather reorders them."""
 
     tokens: Tensor  # (N, L)
-    rows: Tensor  # (N, L), the beam of the sample in which each token was computed
+    origins: Tensor  # (N, L), the beam of the sample in which each token was computed
     last: Tensor  # (N,), the tokens chosen last
     lengths: Tensor  # (N,)
     totals: Tensor  # (N,), summed log probability; no longer used after the end
@@ -57,7 +57,7 @@ Choose = Callable[[Tensor, _Beams, Tensor], tuple[Tensor | None, Tensor, Tensor,
 
 @contextlib.contextmanager
 def _without_gradients():
-    """On PyTorch, nothing is stored for gradients; elsewhere nothing is stored anyway."""
+    """PyTorch stores every step for gradients unless told not to; others only if asked to."""
     if keras.backend.backend() != "torch":
         yield
         return
@@ -120,7 +120,9 @@ def run_search(
             beams, leaves = tree.map_structure(
                 lambda x: _take_beams(x, parent, beam_width), (beams, leaves)
             )
-            beams = beams._replace(rows=ops.where(now, ops.expand_dims(parent, -1), beams.rows))
+            beams = beams._replace(
+                origins=ops.where(now, ops.expand_dims(parent, -1), beams.origins)
+            )
         last = ops.cast(last, "int32")
         beams = beams._replace(
             tokens=ops.where(now, ops.expand_dims(last, -1), beams.tokens),
@@ -134,7 +136,7 @@ def run_search(
 
     def body(t, beams, leaves, history):
         beams, leaves, weights = advance(t, beams, leaves)
-        # Weights stay in the row that computed them. After the loop, `rows` finds them.
+        # Weights stay where they were computed. After the loop, `origins` finds them.
         history = [
             ops.scatter_update(x, ops.reshape(t, (1, 1)), ops.expand_dims(weights, 0))
             for x in history
@@ -146,7 +148,7 @@ def run_search(
     zeros = ops.zeros((count,), dtype="float32")
     beams = _Beams(
         tokens=ops.full((count, max_length), end_token, dtype="int32"),
-        rows=ops.tile(ops.expand_dims(order % beam_width, -1), (1, max_length)),
+        origins=ops.tile(ops.expand_dims(order % beam_width, -1), (1, max_length)),
         last=ops.full((count,), start_token, dtype="int32"),
         lengths=ops.zeros((count,), dtype="int32"),
         totals=zeros,
@@ -170,7 +172,7 @@ def run_search(
     lengths = ops.where(exists, beams.lengths, 0)
     read = None
     if history:
-        read = _take_history(history[0], beams.rows, beam_width)
+        read = _take_history(history[0], beams.origins, beam_width)
         valid = ops.expand_dims(positions < ops.expand_dims(lengths, -1), -1)
         read = ops.where(valid, read, ops.zeros_like(read))
     return SearchResult(

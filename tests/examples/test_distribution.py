@@ -172,7 +172,11 @@ for values in (("here:1", "", ""), ("here", "2", "0"), ("here:1", "two", "0")):
         processes.check_environment()
     except SystemExit as error:
         print(error)
-for options in (["--devices", "9"], ["--units", "7", "--model-parallel", "2"]):
+for options in (
+    ["--devices", "9"],
+    ["--units", "7", "--model-parallel", "2"],
+    ["--batch", "4096", "--steps", "50"],
+):
     try:
         sharded.main(options)
     except SystemExit:
@@ -183,10 +187,11 @@ for options in (["--devices", "9"], ["--units", "7", "--model-parallel", "2"]):
 def test_wrong_settings_are_refused():
     printed = finish(start("-c", SETTINGS, JAX_NUM_CPU_DEVICES="4"))
     for message in (
-        "KERAS_DISTRIBUTION_NUM_PROCESSES must be a number in every process; received \n",
-        "JOB_ADDRESSES must be HOST:PORT of process 0 in every process; received here\n",
-        "NUM_PROCESSES must be a number in every process; received two\n",
-        "Set JAX_NUM_CPU_DEVICES=9 to simulate them",
+        "KERAS_DISTRIBUTION_NUM_PROCESSES must be a number in every process; received ''\n",
+        "JOB_ADDRESSES must be HOST:PORT of process 0 in every process; received 'here'\n",
+        "NUM_PROCESSES must be a number in every process; received 'two'\n",
+        "--devices 9: this machine has 4 devices. Pass at most 4, or set JAX_PLATFORMS=cpu",
+        "must be at most 73,049: every pair is a day of its own",
         "--model-parallel 2 must divide --units 7",
     ):
         assert message in printed

@@ -195,17 +195,31 @@ def test_shards_that_changed_are_refused(tmp_path):
         streaming.Shards(made).read(range(3000))
 
 
+def test_pools_without_a_short_pair_are_passed_over(tmp_path):
+    pairs = make_pairs(3 * 32)  # three pools
+    pairs[0][1:] = [f"{text} 5" + 20 * " 5" for text in pairs[0][1:]]
+    shards.write_shards(write(tmp_path, *pairs), tmp_path / "made", 2)
+    found = streaming.Shards(tmp_path / "made")
+    batches = take(found.batches(TOKENIZERS, 1, 20, 5), 3)
+    assert numbers(batches) == [0, 0, 0]
+
+
 # --- the order -----------------------------------------------------------------------------------
 
 
 def test_each_epoch_has_every_pair_once_over_all_processes(folder):
     found = streaming.Shards(folder)
-    parts = [iter(found.batches(TOKENIZERS, SIZE, 99, 5, (n, 2))) for n in range(2)]
+    parts = [iter(found.batches(TOKENIZERS, SIZE, 98, 5, (n, 2))) for n in range(2)]
     # A pool is an epoch of a process here.
     assert PAIRS // 2 == POOL
     orders = []
     for _ in range(3):
-        seen = [numbers(take(part, 32)) for part in parts]
+        batches = [take(part, 32) for part in parts]
+        shapes = {
+            x.shape for part in batches for (source, _), *rest in part for x in (source, *rest)
+        }
+        assert shapes == {(SIZE, 100)}  # the limit, as a multiple of four
+        seen = [numbers(part) for part in batches]
         assert sorted(seen[0] + seen[1]) == list(range(PAIRS))
         orders += seen
     assert len({tuple(order) for order in orders}) == 6
@@ -290,11 +304,12 @@ def test_restoring_reads_a_few_pools_and_not_what_came_before(folder, monkeypatc
     first = iter(streaming.Shards(folder).batches(TOKENIZERS, SIZE, 99, 5))
     take(first, 32 * 20)
     state, read = first.get_state(), []
+    again = streaming.Shards(folder).batches(TOKENIZERS, SIZE, 99, 5)
     original = streaming.Shards.read
     monkeypatch.setattr(
         streaming.Shards, "read", lambda self, n: read.append(len(n)) or original(self, n)
     )
-    second = iter(streaming.Shards(folder).batches(TOKENIZERS, SIZE, 99, 5))
+    second = iter(again)
     second.set_state(state)
     next(second)
     second.close()
