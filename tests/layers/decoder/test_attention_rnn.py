@@ -429,6 +429,17 @@ def test_empty_axes(name, empty, jit):
         assert gradient is None or np.isfinite(numpy(tensor(gradient))).all()
 
 
+@few_cases
+def test_no_step_keeps_the_state_without_a_mask_too(name):
+    layer = CASES[name].built(return_state=True)
+    sizes = [state.shape[1] for state in flat_states(layer)]
+    initial = [normal([3, n], B, size) for n, size in enumerate(sizes)]
+    inputs = tensor(normal(1, B, 0, D)), tensor(normal(2, B, TK, DV))
+    outputs, *states = layer(*inputs, initial_state=[tensor(x) for x in initial])
+    assert outputs.shape[:2] == (B, 0)
+    assert_all_close(without_position(layer, states), initial)
+
+
 def flat_states(layer, length=TK):
     state = layer.get_initial_state(layer.prepare(normal(2, B, length, DV)))
     return leaves(state[:3])

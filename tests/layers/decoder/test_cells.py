@@ -200,7 +200,7 @@ def test_cells_that_hide_the_query_are_refused(cell, symbolic):
 
 
 def test_a_cell_with_a_wrong_output_size():
-    cell = Residual(2)
-    cell.output_size = 3
+    cell = Residual(3)
+    cell.output_size = 5
     layer = AttentionRNN(cell, BahdanauAttention(17, dtype="float64"), query="current")
-    assert_refused(lambda: layer(*tensors()), "`output_size = 2`")
+    assert_refused(lambda: layer(*tensors()), "`output_size = 3`")
