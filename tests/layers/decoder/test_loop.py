@@ -65,13 +65,13 @@ def make(cell, attention, options, **more):
     return layer
 
 
-def results_and_gradients(layer, training, sequences, memory):
+def results_and_gradients(layer, training, sequences, memory, masks=MASKS):
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
         tape.watch((sequences, memory))
         options = {"training": training, "return_attention_scores": True}
-        found = keras.tree.flatten(layer(sequences, memory, **MASKS, **options))
+        found = keras.tree.flatten(layer(sequences, memory, **masks, **options))
         loss = sum(ops.sum(ops.sin(ops.cast(x, "float64"))) for x in found)
     weights = [weight.value for weight in layer.trainable_weights]
     return [*found, *tape.gradient(loss, [sequences, memory, *weights])]
@@ -111,6 +111,19 @@ def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options
         unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
         signature = unknown if place == "unknown sizes" else None
         run = tf.function(run, signature, jit_compile=place == "XLA", autograph=False)
+    assert_all_close(run(*inputs), expected)
+
+
+@on_tensorflow
+def test_unknown_sizes_without_masks():
+    import tensorflow as tf
+
+    layer, inputs = make("gru", "additive", "previous"), [tensor(x) for x in tensors()]
+    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
+    unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
+    run = tf.function(
+        lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
+    )
     assert_all_close(run(*inputs), expected)
 
 
