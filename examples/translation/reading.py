@@ -40,7 +40,7 @@ def read_lines(path):
         # In text mode, lines would also end at a carriage return inside a sentence.
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
-                # Some editors begin a file with a mark of its byte order.
+                # Some editors write a byte order mark at the start of a file.
                 yield _decode(line, path, number).removeprefix("\ufeff" * (number == 1))
     except OSError as error:
         raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error

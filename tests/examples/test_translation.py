@@ -47,7 +47,7 @@ def test_files_without_a_pair_missing_and_undecodable_files_are_refused(tmp_path
         reading.load_pairs([good, str(tmp_path / "absent")])
 
 
-def test_a_mark_of_the_byte_order_is_left_out(tmp_path):
+def test_a_byte_order_mark_is_left_out(tmp_path):
     source = write(tmp_path / "a", "eins\nzwei\n", "utf-8-sig")
     target = write(tmp_path / "b", "one\ntwo\n")
     assert reading.load_pairs([source, target]) == (["eins", "zwei"], ["one", "two"])
