@@ -16,7 +16,7 @@ import keras
 import numpy as np
 from forms import CASES, jax_program
 from jax import export
-from sweep import DECODERS, MATCHING, SEARCH, SEARCHES, SIZES
+from sweep import DECODERS, MATCHING, PYTORCH_ONLY, SEARCH, SEARCHES, SIZES
 
 from keras_attention import MemoryNetwork
 
@@ -32,7 +32,7 @@ def network():
 
 LONG = [name for name in DECODERS if name.endswith("50 steps")]
 PROGRAMS = {
-    **{name: ("sweep", name, sizes) for name, sizes in SIZES.items()},
+    **{name: ("sweep", name, x) for name, x in SIZES.items() if name not in PYTORCH_ONLY},
     "gathered windows": ("windows", "local-p", {**MATCHING, "steps": 1000}),
     **{name: ("recurrence", None, DECODERS[name]) for name in LONG},
     **{name: ("sweep", name, SEARCH) for name in SEARCHES},
