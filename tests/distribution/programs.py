@@ -4,6 +4,7 @@ Run in a process of its own, with JAX and four devices.
 """
 
 import json
+import math
 import re
 
 import jax
@@ -12,10 +13,13 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from keras import ops, tree
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention import AttentionPooling, AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention.distribution import get_layout_map
+from keras_attention.search import beam_search
 from tests.conformance.layers import CASES
 
 BATCH = 4 * 23  # no other size below is a multiple of 23
+WORDS = 61
 COLLECTIVE = r"= (.*?) (?:all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)"
 
 
@@ -38,22 +42,81 @@ def compiled_step(model, arguments, devices):
 
 
 def exchanged(program):
-    """The shapes of tensors that devices exchange and that hold samples, all or a share of them."""
-    found = set()
-    for results in re.findall(COLLECTIVE, program.as_text()):
-        for shape in re.findall(r"\[([\d,]*)\]", results):
-            sizes = [int(n) for n in shape.split(",") if n]
-            if any(n % (BATCH // 4) == 0 for n in sizes):
-                found.add(shape)
-    return sorted(found)
+    """The shapes of the tensors that devices exchange."""
+    results = " ".join(re.findall(COLLECTIVE, program.as_text()))
+    shapes = re.findall(r"\[([\d,]*)\]", results)
+    return [[int(n) for n in shape.split(",") if n] for shape in shapes]
 
 
-def reversed_batch():
-    """A program whose devices must exchange samples."""
+def samples(program):
+    """The shapes among them that hold samples, all or a share of them."""
+    return [x for x in exchanged(program) if any(n % (BATCH // 4) == 0 for n in x)]
+
+
+def compiled_shared(function, *shape):
+    """A function of one tensor, whose batch four devices share."""
     devices = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
     shared = NamedSharding(devices, PartitionSpec("batch"))
-    function = jax.jit(lambda x: x[::-1], in_shardings=shared, out_shardings=shared)
-    return function.lower(jax.ShapeDtypeStruct((BATCH, 5), "float32")).compile()
+    function = jax.jit(function, in_shardings=shared, out_shardings=shared)
+    return function.lower(jax.ShapeDtypeStruct((BATCH, *shape), "float32")).compile()
+
+
+def search():
+    """A beam search whose state and memory have other sizes than its logits."""
+    embedding, head = keras.layers.Embedding(WORDS, 13), keras.layers.Dense(WORDS)
+    decoder = AttentionRNN(keras.layers.GRUCell(13), BahdanauAttention(11))
+    embedding.build((None,))
+    head.build((None, 13))
+    decoder.build((BATCH, 3, 13), (BATCH, 7, 17))
+
+    def step(tokens, state, memory):
+        output, state, weights = decoder.step(embedding(tokens), state, memory)
+        return head(output), state, weights
+
+    def function(memory):
+        memory = decoder.prepare(memory)
+        options = {"start_token": 1, "end_token": 2, "max_length": 5, "beam_width": 3}
+        found = beam_search(step, decoder.get_initial_state(memory), memory, **options)
+        return tuple(found)
+
+    return compiled_shared(function, 7, 17)
+
+
+def split_layers():
+    """Layers, each with the shapes of its inputs, whose weights four devices share."""
+    query, memory = (2, 3, 16), (2, 5, 32)
+    return {
+        "additive": (BahdanauAttention(8), query, memory),
+        "general": (LuongAttention("general"), query, memory),
+        "attentional vector": (LuongAttention("dot", units=8), query, (2, 5, 16)),
+        "local-p": (LuongAttention("dot", "local-p"), query, (2, 5, 16)),
+        "pooling": (AttentionPooling(8), memory),
+    }
+
+
+def numbers_exchanged(layer, *shapes, transposed=None):
+    """How many numbers devices exchange in a call, with the weights split by the layout map.
+
+    The matrix with the name `transposed` is split along its other axis.
+    """
+    layout_map = get_layout_map(keras.distribution.DeviceMesh((1, 4), ("batch", "model")))
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("model",))
+
+    def sharding(weight):
+        layout = layout_map[weight.path]
+        axes = () if layout is None else layout.axes
+        axes = axes[::-1] if weight.name == transposed else axes
+        return NamedSharding(mesh, PartitionSpec(*axes))
+
+    def call(weights, inputs):
+        return layer.stateless_call(weights, [], *inputs)[0]
+
+    copied = NamedSharding(mesh, PartitionSpec())
+    split = [sharding(x) for x in layer.trainable_variables]
+    call = jax.jit(call, in_shardings=(split, copied), out_shardings=copied)
+    inputs = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+    program = call.lower([x.value for x in layer.trainable_variables], inputs).compile()
+    return sum(math.prod(shape) for shape in exchanged(program))
 
 
 def sizes_of(model):
@@ -81,18 +144,28 @@ def large():
 
 
 def main():
-    found = {"reversed batch": {"exchanged": exchanged(reversed_batch())}}
+    found = {
+        "reversed batch": {"samples": samples(compiled_shared(lambda x: x[::-1], 5))},
+        "search": {"samples": samples(search())},
+    }
+    for name, (layer, *shapes) in split_layers().items():
+        layer.build(*shapes)
+        numbers = {"as the map says": numbers_exchanged(layer, *shapes)}
+        for weight in layer.weights:
+            if len(weight.shape) == 2:
+                numbers[weight.name] = numbers_exchanged(layer, *shapes, transposed=weight.name)
+        found[f"{name}, split"] = {"numbers": numbers}
     for name, layer, arguments in large():
         programs = [compiled_step(layer, arguments, n) for n in (1, 4)]
         sizes = [x.memory_analysis().temp_size_in_bytes for x in programs]
-        found[name] = {"exchanged": exchanged(programs[1]), "share": sizes[1] / sizes[0]}
+        found[name] = {"samples": samples(programs[1]), "share": sizes[1] / sizes[0]}
     for name, case in CASES.items():
         if case.first:
             model = case.model()
             assert not any(size and size % (BATCH // 4) == 0 for size in sizes_of(model)), name
             inputs = case.inputs(BATCH)
             program = compiled_step(model, (inputs,), 4)
-            found[name] = {"exchanged": exchanged(program)}
+            found[name] = {"samples": samples(program)}
     print(json.dumps(found))
 
 

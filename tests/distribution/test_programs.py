@@ -33,11 +33,30 @@ def test_every_layer_is_compiled():
 
 
 def test_devices_exchange_no_samples():
-    found = {name: x["exchanged"] for name, x in programs().items() if x["exchanged"]}
-    assert found.keys() == {"reversed batch"}  # the program that must
+    found = {name: x["samples"] for name, x in programs().items() if x.get("samples")}
+    assert found.pop("reversed batch")  # the program that must
+    # 92 samples, 3 beams, 61 words; and 3 words of each beam, from which a search chooses.
+    assert found.keys() == {"search"}
+    assert {tuple(x) for x in found["search"]} == {(92 * 3, 61), (92, 3 * 3)}
 
 
 def test_each_device_needs_little_more_than_its_share_of_memory():
     shares = {name: x["share"] for name, x in programs().items() if "share" in x}
     assert shares
     assert {name: share for name, share in shares.items() if share > 0.35} == {}
+
+
+def test_no_other_axis_of_a_matrix_would_exchange_less():
+    found = {name: x["numbers"] for name, x in programs().items() if "numbers" in x}
+    least = {name: numbers.pop("as the map says") for name, numbers in found.items()}
+    scores = 2 * 3 * 5
+    assert least == {
+        "additive, split": scores,
+        "general, split": scores,
+        "attentional vector, split": 2 * 3 * 8,  # the output
+        "local-p, split": 2 * 3,  # the positions
+        "pooling, split": 2 * 5,
+    }
+    for name, numbers in found.items():
+        assert numbers, name
+        assert all(number > least[name] for number in numbers.values()), name
