@@ -410,6 +410,8 @@ def jax_program(function, inputs, weights, backward):
 def torch_step(function, inputs, weights, mode, backward):
     import torch
 
+    if mode == "compiled":
+        function = torch.compile(function)
     inputs = [torch.tensor(x, requires_grad=backward) for x in inputs]
     variables = [weight.value for weight in weights if weight.trainable]
     with torch.no_grad():

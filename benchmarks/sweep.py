@@ -4,7 +4,8 @@
     python benchmarks/sweep.py [--only NAME ...] [--columns NAME ...] [--output FILE.json]
 
 Prints for each case the median time of PyTorch, and our times as ratios to it: in a TensorFlow
-graph, on TensorFlow with XLA, on JAX, and on PyTorch as the backend of Keras. Layers run forward
+graph, on TensorFlow with XLA, on JAX, and on PyTorch as the backend of Keras; if asked for, also
+on PyTorch with torch.compile, beside PyTorch without it. Layers run forward
 and backward, with gradients for all weights and inputs; a search runs all its steps, since no
 hypothesis ends early. Each framework runs in a process of its own, and they take turns, so that
 noise falls on all of them alike. "translator" is a whole step of training. Sizes: `SIZES`,
@@ -58,7 +59,9 @@ COLUMNS = {
     "TF-XLA": ("tensorflow", "XLA"),
     "JAX": ("jax", "XLA"),
     "on PyTorch": ("torch", "eager"),
+    "torch.compile": ("torch", "compiled"),
 }
+USUAL = [name for name in COLUMNS if name != "torch.compile"]  # which compiles for minutes
 
 
 class Worker:
@@ -152,7 +155,7 @@ def main():
     )
     names = [*SIZES, *SEARCHES, "translator", *DECODERS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
-    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=[*COLUMNS])
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=USUAL)
     parser.add_argument("--repeats", type=int, default=25, help="runs of each (searches: a third)")
     parser.add_argument("--output", type=Path, help="a JSON file of all medians")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
