@@ -103,8 +103,9 @@ def _read_whole(layer, query, memory, masks, window, training):
     scores = stored(scores)
     steps, length = ops.shape(scores)[1:]
     mask = masks.joined(steps, length)
-    position = ops.arange(length, dtype="int32")
+    position = None
     if window is not None:
+        position = ops.arange(length, dtype="int32")
         mask = all_of(window_mask(window.center, position, window.half_width), mask)
     weights = _weigh(layer, scores, mask, window, position)
     return read_values(layer, weights, memory.value, training), weights
