@@ -567,6 +567,18 @@ class Dot(ScoringMixin):
         return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
 
 
+class OwnBuild(Dot):
+    """Builds without the mixin, which stores the widths of its inputs."""
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self.built = True
+
+
+def test_a_subclass_may_build_alone():
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
+    assert_close(OwnBuild()(query, value), numpy(Dot()(query, value)))
+
+
 WINDOWS = {
     "center of rank 3": (lambda q: Window(q[..., :1], 3), "float32 of shape (2, 3, 1)"),
     "integer center": (

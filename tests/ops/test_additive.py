@@ -68,6 +68,13 @@ def assert_form_is_exact(form, sizes, deviation, seed, block, slices):
         assert_exact(found, inputs, few=min(sizes[1:]) < 20)
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_one_query(jit_compile):
+    inputs = make_inputs((2, 1, 5, 3))
+    found = tf.function(both, jit_compile=jit_compile)(*map(tf.constant, inputs))
+    assert_exact(found, inputs, few=True)
+
+
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 15, *(2 * GROUP + n for n in (-1, 0, 1)), 71, 96])
 @pytest.mark.parametrize("slices", [0, _tanh_sums.LARGEST_SLICE])
 @pytest.mark.each_value

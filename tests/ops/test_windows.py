@@ -22,6 +22,8 @@ def test_sentence_span():
     start, size = sentence_span(tensor(mask), 4, 5)
     assert numpy(start).tolist() == [2, 0, 0, 1]
     assert numpy(size).tolist() == [3, 2, 0, 3]
+    start, size = sentence_span(tensor(np.arange(90)[None] >= 70), 1, 90)
+    assert (numpy(start).tolist(), numpy(size).tolist()) == ([70], [20])
     start, size = sentence_span(None, 4, 5, "float64")
     assert numpy(start).tolist() == [0, 0, 0, 0]
     assert numpy(size).tolist() == [5, 5, 5, 5]

@@ -213,7 +213,10 @@ def test_defaults_are_those_of_the_paper_of_the_attention(attention, options, qu
     assert (config["query"], config["output_mode"]) == (query, output)
 
 
-@pytest.mark.parametrize("name", fast(["bahdanau-stack", "feeding"], ["feeding"]))
+@pytest.mark.parametrize(
+    "name",
+    fast(["bahdanau-stack", "feeding", "previous-local-m"], ["feeding", "previous-local-m"]),
+)
 def test_last_states_continue_the_sequence(name):
     layer = CASES[name].built(return_state=True)
     sequences, memory = tensors()
