@@ -1,6 +1,7 @@
 """Checks of arguments. An error says what was expected, what was given and how to fix it."""
 
 import contextlib
+import math
 import numbers
 
 import keras
@@ -74,6 +75,17 @@ def check_rate(layer, name, value):
         raise ValueError(
             f"{layer}: `{name}` must be a number in [0, 1); received {value!r:.80}. Write "
             f"{remedy}{unquoted(value)}."
+        )
+    return float(value)
+
+
+def check_number(layer, name, value, least=-math.inf):
+    """A finite number, at least `least`."""
+    number = not isinstance(value, bool) and isinstance(value, numbers.Real)
+    if not number or not math.isfinite(value) or value < least:
+        wanted = "a number" if least == -math.inf else f"a number of at least {least:g}"
+        raise ValueError(
+            f"{layer}: `{name}` must be {wanted}; received {value!r:.80}{unquoted(value)}."
         )
     return float(value)
 

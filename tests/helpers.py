@@ -10,8 +10,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_attention import BahdanauAttention, LuongAttention
-from tests import oracles
+from keras_attention import (
+    BahdanauAttention,
+    CoverageAttention,
+    DynamicConvolutionAttention,
+    ForwardAttention,
+    GMMAttention,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MonotonicAttention,
+)
+from tests import oracles, recurrent_oracles
 from tests.backends import BACKEND, gradients_by
 from tests.past_weights import PastWeightsAttention
 
@@ -80,10 +89,21 @@ def weight_arrays(layer):
     return [numpy(weight) for weight in layer.trainable_weights]
 
 
+def weight_name(weight):
+    """The name of a weight; those of a chunk have the names of others."""
+    return "chunk_" * ("chunk_content/" in weight.path) + weight.name
+
+
 ORACLES = {
     BahdanauAttention: oracles.bahdanau,
     LuongAttention: oracles.luong,
     PastWeightsAttention: oracles.past_weights,
+    CoverageAttention: recurrent_oracles.coverage,
+    DynamicConvolutionAttention: recurrent_oracles.dynamic_convolution,
+    ForwardAttention: recurrent_oracles.forward,
+    GMMAttention: recurrent_oracles.gmm,
+    LocationSensitiveAttention: recurrent_oracles.location_sensitive,
+    MonotonicAttention: recurrent_oracles.monotonic,
 }
 
 
@@ -110,7 +130,7 @@ class Mechanism:
         oracle = ORACLES[self.layer]
         known = inspect.signature(oracle).parameters
         options = {k: v for k, v in self.options.items() if k in known}
-        names = [weight.name for weight in layer.trainable_weights]
+        names = [weight_name(weight) for weight in layer.trainable_weights]
         return oracle(dict(zip(names, weights or weight_arrays(layer), strict=True)), **options)
 
     def tensors(self, dtype="float64", seed=1):
@@ -129,6 +149,27 @@ BAHDANAU = {
     "sparse": Mechanism(
         BahdanauAttention,
         {"units": 17, "use_bias": True, "weight_norm": True, "normalizer": "sparsemax"},
+    ),
+}
+RECURRENT = {
+    "location": Mechanism(LocationSensitiveAttention, {"units": 17, "filters": 3, "width": 5}),
+    "location, last": Mechanism(
+        LocationSensitiveAttention,
+        {"units": 17, "filters": 3, "width": 4, "cumulative": False, "normalizer": "entmax15"},
+    ),
+    "coverage": Mechanism(CoverageAttention, {"units": 17, "use_bias": False}),
+    "forward": Mechanism(ForwardAttention, {"units": 17}),
+    "forward, agent": Mechanism(ForwardAttention, {"units": 17, "transition_agent": True}),
+    "monotonic": Mechanism(MonotonicAttention, {"units": 17}),
+    "monotonic, recursive": Mechanism(MonotonicAttention, {"units": 17, "mode": "recursive"}),
+    "monotonic, hard": Mechanism(MonotonicAttention, {"units": 17, "mode": "hard", "chunk": 1}),
+    "monotonic, chunks": Mechanism(MonotonicAttention, {"units": 17, "chunk": 3}),
+    "gmm V0": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V0"}),
+    "gmm V2": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V2"}),
+    "gmm V2b": Mechanism(GMMAttention, {"units": 17}),
+    "dynamic convolution": Mechanism(
+        DynamicConvolutionAttention,
+        {"units": 17, "filters": 2, "width": 3, "prior_length": 4},
     ),
 }
 LUONG = {
@@ -152,6 +193,7 @@ MECHANISMS = {
         {"score_mode": "general", "alignment": "local-p", "half_width": 2, "units": 23},
     ),
     "past weights": Mechanism(PastWeightsAttention),
+    **RECURRENT,
 }
 
 

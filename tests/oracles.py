@@ -40,7 +40,36 @@ def masked_sparsemax(scores, allowed):
     return weights
 
 
-NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
+def masked_entmax15(scores, allowed):
+    """Weights max(e / 2 - tau, 0)^2, with tau by bisection."""
+    weights = np.zeros(len(scores))
+    chosen = [j for j in range(len(scores)) if allowed[j]]
+    if chosen:
+        high = max(scores[j] for j in chosen) / 2
+        low = high - 1
+        for _ in range(100):
+            tau = (low + high) / 2
+            total = sum(max(scores[j] / 2 - tau, 0.0) ** 2 for j in chosen)
+            low, high = (tau, high) if total > 1 else (low, tau)
+        for j in chosen:
+            weights[j] = max(scores[j] / 2 - tau, 0.0) ** 2
+    return weights
+
+
+def masked_hardmax(scores, allowed):
+    weights = np.zeros(len(scores))
+    chosen = [j for j in range(len(scores)) if allowed[j]]
+    if chosen:
+        weights[max(chosen, key=lambda j: scores[j])] = 1
+    return weights
+
+
+NORMALIZERS = {
+    "softmax": masked_softmax,
+    "sparsemax": masked_sparsemax,
+    "entmax15": masked_entmax15,
+    "hardmax": masked_hardmax,
+}
 
 
 def _read(weights, values):

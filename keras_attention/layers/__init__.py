@@ -2,11 +2,17 @@
 
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.bidaf import BiDAFAttentionFlow
+from keras_attention.layers.coverage import CoverageAttention
 from keras_attention.layers.decoder import AttentionRNN, DecoderState, ResidualRNNCells
+from keras_attention.layers.dynamic_convolution import DynamicConvolutionAttention
+from keras_attention.layers.forward import ForwardAttention
+from keras_attention.layers.gmm import GMMAttention
 from keras_attention.layers.hierarchical import HierarchicalAttention
+from keras_attention.layers.location_sensitive import LocationSensitiveAttention
 from keras_attention.layers.luong import LuongAttention
 from keras_attention.layers.memory_hop import MemoryHop
 from keras_attention.layers.memory_network import MemoryNetwork
+from keras_attention.layers.monotonic import MonotonicAttention
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.scoring import Attended, Memory, ScoringMixin, Window
@@ -17,12 +23,18 @@ __all__ = [
     "AttentionRNN",
     "BahdanauAttention",
     "BiDAFAttentionFlow",
+    "CoverageAttention",
     "DecoderState",
+    "DynamicConvolutionAttention",
+    "ForwardAttention",
+    "GMMAttention",
     "HierarchicalAttention",
+    "LocationSensitiveAttention",
     "LuongAttention",
     "Memory",
     "MemoryHop",
     "MemoryNetwork",
+    "MonotonicAttention",
     "RecurrentScoringMixin",
     "ResidualRNNCells",
     "ScoringMixin",

@@ -21,9 +21,19 @@ from keras_attention.layers._reading import read_memory
 from keras_attention.layers._types import Attended, Memory
 from keras_attention.ops._xla import compiling
 from keras_attention.ops.masks import Masks, blanked
-from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
+from keras_attention.ops.normalize import (
+    masked_entmax15,
+    masked_hardmax,
+    masked_softmax,
+    masked_sparsemax,
+)
 
-NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
+NORMALIZERS = {
+    "softmax": masked_softmax,
+    "sparsemax": masked_sparsemax,
+    "entmax15": masked_entmax15,
+    "hardmax": masked_hardmax,
+}
 
 
 class Attention(CheckedLayer):

@@ -1,10 +1,11 @@
 """What all attentions with a state do in the same way: the loop over queries, and the state."""
 
 from functools import partial
+from typing import Any
 
 from keras import ops
 
-from keras_attention._checks import is_floating
+from keras_attention._checks import LONGEST, check_positive_int, is_floating
 from keras_attention.layers._random import draws_random_numbers, random_scan
 from keras_attention.layers._reading import read_values
 from keras_attention.layers._state_checks import check_advanced, check_given_state, check_state
@@ -18,6 +19,12 @@ class RecurrentAttention(ScoringMixin):
     """Implements `call` and `attend` with the hooks of `RecurrentScoringMixin`."""
 
     has_state = True
+
+    def __init__(self, half_width: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.half_width = half_width
+        if half_width is not None:
+            check_positive_int(self.name, "half_width", half_width, LONGEST)
 
     def _read(self, query, memory, state, masks, window, weights_wanted, training):
         state = self._first_state(memory) if state is None else self._given_state(memory, state)
@@ -36,11 +43,15 @@ class RecurrentAttention(ScoringMixin):
 
         def one_step(state, inputs):
             query, mask, valid = (None if x is None else ops.expand_dims(x, 1) for x in inputs)
-            found = self.advance(query, memory, all_of(of_memory, mask), state, training)
-            check_advanced(self.name, found, (query.shape[0], 1, memory.value.shape[1]), state)
-            weights, new = found[0], leaves(found[1])
-            new = [ops.cast(x, old.dtype) for x, old in zip(new, leaves(state), strict=True)]
-            return where_valid(valid, pack_like(state, new), state), ops.squeeze(weights, 1)
+            kept, place = (state, None) if self.half_width is None else state
+            near = None if training or place is None else self._near(place, length)
+            found = self.advance(query, memory, all_of(of_memory, mask, near), kept, training)
+            check_advanced(self.name, found, (query.shape[0], 1, memory.value.shape[1]), kept)
+            weights, new = ops.squeeze(found[0], 1), leaves(found[1])
+            new = [ops.cast(x, old.dtype) for x, old in zip(new, leaves(kept), strict=True)]
+            new = pack_like(kept, new)
+            new = new if place is None else (new, _place_read(weights, place))
+            return where_valid(valid, new, state), weights
 
         if mask is not None:
             mask = ops.broadcast_to(mask, (batch, steps, length))
@@ -61,12 +72,21 @@ class RecurrentAttention(ScoringMixin):
         if loss is not None:
             self.add_loss(loss)
 
+    def _near(self, place, length):
+        """The positions near the place that was read last, `(B, 1, Tk)`; all before the first."""
+        place = ops.reshape(place, (-1, 1, 1))
+        offset = ops.arange(length, dtype="int32") - place
+        return ops.logical_or(ops.abs(offset) <= self.half_width, place < 0)
+
     def _first_state(self, memory):
-        """The initial state, in the dtypes in which the layer keeps it."""
+        """The initial state, in the dtypes in which the layer keeps it, and the place read last."""
         state = self.initial_state(memory)
         check_state(self.name, state, memory)
         kept = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
-        return pack_like(state, kept)
+        state = pack_like(state, kept)
+        if self.half_width is None:
+            return state
+        return state, ops.full((ops.shape(memory.value)[0],), -1, dtype="int32")
 
     def _given_state(self, memory, given):
         """A state, or a flat list of its tensors, as the layer keeps it."""
@@ -74,3 +94,9 @@ class RecurrentAttention(ScoringMixin):
         check_given_state(self.name, given, leaves(first))
         pairs = zip(given, leaves(first), strict=True)
         return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])
+
+
+def _place_read(weights, last):
+    """The position with the largest weight, or the last one if nothing was read."""
+    place = ops.cast(ops.argmax(weights, axis=-1), "int32")
+    return ops.where(ops.any(weights > 0, axis=-1), place, last)

@@ -92,12 +92,16 @@ class BahdanauAttention(ScoringMixin):
     def project_key(self, key: Tensor) -> Tensor:
         return self.project(key, self.key_kernel)
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def project_query(self, query: Tensor) -> Tensor:
+        """W q + b."""
         query = self.project(query, self.query_kernel)
-        query = query if self.bias is None else ops.add(query, self.bias)
-        return additive_score(query, key, self._scaled_vector())
+        return query if self.bias is None else ops.add(query, self.bias)
 
-    def _scaled_vector(self) -> Tensor:
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        return additive_score(self.project_query(query), key, self.scaled_vector())
+
+    def scaled_vector(self) -> Tensor:
+        """v, or g v / |v|."""
         vector = ops.cast(self.score_vector, self.score_dtype)
         if self.gain is None:
             return vector

@@ -20,7 +20,7 @@ class RecurrentScoringMixin(RecurrentAttention):
     """Makes an attention layer from a score that depends on earlier steps.
 
         e[b,i,j] = score(q[b,i], k[b,j], z[b,i-1])
-        a[b,i,:] = softmax of e[b,i,:] over the valid j     or sparsemax
+        a[b,i,:] = softmax of e[b,i,:] over the valid j     or another normalizer
         z[b,i]   = next_state(z[b,i-1], a[b,i,:])
         c[b,i]   = sum_j a[b,i,j] v[b,j]
 
@@ -54,7 +54,12 @@ class RecurrentScoringMixin(RecurrentAttention):
     You can also override the other hooks of `ScoringMixin`. A `window` masks the scores; a Gaussian
     window raises an error.
 
-    Args, call arguments, returns, raises: see `ScoringMixin`.
+    Args:
+        half_width: D. At inference, each step reads only the memory steps within D of the one that
+            the step before read most. None, the default, reads all of them, as training does.
+        normalizer, dropout, seed: see `ScoringMixin`.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

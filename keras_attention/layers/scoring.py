@@ -18,7 +18,7 @@ class ScoringMixin(Attention):
     """Makes an attention layer out of a score.
 
         e[b,i,j] = score(q[b,i], k[b,j])                    the one method to write
-        a[b,i,:] = softmax of e[b,i,:] over the valid j     or sparsemax
+        a[b,i,:] = softmax of e[b,i,:] over the valid j     or another normalizer
         c[b,i]   = sum_j a[b,i,j] v[b,j]
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
@@ -43,7 +43,8 @@ class ScoringMixin(Attention):
     saves the layer: store every constructor argument in an attribute of the same name.
 
     Args:
-        normalizer: "softmax" or "sparsemax".
+        normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly
+            zero; or "hardmax", which reads one memory step (see `ops.masked_hardmax`).
         dropout: fraction of the weights dropped in training, in [0, 1).
         seed: an integer that makes dropout reproducible.
 

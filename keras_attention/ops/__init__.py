@@ -3,7 +3,12 @@
 from keras_attention.ops._xla import compiling
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.masks import all_of, blanked, causal_mask
-from keras_attention.ops.normalize import masked_softmax, masked_sparsemax
+from keras_attention.ops.normalize import (
+    masked_entmax15,
+    masked_hardmax,
+    masked_softmax,
+    masked_sparsemax,
+)
 from keras_attention.ops.products import project
 from keras_attention.ops.trilinear import trilinear_score
 from keras_attention.ops.windows import (
@@ -22,6 +27,8 @@ __all__ = [
     "causal_mask",
     "compiling",
     "gaussian",
+    "masked_entmax15",
+    "masked_hardmax",
     "masked_softmax",
     "masked_sparsemax",
     "project",

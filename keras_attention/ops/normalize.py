@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._typing import Tensor
 
-__all__ = ["masked_softmax", "masked_sparsemax"]
+__all__ = ["masked_entmax15", "masked_hardmax", "masked_softmax", "masked_sparsemax"]
 
 # The score of an invalid entry. Unlike -inf it is finite, so that gradients are not NaN where
 # nothing is valid. It lies far below any score, with room left to subtract a maximum.
@@ -80,6 +80,88 @@ def masked_sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return weights if mask is None else _only(mask, weights)
 
 
+def masked_entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Entmax with alpha = 1.5 over the last axis, restricted to the valid entries.
+
+        a   = max(e / 2 - tau, 0)^2, with tau such that the weights sum to one
+        tau = M - sqrt(1 / n - V)    with size n, mean M and variance V of e / 2 over the support
+
+    It lies between softmax and sparsemax: low scores get a weight of exactly zero, and the weights
+    are smooth in the scores.
+
+    Args:
+        scores: e, `(..., Tk)`, floating point, finite and less than 1e37 in size.
+        mask: boolean, broadcastable to `scores`, True for a valid entry; None if all are valid.
+
+    Returns:
+        Weights as from `masked_softmax`, but low scores get a weight of exactly zero.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import masked_entmax15
+        >>> weights = masked_entmax15(numpy.array([1.0, 1.0, -3.0]))
+        >>> [round(float(x), 4) for x in weights]
+        [0.5, 0.5, 0.0]
+
+    Reference: Peters, Niculae and Martins (2019), https://arxiv.org/abs/1905.05702, section 4. The
+    support is found by Newton's method instead of sorting.
+    """
+    scores = _widen(scores)
+    if scores.shape[-1] == 0:
+        return scores
+    if mask is not None:
+        scores = _floored(scores, mask)
+    largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True, initial=-math.inf))
+    halves = (scores - largest) / 2.0
+    support = _entmax15_support(ops.stop_gradient(halves))
+    size = ops.maximum(ops.cast(_sizes(support), halves.dtype), 1.0)
+    mean = ops.sum(_only(support, halves), axis=-1, keepdims=True) / size
+    deviation = _only(support, halves - mean)
+    variance = ops.sum(ops.square(deviation), axis=-1, keepdims=True) / size
+    # The variance is smaller than 1 / n, except by rounding.
+    root = ops.sqrt(ops.maximum(1.0 / size - variance, 1e-12))
+    weights = _only(support, ops.square(deviation + root))
+    weights = ops.where(ops.isfinite(largest), weights, float("nan"))
+    return weights if mask is None else _only(mask, weights)
+
+
+def masked_hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Reads one place: the valid entry with the largest score.
+
+        a[..., j] = 1 for the first valid j with the largest e[..., j], otherwise 0
+
+    The gradient is that of `masked_softmax` ("straight-through"), so that a model can train with
+    it. It is a biased estimate: the gradient of the function itself is zero.
+
+    Args:
+        scores: e, `(..., Tk)`, floating point, finite and less than 1e37 in size.
+        mask: boolean, broadcastable to `scores`, True for a valid entry; None if all are valid.
+
+    Returns:
+        Weights as from `masked_softmax`.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import masked_hardmax
+        >>> ops.convert_to_numpy(masked_hardmax(numpy.array([1.0, 3.0, 3.0]))).tolist()
+        [0.0, 1.0, 0.0]
+
+    Reference: Bengio, Leonard and Courville (2013), https://arxiv.org/abs/1308.3432, section 4.
+    """
+    soft = masked_softmax(scores, mask)
+    if soft.shape[-1] == 0:
+        return soft
+    largest = ops.argmax(
+        _widen(scores) if mask is None else _floored(_widen(scores), mask), axis=-1
+    )
+    position = ops.arange(ops.shape(soft)[-1], dtype="int32")
+    hard = ops.cast(position == ops.expand_dims(ops.cast(largest, "int32"), -1), soft.dtype)
+    hard = hard if mask is None else _only(mask, hard)
+    return hard + (soft - ops.stop_gradient(soft))
+
+
 def _sparsemax_support(scores):
     """Finds the entries with a positive weight, for scores whose largest is zero.
 
@@ -98,6 +180,26 @@ def _sparsemax_support(scores):
     support = scores > -1.0
     size = _sizes(support)
     return ops.while_loop(changes, shrink, (support, size, size + 1))[0]
+
+
+def _entmax15_support(halves):
+    """Finds the entries above tau, for numbers whose largest is zero.
+
+    f(t) = sum of max(x - t, 0)^2 - 1 falls and is convex. It is not negative at t = -1, so Newton's
+    method rises from there to the root tau and never passes it.
+    """
+
+    def rises(threshold, previous):
+        return ops.any(threshold > previous)
+
+    def step(threshold, _):
+        above = ops.maximum(halves - threshold, 0.0)
+        more = ops.sum(ops.square(above), axis=-1, keepdims=True) - 1.0
+        slope = 2.0 * ops.sum(above, axis=-1, keepdims=True)
+        return threshold + ops.maximum(more, 0.0) / slope, threshold
+
+    first = ops.full_like(halves[..., :1], -1.0)
+    return halves > ops.while_loop(rises, step, (first, first - 1.0), maximum_iterations=50)[0]
 
 
 def _sizes(support):

@@ -39,7 +39,7 @@ def attention_space(
     Those that only some choices need are in conditional scopes:
 
         mechanism                 `mechanisms`
-        normalizer, dropout       "softmax" or "sparsemax"; 0, 0.1, .. `most_dropout`
+        normalizer, dropout       "softmax", "sparsemax" or "entmax15"; 0, 0.1, .. `most_dropout`
         bahdanau:
           units                   `units`
           weight_norm, use_bias   False or True
@@ -109,7 +109,7 @@ def attention_space(
         return hp.Int(name(of), *units, step=2, sampling="log")
 
     mechanism = hp.Choice(name("mechanism"), list(mechanisms))
-    common = {"normalizer": hp.Choice(name("normalizer"), ["softmax", "sparsemax"])}
+    common = {"normalizer": hp.Choice(name("normalizer"), ["softmax", "sparsemax", "entmax15"])}
     if len(rates) > 1:
         common["dropout"] = hp.Choice(name("dropout"), rates, ordered=True)
 

@@ -19,10 +19,16 @@ from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
     BiDAFAttentionFlow,
+    CoverageAttention,
+    DynamicConvolutionAttention,
+    ForwardAttention,
+    GMMAttention,
     HierarchicalAttention,
+    LocationSensitiveAttention,
     LuongAttention,
     MemoryHop,
     MemoryNetwork,
+    MonotonicAttention,
     ResidualRNNCells,
 )
 from tests.helpers import normal, randomize
@@ -275,6 +281,49 @@ CASES = {
         reads_zeros=False,
         first=True,
     ),
+    **{
+        name: Case(
+            layer,
+            # Padding is at both ends, so no window but one as wide as the memory has all of it.
+            {"units": 13, **options, "half_width": 2, "dropout": 0.2, "seed": 3},
+            (QUERY, VALUE),
+            ((TQ, TK),),
+            masked_like="query",
+            first=True,
+            exported=True,
+        )
+        for name, layer, options in (
+            (
+                "location-sensitive",
+                LocationSensitiveAttention,
+                {"filters": 2, "width": 3, "cumulative": False, "use_bias": False}
+                | {"normalizer": "entmax15"},
+            ),
+            (
+                "coverage",
+                CoverageAttention,
+                {"loss_weight": 0.5, "use_bias": False, "normalizer": "softmax"},
+            ),
+            (
+                "monotonic",
+                MonotonicAttention,
+                {"mode": "hard", "noise": 0.5, "chunk": 2, "offset": 0.5, "use_bias": True}
+                | {"normalizer": "softmax"},
+            ),
+            (
+                "forward",
+                ForwardAttention,
+                {"transition_agent": True, "use_bias": False, "normalizer": "softmax"},
+            ),
+            ("gmm", GMMAttention, {"components": 2, "version": "V2", "normalizer": "softmax"}),
+            (
+                "dynamic convolution",
+                DynamicConvolutionAttention,
+                {"filters": 2, "width": 3, "prior_length": 4, "alpha": 0.2, "beta": 0.7}
+                | {"normalizer": "softmax"},
+            ),
+        )
+    },
     "flow": Case(
         BiDAFAttentionFlow,
         {},

@@ -394,7 +394,10 @@ def test_a_layer_without_score_says_so():
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        ({"normalizer": "relu"}, ("`normalizer`", "'softmax', 'sparsemax'", "received 'relu'")),
+        (
+            {"normalizer": "relu"},
+            ("`normalizer`", "'softmax', 'sparsemax', 'entmax15', 'hardmax'", "received 'relu'"),
+        ),
         ({"dropout": -0.1}, ("`dropout`", "a number in [0, 1)", "received -0.1")),
         ({"dropout": 1.0}, ("`dropout`", "a number in [0, 1)", "received 1.0")),
         ({"dropout": True}, ("`dropout`", "a number in [0, 1)", "received True")),

@@ -1,4 +1,6 @@
-"""The masked softmax and sparsemax against sorted loops."""
+"""The normalizers against loops."""
+
+import functools
 
 import keras
 import numpy as np
@@ -8,7 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from keras import ops
 
-from keras_attention.ops import masked_softmax, masked_sparsemax
+from keras_attention.ops import (
+    masked_entmax15,
+    masked_hardmax,
+    masked_softmax,
+    masked_sparsemax,
+)
 from tests import oracles
 from tests.backends import compiled, dtypes, gradients_by, tensor
 from tests.helpers import (
@@ -21,8 +28,14 @@ from tests.helpers import (
     numpy,
 )
 
-NORMALIZERS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
-both = pytest.mark.parametrize("name", NORMALIZERS)
+NORMALIZERS = {
+    "softmax": masked_softmax,
+    "sparsemax": masked_sparsemax,
+    "entmax15": masked_entmax15,
+    "hardmax": masked_hardmax,
+}
+each = pytest.mark.parametrize("name", NORMALIZERS)
+each_smooth = pytest.mark.parametrize("name", [x for x in NORMALIZERS if x != "hardmax"])
 
 
 @st.composite
@@ -33,7 +46,7 @@ def scores_and_mask(draw):
     return scores, draw(arrays.arrays("bool", shape))
 
 
-@both
+@each
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(given_scores=scores_and_mask())
 def test_normalizers_equal_the_oracle(name, given_scores):
@@ -56,7 +69,7 @@ def test_sparsemax_of_the_paper():
     assert oracles.masked_sparsemax([1.0, 0.5, -3.0], [True] * 3).tolist() == [0.75, 0.25, 0.0]
 
 
-@both
+@each
 def test_half_precision_scores_are_normalized_in_float32(name):
     scores = normal(3, 5, 61, dtype="bfloat16")
     expected = [oracles.NORMALIZERS[name](row, [True] * 61) for row in scores]
@@ -68,7 +81,7 @@ def test_half_precision_scores_are_normalized_in_float32(name):
     assert dtypes(NORMALIZERS[name](scores)) == dtypes(scores)
 
 
-@both
+@each
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.each_value
@@ -86,7 +99,7 @@ def test_nothing_valid_means_zero(name, dtype, jit):
     assert numpy(gradient)[1].any()
 
 
-@both
+@each
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
     scores = normal(5, 2, 7)
@@ -96,24 +109,54 @@ def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
     assert not weights[1].any()
 
 
+def test_entmax15_lies_between():
+    """For two scores with difference d, x = max(d, 0): closed form of the larger weight."""
+    difference = np.linspace(0, 3, 31)
+    scores = tensor(np.stack([difference, 0 * difference], -1))
+    # With t = d / 2: the larger weight is ((t + sqrt(2 - t^2)) / 2)^2, and 1 from t = 1 on.
+    t = np.minimum(difference / 2, 1)
+    larger = ((t + np.sqrt(2 - t**2)) / 2) ** 2
+    assert_close(masked_entmax15(scores), np.stack([larger, 1 - larger], -1))
+    soft, sparse = numpy(masked_softmax(scores)), numpy(masked_sparsemax(scores))
+    assert (soft[1:, 0] < larger[1:]).all()
+    assert (larger[1:] <= sparse[1:, 0]).all()
+
+
+def test_hardmax_passes_the_gradient_of_the_softmax():
+    scores, upstream = normal(8, 2, 7), tensor(normal(9, 2, 7))
+    mask = np.arange(14).reshape(2, 7) % 3 > 0
+    found = []
+    for normalize in (masked_hardmax, masked_softmax):
+        run = functools.partial(_weighted_loss, normalize, mask, upstream)
+        found.append(numpy(gradients_by(run, [tensor(scores)], [], False)[1][0]))
+    np.testing.assert_array_equal(*found)
+    assert found[0].any()
+
+
+def _weighted_loss(normalize, mask, upstream, scores):
+    weights = normalize(scores, mask)
+    return ops.sum(weights * upstream), weights
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 17, 1000])
 @pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
 @pytest.mark.each_value
-def test_sparsemax_of_many_supports(size, jit):
+def test_many_supports(name, size, jit):
     """The support holds one entry, all of them, or any number between; some are ties."""
     spread = np.geomspace(1e-4, 1e3, 29)[:, None]
     scores = np.concatenate([normal(1, 29, size) * spread, np.round(normal(2, 29, size))])
     for dtype in ("float64", "float32"):
         given = tensor(scores, dtype)
-        weights = compiled(masked_sparsemax, jit)(given)
-        expected = [oracles.masked_sparsemax(row, [True] * size) for row in numpy(given)]
+        weights = compiled(NORMALIZERS[name], jit)(given)
+        expected = [oracles.NORMALIZERS[name](row, [True] * size) for row in numpy(given)]
         # The largest scores are thousands, of which float32 has seven digits.
         np.testing.assert_allclose(
             numpy(weights), expected, atol=1e-12 if dtypes(weights) == ["float64"] else 1e-3
         )
 
 
-@both
+@each_smooth
 @pytest.mark.parametrize("top", [-3e4, 3e4, -1e30, 1e30])
 def test_extreme_scores_do_not_reach_the_masked_ones(name, top):
     scores = np.full((1, 5), top, "float32")
@@ -121,7 +164,7 @@ def test_extreme_scores_do_not_reach_the_masked_ones(name, top):
     assert_close(weights, [[1 / 3, 1 / 3, 0, 0, 1 / 3]], "float32")
 
 
-@both
+@each
 def test_masked_nans_do_not_leak(name):
     scores, mask = normal(5, 2, 7), np.arange(14).reshape(2, 7) % 3 > 0
     spoiled = np.where(mask, scores, np.nan)
@@ -134,7 +177,7 @@ def test_masked_nans_do_not_leak(name):
     assert not numpy(gradient)[~mask].any()
 
 
-@both
+@each_smooth
 def test_gradients_of_normalizers(name):
     mask = np.arange(14).reshape(2, 7) % 3 > 0
 
@@ -148,8 +191,9 @@ def test_gradients_of_normalizers(name):
     assert_gradients(Weightless, call, [normal(8, 2, 7)], oracle)
 
 
-@pytest.mark.parametrize("normalize", [masked_softmax, masked_sparsemax])
-def test_memories_of_no_step_and_of_one(normalize):
+@each
+def test_memories_of_no_step_and_of_one(name):
+    normalize = NORMALIZERS[name]
     assert normalize(ops.zeros((2, 3, 0))).shape == (2, 3, 0)
     mask = ops.convert_to_tensor([[[True]], [[False]]])
     assert numpy(normalize(ops.convert_to_tensor([[[7.0]], [[-7.0]]]), mask)).tolist() == [

@@ -1,0 +1,92 @@
+"""Attention with coverage."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._checks import check_number
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.layers._content import ContentAttention, nowhere
+from keras_attention.layers._types import Memory
+from keras_attention.ops._located import located_score
+
+__all__ = ["CoverageAttention"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class CoverageAttention(ContentAttention):
+    """Additive attention that avoids reading a place twice (See, Liu and Manning, 2017).
+
+        z[b,i,j] = sum over l < i of a[b,l,j]                       the coverage
+        e[b,i,j] = v . tanh(W q[b,i] + V k[b,j] + w z[b,i,j] + b)
+        a[b,i,:] = softmax of e[b,i,:] over the valid j
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+        loss     = mean over b and valid i of sum_j min(a[b,i,j], z[b,i,j])
+
+    The layer adds `loss_weight` times the loss to the loss of the model, in validation too.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
+
+    Args:
+        units: the width in which query, key and coverage are compared; required.
+        loss_weight: the factor of the loss; 0 leaves it out.
+        use_bias: whether to add the bias b.
+        half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
+
+    Weights:
+        content: query_kernel W, key_kernel V, score_vector v and bias b of `BahdanauAttention`.
+        coverage_vector: w, `(units,)`.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import CoverageAttention
+        >>> query, value = numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11))
+        >>> attention = CoverageAttention(13)
+        >>> attention(query, value).shape, len(attention.losses)
+        (TensorShape([2, 3, 11]), 1)
+
+    Reference: https://arxiv.org/abs/1704.04368, section 2.3. There the loss of a sample is the mean
+    over its steps too.
+    """
+
+    def __init__(
+        self,
+        units: int | None = None,
+        loss_weight: float = 1.0,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(units, use_bias, **kwargs)
+        self.loss_weight = check_number(self.name, "loss_weight", loss_weight, 0)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        self.coverage_vector = self.add_weight(
+            (self.units,), name="coverage_vector", autocast=False
+        )
+
+    def initial_state(self, memory: Memory) -> Nested:
+        return nowhere(memory, self.score_dtype)
+
+    def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
+        filters = ops.expand_dims(ops.cast(self.coverage_vector, self.score_dtype), 0)
+        query = ops.squeeze(self.content.project_query(query), 1)
+        vector = self.content.scaled_vector()
+        return ops.expand_dims(located_score(query, key, state, filters, vector), 1)
+
+    def next_state(self, state: Nested, weights: Tensor) -> Nested:
+        return state + weights
+
+    def sequence_loss(
+        self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
+    ) -> Tensor | None:
+        if self.loss_weight == 0:
+            return None
+        coverage = ops.cumsum(weights, axis=1) - weights
+        loss = ops.sum(ops.minimum(weights, coverage), axis=2)  # zero at masked steps
+        count = ops.ones_like(loss) if query_mask is None else ops.cast(query_mask, loss.dtype)
+        steps = ops.maximum(ops.sum(count, axis=1), 1.0)
+        return self.loss_weight * ops.mean(ops.sum(loss, axis=1) / steps)

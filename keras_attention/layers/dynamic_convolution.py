@@ -1,0 +1,156 @@
+"""Dynamic convolution attention."""
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention._checks import check_number, check_positive_int
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.layers._content import at_the_start
+from keras_attention.layers._types import Memory
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.ops._located import located_score
+from keras_attention.ops._shifts import sliding
+
+__all__ = ["DynamicConvolutionAttention"]
+
+FLOOR = -1e6  # the logarithm of a prior of zero
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class DynamicConvolutionAttention(RecurrentScoringMixin):
+    """Attention that moves by convolutions of its last weights (Battenberg et al., 2020).
+
+        f[b,i,j,:] = sum_w F[w,:] a[b,i-1, j + w - h]           static filters, h = (R - 1) // 2
+        g[b,i,j,:] = sum_w G[b,i,w,:] a[b,i-1, j + w - h]       dynamic filters
+        G[b,i]     = Y tanh(X q[b,i] + x)
+        p[b,i,j]   = log sum_l P[l] a[b,i-1, j - l], at least -1e6
+        e[b,i,j]   = v . tanh(U f[b,i,j,:] + T g[b,i,j,:] + b) + p[b,i,j]
+        a[b,i,:]   = softmax of e[b,i,:] over the valid j
+        c[b,i]     = sum_j a[b,i,j] v[b,j]
+
+    Before the first step all weight is on the first valid memory step. The keys play no part. The
+    prior P allows moves of 0 to L - 1 memory steps: it is the beta-binomial distribution.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq and Dv features, R width of the filters, L
+    length of the prior.
+
+    Args:
+        units: the width in which the filtered weights are compared; required.
+        filters: how many static filters, and how many dynamic ones.
+        width: R, in memory steps.
+        prior_length: L, in memory steps.
+        alpha, beta: the parameters of the prior. Its mean is (L - 1) alpha / (alpha + beta).
+        half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
+
+    Weights:
+        filter_kernel: F, `(R, filters)`. static_kernel: U, `(filters, units)`.
+        query_kernel: X, `(Dq, units)`. query_bias: x, `(units,)`.
+        dynamic_filter_kernel: Y, `(units, R filters)`. dynamic_kernel: T, `(filters, units)`.
+        score_vector: v, `(units,)`. bias: b, `(units,)`.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import DynamicConvolutionAttention
+        >>> query, value = numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11))
+        >>> DynamicConvolutionAttention(13)(query, value).shape
+        TensorShape([2, 3, 11])
+
+    Reference: https://arxiv.org/abs/1910.10288, section 2.3, whose sizes are the defaults.
+    """
+
+    def __init__(
+        self,
+        units: int | None = None,
+        filters: int = 8,
+        width: int = 21,
+        prior_length: int = 11,
+        alpha: float = 0.1,
+        beta: float = 0.9,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        hint = (
+            " It is the width in which filtered weights are compared; write "
+            "DynamicConvolutionAttention(128)."
+        )
+        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.filters = check_positive_int(self.name, "filters", filters)
+        self.width = check_positive_int(self.name, "width", width)
+        self.prior_length = check_positive_int(self.name, "prior_length", prior_length)
+        self.alpha = check_number(self.name, "alpha", alpha, 1e-3)
+        self.beta = check_number(self.name, "beta", beta, 1e-3)
+        self._prior = _beta_binomial(self.prior_length, self.alpha, self.beta)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        units, filters = self.units, self.filters
+        self.query_kernel = self.add_weight((query_shape[-1], units), name="query_kernel")
+        self.dynamic_filter_kernel = self.add_weight(
+            (units, self.width * filters), name="dynamic_filter_kernel"
+        )
+        for name, shape, initializer in (
+            ("query_bias", (units,), "zeros"),
+            ("filter_kernel", (self.width, filters), None),
+            ("static_kernel", (filters, units), None),
+            ("dynamic_kernel", (filters, units), None),
+            ("score_vector", (units,), None),
+            ("bias", (units,), "zeros"),
+        ):
+            weight = self.add_weight(shape, initializer, name=name, autocast=False)
+            setattr(self, name, weight)
+
+    def initial_state(self, memory: Memory) -> Nested:
+        return at_the_start(memory, self.score_dtype)
+
+    def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
+        filters, static, moving, bias, vector = (
+            ops.cast(x, self.score_dtype)
+            for x in (
+                self.filter_kernel,
+                self.static_kernel,
+                self.dynamic_kernel,
+                self.bias,
+                self.score_vector,
+            )
+        )
+        hidden = ops.tanh(ops.add(self.project(query, self.query_kernel), self.query_bias))
+        dynamic = self.project(hidden, self.dynamic_filter_kernel)
+        dynamic = ops.reshape(dynamic, (-1, self.width, self.filters))
+        # A filter and its projection are one kernel.
+        kernels = ops.matmul(dynamic, moving) + ops.matmul(filters, static)
+        bias = ops.broadcast_to(bias, (ops.shape(query)[0], self.units))
+        scores = located_score(bias, None, state, kernels, vector)
+        return ops.expand_dims(scores + self._log_prior(state), 1)
+
+    def _log_prior(self, state):
+        moved = sliding(state, self.prior_length - 1, self.prior_length)  # (B, Tk, L)
+        prior = ops.convert_to_tensor(self._prior[::-1], self.score_dtype)
+        total = ops.sum(moved * prior, axis=-1)
+        possible = total > 0
+        return ops.where(possible, ops.log(ops.where(possible, total, 1.0)), FLOOR)
+
+    def next_state(self, state: Nested, weights: Tensor) -> Nested:
+        return weights
+
+
+def _beta_binomial(length, alpha, beta):
+    """P[0] to P[length - 1]."""
+
+    def log_beta(x, y):
+        return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
+
+    n = length - 1
+    chances = [
+        log_beta(k + alpha, n - k + beta)
+        - log_beta(alpha, beta)
+        - math.log(n + 1)
+        - log_beta(n - k + 1, k + 1)
+        for k in range(length)
+    ]
+    return np.exp(chances)

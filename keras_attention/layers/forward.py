@@ -1,0 +1,110 @@
+"""Forward attention."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._checks import check_bool
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.layers._content import ContentAttention, at_the_start
+from keras_attention.layers._types import Memory
+from keras_attention.ops._batched import weighted_sums
+from keras_attention.ops._shifts import shifted
+from keras_attention.ops.masks import all_of
+
+__all__ = ["ForwardAttention"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class ForwardAttention(ContentAttention):
+    """Attention that stays or moves one memory step on (Zhang, Ling and Dai, 2018).
+
+        e[b,i,j] = v . tanh(W q[b,i] + V k[b,j] + b),    y[b,i,:] = softmax of e[b,i,:]
+        m[b,i,j] = a[b,i-1,j] + a[b,i-1,j-1]                            by default
+        m[b,i,j] = (1 - u[b,i-1]) a[b,i-1,j] + u[b,i-1] a[b,i-1,j-1]    with `transition_agent`
+        a[b,i,j] = m[b,i,j] y[b,i,j] / sum_l m[b,i,l] y[b,i,l]
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+        u[b,i]   = sigmoid(w . [c[b,i]; q[b,i]] + r),    u[b,0] = 1/2
+
+    Before the first step all weight is on the first valid memory step. The layer computes a as the
+    softmax of e + log m, which is the same but cannot divide by zero.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
+
+    Args:
+        units: the width in which query and key are compared; required.
+        transition_agent: whether the layer learns when to move.
+        use_bias: whether to add the bias b.
+        half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
+
+    Weights:
+        content: query_kernel W, key_kernel V, score_vector v and bias b of `BahdanauAttention`.
+        agent_vector: w, `(Dv + Dq,)`, and agent_bias: r, `()`, with `transition_agent`.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import ForwardAttention
+        >>> query, value = numpy.ones((1, 2, 5)), numpy.ones((1, 4, 11))
+        >>> _, weights = ForwardAttention(13)(query, value, return_attention_scores=True)
+        >>> [[round(float(x), 2) for x in row] for row in weights[0]]
+        [[0.5, 0.5, 0.0, 0.0], [0.25, 0.5, 0.25, 0.0]]
+
+    Reference: https://arxiv.org/abs/1807.06736, algorithms 1 and 2. Unlike there, the agent does
+    not see the last output of the decoder.
+    """
+
+    def __init__(
+        self,
+        units: int | None = None,
+        transition_agent: bool = False,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(units, use_bias, **kwargs)
+        self.transition_agent = check_bool(self.name, "transition_agent", transition_agent)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        if self.transition_agent:
+            size = value_shape[-1] + query_shape[-1]
+            self.agent_vector = self.add_weight((size,), name="agent_vector", autocast=False)
+            self.agent_bias = self.add_weight(
+                (), initializer="zeros", name="agent_bias", autocast=False
+            )
+
+    def initial_state(self, memory: Memory) -> Nested:
+        weights = at_the_start(memory, self.score_dtype)
+        if not self.transition_agent:
+            return weights
+        return weights, ops.full((ops.shape(memory.value)[0], 1), 0.5, dtype=self.score_dtype)
+
+    def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
+        return self.content.score(query, key)
+
+    def advance(
+        self,
+        query: Tensor,
+        memory: Memory,
+        mask: Tensor | None,
+        state: Nested,
+        training: bool | None,
+    ) -> tuple[Tensor, Nested]:
+        last, move = state if self.transition_agent else (state, None)
+        stay = last if move is None else (1.0 - move) * last
+        moved = shifted(last) if move is None else move * shifted(last)
+        reached = ops.expand_dims(stay + moved, 1)
+        mask = all_of(mask, reached > 0)
+        scores = self.score(query, memory.key, state)
+        reached = ops.where(mask, reached, ops.ones_like(reached))
+        weights = self.weigh(scores + ops.log(reached), mask, state)
+        new = ops.squeeze(weights, 1)
+        if move is None:
+            return weights, new
+        context = weighted_sums(weights, ops.cast(memory.value, self.score_dtype))
+        both = ops.squeeze(ops.concatenate([context, query], axis=-1), 1)
+        vector = ops.cast(self.agent_vector, self.score_dtype)
+        logit = ops.sum(both * vector, axis=-1, keepdims=True)
+        return weights, (new, ops.sigmoid(logit + ops.cast(self.agent_bias, self.score_dtype)))

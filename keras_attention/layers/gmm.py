@@ -1,0 +1,129 @@
+"""Attention by a mixture of Gaussians."""
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention._checks import check_choice, check_positive_int
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.layers._types import Memory
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.ops.windows import sentence_span
+
+__all__ = ["GMMAttention"]
+
+VERSIONS = ("V0", "V2", "V2b")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class GMMAttention(RecurrentScoringMixin):
+    """Attention by K Gaussians that move forward over the memory (Graves, 2013).
+
+        (w^, d^, s^)[b,i] = H tanh(W q[b,i] + b) + h     K numbers each
+        m[b,i,k] = m[b,i-1,k] + d[b,i,k],    m[b,0,k] = 0
+        a[b,i,j] = sum_k w[b,i,k] / Z[b,i,k] exp(-(j - f[b] - m[b,i,k])^2 / (2 s[b,i,k]^2))
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+
+    Positions count from the first valid memory step f[b]. The versions differ in
+
+        V0         w = exp(w^), d = exp(d^), s = sqrt(exp(-s^) / 2), Z = 1
+        V2, V2b    w = softmax of w^ over k, d = softplus(d^), s = softplus(s^), Z = sqrt(2 pi) s
+
+    The bias h starts at zero. In V2b it starts where d = 1 and s = 10. The keys play no part. The
+    weights are not normalised over j: in V0 rows may sum to any number. In V2 and V2b they sum to
+    about one, except that Gaussians narrower than a memory step may sum to more, and Gaussians
+    beyond the end of the memory to less.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq and Dv features, U units.
+
+    Args:
+        units: U, the width of the hidden layer; required.
+        components: K.
+        version: "V0", "V2" or "V2b".
+        half_width: see `RecurrentScoringMixin`. dropout, seed: see `ScoringMixin`. `normalizer`
+            has no effect.
+
+    Weights:
+        query_kernel: W, `(Dq, U)`. bias: b, `(U,)`. mixture_kernel: H, `(U, 3 K)`.
+        mixture_bias: h, `(3 K,)`; the order is w^, d^, s^.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import GMMAttention
+        >>> query, value = numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11))
+        >>> GMMAttention(13)(query, value).shape
+        TensorShape([2, 3, 11])
+
+    References: https://arxiv.org/abs/1308.0850, section 5.1 (V0, whose d^, s^ and w^ come from one
+    linear layer); https://arxiv.org/abs/1910.10288, section 2.2 (V0, V2 and V2b as here).
+    """
+
+    def __init__(
+        self,
+        units: int | None = None,
+        components: int = 5,
+        version: str = "V2b",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        hint = " It is the width of the hidden layer; write GMMAttention(128)."
+        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.components = check_positive_int(self.name, "components", components)
+        self.version = check_choice(self.name, "version", version, VERSIONS)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        count = 3 * self.components
+        self.query_kernel = self.add_weight((query_shape[-1], self.units), name="query_kernel")
+        self.bias = self.add_weight((self.units,), initializer="zeros", name="bias", autocast=False)
+        self.mixture_kernel = self.add_weight((self.units, count), name="mixture_kernel")
+        biases = [0.0, *[_softplus_inverse(x) if self.version == "V2b" else 0.0 for x in (1, 10)]]
+        self.mixture_bias = self.add_weight(
+            (count,),
+            initializer=lambda shape, dtype: ops.convert_to_tensor(
+                np.repeat(biases, self.components), dtype
+            ),
+            name="mixture_bias",
+            autocast=False,
+        )
+
+    def initial_state(self, memory: Memory) -> Nested:
+        batch, length = ops.shape(memory.value)[:2]
+        start, _ = sentence_span(memory.mask, batch, length, self.score_dtype)
+        return ops.repeat(ops.expand_dims(start, 1), self.components, axis=1)
+
+    def advance(
+        self,
+        query: Tensor,
+        memory: Memory,
+        mask: Tensor | None,
+        state: Nested,
+        training: bool | None,
+    ) -> tuple[Tensor, Nested]:
+        hidden = ops.tanh(ops.add(self.project(query, self.query_kernel), self.bias))
+        mixture = ops.add(self.project(hidden, self.mixture_kernel), self.mixture_bias)
+        weight, step, width = ops.split(ops.squeeze(mixture, 1), 3, axis=-1)  # (B, K) each
+        if self.version == "V0":
+            factor, step = ops.exp(weight), ops.exp(step)
+            inverse = ops.exp(width)  # 1 / (2 s^2)
+        else:
+            step, width = ops.softplus(step), ops.softplus(width)
+            factor = ops.softmax(weight, axis=-1) / (math.sqrt(2 * math.pi) * width)
+            inverse = 0.5 / ops.square(width)
+        center = state + step
+        position = ops.arange(ops.shape(memory.value)[1], dtype=self.score_dtype)
+        offset = ops.expand_dims(position, 1) - ops.expand_dims(center, 1)  # (B, Tk, K)
+        density = ops.exp(-ops.square(offset) * ops.expand_dims(inverse, 1))
+        weights = ops.expand_dims(ops.sum(ops.expand_dims(factor, 1) * density, axis=-1), 1)
+        if mask is not None:
+            weights = ops.where(mask, weights, ops.zeros_like(weights))
+        return weights, center
+
+
+def _softplus_inverse(x):
+    return math.log(math.expm1(x))

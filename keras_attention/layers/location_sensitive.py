@@ -1,0 +1,92 @@
+"""Location-sensitive attention."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._checks import check_bool, check_positive_int
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.layers._content import ContentAttention, nowhere
+from keras_attention.layers._types import Memory
+from keras_attention.ops._located import located_score
+
+__all__ = ["LocationSensitiveAttention"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class LocationSensitiveAttention(ContentAttention):
+    """Additive attention that sees where it looked before (Chorowski et al., 2015).
+
+        f[b,i,j,:] = sum_w F[w,:] z[b,i-1, j + w - (R - 1) // 2]
+        e[b,i,j]   = v . tanh(W q[b,i] + V k[b,j] + U f[b,i,j,:] + b)
+        a[b,i,:]   = softmax of e[b,i,:] over the valid j
+        z[b,i,:]   = z[b,i-1,:] + a[b,i,:]     with `cumulative`, otherwise a[b,i,:]
+        c[b,i]     = sum_j a[b,i,j] v[b,j]
+
+    z is zero before the first step. It is the state of the layer.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, R width of the filters.
+
+    Args:
+        units: the width in which query, key and location are compared; required.
+        filters: how many filters F has.
+        width: R, in memory steps.
+        cumulative: whether the filters see the sum of all weights (Shen et al., 2018) or only the
+            last ones (Chorowski et al., 2015).
+        use_bias: whether to add the bias b.
+        half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
+
+    Weights:
+        content: query_kernel W, key_kernel V, score_vector v and bias b of `BahdanauAttention`.
+        filter_kernel: F, `(R, filters)`. location_kernel: U, `(filters, units)`.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import LocationSensitiveAttention
+        >>> query, value = numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11))
+        >>> LocationSensitiveAttention(13)(query, value).shape
+        TensorShape([2, 3, 11])
+
+    References: https://arxiv.org/abs/1506.07503, section 2.2; https://arxiv.org/abs/1712.05884,
+    whose sizes are the defaults.
+    """
+
+    def __init__(
+        self,
+        units: int | None = None,
+        filters: int = 32,
+        width: int = 31,
+        cumulative: bool = True,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(units, use_bias, **kwargs)
+        self.filters = check_positive_int(self.name, "filters", filters)
+        self.width = check_positive_int(self.name, "width", width)
+        self.cumulative = check_bool(self.name, "cumulative", cumulative)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        shape = (self.width, self.filters)
+        self.filter_kernel = self.add_weight(shape, name="filter_kernel", autocast=False)
+        shape = (self.filters, self.units)
+        self.location_kernel = self.add_weight(shape, name="location_kernel", autocast=False)
+
+    def initial_state(self, memory: Memory) -> Nested:
+        return nowhere(memory, self.score_dtype)
+
+    def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
+        # A filter and its projection are one kernel.
+        kernel = ops.matmul(
+            ops.cast(self.filter_kernel, self.score_dtype),
+            ops.cast(self.location_kernel, self.score_dtype),
+        )
+        query = ops.squeeze(self.content.project_query(query), 1)
+        vector = self.content.scaled_vector()
+        return ops.expand_dims(located_score(query, key, state, kernel, vector), 1)
+
+    def next_state(self, state: Nested, weights: Tensor) -> Nested:
+        return state + weights if self.cumulative else weights

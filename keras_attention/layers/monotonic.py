@@ -1,0 +1,184 @@
+"""Monotonic attention, and monotonic chunkwise attention."""
+
+from functools import partial
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._checks import check_choice, check_number, check_positive_int
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.layers._content import ContentAttention, at_the_start
+from keras_attention.layers._types import Memory
+from keras_attention.layers.bahdanau import BahdanauAttention
+from keras_attention.ops._loops import scan, swap_steps
+from keras_attention.ops._shifts import folded, linear_recurrence, shifted, sliding
+from keras_attention.ops.normalize import masked_softmax
+
+__all__ = ["MonotonicAttention"]
+
+MODES = ("parallel", "recursive", "hard")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class MonotonicAttention(ContentAttention):
+    """Attention that moves forward only (Raffel et al., 2017; Chiu and Raffel, 2018).
+
+        e[b,i,j] = g v/|v| . tanh(W q[b,i] + V k[b,j] + b) + r
+        p[b,i,j] = sigmoid(e[b,i,j])    the probability of stopping at j, once it is reached
+        a[b,i,j] = p[b,i,j] t[b,i,j]
+        t[b,i,j] = a[b,i-1,j] + (1 - p[b,i,j-1]) t[b,i,j-1]
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+
+    Before the first step all weight is on the first valid memory step. A row sums to the
+    probability of stopping at all, at most one.
+
+    With `chunk` = w ("MoChA") a softmax reads the w memory steps that end where it stops:
+
+        d[b,i,j] = sum_l a[b,i,l] softmax of u[b,i,l-w+1..l] at j    the weights, instead of a
+
+    where u is an additive score with weights of its own.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
+
+    Args:
+        units: the width in which query and key are compared; required.
+        mode: how a is computed. "parallel" takes about log2(Tk) passes over the memory, "recursive"
+            one step of a loop for each memory step; the result is the same. "hard" trains like
+            "parallel", but at inference reads the first memory step, from the last one read on,
+            with p of at least 1/2. It reads nothing once it has found none.
+        noise: the standard deviation of the noise that training adds to e. It drives p to 0 or 1.
+        chunk: w, in memory steps, or None for the attention without chunks.
+        offset: the value of r before training. A long memory needs one of about -4.
+        half_width: see `RecurrentScoringMixin`. dropout, seed: see `ScoringMixin`. `normalizer`
+            has no effect.
+
+    Weights:
+        content: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
+            `BahdanauAttention`. offset_bias: r, `()`.
+        chunk_content: the weights of u, with `chunk`.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import MonotonicAttention
+        >>> query, value = numpy.ones((1, 2, 5)), numpy.ones((1, 3, 11))
+        >>> attention = MonotonicAttention(13, offset=0.0)
+        >>> attention.build(query.shape, value.shape)
+        >>> attention.content.score_vector.assign(numpy.zeros(13))  # every p is 1/2
+        >>> _, weights = attention(query, value, return_attention_scores=True)
+        >>> weights[0].numpy().tolist()
+        [[0.5, 0.25, 0.125], [0.25, 0.25, 0.1875]]
+
+    References: https://arxiv.org/abs/1704.00784, sections 2.2 to 2.4;
+    https://arxiv.org/abs/1712.05382, section 2.3. Unlike there, nothing is divided by a product of
+    1 - p, which underflows for long memories.
+    """
+
+    weight_norm = True
+
+    def __init__(
+        self,
+        units: int | None = None,
+        mode: str = "parallel",
+        noise: float = 1.0,
+        chunk: int | None = None,
+        offset: float = -4.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(units, **kwargs)
+        self.mode = check_choice(self.name, "mode", mode, MODES)
+        self.noise = check_number(self.name, "noise", noise, 0)
+        self.chunk = None if chunk is None else check_positive_int(self.name, "chunk", chunk)
+        self.offset = check_number(self.name, "offset", offset)
+        self.chunk_content = None
+        if chunk is not None:
+            self.chunk_content = BahdanauAttention(
+                units, True, dtype=self.dtype_policy, name="chunk_content"
+            )
+        if self.noise > 0:
+            self.noise_generator = keras.random.SeedGenerator(self.seed)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        offset = keras.initializers.Constant(self.offset)
+        self.offset_bias = self.add_weight(
+            (), initializer=offset, name="offset_bias", autocast=False
+        )
+        if self.chunk_content is not None and not self.chunk_content.built:
+            self.chunk_content.build(query_shape, value_shape, key_shape)
+
+    def project_key(self, key: Tensor) -> Tensor:
+        projected = super().project_key(key)
+        if self.chunk_content is None:
+            return projected
+        return ops.concatenate([projected, self.chunk_content.project_key(key)], axis=-1)
+
+    def initial_state(self, memory: Memory) -> Nested:
+        return at_the_start(memory, self.score_dtype)
+
+    def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
+        offset = ops.cast(self.offset_bias, self.score_dtype)
+        return self.content.score(query, key[..., : self.units]) + offset
+
+    def advance(
+        self,
+        query: Tensor,
+        memory: Memory,
+        mask: Tensor | None,
+        state: Nested,
+        training: bool | None,
+    ) -> tuple[Tensor, Nested]:
+        scores = self.score(query, memory.key, state)
+        if training and self.noise > 0:
+            scores = scores + self.noise * keras.random.normal(
+                ops.shape(scores), dtype=self.score_dtype, seed=self.noise_generator
+            )
+        if mask is not None:
+            mask = ops.squeeze(ops.broadcast_to(mask, ops.shape(scores)), 1)
+        scores = ops.squeeze(scores, 1)
+        if self.mode == "hard" and not training:
+            stopped = _first_stop(scores, mask, state)
+        else:
+            stop, go = ops.sigmoid(scores), ops.sigmoid(-scores)
+            if mask is not None:
+                stop = ops.where(mask, stop, ops.zeros_like(stop))
+                go = ops.where(mask, go, ops.ones_like(go))
+            run = _one_by_one if self.mode == "recursive" else linear_recurrence
+            stopped = stop * run(shifted(go), state)
+        weights = stopped if self.chunk is None else self._chunks(query, memory, mask, stopped)
+        return ops.expand_dims(weights, 1), stopped
+
+    def _chunks(self, query, memory, mask, stopped):
+        scores = self.chunk_content.score(query, memory.key[..., self.units :])
+        before = self.chunk - 1
+        near = partial(sliding, before=before, width=self.chunk)
+        valid = ops.ones_like(stopped) if mask is None else ops.cast(mask, stopped.dtype)
+        inside = near(valid) > 0
+        chunks = masked_softmax(near(ops.squeeze(scores, 1)), inside)  # (B, Tk, w)
+        return folded(ops.expand_dims(stopped, -1) * chunks, before)
+
+
+def _first_stop(scores, mask, last):
+    """One at the first valid position with p >= 1/2, not before the last one; zeros without one."""
+    position = ops.arange(ops.shape(scores)[1], dtype="int32")
+    start = ops.expand_dims(ops.cast(ops.argmax(last, axis=1), "int32"), 1)
+    found = ops.logical_and(scores >= 0, position >= start)
+    found = ops.logical_and(found, ops.any(last > 0, axis=1, keepdims=True))
+    found = found if mask is None else ops.logical_and(found, mask)
+    first = ops.expand_dims(ops.cast(ops.argmax(found, axis=1), "int32"), 1)
+    return ops.cast(ops.logical_and(found, position == first), scores.dtype)
+
+
+def _one_by_one(factors, terms):
+    """The same as `linear_recurrence`, position by position."""
+
+    def step(last, inputs):
+        factor, term = inputs
+        last = factor * last + term
+        return last, last
+
+    first = ops.zeros_like(terms[:, 0])
+    _, found = scan(step, first, (swap_steps(factors), swap_steps(terms)))
+    return swap_steps(found)

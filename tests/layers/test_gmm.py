@@ -1,0 +1,44 @@
+"""How attention by Gaussians starts."""
+
+import numpy as np
+import pytest
+
+from keras_attention import GMMAttention
+from tests.helpers import assert_close, assert_refused, normal, numpy
+
+
+def test_v2b_starts_with_steps_of_one_and_a_width_of_ten():
+    layer = GMMAttention(3, components=2)
+    query, value = np.zeros((1, 4, 5), "float32"), np.zeros((1, 30, 7), "float32")
+    _, weights = layer(query, value, return_attention_scores=True)
+    j, i = np.arange(30), np.arange(1, 5)[:, None]
+    expected = np.exp(-((j - i) ** 2) / 200) / np.sqrt(2 * np.pi * 100)
+    assert_close(weights[0], expected, "float32")
+
+
+@pytest.mark.parametrize("version", ["V0", "V2", "V2b"])
+def test_the_place_never_moves_back(version):
+    layer = GMMAttention(3, components=2, version=version)
+    query, value = normal(1, 2, 9, 5, dtype="float32"), normal(2, 2, 7, 3, dtype="float32")
+    layer.build(query.shape, value.shape)
+    for n, weight in enumerate(layer.weights):
+        weight.assign(3 * normal(n, *weight.shape))
+    memory, last = layer.prepare(value), np.zeros((2, 2))
+    state = None
+    for i in range(9):
+        _, state, _ = layer.attend(query[:, i], memory, state)
+        assert (numpy(state) >= last).all()
+        last = numpy(state)
+    assert last.min() > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        ({"units": None}, ("`units`", "a positive integer", "GMMAttention(128)")),
+        ({"components": 0}, ("`components`", "a positive integer", "received 0")),
+        ({"version": "V1"}, ("`version`", "'V0', 'V2', 'V2b'", "received 'V1'")),
+    ],
+)
+def test_bad_arguments(options, fragments):
+    assert_refused(lambda: GMMAttention(**{"units": 3, **options}), *fragments)

@@ -1,0 +1,175 @@
+"""All attentions with a state against loops of their papers, and what they have in common."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import AttentionRNN, LocationSensitiveAttention
+from tests.backends import compiled, dtypes, tensor
+from tests.helpers import (
+    DTYPES,
+    DV,
+    RECURRENT,
+    TK,
+    TQ,
+    B,
+    assert_close,
+    assert_gradients,
+    assert_refused,
+    lengths_mask,
+    normal,
+    numpy,
+)
+from tests.oracles import attend
+
+every_mechanism = pytest.mark.parametrize("name", RECURRENT)
+MASKS = {
+    "query_mask": np.array([[True, True, True], [True, False, True]]),
+    "value_mask": np.array([[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 0, 1, 1, 1]], bool),
+}
+
+
+@every_mechanism
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
+def test_equals_the_paper(name, dtype, jit):
+    mechanism = RECURRENT[name]
+    layer = mechanism.built(dtype=dtype)
+    query, value, key = mechanism.tensors(dtype)
+
+    def call(*inputs):
+        return layer(*inputs, **MASKS, return_attention_scores=True)
+
+    output, weights = compiled(call, jit)(*map(tensor, (query, value, key)))
+    expected = attend(mechanism.row(layer), query, value, key, **MASKS)
+    assert dtypes(output, weights) == [dtype, dtype]
+    assert_close(output, expected[0], dtype)
+    assert_close(weights, expected[1], dtype)
+    assert not numpy(weights)[:, :, None][
+        ~np.broadcast_to(MASKS["value_mask"][:, None, None], (B, TQ, 1, TK))
+    ].any()
+
+
+@every_mechanism
+def test_gradients_are_those_of_the_paper(name):
+    mechanism = RECURRENT[name]
+    layer = mechanism.built(dtype="float64")
+
+    def oracle(inputs, weights):
+        return attend(mechanism.row(layer, weights), *inputs, **MASKS)
+
+    def call(*inputs):
+        return layer(*inputs, **MASKS, return_attention_scores=True)
+
+    assert_gradients(layer, call, mechanism.tensors(), oracle)
+
+
+@every_mechanism
+def test_single_steps_equal_the_whole(name):
+    mechanism = RECURRENT[name]
+    layer = mechanism.built(dtype="float64")
+    query, value, key = map(tensor, mechanism.tensors())
+    mask = tensor(MASKS["value_mask"])
+    expected = layer(query, value, key, value_mask=mask, return_attention_scores=True)
+    memory, state = layer.prepare(value, key, mask), None
+    for i in range(TQ):
+        output, state, weights = layer.attend(query[:, i], memory, state)
+        assert_close(output, numpy(expected[0][:, i]))
+        assert_close(weights, numpy(expected[1][:, i]))
+
+
+@every_mechanism
+def test_nan_in_padding_has_no_effect(name):
+    mechanism = RECURRENT[name]
+    layer = mechanism.built(dtype="float64")
+    inputs = mechanism.tensors()
+    spoiled = [np.array(x) for x in inputs]
+    for x, mask in zip(spoiled, [MASKS["query_mask"], *[MASKS["value_mask"]] * 2], strict=True):
+        x[~mask] = np.nan
+    assert_close(layer(*map(tensor, spoiled), **MASKS), numpy(layer(*inputs, **MASKS)))
+
+
+@every_mechanism
+def test_a_memory_without_a_valid_step(name):
+    mechanism = RECURRENT[name]
+    layer = mechanism.built()
+    inputs = mechanism.tensors("float32")
+    mask = np.array([[False] * TK, [True] * TK])
+    output, weights = layer(*inputs, value_mask=mask, return_attention_scores=True)
+    assert not numpy(output)[0].any()
+    assert not numpy(weights)[0].any()
+    assert np.isfinite(numpy(output)).all()
+
+
+def test_a_window_at_inference():
+    """Step i reads at most D steps from what step i - 1 read most; the first reads everything."""
+    options = {"units": 17, "filters": 3, "width": 5, "dtype": "float64"}
+    layer = LocationSensitiveAttention(half_width=1, **options)
+    free = LocationSensitiveAttention(**options)
+    query, value = normal(1, B, 5, 3), normal(2, B, 9, DV)
+    for x in (layer, free):
+        x.build(query.shape, value.shape)
+        for n, weight in enumerate(x.weights):
+            weight.assign(normal(n, *weight.shape))
+    _, weights = layer(query, value, return_attention_scores=True)
+    weights = numpy(weights)
+    for b in range(B):
+        for i in range(1, 5):
+            place = weights[b, i - 1].argmax()
+            read = np.flatnonzero(weights[b, i])
+            assert read.min() >= place - 1
+            assert read.max() <= place + 1
+    assert (weights[:, 0] > 0).all()
+    assert_close(layer(query, value, training=True), numpy(free(query, value)))
+    assert np.abs(numpy(layer(query, value)) - numpy(free(query, value))).max() > 1e-3
+
+
+def test_a_window_that_nothing_is_read_in():
+    """It stays where it was: a place of which nothing is known would read everything."""
+    layer = LocationSensitiveAttention(3, half_width=1, dtype="float64")
+    query, value = normal(1, B, 3, 3), normal(2, B, 9, DV)
+    mask = np.ones((B, 3, 9), bool)
+    mask[:, 0, :5] = False  # the first step reads from 5 on
+    mask[:, 1, 4:] = False  # the second may not read near
+    _, weights = layer(query, value, attention_mask=mask, return_attention_scores=True)
+    weights = numpy(weights)
+    assert weights[:, 0].any(-1).all()
+    assert not weights[:, 1].any()
+    for b in range(B):
+        place = weights[b, 0].argmax()
+        assert abs(np.flatnonzero(weights[b, 2]) - place).max() == 1
+
+
+@pytest.mark.parametrize("half_width", [0, -1, 2.0, True])
+def test_a_wrong_half_width(half_width):
+    assert_refused(
+        lambda: LocationSensitiveAttention(3, half_width=half_width),
+        "`half_width`",
+        "a positive integer",
+        f"received {half_width!r}",
+    )
+
+
+@every_mechanism
+@pytest.mark.parametrize("half_width", [None, 2])
+def test_in_a_decoder(name, half_width):
+    """The loop equals the steps, also where a window adds a place to the state."""
+    mechanism = RECURRENT[name]
+    attention = mechanism.make(half_width=half_width)
+    decoder = AttentionRNN(keras.layers.GRUCell(11), attention, return_state=True)
+    sequences, memory = normal(1, B, 5, 3, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+    mask = lengths_mask([5, 7], TK)
+    outputs, last, *kept, weights = decoder(
+        sequences, memory, memory_mask=mask, return_attention_scores=True
+    )
+    prepared = decoder.prepare(ops.convert_to_tensor(memory), ops.convert_to_tensor(mask))
+    state = decoder.get_initial_state(prepared)
+    for i in range(5):
+        output, state, read = decoder.step(ops.convert_to_tensor(sequences[:, i]), state, prepared)
+        assert_close(output, numpy(outputs[:, i]), "float32")
+        assert_close(read, numpy(weights[:, i]), "float32")
+    found = [state.cells[0], *keras.tree.flatten(state.attention)]
+    for x, y in zip(found, [last, *kept], strict=True):
+        assert_close(x, numpy(y), "float32")
