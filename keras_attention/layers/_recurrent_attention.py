@@ -75,7 +75,7 @@ class RecurrentAttention(ScoringMixin):
     def _near(self, place, length):
         """The positions near the place that was read last, `(B, 1, Tk)`; all before the first."""
         place = ops.reshape(place, (-1, 1, 1))
-        offset = ops.arange(length, dtype="int32") - place
+        offset = ops.arange(length, dtype=self.score_dtype) - place
         return ops.logical_or(ops.abs(offset) <= self.half_width, place < 0)
 
     def _first_state(self, memory):
@@ -86,7 +86,8 @@ class RecurrentAttention(ScoringMixin):
         state = pack_like(state, kept)
         if self.half_width is None:
             return state
-        return state, ops.full((ops.shape(memory.value)[0],), -1, dtype="int32")
+        # Floating point, because a decoder carries nothing else through its gradient.
+        return state, ops.full((ops.shape(memory.value)[0],), -1, dtype=self.score_dtype)
 
     def _given_state(self, memory, given):
         """A state, or a flat list of its tensors, as the layer keeps it."""
@@ -98,5 +99,5 @@ class RecurrentAttention(ScoringMixin):
 
 def _place_read(weights, last):
     """The position with the largest weight, or the last one if nothing was read."""
-    place = ops.cast(ops.argmax(weights, axis=-1), "int32")
+    place = ops.cast(ops.argmax(weights, axis=-1), last.dtype)
     return ops.where(ops.any(weights > 0, axis=-1), place, last)

@@ -11,6 +11,7 @@ from keras_attention.layers._content import ContentAttention, at_the_start
 from keras_attention.layers._types import Memory
 from keras_attention.ops._batched import weighted_sums
 from keras_attention.ops._shifts import shifted
+from keras_attention.ops._stored import stored
 from keras_attention.ops.masks import all_of
 
 __all__ = ["ForwardAttention"]
@@ -97,7 +98,7 @@ class ForwardAttention(ContentAttention):
         moved = shifted(last) if move is None else move * shifted(last)
         reached = ops.expand_dims(stay + moved, 1)
         mask = all_of(mask, reached > 0)
-        scores = self.score(query, memory.key, state)
+        scores = stored(self.score(query, memory.key, state))
         reached = ops.where(mask, reached, ops.ones_like(reached))
         weights = self.weigh(scores + ops.log(reached), mask, state)
         new = ops.squeeze(weights, 1)

@@ -13,6 +13,7 @@ from keras_attention.layers._types import Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.ops._loops import scan, swap_steps
 from keras_attention.ops._shifts import folded, linear_recurrence, shifted, sliding
+from keras_attention.ops._stored import stored
 from keras_attention.ops.normalize import masked_softmax
 
 __all__ = ["MonotonicAttention"]
@@ -130,7 +131,7 @@ class MonotonicAttention(ContentAttention):
         state: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
-        scores = self.score(query, memory.key, state)
+        scores = stored(self.score(query, memory.key, state))
         if training and self.noise > 0:
             scores = scores + self.noise * keras.random.normal(
                 ops.shape(scores), dtype=self.score_dtype, seed=self.noise_generator
@@ -151,7 +152,7 @@ class MonotonicAttention(ContentAttention):
         return ops.expand_dims(weights, 1), stopped
 
     def _chunks(self, query, memory, mask, stopped):
-        scores = self.chunk_content.score(query, memory.key[..., self.units :])
+        scores = stored(self.chunk_content.score(query, memory.key[..., self.units :]))
         before = self.chunk - 1
         near = partial(sliding, before=before, width=self.chunk)
         valid = ops.ones_like(stopped) if mask is None else ops.cast(mask, stopped.dtype)

@@ -12,6 +12,7 @@ from keras_attention.layers._state_checks import (
     check_weights,
 )
 from keras_attention.layers._types import Memory
+from keras_attention.ops._stored import stored
 
 __all__ = ["RecurrentScoringMixin"]
 
@@ -130,7 +131,7 @@ class RecurrentScoringMixin(RecurrentAttention):
         Returns:
             Weights `(B, 1, Tk)`, zero where they are masked, and the next state.
         """
-        scores = self.score(query, memory.key, state)
+        scores = stored(self.score(query, memory.key, state))
         wanted = query.shape[0], 1, memory.value.shape[1]
         check_scores(self.name, scores, wanted)
         weights = self.weigh(scores, mask, state)

@@ -26,7 +26,8 @@ class Part(NamedTuple):
             the weights has a first axis of steps.
         prepare: returns what `backward` needs, computed from the weights before the loop.
         backward: `backward(prepared, stored, upstream, *arguments)` returns the gradients of the
-            floating-point arguments in one step, in their order.
+            floating-point arguments in one step, in their order. If the part is `summed`, the
+            gradients of the weights follow, and the loop adds them up; `many` is not called.
         added: one tensor `(T, ...)` for each of the first results. Each step adds its slice.
     """
 
@@ -36,6 +37,7 @@ class Part(NamedTuple):
     prepare: Callable[..., Any]
     backward: Callable[..., list[Tensor]]
     added: Sequence[Tensor] = ()
+    summed: bool = False
 
 
 def products(
@@ -89,19 +91,23 @@ def known_results(
     results: list[Tensor],
     stored: list[Tensor],
     zeros: list[Tensor],
+    weights: list[Tensor],
     *arguments: Tensor,
 ) -> list[Tensor]:
-    """The stored results of a part, which pass gradients to zeros and to the arguments."""
+    """The stored results of a part, which pass gradients to zeros, arguments and `weights`.
+
+    The weights are those of a part that is summed, otherwise none.
+    """
     floating = [n for n, x in enumerate(arguments) if is_floating(x)]
 
     def gradient(*tensors):
         copies, upstream = tensors[len(zeros) : -len(results)], list(tensors[-len(results) :])
         given = list(arguments)
-        for n, x in zip(floating, copies, strict=True):
+        for n, x in zip(floating, copies, strict=False):  # copies of the weights follow
             given[n] = x
         return *upstream, *part.backward(prepared, stored, upstream, *given)
 
-    tensors = [*zeros, *(arguments[n] for n in floating)]
+    tensors = [*zeros, *(arguments[n] for n in floating), *weights]
     return list(differentiable(lambda *_: tuple(results), gradient, *tensors))
 
 

@@ -8,7 +8,8 @@ and what else a part asks for. The backward pass has two stages:
    of all parts. It takes the stored results instead of computing the parts again.
 2. The gradients of the weights of a part follow from all of its arguments and results at once. A
    product of all steps is several times as fast as the sum of the products of each step, and
-   nothing of the size of the weights is added up in the loop.
+   nothing of the size of the weights is added up in the loop. The gradients of the weights of a
+   part that is `summed` are added up in the first stage instead.
 """
 
 from collections.abc import Callable
@@ -143,12 +144,14 @@ class _Recurrence:
         all_carries, all_results, all_stored = kept
         of_last, of_outputs = upstream
         prepared = [part.prepare(x) for part, x in zip(self.parts, weights, strict=True)]
+        summed = [x if part.summed else [] for part, x in zip(self.parts, weights, strict=True)]
         arguments = []
 
-        def body(of_carry, x):
+        def body(carried, x):
+            of_carry, totals = carried
             (carry, results, stored), inputs, of_outputs = x
 
-            def run(carry, zeros):
+            def run(carry, zeros, summed):
                 origins = _Origins()
                 origins.add(carry, all_carries)
                 origins.add(inputs, self.inputs)
@@ -157,10 +160,10 @@ class _Recurrence:
                 def call(part, *given):
                     n = len(found)
                     # An argument that is stored already is not stored again.
-                    found.append([origins.find(x) for x in given])
-                    new.append([x for x, y in zip(given, found[n], strict=True) if y is None])
+                    found.append([] if part.summed else [origins.find(x) for x in given])
+                    new.append([x for x, y in zip(given, found[n], strict=False) if y is None])
                     known = known_results(
-                        part, prepared[n], results[n], stored[n], zeros[n], *given
+                        part, prepared[n], results[n], stored[n], zeros[n], summed[n], *given
                     )
                     origins.add(known, all_results[n])
                     return known
@@ -171,20 +174,26 @@ class _Recurrence:
 
             # The gradient of a zero that is added to a result is the gradient of the result.
             zeros = [[ops.zeros_like(x) for x in xs] for xs in results]
-            gradients, new = vector_jacobian(run, (carry, zeros), (of_carry, of_outputs))
-            return gradients[0], (gradients[1], new)
+            (of_carry, of_results, more), new = vector_jacobian(
+                run, (carry, zeros, summed), (of_carry, of_outputs)
+            )
+            totals = pack_like(totals, [*map(ops.add, leaves(totals), leaves(more))])
+            return (of_carry, totals), (of_results, new)
 
         inputs = kept, self.inputs, of_outputs
-        of_carry, (of_results, new) = scan(
-            body, of_last, inputs, reverse=True, unroll=self.unroll, steps=self.steps
+        totals = pack_like(summed, [ops.zeros_like(x) for x in leaves(summed)])
+        (of_carry, totals), (of_results, new) = scan(
+            body, (of_last, totals), inputs, reverse=True, unroll=self.unroll, steps=self.steps
         )
         new = iter(leaves(new))
         arguments = [[next(new) if x is None else x for x in xs] for xs in arguments]
-        of_weights = map(
-            gradients_of_weights, self.parts, weights, all_stored, arguments, of_results
-        )
+        given = zip(self.parts, weights, all_stored, arguments, of_results, strict=True)
+        of_weights = [
+            total if part.summed else gradients_of_weights(part, *rest)
+            for total, (part, *rest) in zip(totals, given, strict=True)
+        ]
         of_added = [x[: len(part.added)] for x, part in zip(of_results, self.parts, strict=True)]
-        return of_carry, list(of_weights), of_added
+        return of_carry, of_weights, of_added
 
 
 class _Origins:

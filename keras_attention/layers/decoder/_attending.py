@@ -6,14 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._typing import Tensor
+from keras_attention._typing import Nested, Tensor
 from keras_attention.layers._types import Attended, Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.decoder._changes import refuse_changes
 from keras_attention.layers.luong import LuongAttention
 from keras_attention.ops._gradients import repeated, vector_jacobian
 from keras_attention.ops._graphs import value_of
-from keras_attention.ops._loops import swap_steps
+from keras_attention.ops._loops import leaves, pack_like, swap_steps
 from keras_attention.ops._parts import Part
 from keras_attention.ops._stored import reusing, storing
 
@@ -72,3 +72,41 @@ def attending(decoder: Any, memory: Memory, return_scores: bool) -> Part:
 
     weights = [memory.key, memory.value, *map(value_of, variables)]
     return Part(weights, once, many, prepare=lambda tensors: tensors, backward=backward)
+
+
+def attending_with_state(decoder: Any, memory: Memory, first: Nested, training: Any) -> Part:
+    """The part `(query, *state) -> [output, weights, *state]`, for an attention with a state.
+
+    Args:
+        first: the initial state, whose nesting the others have.
+    """
+    variables = [x for x in decoder.attention.weights if "float" in x.dtype]
+
+    def run(tensors, query, *state):
+        key, value, *rest = tensors
+        given = memory._replace(key=key, value=value)
+        with keras.StatelessScope(list(zip(variables, rest, strict=True))):
+            state = pack_like(first, list(state))
+            found = attend(decoder, query, given, state=state, training=training)
+        return [found.output, found.weights, *leaves(found.state)]
+
+    def once(tensors, *arguments):
+        with storing() as stored:
+            return run(tensors, *arguments), stored
+
+    def backward(tensors, stored, upstream, *arguments):
+        def function(arguments, tensors):
+            with reusing(stored):
+                return run(tensors, *arguments), None
+
+        given = list(arguments), list(tensors)
+        return leaves(vector_jacobian(function, given, list(upstream))[0])
+
+    return Part(
+        [memory.key, memory.value, *map(value_of, variables)],
+        once=once,
+        many=lambda tensors, stored, *arguments: [],
+        prepare=lambda tensors: tensors,
+        backward=backward,
+        summed=True,
+    )

@@ -4,15 +4,16 @@ from typing import Any
 
 from keras import ops
 
+from keras_attention._checks import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.layers._random import draws_random_numbers, random_scan
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
-from keras_attention.layers.decoder._attending import attend, attending
+from keras_attention.layers.decoder._attending import attend, attending, attending_with_state
 from keras_attention.layers.decoder._cells import DropoutMasks, with_constant_weights
 from keras_attention.layers.decoder._known_cells import KnownCells, is_known
 from keras_attention.layers.decoder._steps import called, joined_output, masked_step, one_step
-from keras_attention.ops._loops import scan, swap_steps
+from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps
 from keras_attention.ops._recurrence import recur, runs_alone
 from keras_attention.ops._xla import compiling, pad_axis, round_up_length
 from keras_attention.ops.masks import blanked
@@ -48,8 +49,7 @@ def run_loop(
         memory = drop_memory(decoder.attention, memory)
     # Time comes first in the loop.
     inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
-    # `recur` passes no gradient to the state of an attention.
-    known = is_known(decoder.cell, training) and not decoder.attention.has_state
+    known = is_known(decoder.cell, training) and _suits_parts(decoder, state, training)
     run = _run_known if known else _run_any
     with compiling(True if training else None):
         carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
@@ -71,6 +71,14 @@ def run_loop(
     return outputs, weights, DecoderState(*carry, last)
 
 
+def _suits_parts(decoder, state, training):
+    """Whether the state of the attention, if there is one, can go through `recur` in training."""
+    attention = decoder.attention
+    if not attention.has_state or not training:
+        return True
+    return all(map(is_floating, leaves(state.attention))) and not draws_random_numbers(attention)
+
+
 def _run_known(decoder, inputs, memory, carry, return_scores, training):
     """The loop over cells whose products are known, with a gradient of our own."""
     if training and runs_alone(inputs[0], memory.value):
@@ -89,11 +97,36 @@ def _run_padded(decoder, inputs, memory, carry, return_scores):
             mask = ops.ones(ops.shape(memory.value)[:2], "bool")
         memory = Memory(*(pad_axis(x, 1, more[1]) for x in (memory.key, memory.value, mask)))
     limit = None if isinstance(steps, int) else steps
-    carry, (outputs, weights) = _run_parts(
-        decoder, inputs, memory, carry, return_scores, True, limit
+    cells, fed, kept = carry
+    (cells, fed, last), (outputs, weights) = _run_parts(
+        decoder,
+        inputs,
+        memory,
+        (cells, fed, _like_memory(decoder, kept, memory)),
+        return_scores,
+        True,
+        limit,
     )
     weights = None if weights is None else weights[:steps, :, :length]
-    return carry, (outputs[:steps], weights)
+    cut = [
+        x if len(x.shape) < 2 else x[:, : ops.shape(y)[1]]
+        for x, y in zip(leaves(last), leaves(kept), strict=True)
+    ]
+    return (cells, fed, pack_like(kept, cut)), (outputs[:steps], weights)
+
+
+def _like_memory(decoder, state, memory):
+    """Pads a state of the attention to the sizes that belong to a padded memory."""
+    if not decoder.attention.has_state:
+        return state
+    pairs = zip(leaves(state), leaves(decoder.attention._first_state(memory)), strict=True)
+    return pack_like(
+        state,
+        [
+            x if len(x.shape) < 2 else pad_axis(x, 1, ops.shape(y)[1] - ops.shape(x)[1])
+            for x, y in pairs
+        ],
+    )
 
 
 def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=None):
@@ -101,7 +134,10 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
     cells = KnownCells(decoder.cell, sequences, decoder._fed_size, training)
     reading, parts = None, cells.parts
     if decoder.attends_inside:
-        reading = attending(decoder, memory, return_scores)
+        if decoder.attention.has_state:
+            reading = attending_with_state(decoder, memory, carry[2], training)
+        else:
+            reading = attending(decoder, memory, return_scores)
         first = decoder.query == "previous"
         parts = [reading, *parts] if first else [*parts, reading]
     if not decoder.attention.uses_position or not decoder.attends_inside:
@@ -109,6 +145,9 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
 
     def step(call, carry, x):
         def read(query, kept, position):
+            if kept is not None:
+                output, weights, *new = call(reading, query, *leaves(kept))
+                return Attended(output, pack_like(kept, new), weights)
             output, *weights = call(reading, query, *([] if position is None else [position]))
             return Attended(output, kept, weights[0] if weights else None)
 
