@@ -25,7 +25,7 @@ from keras_attention.layers import (
     ScoringMixin,
     Window,
 )
-from keras_attention.search import SearchResult, beam_search, greedy_search
+from keras_attention.search import FreeRun, SearchResult, beam_search, free_run, greedy_search
 
 __all__ = [
     "Attended",
@@ -37,6 +37,7 @@ __all__ = [
     "DecoderState",
     "DynamicConvolutionAttention",
     "ForwardAttention",
+    "FreeRun",
     "GMMAttention",
     "HierarchicalAttention",
     "LocationSensitiveAttention",
@@ -51,5 +52,6 @@ __all__ = [
     "SearchResult",
     "Window",
     "beam_search",
+    "free_run",
     "greedy_search",
 ]

@@ -1,4 +1,4 @@
-"""Greedy and beam search over any step function, with buffers of fixed size.
+"""Greedy and beam search over any step function, and free runs, with buffers of fixed size.
 
 Both searches run eagerly, in `tf.function` with or without `jit_compile`, in `jax.jit`, and in
 exported models. On PyTorch, no gradients flow through a search.
@@ -20,6 +20,7 @@ Sizes: B samples, K beams, N = B K hypotheses, V tokens in the vocabulary, Tk me
 
 from keras_attention.search._loop import SearchResult
 from keras_attention.search.beam import beam_search
+from keras_attention.search.free_run import FreeRun, free_run
 from keras_attention.search.greedy import greedy_search
 
-__all__ = ["SearchResult", "beam_search", "greedy_search"]
+__all__ = ["FreeRun", "SearchResult", "beam_search", "free_run", "greedy_search"]

@@ -56,7 +56,7 @@ Choose = Callable[[Tensor, _Beams, Tensor], tuple[Tensor | None, Tensor, Tensor,
 
 
 @contextlib.contextmanager
-def _without_gradients():
+def without_gradients():
     """PyTorch stores every step for gradients unless told not to; others only if asked to."""
     if keras.backend.backend() != "torch":
         yield
@@ -67,7 +67,7 @@ def _without_gradients():
         yield
 
 
-@_without_gradients()
+@without_gradients()
 def run_search(
     step: Step,
     state: Nested,

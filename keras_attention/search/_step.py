@@ -76,6 +76,11 @@ def checked(
             f"step returned logits for {logits.shape[-1]} tokens: their number must be known when "
             f"the search is traced, and end_token={end_token} be one of them."
         )
+    return logits, checked_state(state, names, leaves), weights
+
+
+def checked_state(state: Nested, names: list[str], leaves: list[Tensor]) -> list[Tensor]:
+    """The tensors of the state that a step returned, which must be like those it was given."""
     new_names, new_leaves = named_leaves("state", state)
     if names != new_names:
         raise ValueError(
@@ -89,4 +94,4 @@ def checked(
                 f"step was given {name} of shape and dtype {forms[0]}, but returned {forms[1]}. "
                 "Neither may change: cast the state to one dtype, and use buffers of fixed size."
             )
-    return logits, new_leaves, weights
+    return new_leaves

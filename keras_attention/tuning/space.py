@@ -1,5 +1,7 @@
 """The search space of an attention layer."""
 
+import functools
+
 import keras_tuner
 
 from keras_attention._checks import (
@@ -12,11 +14,27 @@ from keras_attention._checks import (
     is_integer,
 )
 from keras_attention.layers.bahdanau import BahdanauAttention
+from keras_attention.layers.coverage import CoverageAttention
+from keras_attention.layers.dynamic_convolution import DynamicConvolutionAttention
+from keras_attention.layers.forward import ForwardAttention
+from keras_attention.layers.gmm import VERSIONS, GMMAttention
+from keras_attention.layers.location_sensitive import LocationSensitiveAttention
 from keras_attention.layers.luong import ALIGNMENTS, SCORES, LuongAttention
+from keras_attention.layers.monotonic import MonotonicAttention
+from keras_attention.layers.scoring import ScoringMixin
 
 __all__ = ["attention_space"]
 
 MECHANISMS = ("bahdanau", "luong")
+# Attentions with a state, and the choices of their own arguments.
+RECURRENT = {
+    "location_sensitive": (LocationSensitiveAttention, {"cumulative": (True, False)}),
+    "coverage": (CoverageAttention, {"loss_weight": (1.0, 0.3, 0.1)}),
+    "monotonic": (MonotonicAttention, {"offset": (-4.0, -1.0), "noise": (1.0, 0.3)}),
+    "forward": (ForwardAttention, {"transition_agent": (False, True)}),
+    "gmm": (GMMAttention, {"version": VERSIONS[::-1], "components": (5, 10)}),
+    "dynamic_convolution": (DynamicConvolutionAttention, {"filters": (8, 16)}),
+}
 # The alignments that need only a query and a value.
 SEARCHED_ALIGNMENTS = tuple(choice for choice in ALIGNMENTS if choice != "local-m")
 
@@ -32,7 +50,7 @@ def attention_space(
     half_widths: tuple[int, int] = (2, 10),
     most_dropout: float = 0.5,
     max_length: int | None = None,
-) -> BahdanauAttention | LuongAttention:
+) -> ScoringMixin:
     """Chooses an attention layer by hyperparameters.
 
     The names of the hyperparameters begin with the prefix, and the first value is the default.
@@ -48,13 +66,21 @@ def attention_space(
           half_width              `half_widths`, for a local alignment
           vector                  whether to return the attentional vector, False or True
           vector_units            `units`, with the attentional vector
+        location_sensitive_...    `units`, cumulative
+        coverage_...              `units`, loss_weight
+        monotonic_...             `units`, offset, noise
+        forward_...               `units`, transition_agent
+        gmm_...                   `units`, version, components
+        dynamic_convolution_...   `units`, filters
 
     Args:
         hp: the hyperparameters that keras-tuner passes to your build function.
         prefix: the first part of all names. Layers with the same prefix are chosen alike, so give
             the layers of a model different ones. A search that resumes in its folder keeps the
             names and bounds that it began with.
-        mechanisms: "bahdanau", "luong" or both.
+        mechanisms: some of "bahdanau", "luong", "location_sensitive", "coverage", "monotonic",
+            "forward", "gmm" and "dynamic_convolution". All but the first two have a state; put them
+            into an `AttentionRNN`.
         scores: the scores of `LuongAttention` to search. "dot" needs a query as wide as the key;
             "location" needs `max_length`.
         alignments: the alignments of `LuongAttention` to search. "local-m" is left out by default:
@@ -67,7 +93,7 @@ def attention_space(
         max_length: the longest memory, for the score "location".
 
     Returns:
-        A `BahdanauAttention` or a `LuongAttention`, not yet built.
+        An attention layer, not yet built.
 
     Raises:
         ValueError: `hp` holds no hyperparameters; the prefix is empty; a mechanism, score or
@@ -90,7 +116,7 @@ def attention_space(
         )
     if not isinstance(prefix, str) or not prefix:
         raise ValueError(f"prefix: a string, the first part of all names; received {prefix!r}.")
-    _check_all("mechanisms", mechanisms, MECHANISMS)
+    _check_all("mechanisms", mechanisms, (*MECHANISMS, *RECURRENT))
     if "luong" in mechanisms:
         _check_all("scores", scores, SCORES)
         _check_all("alignments", alignments, ALIGNMENTS)
@@ -138,9 +164,19 @@ def attention_space(
             options["max_length"] = max_length
         return LuongAttention(**options)
 
+    def recurrent(choice):
+        layer, arguments = RECURRENT[choice]
+        chosen = {
+            argument: hp.Choice(name(f"{choice}_{argument}"), list(values), default=values[0])
+            for argument, values in arguments.items()
+        }
+        return layer(width(f"{choice}_units"), **chosen, **common)
+
+    makers = {"bahdanau": bahdanau, "luong": luong}
+    makers |= {choice: functools.partial(recurrent, choice) for choice in RECURRENT}
     layer = None
     # Every scope is entered, chosen or not, because keras-tuner knows only the scopes it has seen.
-    for choice, make in (("bahdanau", bahdanau), ("luong", luong)):
+    for choice, make in makers.items():
         if choice in mechanisms:
             with hp.conditional_scope(name("mechanism"), [choice]):
                 layer = make() if mechanism == choice else layer

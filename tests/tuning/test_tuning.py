@@ -15,6 +15,7 @@ from keras_attention.tuning import (  # noqa: E402
     attention_space,
     completed_trials,
 )
+from keras_attention.tuning.space import RECURRENT  # noqa: E402
 
 ALL_ALIGNMENTS = ("global", "local-m", "local-p")
 
@@ -53,6 +54,24 @@ def test_every_choice_of_luong(score, alignment, vector):
     assert config["max_length"] == (17 if score == "location" else None)
     assert (config["normalizer"], config["dropout"]) == ("sparsemax", 0.2)
     assert layer(np.ones((2, 3, 5)), np.ones((2, 7, 5))).shape == (2, 3, 64 if vector else 5)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_every_attention_with_a_state(name):
+    layer, arguments = RECURRENT[name]
+    first, last = ({x: values[n] for x, values in arguments.items()} for n in (0, -1))
+    for chosen in (first, last):
+        own = {f"{name}_{x}": value for x, value in {"units": 64, **chosen}.items()}
+        hp = hyperparameters(mechanism=name, **own, normalizer="entmax15")
+        made = attention_space(hp, mechanisms=["bahdanau", *RECURRENT])
+        assert type(made) is layer
+        config = made.get_config()
+        assert {x: config[x] for x in chosen} == chosen
+        assert (config["units"], config["normalizer"]) == (64, "entmax15")
+        assert made(np.ones((2, 3, 5)), np.ones((2, 7, 5))).shape == (2, 3, 5)
+    hp = keras_tuner.HyperParameters()
+    config = attention_space(hp, mechanisms=[name]).get_config()
+    assert {x: config[x] for x in first} == first
 
 
 def test_hyperparameters_of_other_choices_are_not_active():

@@ -1,0 +1,1 @@
+"""Models that speak and listen, with attentions that remember where they looked."""

@@ -1,0 +1,136 @@
+"""Running a decoder that emits frames, such as a speech synthesizer."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from keras import ops
+
+from keras_attention._checks import described
+from keras_attention._shapes import fits
+from keras_attention._typing import Nested, Tensor
+from keras_attention.search._arguments import LONGEST, check_positive, check_step
+from keras_attention.search._loop import without_gradients
+from keras_attention.search._step import checked_state, named_leaves, pack
+
+__all__ = ["FreeRun", "free_run"]
+
+# step(last output, state, memory) -> (output, stop, state, weights)
+FrameStep: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Tensor, Nested, Tensor]]
+
+
+class FreeRun(NamedTuple):
+    """What a decoder emitted.
+
+    Sizes: B samples, at most L steps, Tk memory steps.
+
+    Attributes:
+        outputs: `(B, L, ...)`, zeros after the end.
+        lengths: int32, `(B,)`: the number of steps, the one that stopped included; L for a sample
+            that never stopped.
+        weights: `(B, L, Tk)`, zeros after the end; None if the step returns no weights.
+    """
+
+    outputs: Tensor
+    lengths: Tensor
+    weights: Tensor | None
+
+
+@without_gradients()
+def free_run(
+    step: FrameStep, state: Nested, memory: Nested = None, *, first: Tensor, max_steps: int
+) -> FreeRun:
+    """Feeds every output of a decoder back to it, until it says that it has finished.
+
+        y[t], stop[t], state[t] = step(y[t-1], state[t-1], memory)
+
+    A sample ends with the first step where stop > 0. The run ends when all samples have ended. It
+    works eagerly, in `tf.function` with or without `jit_compile`, in `jax.jit` and in exported
+    models.
+
+    Sizes: B samples, at most L steps, Tk memory steps.
+
+    Args:
+        step: `step(last, state, memory) -> (output, stop, state, weights)`. The output and `last`
+            are `(B, ...)`, stop is a logit `(B,)`, and weights are `(B, Tk)` or None. The state
+            returns with the same nesting, shapes and dtypes.
+        state: the initial state, tensors `(B, ...)` in any nesting, or None.
+        memory: what every step reads, in any nesting, or None.
+        first: what the first step receives in place of an output, `(B, ...)`.
+        max_steps: L, the largest number of steps.
+
+    Returns:
+        `FreeRun` with outputs `(B, L, ...)`, lengths `(B,)` and weights `(B, L, Tk)`.
+
+    Raises:
+        ValueError: `max_steps` is not a positive integer; the step returns something else.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attention import free_run
+        >>> def double(last, state, memory):
+        ...     return 2 * last, 2 * last[:, 0] - 7, state, None
+        >>> run = free_run(double, None, first=ops.convert_to_tensor([[1.0], [3.0]]), max_steps=4)
+        >>> [row.tolist() for row in ops.convert_to_numpy(run.outputs)[:, :, 0]]
+        [[2.0, 4.0, 8.0, 0.0], [6.0, 12.0, 0.0, 0.0]]
+    """
+    check_step(step)
+    check_positive("max_steps", max_steps, LONGEST)
+    first = ops.convert_to_tensor(first)
+    names, leaves = named_leaves("state", state)
+
+    def advance(last, leaves, living, lengths):
+        found = step(last, pack(state, leaves), memory)
+        output, stop, new, weights = _checked(found, last)
+        emitted = [x if x is None else _kept(living, x) for x in (output, weights)]
+        lengths = lengths + ops.cast(living, "int32")
+        living = ops.logical_and(living, ops.logical_not(stop > 0))
+        return (emitted[0], checked_state(new, names, leaves), living, lengths), emitted
+
+    def body(t, carry, history):
+        carry, emitted = advance(*carry)
+        emitted = [x for x in emitted if x is not None]
+        history = [
+            ops.scatter_update(x, ops.reshape(t, (1, 1)), ops.expand_dims(y, 0))
+            for x, y in zip(history, emitted, strict=True)
+        ]
+        return t + 1, carry, history
+
+    batch = ops.shape(first)[0]
+    carry = first, leaves, ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
+    # The first step runs outside the loop, because its outputs tell the widths of the buffers.
+    carry, emitted = advance(*carry)
+    history = [
+        ops.pad(ops.expand_dims(x, 0), [[0, max_steps - 1], *[[0, 0]] * len(x.shape)])
+        for x in emitted
+        if x is not None
+    ]
+    _, (_, _, _, lengths), history = ops.while_loop(
+        lambda t, carry, history: ops.any(carry[2]),
+        body,
+        (ops.convert_to_tensor(1, dtype="int32"), carry, history),
+        maximum_iterations=max_steps - 1,
+    )
+    outputs, *weights = (ops.moveaxis(x, 0, 1) for x in history)
+    return FreeRun(outputs, lengths, weights[0] if weights else None)
+
+
+def _kept(living, x):
+    living = ops.reshape(living, (-1, *[1] * (len(x.shape) - 1)))
+    return ops.where(living, x, ops.zeros_like(x))
+
+
+def _checked(found, last):
+    if not isinstance(found, tuple) or len(found) != 4:
+        raise ValueError(
+            f"step must return the tuple (output, stop, state, weights); returned "
+            f"{described(found)}. Return None for a state or weights that do not exist."
+        )
+    output, stop, _, _ = found
+    for name, x, wanted in (("output", output, last.shape), ("stop", stop, last.shape[:1])):
+        shape = tuple(getattr(x, "shape", ()))
+        if not fits(shape, tuple(wanted)):
+            raise ValueError(
+                f"step must return {name} of shape {tuple(wanted)}; returned the shape {shape}. The "
+                "output must have the shape of `first`, and `stop` is a logit for each sample."
+            )
+    return found

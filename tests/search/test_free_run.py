@@ -1,0 +1,98 @@
+"""Free runs against a loop, in every mode, and their errors."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import free_run
+from tests.backends import compiled, tensor
+from tests.helpers import assert_close, assert_refused, normal, numpy
+
+B, F, TK, L = 3, 2, 5, 6
+FIRST, KERNEL = normal(1, B, F, dtype="float32"), normal(2, F, F, dtype="float32")
+LIMITS = np.array([1, 4, 99], "int32")
+
+
+def step(last, state, memory):
+    """Mixes the last output, and stops after as many steps as `memory` says."""
+    count, total = state["count"] + 1, state["total"] + last
+    weights = ops.one_hot(count % TK, TK, dtype="float32")
+    output = ops.tanh(ops.matmul(last, tensor(KERNEL))) + total
+    stop = ops.cast(count - memory, "float32") + 0.5
+    return output, stop, {"count": count, "total": total, "none": None}, weights
+
+
+def loop():
+    outputs, weights = np.zeros((B, L, F)), np.zeros((B, L, TK))
+    for b in range(B):
+        last, total = FIRST[b].astype("float64"), np.zeros(F)
+        for t in range(min(L, LIMITS[b])):
+            total = total + last
+            last = np.tanh(last @ KERNEL) + total
+            outputs[b, t], weights[b, t, (t + 1) % TK] = last, 1
+    return outputs, np.minimum(LIMITS, L), weights
+
+
+def run(first, limits, step=step, **options):
+    zeros = {"count": ops.zeros((B,), "int32"), "total": ops.zeros((B, F)), "none": None}
+    return free_run(step, zeros, limits, first=first, **{"max_steps": L, **options})
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_equals_a_loop(jit):
+    found = compiled(run, jit)(tensor(FIRST), tensor(LIMITS))
+    outputs, lengths, weights = loop()
+    assert_close(found.outputs, outputs, "float32")
+    assert numpy(found.lengths).tolist() == lengths.tolist()
+    assert_close(found.weights, weights)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_one_step(jit):
+    found = compiled(lambda x, n: run(x, n, max_steps=1), jit)(tensor(FIRST), tensor(LIMITS))
+    assert_close(found.outputs, loop()[0][:, :1], "float32")
+    assert numpy(found.lengths).tolist() == [1, 1, 1]
+
+
+def test_it_ends_when_all_samples_have_ended():
+    calls = []
+
+    def counted(*given):
+        calls.append(1)
+        return step(*given)
+
+    found = run(tensor(FIRST), tensor(np.array([1, 3, 2], "int32")), counted, max_steps=100)
+    assert found.outputs.shape == (B, 100, F)
+    assert len(calls) <= 4  # some backends trace a step once more
+
+
+def test_frames_of_any_shape_and_no_weights():
+    first = tensor(normal(1, B, 2, F, dtype="float32"))
+
+    def grow(last, state, memory):
+        return last + 1, last[:, 0, 0] * 0 - 1, None, None
+
+    found = free_run(grow, None, first=first, max_steps=3)
+    assert_close(found.outputs[:, 2], numpy(first) + 3, "float32")
+    assert found.weights is None
+    assert numpy(found.lengths).tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "fragments"),
+    [
+        (lambda o, s, z, w: (o, s, z), ("step must return the tuple (output, stop, state",)),
+        (lambda o, s, z, w: (o[:, :1], s, z, w), ("output of shape (3, 2)", "shape (3, 1)")),
+        (lambda o, s, z, w: (o, o, z, w), ("stop of shape (3,)", "returned the shape (3, 2)")),
+        (lambda o, s, z, w: (o, s, None, w), ("step must return the state with the structure",)),
+    ],
+)
+def test_what_a_step_returns_is_checked(change, fragments):
+    assert_refused(
+        lambda: run(tensor(FIRST), tensor(LIMITS), lambda *x: change(*step(*x))), *fragments
+    )
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.0, None])
+def test_bad_numbers_of_steps(steps):
+    assert_refused(lambda: run(tensor(FIRST), tensor(LIMITS), max_steps=steps), "max_steps")
