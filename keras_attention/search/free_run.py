@@ -130,7 +130,7 @@ def _checked(found, last):
         shape = tuple(getattr(x, "shape", ()))
         if not fits(shape, tuple(wanted)):
             raise ValueError(
-                f"step must return {name} of shape {tuple(wanted)}; returned the shape {shape}. The "
+                f"step must return {name} of shape {tuple(wanted)}; returned {shape}. The "
                 "output must have the shape of `first`, and `stop` is a logit for each sample."
             )
     return found

@@ -1,6 +1,6 @@
 """The search space of an attention layer."""
 
-import functools
+from functools import partial
 
 import keras_tuner
 
@@ -166,14 +166,14 @@ def attention_space(
 
     def recurrent(choice):
         layer, arguments = RECURRENT[choice]
-        chosen = {
-            argument: hp.Choice(name(f"{choice}_{argument}"), list(values), default=values[0])
-            for argument, values in arguments.items()
-        }
+        chosen = {}
+        for argument, values in arguments.items():
+            kind = hp.Boolean if isinstance(values[0], bool) else partial(hp.Choice, values=values)
+            chosen[argument] = kind(name(f"{choice}_{argument}"), default=values[0])
         return layer(width(f"{choice}_units"), **chosen, **common)
 
     makers = {"bahdanau": bahdanau, "luong": luong}
-    makers |= {choice: functools.partial(recurrent, choice) for choice in RECURRENT}
+    makers |= {choice: partial(recurrent, choice) for choice in RECURRENT}
     layer = None
     # Every scope is entered, chosen or not, because keras-tuner knows only the scopes it has seen.
     for choice, make in makers.items():

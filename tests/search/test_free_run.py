@@ -9,7 +9,7 @@ from tests.backends import compiled, tensor
 from tests.helpers import assert_close, assert_refused, normal, numpy
 
 B, F, TK, L = 3, 2, 5, 6
-FIRST, KERNEL = normal(1, B, F, dtype="float32"), normal(2, F, F, dtype="float32")
+FIRST, KERNEL = (normal(n, *shape).astype("float32") for n, shape in ((1, (B, F)), (2, (F, F))))
 LIMITS = np.array([1, 4, 99], "int32")
 
 
@@ -34,7 +34,7 @@ def loop():
 
 
 def run(first, limits, step=step, **options):
-    zeros = {"count": ops.zeros((B,), "int32"), "total": ops.zeros((B, F)), "none": None}
+    zeros = {"count": ops.zeros((B,), "int32"), "total": ops.zeros((B, F), "float32"), "none": None}
     return free_run(step, zeros, limits, first=first, **{"max_steps": L, **options})
 
 
@@ -67,7 +67,7 @@ def test_it_ends_when_all_samples_have_ended():
 
 
 def test_frames_of_any_shape_and_no_weights():
-    first = tensor(normal(1, B, 2, F, dtype="float32"))
+    first = tensor(normal(1, B, 2, F).astype("float32"))
 
     def grow(last, state, memory):
         return last + 1, last[:, 0, 0] * 0 - 1, None, None
