@@ -1,35 +1,47 @@
-"""A loop whose steps draw random numbers."""
+"""Random numbers in the steps of a loop.
+
+JAX cannot assign to a random generator inside a loop, so the generators get a state for every step
+before it. With the same states, a step draws the same numbers again in its backward pass.
+"""
+
+import contextlib
+from collections.abc import Iterator
 
 import keras
+from keras import ops
 
-from keras_attention._typing import Nested
+from keras_attention._typing import Size, Tensor
 from keras_attention.ops._graphs import value_of
-from keras_attention.ops._loops import Body, scan
+
+MOST = 64  # numbers, or tensors of numbers, that a generator draws in a step
 
 
-def draws_random_numbers(layer: keras.layers.Layer) -> bool:
-    """Whether the layer has random generators."""
-    return len(layer.variables) > len(layer.weights)
+def generator_states(layer: keras.layers.Layer, steps: Size) -> list[Tensor]:
+    """One state for every step and random generator of the layer, `(T, 2)`.
 
-
-def random_scan(
-    layer: keras.layers.Layer, body: Body, carry: Nested, inputs: Nested, unroll: bool
-) -> tuple[Nested, Nested]:
-    """Calls `scan`. Every step may draw new numbers from the random generators of the layer.
-
-    JAX cannot assign to a generator inside a loop, so the loop carries what the steps may assign.
+    The generators advance beyond them.
     """
-    states = layer.non_trainable_variables
+    step = ops.arange(steps + 1, dtype="int32")
+    moves = ops.stack([ops.zeros_like(step), MOST * step], axis=1)
+    found = []
+    for generator in _generators(layer):
+        states = value_of(generator) + ops.cast(moves, generator.dtype)
+        generator.assign(states[-1])
+        found.append(states[:-1])
+    return found
+
+
+@contextlib.contextmanager
+def drawing_from(layer: keras.layers.Layer, states: list[Tensor]) -> Iterator[None]:
+    """Inside, the random generators of the layer have these states, if there are any."""
+    if not states:
+        yield
+        return
     values = [(x, value_of(x)) for x in layer.variables]
+    with keras.StatelessScope([*values, *zip(_generators(layer), states, strict=True)]):
+        yield
 
-    def drawing(carry, inputs):
-        now, carry = carry
-        with keras.StatelessScope([*values, *zip(states, now, strict=True)]) as scope:
-            carry, outputs = body(carry, inputs)
-            return ([scope.get_current_value(x) for x in states], carry), outputs
 
-    now = [value_of(x) for x in states]
-    (now, carry), outputs = scan(drawing, (now, carry), inputs, unroll=unroll)
-    for state, value in zip(states, now, strict=True):
-        state.assign(value)
-    return carry, outputs
+def _generators(layer):
+    weights = {id(x) for x in layer.weights}
+    return [x for x in layer.variables if id(x) not in weights]

@@ -1,12 +1,11 @@
 """What all attentions with a state do in the same way: the loop over queries, and the state."""
 
-from functools import partial
 from typing import Any
 
 from keras import ops
 
 from keras_attention._checks import LONGEST, check_positive_int, is_floating
-from keras_attention.layers._random import draws_random_numbers, random_scan
+from keras_attention.layers._random import drawing_from, generator_states
 from keras_attention.layers._reading import read_values
 from keras_attention.layers._state_checks import check_advanced, check_given_state, check_state
 from keras_attention.layers.scoring import ScoringMixin
@@ -41,11 +40,17 @@ class RecurrentAttention(ScoringMixin):
             position = ops.arange(length, dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
 
+        # A decoder prepares the generators before its loop.
+        loops = training and query.shape[1] != 1
+        generators = generator_states(self, steps) if loops else []
+
         def one_step(state, inputs):
-            query, mask, valid = (None if x is None else ops.expand_dims(x, 1) for x in inputs)
+            tensors, generators = inputs
+            query, mask, valid = (None if x is None else ops.expand_dims(x, 1) for x in tensors)
             kept, place = (state, None) if self.half_width is None else state
             near = None if training or place is None else self._near(place, length)
-            found = self.advance(query, memory, all_of(of_memory, mask, near), kept, training)
+            with drawing_from(self, generators):
+                found = self.advance(query, memory, all_of(of_memory, mask, near), kept, training)
             check_advanced(self.name, found, (query.shape[0], 1, memory.value.shape[1]), kept)
             weights, new = ops.squeeze(found[0], 1), leaves(found[1])
             new = [ops.cast(x, old.dtype) for x, old in zip(new, leaves(kept), strict=True)]
@@ -58,11 +63,9 @@ class RecurrentAttention(ScoringMixin):
         if query.shape[1] == 0:
             weights = ops.zeros((batch, 0, length), self.score_dtype)
         else:
-            inputs = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
-            loop = scan
-            if training and draws_random_numbers(self) and query.shape[1] != 1:
-                loop = partial(random_scan, self)
-            state, weights = loop(one_step, state, tuple(inputs), unroll=query.shape[1] == 1)
+            tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
+            inputs = tuple(tensors), generators
+            state, weights = scan(one_step, state, inputs, unroll=query.shape[1] == 1)
             weights = swap_steps(weights)
         return read_values(self, weights, memory.value, training), weights, state
 

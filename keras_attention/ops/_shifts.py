@@ -4,7 +4,7 @@ from functools import partial
 
 from keras import ops
 
-from keras_attention._typing import Size, Tensor
+from keras_attention._typing import Tensor
 from keras_attention.ops._differentiable import differentiable
 
 
@@ -91,25 +91,25 @@ def _reversed(x):
 
 
 def _recurrence(factors, terms):
+    """Doubles the length over which the recurrence has run, until it is that of the memory."""
     length = ops.shape(terms)[1]
     if isinstance(length, int):
         step = 1
         while step < length:
-            factors, terms = _double(factors, terms, step, length)
+            # Zeros stand for the factors before the start, too: they only meet terms of zero.
+            terms = terms + factors * shifted(terms, step)
+            factors = factors * shifted(factors, step)
             step *= 2
         return terms
+    position = ops.arange(length, dtype="int32")
 
     def double(step, factors, terms):
-        return 2 * step, *_double(factors, terms, step, length)
+        place, inside = ops.maximum(position - step, 0), position >= step
+        earlier = [
+            ops.where(inside, ops.take(x, place, axis=1), ops.zeros_like(x))
+            for x in (factors, terms)
+        ]
+        return 2 * step, factors * earlier[0], terms + factors * earlier[1]
 
     given = ops.ones((), "int32"), factors, terms
     return ops.while_loop(lambda step, *_: step < length, double, given)[2]
-
-
-def _double(factors: Tensor, terms: Tensor, step: Size, length: Size) -> tuple[Tensor, Tensor]:
-    """Joins the last `step` positions of the recurrence with the `step` before them."""
-    position = ops.arange(length, dtype="int32")
-    place, inside = ops.maximum(position - step, 0), position >= step
-    earlier = ops.where(inside, ops.take(terms, place, axis=1), ops.zeros_like(terms))
-    more = ops.where(inside, ops.take(factors, place, axis=1), ops.ones_like(factors))
-    return factors * more, terms + factors * earlier

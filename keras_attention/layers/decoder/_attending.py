@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Nested, Tensor
+from keras_attention.layers._random import drawing_from
 from keras_attention.layers._types import Attended, Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.decoder._changes import refuse_changes
@@ -75,18 +76,22 @@ def attending(decoder: Any, memory: Memory, return_scores: bool) -> Part:
 
 
 def attending_with_state(decoder: Any, memory: Memory, first: Nested, training: Any) -> Part:
-    """The part `(query, *state) -> [output, weights, *state]`, for an attention with a state.
+    """The part `(query, *state, *generators) -> [output, weights, *state]`, with a state.
 
     Args:
         first: the initial state, whose nesting the others have.
+
+    The generators are the states of the random generators in a step, see `generator_states`.
     """
     variables = [x for x in decoder.attention.weights if "float" in x.dtype]
+    count = 1 + len(leaves(first))
 
-    def run(tensors, query, *state):
-        key, value, *rest = tensors
+    def run(tensors, query, *rest):
+        key, value, *weights = tensors
         given = memory._replace(key=key, value=value)
-        with keras.StatelessScope(list(zip(variables, rest, strict=True))):
-            state = pack_like(first, list(state))
+        state, generators = pack_like(first, list(rest[: count - 1])), list(rest[count - 1 :])
+        scope = keras.StatelessScope(list(zip(variables, weights, strict=True)))
+        with scope, drawing_from(decoder.attention, generators):
             found = attend(decoder, query, given, state=state, training=training)
         return [found.output, found.weights, *leaves(found.state)]
 
@@ -95,11 +100,11 @@ def attending_with_state(decoder: Any, memory: Memory, first: Nested, training: 
             return run(tensors, *arguments), stored
 
     def backward(tensors, stored, upstream, *arguments):
-        def function(arguments, tensors):
+        def function(floats, tensors):
             with reusing(stored):
-                return run(tensors, *arguments), None
+                return run(tensors, *floats, *arguments[count:]), None
 
-        given = list(arguments), list(tensors)
+        given = list(arguments[:count]), list(tensors)
         return leaves(vector_jacobian(function, given, list(upstream))[0])
 
     return Part(

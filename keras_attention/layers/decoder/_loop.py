@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attention._checks import is_floating
 from keras_attention._typing import Tensor
-from keras_attention.layers._random import draws_random_numbers, random_scan
+from keras_attention.layers._random import drawing_from, generator_states
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
 from keras_attention.layers.decoder._attending import attend, attending, attending_with_state
@@ -27,7 +27,7 @@ def run_step(
     return_attention_scores: bool = True,
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
-    read = _read(decoder, memory, return_attention_scores, None)
+    read = _read(decoder, memory, return_attention_scores, None, [])
     *carry, position = state
     output, carry, weights = one_step(decoder, called(decoder), read, inputs, carry, position)
     return output, DecoderState(*carry, position + 1), weights
@@ -76,7 +76,7 @@ def _suits_parts(decoder, state, training):
     attention = decoder.attention
     if not attention.has_state or not training:
         return True
-    return all(map(is_floating, leaves(state.attention))) and not draws_random_numbers(attention)
+    return all(map(is_floating, leaves(state.attention)))
 
 
 def _run_known(decoder, inputs, memory, carry, return_scores, training):
@@ -144,9 +144,11 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
         position = None
 
     def step(call, carry, x):
+        x, generators = x
+
         def read(query, kept, position):
             if kept is not None:
-                output, weights, *new = call(reading, query, *leaves(kept))
+                output, weights, *new = call(reading, query, *leaves(kept), *generators)
                 return Attended(output, pack_like(kept, new), weights)
             output, *weights = call(reading, query, *([] if position is None else [position]))
             return Attended(output, kept, weights[0] if weights else None)
@@ -157,37 +159,48 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
         return masked_step(decoder, run, read if reading else None, carry, x)
 
     # The parts hold the products of the sequences.
-    inputs = None, mask, position
+    inputs = (None, mask, position), _generators(decoder, inputs, training)
     return recur(step, parts, carry, inputs, decoder.unroll, bool(training), steps)
 
 
 def _run_any(decoder, inputs, memory, carry, return_scores, training):
     """The loop over any other cell, which TensorFlow or JAX differentiates."""
-    read = _read(decoder, memory, return_scores, training) if decoder.attends_inside else None
+    generators = _generators(decoder, inputs, training)
 
     def step(carry, x):
-        return masked_step(decoder, called(decoder), read, carry, x)
+        inputs, generators = x
+        read = None
+        if decoder.attends_inside:
+            read = _read(decoder, memory, return_scores, training, generators)
+        return masked_step(decoder, called(decoder), read, carry, inputs)
 
     sequences = inputs[0]
     size = sequences.shape[-1] + decoder._fed_size
     with DropoutMasks(decoder.cell, ops.shape(sequences)[1], size):
-        if training and decoder.attention.has_state and draws_random_numbers(decoder.attention):
-            return random_scan(decoder, step, carry, tuple(inputs), decoder.unroll)
         return with_constant_weights(
-            decoder, lambda: scan(step, carry, tuple(inputs), unroll=decoder.unroll)
+            decoder,
+            lambda: scan(step, carry, (tuple(inputs), generators), unroll=decoder.unroll),
         )
 
 
-def _read(decoder, memory, return_scores, training):
+def _read(decoder, memory, return_scores, training, generators):
     """Reads the memory in one step."""
 
     def read(query, kept, position):
         options = {"return_attention_scores": return_scores, "training": training}
         if decoder.attention.uses_position:
             options["position"] = position
-        return attend(decoder, query, memory, state=kept, **options)
+        with drawing_from(decoder.attention, generators):
+            return attend(decoder, query, memory, state=kept, **options)
 
     return read
+
+
+def _generators(decoder, inputs, training):
+    """States of the random generators of an attention with a state, for every step."""
+    if not training or not decoder.attention.has_state:
+        return []
+    return generator_states(decoder.attention, ops.shape(inputs[0])[0])
 
 
 def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
