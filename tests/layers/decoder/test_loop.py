@@ -5,11 +5,20 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ResidualRNNCells
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    ForwardAttention,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MonotonicAttention,
+    ResidualRNNCells,
+)
+from keras_attention.layers.decoder import _loop
 from keras_attention.layers.decoder._attending import attending
 from keras_attention.ops import _recurrence, additive_score
 from keras_attention.ops._loops import leaves, scan
-from tests.backends import on_tensorflow, tensor
+from tests.backends import compiled, on_tensorflow, tensor
 from tests.helpers import TK, B, assert_all_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
 
@@ -48,6 +57,9 @@ ATTENTIONS = {
     ),
     "concat": lambda dtype: LuongAttention("concat", units=7, dtype=dtype),
     "a subclass": lambda dtype: OwnScore(TK, dtype=dtype),
+    "location": lambda dtype: LocationSensitiveAttention(7, 3, 5, dtype=dtype),
+    "forward": lambda dtype: ForwardAttention(7, transition_agent=True, dtype=dtype),
+    "chunks": lambda dtype: MonotonicAttention(7, noise=0.0, chunk=2, offset=0.0, dtype=dtype),
 }
 OPTIONS = {"previous": PREVIOUS, "fed": FEEDING, "after": CURRENT}
 
@@ -125,6 +137,27 @@ def test_unknown_sizes_without_masks():
         lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
     )
     assert_all_close(run(*inputs), expected)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
+    attention = MonotonicAttention(7, chunk=2, offset=0.0, seed=3, dtype="float64")
+    layer = AttentionRNN(layers.GRUCell(H, dtype="float64"), attention)
+    layer.build((None, T, D), (None, None, DV))
+    inputs = [tensor(x) for x in tensors()]
+    state = attention.noise_generator.state
+    start = numpy(state)
+
+    def run(training=True):
+        state.assign(start)
+        return compiled(results_and_gradients, jit)(layer, training, *inputs)
+
+    found, advanced = run(), numpy(state)
+    monkeypatch.setattr(_loop, "is_known", lambda *_: False)  # TensorFlow differentiates the loop
+    assert_all_close(found, [numpy(x) for x in run()])
+    assert advanced.tolist() == numpy(state).tolist() != start.tolist()
+    assert np.abs(numpy(found[0]) - numpy(run(training=False)[0])).max() > 1e-3
 
 
 @pytest.mark.parametrize(
