@@ -1,5 +1,6 @@
 """Sound: WAV files, log-mel spectrograms, and back from them to sound (Griffin and Lim, 1984)."""
 
+import math
 import wave
 
 import numpy as np
@@ -11,7 +12,8 @@ RATE = 8000  # samples a second
 WINDOW, HOP = 256, 100  # samples
 MELS = 40
 LOWEST, HIGHEST = 80.0, 3800.0  # Hz
-FLOOR = 1e-3  # the smallest magnitude of a mel band
+FLOOR = 0.05  # the magnitude of a mel band that counts as silence
+SCALE = -math.log(FLOOR)
 ROUNDS = 40  # of Griffin and Lim's algorithm
 
 
@@ -20,11 +22,12 @@ def mel_matrix():
 
 
 def log_mel(samples):
-    """The logarithms of the magnitudes in mel bands, `(T, MELS)`; works in graphs and batches."""
+    """The logarithms of the magnitudes in mel bands, `(..., T, MELS)`: 0 is silence, 1 is loud."""
     samples = tf.convert_to_tensor(samples, "float32")
     short = [[0, 0]] * (len(samples.shape) - 1) + [[0, WINDOW]]
     spectrum = tf.abs(tf.signal.stft(tf.pad(samples, short), WINDOW, HOP))
-    return tf.math.log(tf.maximum(spectrum @ mel_matrix(), FLOOR))
+    bands = tf.linalg.matmul(spectrum, mel_matrix())
+    return tf.math.log(tf.maximum(bands, FLOOR)) / SCALE + 1.0
 
 
 def sound(frames):
@@ -33,13 +36,16 @@ def sound(frames):
     The magnitudes come from the pseudo-inverse of the mel matrix. Their phases are those of Griffin
     and Lim: transforming there and back finds phases that belong together.
     """
-    inverse = tf.linalg.pinv(mel_matrix())
-    magnitude = tf.maximum(tf.exp(frames) @ inverse, 0.0)
+    bands = tf.exp((frames - 1.0) * SCALE)
+    magnitude = tf.maximum(tf.linalg.matmul(bands - FLOOR, tf.linalg.pinv(mel_matrix())), 0.0)
     samples = _inverse(tf.complex(magnitude, tf.zeros_like(magnitude)))
-    for _ in range(ROUNDS):
+
+    def improve(samples):
         spectrum = tf.signal.stft(samples, WINDOW, HOP)
         phase = spectrum / tf.cast(tf.maximum(tf.abs(spectrum), 1e-8), "complex64")
-        samples = _inverse(tf.cast(magnitude, "complex64") * phase)
+        return (_inverse(tf.cast(magnitude, "complex64") * phase),)
+
+    (samples,) = tf.while_loop(lambda _: True, improve, (samples,), maximum_iterations=ROUNDS)
     return samples
 
 

@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 
-from examples.speech.sound import HOP, RATE, log_mel, write_wav
+from examples.speech.sound import HOP, RATE, SCALE, log_mel, write_wav
 
 LOW = 320.0 * 2.0 ** (np.arange(3) / 3)  # Hz
 HIGH = 760.0 * 2.0 ** (np.arange(6) / 3)
@@ -32,7 +32,7 @@ PATTERNS = {
 LETTERS = "".join(PATTERNS)
 SECONDS = 0.03, 0.06  # of a tone
 LOUDNESS = 0.2, 0.8
-NOISE = 0.01
+NOISE = 0.005
 FADE = 0.004  # seconds
 SILENCE = 0.05  # seconds, before and after
 
@@ -113,11 +113,12 @@ def _similarity(frames):
     """The logarithm of how well each frame fits each tone and silence, `(T, tones + 1)`."""
     time = np.arange(40 * HOP) / RATE
     pure = [log_mel(0.4 * np.sin(2 * np.pi * f * time).astype("float32"))[20] for f in TONES]
-    spectra, frames = (np.exp(np.asarray(x, "float64")) for x in (pure, frames))
+    spectra, frames = (np.exp(SCALE * np.asarray(x, "float64")) for x in (pure, frames))
+    spectra, frames = spectra - 1.0, np.maximum(frames - 1.0, 0.0)  # silence is zero
     size = np.linalg.norm(frames, axis=1, keepdims=True)
     cosine = frames @ spectra.T / (size * np.linalg.norm(spectra, axis=1))
     loud = np.linalg.norm(spectra, axis=1).mean()
-    quiet = np.exp(-size / (0.02 * loud))
+    quiet = np.exp(-size / (0.04 * loud))
     fits = np.concatenate([cosine * (1 - quiet), quiet], axis=1)
     return 8.0 * np.log(np.maximum(fits, 1e-3))
 

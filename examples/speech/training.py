@@ -1,0 +1,68 @@
+"""Trains a speaker or a listener, epoch by epoch, and resumes after a kill."""
+
+import sys
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from examples.common.schedules import warmup_cosine
+from examples.common.seeds import reseed
+from examples.speech.data import batches
+
+
+def train(model, loss, make_batch, corpora, letters, settings, checkpoint):
+    """Trains to the end, or resumes an earlier run. Leaves the best weights in the model.
+
+    Args:
+        model: what `build_speaker` or `build_listener` returns.
+        loss: the loss of its outputs.
+        make_batch: `speaker_batch` or `listener_batch`.
+        corpora: the corpora "train" and "valid".
+        letters: the letters of the language.
+        settings: a dictionary with epochs, batch_size, learning_rate and seed.
+        checkpoint: a `Checkpoint`.
+    """
+    size, epochs, seed = (settings[name] for name in ("batch_size", "epochs", "seed"))
+
+    def dataset(part, epoch=None):
+        def make():
+            # The order depends on the epoch alone, so a resumed run has the same one.
+            order = None if epoch is None else np.random.default_rng([seed, epoch])
+            return batches(corpora[part], make_batch, letters, size, order)
+
+        return _dataset(make, count(part))
+
+    def count(part):
+        return -(-len(corpora[part].texts) // size)
+
+    rate = warmup_cosine(settings["learning_rate"], epochs * count("train"), last=0.01)
+    model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), loss)
+    checked = dataset("valid")
+    for epoch in range(checkpoint.restore(model), epochs):
+        reseed(model, seed, epoch)
+        data = dataset("train", epoch)
+        start = time.perf_counter()
+        verbose = 1 if sys.stdout.isatty() else 0
+        found = model.fit(data, shuffle=False, verbose=verbose).history["loss"][0]
+        seconds = time.perf_counter() - start
+        valid = model.evaluate(checked, verbose=0, return_dict=True)["loss"]
+        entry = {"epoch": epoch + 1, "train_loss": found, "valid_loss": valid, "seconds": seconds}
+        checkpoint.save(model, entry)
+        print(
+            f"epoch {epoch + 1}/{epochs}: training loss {found:.4f}, validation loss {valid:.4f}, "
+            f"{seconds:.0f} s",
+            flush=True,
+        )
+    checkpoint.load_best(model)
+    return checkpoint.state
+
+
+def _dataset(make, count):
+    signature = keras.tree.map_structure(
+        lambda x: tf.TensorSpec((None, *(None,) * (x.ndim > 1), *x.shape[2:]), x.dtype),
+        next(make()),
+    )
+    found = tf.data.Dataset.from_generator(make, output_signature=signature)
+    return found.apply(tf.data.experimental.assert_cardinality(count)).prefetch(4)
