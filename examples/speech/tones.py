@@ -116,7 +116,7 @@ def _similarity(frames):
     spectra, frames = (np.exp(SCALE * np.asarray(x, "float64")) for x in (pure, frames))
     spectra, frames = spectra - 1.0, np.maximum(frames - 1.0, 0.0)  # silence is zero
     size = np.linalg.norm(frames, axis=1, keepdims=True)
-    cosine = frames @ spectra.T / (size * np.linalg.norm(spectra, axis=1))
+    cosine = frames @ spectra.T / (np.maximum(size, 1e-9) * np.linalg.norm(spectra, axis=1))
     loud = np.linalg.norm(spectra, axis=1).mean()
     quiet = np.exp(-size / (0.04 * loud))
     fits = np.concatenate([cosine * (1 - quiet), quiet], axis=1)
