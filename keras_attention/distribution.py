@@ -30,6 +30,14 @@ _SPLIT_AXES = {
     "position_vector": (True,),
     # h = tanh(W_c [c; q]). A device computes its own units.
     "output_kernel": (False, True),
+    # f U, w z and T g are added to W q and V k, so they are split like them. tanh(W q) H is a sum
+    # over units.
+    "location_kernel": (False, True),
+    "coverage_vector": (True,),
+    "static_kernel": (False, True),
+    "dynamic_kernel": (False, True),
+    "mixture_kernel": (True, False),
+    "dynamic_filter_kernel": (True, False),
     # e = u_w . tanh(W h + b). A device computes the tanh of its own units.
     f"{_POOLING}/kernel": (False, True),
     # m_i = sum_j A x_ij + T(i), and answers W u. Embeddings are split by features, because lookups

@@ -193,7 +193,7 @@ MECHANISMS = {
         {"score_mode": "general", "alignment": "local-p", "half_width": 2, "units": 23},
     ),
     "past weights": Mechanism(PastWeightsAttention),
-    **RECURRENT,
+    **{name: RECURRENT[name] for name in ("location", "monotonic, chunks", "gmm V2b")},
 }
 
 

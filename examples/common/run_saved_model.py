@@ -3,9 +3,9 @@
     python -m examples.common.run_saved_model output/translate/saved_model \\
         '{"texts": ["3rd of May 1998"]}'
 
-The second argument is a JSON object with a list of strings for each input. Without it, the object
-is read from standard input. The program prints one JSON object: the outputs of `serving_default`,
-and under "absent" the modules that this process did not have.
+The second argument is a JSON object with a list of strings, or of lists of numbers, for each input.
+Without it, the object is read from standard input. The program prints one JSON object: the outputs
+of `serving_default`, and under "absent" the modules that this process did not have.
 
 It needs tensorflow and the compiled operations of tensorflow-text. Copy this file alone to use it
 elsewhere: it imports nothing else of the examples.
@@ -63,13 +63,21 @@ def read_inputs(text):
     except ValueError as error:
         raise SystemExit(f"the inputs are not JSON: {error}") from None
     lists = isinstance(inputs, dict) and all(isinstance(x, list) for x in inputs.values())
-    if not lists or not all(isinstance(x, str) for values in inputs.values() for x in values):
+    if not lists or not all(map(_is_input, inputs.values())):
         raise SystemExit(
-            "expected a JSON object with a list of strings for each input, like "
-            '{"texts": ["a", "b"]}; '
+            "expected a JSON object with a list of strings, or of lists of numbers of one length, "
+            'for each input, like {"texts": ["a", "b"]} or {"samples": [[0.0, 0.1]]}; '
             f"received {text[:80]}"
         )
     return inputs
+
+
+def _is_input(values):
+    if all(isinstance(x, str) for x in values):
+        return True
+    rows = all(isinstance(x, list) for x in values)
+    numbers = rows and all(isinstance(y, int | float) for x in values for y in x)
+    return numbers and len({len(x) for x in values}) == 1
 
 
 def main(directory, inputs):
@@ -86,7 +94,8 @@ def main(directory, inputs):
         raise SystemExit(
             f"{directory} takes lists of one length for {', '.join(names)}; received {sizes}"
         )
-    outputs = signature(**{name: tf.constant(x, tf.string) for name, x in inputs.items()})
+    specs = signature.structured_input_signature[1]
+    outputs = signature(**{name: tf.constant(x, specs[name].dtype) for name, x in inputs.items()})
     check_absent()
     result = {name: _decoded(value.numpy().tolist()) for name, value in outputs.items()}
     print(json.dumps({"absent": ABSENT, **result}))

@@ -44,19 +44,22 @@ def write_model(model, path, inputs):
     return found
 
 
-def write_saved_model(path, serve, names, tracked):
+def write_saved_model(path, serve, names, tracked, dtype=tf.string):
     """Writes a SavedModel with one endpoint.
 
     Args:
         path: the folder. An earlier folder is replaced when the new one is complete.
-        serve: a function from string tensors `(batch,)` to a dictionary of tensors.
+        serve: a function from tensors to a dictionary of tensors. The tensors are strings
+            `(batch,)`, or numbers `(batch, steps)`.
         names: the names of its arguments, in their order.
         tracked: the models, tables and tokenizers that `serve` uses.
+        dtype: of the arguments.
     """
     archive = keras.export.ExportArchive()
     for resource in tracked:
         archive.track(resource)
-    signature = [tf.TensorSpec((None,), tf.string, name=name) for name in names]
+    shape = (None,) if dtype == tf.string else (None, None)
+    signature = [tf.TensorSpec(shape, dtype, name=name) for name in names]
     archive.add_endpoint(
         "serving_default", tf.function(serve, input_signature=signature, autograph=False)
     )
@@ -72,7 +75,7 @@ def ask_saved_model(path, inputs):
 
     Args:
         path: the folder of the SavedModel.
-        inputs: a dictionary of lists of strings.
+        inputs: a dictionary of lists of strings, or of lists of numbers.
 
     Returns:
         A dictionary of lists. "absent" lists the packages that the process did not have.

@@ -5,6 +5,7 @@ of files DIGIT_SPEAKER_INDEX.wav. By its split the indices 0 to 4 are for testin
 """
 
 import collections
+import pathlib
 import re
 
 import numpy as np
@@ -68,3 +69,9 @@ class Digits:
 
 def _pause(rng):
     return np.zeros(int(rng.uniform(*PAUSE) * RATE), "float32")
+
+
+def find_digits(data, voice=None, one=False):
+    """The recordings in a folder, or downloaded ones. With `one`, of a single speaker."""
+    digits = Digits(pathlib.Path(data), voice)
+    return Digits(pathlib.Path(data), digits.voices[0]) if one else digits

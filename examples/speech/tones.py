@@ -6,6 +6,7 @@ noise. `python -m examples.speech.tones` writes a sample.
 """
 
 import itertools
+import pathlib
 
 import numpy as np
 
@@ -37,17 +38,24 @@ FADE = 0.004  # seconds
 SILENCE = 0.05  # seconds, before and after
 
 
-def make_text(rng, length):
-    """A random word. A letter may follow itself."""
-    return "".join(rng.choice(list(LETTERS), length))
+class Tones:
+    """The language."""
 
+    letters = LETTERS
 
-def say(text, rng):
-    """Speaks a text: samples at `RATE`, in [-1, 1]."""
-    silence = np.zeros(int(SILENCE * RATE))
-    parts = [silence, *(_letter(letter, rng) for letter in text), silence]
-    samples = np.concatenate(parts)
-    return (samples + rng.normal(scale=NOISE, size=len(samples))).astype("float32")
+    def make_text(self, rng, length):
+        """A random word. A letter may follow itself."""
+        return "".join(rng.choice(list(LETTERS), length))
+
+    def say(self, text, rng, part=None):
+        """Speaks a text: samples at `RATE`, in [-1, 1]."""
+        silence = np.zeros(int(SILENCE * RATE))
+        parts = [silence, *(_letter(letter, rng) for letter in text), silence]
+        samples = np.concatenate(parts)
+        return (samples + rng.normal(scale=NOISE, size=len(samples))).astype("float32")
+
+    def understand(self, frames):
+        return understand(frames)
 
 
 def _letter(letter, rng):
@@ -124,10 +132,10 @@ def _similarity(frames):
 
 
 def main():
-    rng = np.random.default_rng(1)
-    text = make_text(rng, 12)
-    samples = say(text, rng)
-    write_wav("tones.wav", samples)
+    rng, language = np.random.default_rng(1), Tones()
+    text = language.make_text(rng, 12)
+    samples = language.say(text, rng)
+    write_wav(pathlib.Path("tones.wav"), samples)
     print(f"tones.wav: {text}; understood: {understand(log_mel(samples))}")
 
 

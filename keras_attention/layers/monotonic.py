@@ -67,7 +67,8 @@ class MonotonicAttention(ContentAttention):
         >>> query, value = numpy.ones((1, 2, 5)), numpy.ones((1, 3, 11))
         >>> attention = MonotonicAttention(13, offset=0.0)
         >>> attention.build(query.shape, value.shape)
-        >>> attention.content.score_vector.assign(numpy.zeros(13))  # every p is 1/2
+        >>> # Without weights every p is 1/2.
+        >>> attention.content.set_weights([0 * x for x in attention.content.get_weights()])
         >>> _, weights = attention(query, value, return_attention_scores=True)
         >>> weights[0].numpy().tolist()
         [[0.5, 0.25, 0.125], [0.25, 0.25, 0.1875]]

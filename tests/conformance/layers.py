@@ -29,6 +29,7 @@ from keras_attention import (
     MemoryHop,
     MemoryNetwork,
     MonotonicAttention,
+    RecurrentScoringMixin,
     ResidualRNNCells,
 )
 from tests.helpers import normal, randomize
@@ -571,10 +572,15 @@ def parameters(name, is_fast=lambda case: True):
     )
 
 
+def is_fast(case):
+    """One case of each layer; of the attentions with a state, which share their loop, one layer."""
+    recurrent = issubclass(case.layer, RecurrentScoringMixin)
+    return case.first and (not recurrent or case.layer is LocationSensitiveAttention)
+
+
 every_case = parameters("case")
-# For tests that take seconds a case: the default run has one case of each layer.
-first_cases = parameters("case", lambda case: case.first)
-first_names = parameters("name", lambda case: case.first)
+# For tests that take seconds a case.
+first_cases, first_names = parameters("case", is_fast), parameters("name", is_fast)
 # For tests that start another process.
 few_names = parameters("name", lambda case: case.elsewhere)
 

@@ -47,6 +47,7 @@ def test_the_loss_of_a_decoder():
     assert [float(x) for x in decoder.losses] == pytest.approx([expected], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_training_reduces_the_loss():
     """Whatever the keys are, the decoder learns to read every place once."""
     keras.utils.set_random_seed(1)

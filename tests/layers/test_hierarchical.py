@@ -806,7 +806,7 @@ def test_asking_for_the_shape_changes_nothing(built):
 @pytest.mark.parametrize(
     ("options", "fragment"),
     [
-        ({"normalizer": "hardmax"}, "`normalizer` must be one of"),
+        ({"normalizer": "maximum"}, "`normalizer` must be one of"),
         ({"dropout": 2}, "`dropout` must be a number in [0, 1)"),
         ({"seed": "a"}, "`seed` must be an integer from 0 to 4294967295, or None; received 'a'"),
     ],

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AttentionRNN, LocationSensitiveAttention
-from tests.backends import compiled, dtypes, tensor
+from keras_attention import AttentionRNN, LocationSensitiveAttention, beam_search
+from tests import fast
+from tests.backends import compiled, dtypes, on_tensorflow, tensor
 from tests.helpers import (
     DTYPES,
     DV,
@@ -24,6 +25,7 @@ from tests.helpers import (
 from tests.oracles import attend
 
 every_mechanism = pytest.mark.parametrize("name", RECURRENT)
+few_mechanisms = pytest.mark.parametrize("name", fast(RECURRENT, ["location", "forward, agent"]))
 MASKS = {
     "query_mask": np.array([[True, True, True], [True, False, True]]),
     "value_mask": np.array([[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 0, 1, 1, 1]], bool),
@@ -52,7 +54,7 @@ def test_equals_the_paper(name, dtype, jit):
     ].any()
 
 
-@every_mechanism
+@few_mechanisms
 def test_gradients_are_those_of_the_paper(name):
     mechanism = RECURRENT[name]
     layer = mechanism.built(dtype="float64")
@@ -80,7 +82,7 @@ def test_single_steps_equal_the_whole(name):
         assert_close(weights, numpy(expected[1][:, i]))
 
 
-@every_mechanism
+@few_mechanisms
 def test_nan_in_padding_has_no_effect(name):
     mechanism = RECURRENT[name]
     layer = mechanism.built(dtype="float64")
@@ -91,7 +93,7 @@ def test_nan_in_padding_has_no_effect(name):
     assert_close(layer(*map(tensor, spoiled), **MASKS), numpy(layer(*inputs, **MASKS)))
 
 
-@every_mechanism
+@few_mechanisms
 def test_a_memory_without_a_valid_step(name):
     mechanism = RECURRENT[name]
     layer = mechanism.built()
@@ -152,7 +154,7 @@ def test_a_wrong_half_width(half_width):
     )
 
 
-@every_mechanism
+@few_mechanisms
 @pytest.mark.parametrize("half_width", [None, 2])
 def test_in_a_decoder(name, half_width):
     """The loop equals the steps, also where a window adds a place to the state."""
@@ -173,3 +175,36 @@ def test_in_a_decoder(name, half_width):
     found = [state.cells[0], *keras.tree.flatten(state.attention)]
     for x, y in zip(found, [last, *kept], strict=True):
         assert_close(x, numpy(y), "float32")
+
+
+@on_tensorflow
+@few_mechanisms
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_each_beam_carries_its_own_state(name, jit):
+    """A call with the tokens of a hypothesis returns the same weights as the search."""
+    vocabulary, start, end = 7, 2, 1
+    double = {"dtype": "float64"}
+    decoder = AttentionRNN(keras.layers.GRUCell(11, **double), RECURRENT[name].make(**double))
+    embed = keras.layers.Embedding(vocabulary, 3, **double)
+    head = keras.layers.Dense(vocabulary, **double)
+    memory = normal(2, B, TK, DV)
+    head(decoder(embed(np.zeros((B, 1))), memory))
+    for layer in (embed, decoder, head):
+        layer.set_weights([3 * x for x in layer.get_weights()])
+
+    def step(tokens, state, memory):
+        output, state, weights = decoder.step(embed(tokens), state, memory)
+        return head(output), state, weights
+
+    def search(memory):
+        prepared = decoder.prepare(memory)
+        tokens = {"start_token": start, "end_token": end, "max_length": 9}
+        state = decoder.get_initial_state(prepared)
+        return beam_search(step, state, prepared, beam_width=3, **tokens)
+
+    found = compiled(search, jit)(tensor(memory))
+    for k in range(3):
+        words = np.concatenate([np.full((B, 1), start), numpy(found.tokens)[:, k, :-1]], 1)
+        _, weights = decoder(embed(words), memory, return_attention_scores=True)
+        for b, length in enumerate(numpy(found.lengths).astype(int)[:, k]):
+            assert_close(numpy(found.weights)[b, k, :length], numpy(weights)[b, :length])

@@ -10,7 +10,6 @@ from keras_attention import (
     BahdanauAttention,
     RecurrentScoringMixin,
     Window,
-    beam_search,
 )
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import DQ, DV, TK, TQ, B, assert_close, assert_refused, normal, numpy
@@ -198,43 +197,6 @@ def test_dropout_in_a_decoder_drops_the_memory_once():
     factor = numpy(context) / numpy(weights)
     assert_close(factor, np.repeat(factor[:, :1], T, 1), "float32")
     assert set(np.round(factor, 4).flat) == {0.0, 2.0}
-
-
-@on_tensorflow
-@pytest.mark.slow
-@pytest.mark.parametrize("jit", [False, True])
-def test_a_beam_search_carries_the_state(jit):
-    """A call with the tokens of a hypothesis returns the same weights as the search."""
-    import tensorflow as tf
-
-    vocabulary, start, end = 7, 2, 1
-    double = {"dtype": "float64"}
-    decoder = AttentionRNN(keras.layers.GRUCell(H, **double), PastWeightsAttention(**double))
-    embed = keras.layers.Embedding(vocabulary, D, **double)
-    head = keras.layers.Dense(vocabulary, **double)
-    memory = normal(2, B, TK, DV)
-    head(decoder(embed(np.zeros((B, 1))), memory))
-    for layer in (embed, decoder, head):
-        layer.set_weights([3 * x for x in layer.get_weights()])
-    prepared = decoder.prepare(tensor(memory))
-
-    def step(tokens, state, memory):
-        output, state, weights = decoder.step(embed(tokens), state, memory)
-        return head(output), state, weights
-
-    @tf.function(jit_compile=jit)
-    def search():
-        state = decoder.get_initial_state(prepared)
-        tokens = {"start_token": start, "end_token": end, "max_length": 9}
-        return beam_search(step, state, prepared, beam_width=3, **tokens)
-
-    found = search()
-    for k in range(3):
-        words = np.concatenate([np.full((B, 1), start), numpy(found.tokens)[:, k, :-1]], 1)
-        _, weights = decoder(embed(words), memory, return_attention_scores=True)
-        for b, length in enumerate(numpy(found.lengths).astype(int)[:, k]):
-            read, expected = numpy(found.weights)[b, k, :length], numpy(weights)[b, :length]
-            assert_close(read, expected)
 
 
 @on_tensorflow
