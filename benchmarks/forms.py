@@ -17,10 +17,16 @@ from keras_attention import (
     AttentionPooling,
     AttentionRNN,
     BahdanauAttention,
+    CoverageAttention,
+    DynamicConvolutionAttention,
+    ForwardAttention,
+    GMMAttention,
     HierarchicalAttention,
+    LocationSensitiveAttention,
     LuongAttention,
     Memory,
     MemoryHop,
+    MonotonicAttention,
     beam_search,
     greedy_search,
 )
@@ -125,6 +131,25 @@ def recurrence(_, cell, layers, attention, batch, steps, units):
     rnn = AttentionRNN(cells, reads, input_feeding=attention == "Luong, fed")
     rnn.build(shape, shape)
     return (lambda x, m: rnn(x, m, training=True)), normal(1.0, shape, shape), rnn.weights
+
+
+def remembering(variant, batch, steps, length, units, attention_units):
+    """A GRU decoder with each attention that has a state; see `states.py`."""
+    attention = {
+        "additive": BahdanauAttention,
+        "location-sensitive": LocationSensitiveAttention,
+        "coverage": CoverageAttention,
+        "monotonic": MonotonicAttention,
+        "monotonic, chunks of 4": lambda units: MonotonicAttention(units, chunk=4),
+        "forward": ForwardAttention,
+        "forward, agent": lambda units: ForwardAttention(units, transition_agent=True),
+        "GMM V2b": GMMAttention,
+        "dynamic convolution": DynamicConvolutionAttention,
+    }[variant](attention_units)
+    rnn = AttentionRNN(keras.layers.GRUCell(units), attention)
+    shapes = (batch, steps, units), (batch, length, units)
+    rnn.build(*shapes)
+    return (lambda x, m: rnn(x, m, training=True)), normal(1.0, *shapes), rnn.weights
 
 
 def translator_model(mode, units, words):
@@ -329,6 +354,7 @@ CASES = {
     "windows": windows,
     "decoder": decoder,
     "recurrence": recurrence,
+    "remembering": remembering,
 }
 
 

@@ -1,0 +1,62 @@
+"""A training step of a decoder with each attention that has a state, beside additive attention.
+
+    python benchmarks/states.py [--repeats N]
+
+Prints the median time of additive attention, and the ratios of the others to it: in a TensorFlow
+graph, on TensorFlow with XLA, and on JAX, forward and backward. The attentions take turns in one
+process for each column. The sizes are about those of Tacotron 2: `SIZES`.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+SIZES = {"batch": 32, "steps": 50, "length": 100, "units": 512, "attention_units": 128}
+NAMES = (
+    *("additive", "location-sensitive", "coverage", "monotonic", "monotonic, chunks of 4"),
+    *("forward", "forward, agent", "GMM V2b", "dynamic convolution"),
+)
+COLUMNS = {
+    "TF graph": ("tensorflow", "graph"),
+    "TF-XLA": ("tensorflow", "XLA"),
+    "JAX": ("jax", "XLA"),
+}
+
+
+def column(mode, repeats):
+    from forms import make_step
+    from measure import interleaved_times
+
+    steps = {name: make_step("remembering", name, mode, True, **SIZES) for name in NAMES}
+    return interleaved_times(steps, repeats)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--column", choices=COLUMNS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.column:
+        print(json.dumps(column(COLUMNS[arguments.column][1], arguments.repeats)))
+        return
+    from measure import print_table
+
+    found = {}
+    for name, (backend, _) in COLUMNS.items():
+        run = subprocess.run(
+            [sys.executable, __file__, "--column", name, "--repeats", str(arguments.repeats)],
+            env={**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        found[name] = json.loads(run.stdout.splitlines()[-1])
+    rows = [["additive, ms", *(1000 * times["additive"] for times in found.values())]]
+    for name in NAMES[1:]:
+        rows.append([name, *(times[name] / times["additive"] for times in found.values())])
+    print_table(["attention", *COLUMNS], rows)
+
+
+if __name__ == "__main__":
+    main()
