@@ -10,7 +10,7 @@ from keras_attention.layers._reading import read_values
 from keras_attention.layers._state_checks import check_advanced, check_given_state, check_state
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps, where_valid
-from keras_attention.ops.masks import all_of
+from keras_attention.ops.masks import all_of, first_largest
 from keras_attention.ops.windows import window_mask
 
 
@@ -102,5 +102,5 @@ class RecurrentAttention(ScoringMixin):
 
 def _place_read(weights, last):
     """The position with the largest weight, or the last one if nothing was read."""
-    place = ops.cast(ops.argmax(weights, axis=-1), last.dtype)
+    place = ops.cast(first_largest(weights), last.dtype)
     return ops.where(ops.any(weights > 0, axis=-1), place, last)

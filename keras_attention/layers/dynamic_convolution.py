@@ -14,6 +14,7 @@ from keras_attention.layers._types import Memory
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.ops._located import located_score
 from keras_attention.ops._shifts import sliding
+from keras_attention.ops.products import project
 
 __all__ = ["DynamicConvolutionAttention"]
 
@@ -123,8 +124,8 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         dynamic = self.project(hidden, self.dynamic_filter_kernel)
         dynamic = ops.reshape(dynamic, (-1, self.width, self.filters))
         # A filter and its projection are one kernel.
-        kernels = ops.matmul(dynamic, moving) + ops.matmul(filters, static)
-        bias = ops.broadcast_to(bias, (ops.shape(query)[0], self.units))
+        kernels = project(dynamic, moving) + ops.matmul(filters, static)
+        bias = ops.add(ops.zeros_like(ops.squeeze(hidden, 1)), bias)
         scores = located_score(bias, None, state, kernels, vector)
         return ops.expand_dims(scores + self._log_prior(state), 1)
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention._checks import check_choice, check_positive_int
+from keras_attention._checks import check_choice, check_number, check_positive_int
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._types import Memory
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
@@ -32,10 +32,10 @@ class GMMAttention(RecurrentScoringMixin):
         V0         w = exp(w^), d = exp(d^), s = sqrt(exp(-s^) / 2), Z = 1
         V2, V2b    w = softmax of w^ over k, d = softplus(d^), s = softplus(s^), Z = sqrt(2 pi) s
 
-    The bias h starts at zero. In V2b it starts where d = 1 and s = 10. The keys play no part. The
-    weights are not normalised over j: in V0 rows may sum to any number. In V2 and V2b they sum to
-    about one, except that Gaussians narrower than a memory step may sum to more, and Gaussians
-    beyond the end of the memory to less.
+    The bias h starts at zero, in V2b where d and s have the values that you choose. The keys play
+    no part. The weights are not normalised over j: in V0 rows may sum to any number. In V2 and V2b
+    they sum to about one, except that Gaussians narrower than a memory step may sum to more, and
+    Gaussians beyond the end of the memory to less.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq and Dv features, U units.
 
@@ -43,6 +43,9 @@ class GMMAttention(RecurrentScoringMixin):
         units: U, the width of the hidden layer; required.
         components: K.
         version: "V0", "V2" or "V2b".
+        initial_step: d where the bias of V2b starts, in memory steps. A good one is the length of a
+            memory divided by the number of queries.
+        initial_width: s where the bias of V2b starts, in memory steps.
         half_width: see `RecurrentScoringMixin`. dropout, seed: see `ScoringMixin`. `normalizer`
             has no effect.
 
@@ -60,7 +63,8 @@ class GMMAttention(RecurrentScoringMixin):
         TensorShape([2, 3, 11])
 
     References: https://arxiv.org/abs/1308.0850, section 5.1 (V0, whose d^, s^ and w^ come from one
-    linear layer); https://arxiv.org/abs/1910.10288, section 2.2 (V0, V2 and V2b as here).
+    linear layer); https://arxiv.org/abs/1910.10288, section 2.2 (V0, V2 and V2b as
+    here, with the defaults of V2b).
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class GMMAttention(RecurrentScoringMixin):
         units: int | None = None,
         components: int = 5,
         version: str = "V2b",
+        initial_step: float = 1.0,
+        initial_width: float = 10.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -75,6 +81,8 @@ class GMMAttention(RecurrentScoringMixin):
         self.units = check_positive_int(self.name, "units", units, hint=hint)
         self.components = check_positive_int(self.name, "components", components)
         self.version = check_choice(self.name, "version", version, VERSIONS)
+        self.initial_step = check_number(self.name, "initial_step", initial_step, 1e-3)
+        self.initial_width = check_number(self.name, "initial_width", initial_width, 1e-3)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -82,7 +90,9 @@ class GMMAttention(RecurrentScoringMixin):
         self.query_kernel = self.add_weight((query_shape[-1], self.units), name="query_kernel")
         self.bias = self.add_weight((self.units,), initializer="zeros", name="bias", autocast=False)
         self.mixture_kernel = self.add_weight((self.units, count), name="mixture_kernel")
-        biases = [0.0, *[_softplus_inverse(x) if self.version == "V2b" else 0.0 for x in (1, 10)]]
+        biases = [0.0, 0.0, 0.0]
+        if self.version == "V2b":
+            biases[1:] = map(_softplus_inverse, (self.initial_step, self.initial_width))
         self.mixture_bias = self.add_weight(
             (count,),
             initializer=lambda shape, dtype: ops.convert_to_tensor(
@@ -126,4 +136,4 @@ class GMMAttention(RecurrentScoringMixin):
 
 
 def _softplus_inverse(x):
-    return math.log(math.expm1(x))
+    return x + math.log(-math.expm1(-x))

@@ -14,6 +14,7 @@ from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.ops._loops import scan, swap_steps
 from keras_attention.ops._shifts import folded, linear_recurrence, shifted, sliding
 from keras_attention.ops._stored import stored
+from keras_attention.ops.masks import first_largest
 from keras_attention.ops.normalize import masked_softmax
 
 __all__ = ["MonotonicAttention"]
@@ -165,11 +166,11 @@ class MonotonicAttention(ContentAttention):
 def _first_stop(scores, mask, last):
     """One at the first valid position with p >= 1/2, not before the last one; zeros without one."""
     position = ops.arange(ops.shape(scores)[1], dtype="int32")
-    start = ops.expand_dims(ops.cast(ops.argmax(last, axis=1), "int32"), 1)
+    start = ops.expand_dims(first_largest(last), 1)
     found = ops.logical_and(scores >= 0, position >= start)
     found = ops.logical_and(found, ops.any(last > 0, axis=1, keepdims=True))
     found = found if mask is None else ops.logical_and(found, mask)
-    first = ops.expand_dims(ops.cast(ops.argmax(found, axis=1), "int32"), 1)
+    first = ops.expand_dims(first_largest(ops.cast(found, "int32")), 1)
     return ops.cast(ops.logical_and(found, position == first), scores.dtype)
 
 

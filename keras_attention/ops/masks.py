@@ -7,7 +7,17 @@ from keras import ops
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops.windows import take_windows
 
-__all__ = ["Masks", "all_of", "blanked", "causal_mask"]
+__all__ = ["Masks", "all_of", "blanked", "causal_mask", "first_largest"]
+
+
+def first_largest(x: Tensor) -> Tensor:
+    """The position of the largest entry of the last axis, the first of equal ones; int32.
+
+    ONNX can run it. In TensorFlow `ops.argmax` of floating-point numbers looks at sign bits, which
+    ONNX cannot.
+    """
+    largest = ops.cast(x == ops.max(x, axis=-1, keepdims=True), "int32")
+    return ops.cast(ops.argmax(largest, axis=-1), "int32")
 
 
 def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:

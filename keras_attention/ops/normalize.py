@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Tensor
+from keras_attention.ops.masks import first_largest
 
 __all__ = ["masked_entmax15", "masked_hardmax", "masked_softmax", "masked_sparsemax"]
 
@@ -153,11 +154,10 @@ def masked_hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     soft = masked_softmax(scores, mask)
     if soft.shape[-1] == 0:
         return soft
-    largest = ops.argmax(
-        _widen(scores) if mask is None else _floored(_widen(scores), mask), axis=-1
-    )
+    scores = _widen(scores)
+    largest = first_largest(scores if mask is None else _floored(scores, mask))
     position = ops.arange(ops.shape(soft)[-1], dtype="int32")
-    hard = ops.cast(position == ops.expand_dims(ops.cast(largest, "int32"), -1), soft.dtype)
+    hard = ops.cast(position == ops.expand_dims(largest, -1), soft.dtype)
     hard = hard if mask is None else _only(mask, hard)
     return hard + (soft - ops.stop_gradient(soft))
 

@@ -316,7 +316,12 @@ CASES = {
                 ForwardAttention,
                 {"transition_agent": True, "use_bias": False, "normalizer": "softmax"},
             ),
-            ("gmm", GMMAttention, {"components": 2, "version": "V2", "normalizer": "softmax"}),
+            (
+                "gmm",
+                GMMAttention,
+                {"components": 2, "version": "V2", "initial_step": 0.5, "initial_width": 2.0}
+                | {"normalizer": "softmax"},
+            ),
             (
                 "dynamic convolution",
                 DynamicConvolutionAttention,

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from keras_attention import AttentionRNN, RecurrentScoringMixin
 from tests import fast
 from tests.conformance.layers import CASES, VOCABULARY
 
@@ -34,7 +35,11 @@ def make_model(name, steps_known=False, unroll=False, masked=()):
         inputs.append(keras.Input(batch_shape=shape, dtype=dtype, name=f"x{number}"))
         embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True) if words else None
         tensors.append(embed(inputs[-1]) if words else inputs[-1])
-    model = keras.Model(inputs, case.make(unroll=unroll)(*tensors))
+    layer = case.make(unroll=unroll)
+    if unroll and isinstance(layer, RecurrentScoringMixin):
+        # Its own loop cannot be unrolled, that of a decoder can.
+        layer = AttentionRNN(layers.GRUCell(5), layer, unroll=True)
+    model = keras.Model(inputs, layer(*tensors))
     batches, rng = [], np.random.default_rng(5)
     for samples, more in SIZES[: 1 if steps_known else None]:
         batches.append(case.tensors(samples, more))

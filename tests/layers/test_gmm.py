@@ -7,12 +7,17 @@ from keras_attention import GMMAttention
 from tests.helpers import assert_close, assert_refused, normal, numpy
 
 
-def test_v2b_starts_with_steps_of_one_and_a_width_of_ten():
-    layer = GMMAttention(3, components=2)
+@pytest.mark.parametrize(
+    ("step", "width", "options"),
+    [(1, 10, {}), (0.5, 2, {"initial_step": 0.5, "initial_width": 2})],
+    ids=["default", "chosen"],
+)
+def test_where_v2b_starts(step, width, options):
+    layer = GMMAttention(3, components=2, **options)
     query, value = np.zeros((1, 4, 5), "float32"), np.zeros((1, 30, 7), "float32")
     _, weights = layer(query, value, return_attention_scores=True)
     j, i = np.arange(30), np.arange(1, 5)[:, None]
-    expected = np.exp(-((j - i) ** 2) / 200) / np.sqrt(2 * np.pi * 100)
+    expected = np.exp(-((j - step * i) ** 2) / (2 * width**2)) / np.sqrt(2 * np.pi * width**2)
     assert_close(weights[0], expected, "float32")
 
 
@@ -38,6 +43,8 @@ def test_the_place_never_moves_back(version):
         ({"units": None}, ("`units`", "a positive integer", "GMMAttention(128)")),
         ({"components": 0}, ("`components`", "a positive integer", "received 0")),
         ({"version": "V1"}, ("`version`", "'V0', 'V2', 'V2b'", "received 'V1'")),
+        ({"initial_step": 0}, ("`initial_step`", "at least 0.001", "received 0")),
+        ({"initial_width": -1}, ("`initial_width`", "at least 0.001", "received -1")),
     ],
 )
 def test_bad_arguments(options, fragments):

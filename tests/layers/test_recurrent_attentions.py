@@ -47,8 +47,10 @@ def test_equals_the_paper(name, dtype, jit):
     output, weights = compiled(call, jit)(*map(tensor, (query, value, key)))
     expected = attend(mechanism.row(layer), query, value, key, **MASKS)
     assert dtypes(output, weights) == [dtype, dtype]
-    assert_close(output, expected[0], dtype)
-    assert_close(weights, expected[1], dtype)
+    # Rounding errors grow with weights that sum to more than one, as those of GMMAttention can.
+    scale = max(1.0, expected[1].sum(-1).max())
+    assert_close(numpy(output) / scale, expected[0] / scale, dtype)
+    assert_close(numpy(weights) / scale, expected[1] / scale, dtype)
     assert not numpy(weights)[:, :, None][
         ~np.broadcast_to(MASKS["value_mask"][:, None, None], (B, TQ, 1, TK))
     ].any()
