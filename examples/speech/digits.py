@@ -5,13 +5,16 @@ of files DIGIT_SPEAKER_INDEX.wav. By its split the indices 0 to 4 are for testin
 """
 
 import collections
+import copy
 import pathlib
 import re
 
+import keras
 import numpy as np
 
 from examples.speech.sound import RATE, read_wav
 
+ARCHIVE = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/tags/v1.0.10.tar.gz"
 NAME = re.compile(r"([0-9])_([a-z]+)_([0-9]+)\.wav")
 TEST = range(5)  # indices
 PAUSE = 0.05, 0.25  # seconds
@@ -23,27 +26,22 @@ class Digits:
 
     Args:
         folder: a folder with recordings.
-        voice: the name of the only speaker, or None for all of them.
     """
 
     letters = "0123456789"
 
-    def __init__(self, folder, voice=None):
+    def __init__(self, folder):
         found = [(NAME.fullmatch(path.name), path) for path in sorted(folder.glob("*.wav"))]
         found = [(match.groups(), path) for match, path in found if match]
         if not found:
             raise SystemExit(
                 f"--data {folder}: has no recording such as 7_george_12.wav (digit, speaker, index)"
             )
-        voices = sorted({speaker for (_, speaker, _), _ in found})
-        if voice is not None and voice not in voices:
-            raise SystemExit(f"--voice {voice}: the speakers are {', '.join(voices)}")
-        self.voices = voices if voice is None else [voice]
+        self.voices = sorted({speaker for (_, speaker, _), _ in found})
         self.recordings = collections.defaultdict(list)
         for (digit, speaker, index), path in found:
             part = "test" if int(index) in TEST else "train"
-            if speaker in self.voices:
-                self.recordings[part, speaker, digit].append(read_wav(path))
+            self.recordings[part, speaker, digit].append(read_wav(path))
         for part in ("train", "test"):
             for speaker in self.voices:
                 missing = [x for x in self.letters if not self.recordings[part, speaker, x]]
@@ -52,6 +50,14 @@ class Digits:
                         f"--data {folder}: {speaker} has no recording for the {part} set of the "
                         f"digits {', '.join(missing)}. The indices 0 to 4 are the test set."
                     )
+
+    def with_voice(self, voice=None):
+        """The same with one speaker, the first one if none is named."""
+        if voice not in (None, *self.voices):
+            raise SystemExit(f"--voice {voice}: the speakers are {', '.join(self.voices)}")
+        digits = copy.copy(self)
+        digits.voices = [voice or self.voices[0]]
+        return digits
 
     def make_text(self, rng, length):
         return "".join(rng.choice(list(self.letters), length))
@@ -71,7 +77,9 @@ def _pause(rng):
     return np.zeros(int(rng.uniform(*PAUSE) * RATE), "float32")
 
 
-def find_digits(data, voice=None, one=False):
-    """The recordings in a folder, or downloaded ones. With `one`, of a single speaker."""
-    digits = Digits(pathlib.Path(data), voice)
-    return Digits(pathlib.Path(data), digits.voices[0]) if one else digits
+def find_folder(data):
+    """The folder with the recordings, which are downloaded if `data` is "download"."""
+    if data != "download":
+        return pathlib.Path(data)
+    path = keras.utils.get_file("free-spoken-digit-dataset-1.0.10", ARCHIVE, extract=True)
+    return next(pathlib.Path(path).rglob("recordings"))

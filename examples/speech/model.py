@@ -25,7 +25,8 @@ ATTENTIONS = {
     "monotonic": lambda units: MonotonicAttention(units, offset=-1.0),
     "forward": ForwardAttention,
     "forward-agent": lambda units: ForwardAttention(units, transition_agent=True),
-    "gmm": GMMAttention,
+    # A letter takes about two steps.
+    "gmm": lambda units: GMMAttention(units, initial_step=0.5, initial_width=1.0),
     "dynamic-convolution": DynamicConvolutionAttention,
 }
 

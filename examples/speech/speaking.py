@@ -1,7 +1,6 @@
 """Speaks with a trained model: letters to frames."""
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -57,20 +56,3 @@ def speak(speaker, texts, letters):
         (x[: n * SHARED], w[:n, : len(text)])
         for x, w, n, text in zip(frames, weights, lengths, texts, strict=True)
     ]
-
-
-def edit_distance(text, wanted):
-    """How many letters must be inserted, deleted or replaced."""
-    costs = np.arange(len(wanted) + 1)
-    for row, letter in enumerate(text, 1):
-        before, costs = costs, np.empty_like(costs)
-        costs[0] = row
-        for n, other in enumerate(wanted, 1):
-            costs[n] = min(before[n] + 1, costs[n - 1] + 1, before[n - 1] + (letter != other))
-    return int(costs[-1])
-
-
-def error_rate(texts, wanted):
-    """Edit distances as a share of the letters that were wanted."""
-    pairs = zip(texts, wanted, strict=True)
-    return sum(edit_distance(*pair) for pair in pairs) / sum(map(len, wanted))

@@ -42,6 +42,7 @@ class Tones:
     """The language."""
 
     letters = LETTERS
+    voices = ()
 
     def make_text(self, rng, length):
         """A random word. A letter may follow itself."""
