@@ -12,7 +12,7 @@ text), which it then runs in a process without keras.
     python -m examples.speech speak --attention location
 
 does one of both with another attention. What `speak` says is judged by a Viterbi decoder of the
-tones, and by the listener in the same --output.
+tones, and by the listener in the same --output or the one of --listener.
 
     python -m examples.speech --data DIR
 
@@ -43,12 +43,18 @@ from examples.common.extras import check_extras
 from examples.common.files import make_folder, write_text
 from examples.common.saving import write_model
 from examples.common.seeds import seed_model
-from examples.speech.data import FIRST, listener_batch, make_corpus, speaker_batch
+from examples.speech.data import (
+    FIRST,
+    listener_batch,
+    make_corpus,
+    speaker_batch,
+    steps_of_a_letter,
+)
 from examples.speech.digits import Digits, find_folder
 from examples.speech.evaluation import judge_listener, judge_speaker
 from examples.speech.export import check, save_listener, save_speaker, without_optimizer
 from examples.speech.listening import Listener
-from examples.speech.model import ATTENTIONS, build_listener, build_speaker
+from examples.speech.model import ATTENTIONS, build_listener, build_speaker, make_attention
 from examples.speech.picture import draw
 from examples.speech.sound import sound, write_wav
 from examples.speech.speaking import Speaker
@@ -84,7 +90,7 @@ TASKS = {
     ),
 }
 # Options that change no weight.
-FREE = "output", "beam", "lengths", "task", "data", "most_steps"
+FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "listener"
 
 
 def parse(argv):
@@ -104,6 +110,17 @@ def parse(argv):
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=2e-3, help="the highest one")
     parser.add_argument("--beam", type=int, default=5, metavar="N", help="width of the search")
+    parser.add_argument(
+        "--half-width",
+        type=int,
+        metavar="D",
+        help="read only within D places of the place read last; when judging, not in training",
+    )
+    parser.add_argument(
+        "--listener",
+        metavar="FILE",
+        help="the model.keras of the listener that judges `speak` (default: the one in --output)",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", default="output/speech", help="folder for the results")
     arguments = parser.parse_args(argv)
@@ -113,7 +130,7 @@ def parse(argv):
         {"longest": 5 if digits else 20, "lengths": [4, 5, 30] if digits else [20, 50, 200, 500]},
     )
     arguments.most_steps = 40 if digits else 8  # of the speaker for a letter
-    names = ["units", "utterances", "longest", "epochs", "batch_size", "beam"]
+    names = ["units", "utterances", "longest", "epochs", "batch_size", "beam", "half_width"]
     check_at_least_one(parser, arguments, names)
     check_ranges(parser, arguments, {"learning_rate": float("inf")})
     check_seed(parser, arguments)
@@ -121,6 +138,10 @@ def parse(argv):
         parser.error(f"--units must be a multiple of 4; received {arguments.units}")
     if min(arguments.lengths) < 1:
         parser.error(f"--lengths must be at least 1; received {min(arguments.lengths)}")
+    if arguments.half_width and arguments.attention == "content":
+        parser.error("--half-width goes with an attention that has a state, not with content")
+    if arguments.listener and not pathlib.Path(arguments.listener).is_file():
+        parser.error(f"--listener {arguments.listener}: no such file")
     if arguments.voice and not digits:
         parser.error("--voice goes with --data")
     return arguments
@@ -132,15 +153,22 @@ def learn(name, language, arguments, output):
     attention = arguments.attention or task.attention
     settings = {x: y for x, y in vars(arguments).items() if x not in FREE}
     settings |= {"attention": attention, "voices": language.voices}
-    seed_model(arguments.seed)
-    model = task.build(attention, FIRST + len(language.letters), arguments.units)
-    print(f"\n{name}: {attention}, {model.count_params():,} parameters", flush=True)
     checkpoint = Checkpoint(output / "checkpoint", settings)
     lengths = 1, arguments.longest
     corpora = {
         "train": make_corpus(language, "train", arguments.utterances, lengths, arguments.seed),
         "valid": make_corpus(language, "test", VALID, lengths, arguments.seed + 1),
     }
+    steps = steps_of_a_letter(corpora["train"])
+    pace = steps if name == "listen" else 1 / steps
+    seed_model(arguments.seed)
+    layer = make_attention(attention, arguments.units // 2, pace, arguments.half_width)
+    model = task.build(layer, FIRST + len(language.letters), arguments.units)
+    print(
+        f"\n{name}: {attention}, {model.count_params():,} parameters, "
+        f"{steps:.2f} steps of the decoder or memory for a letter",
+        flush=True,
+    )
     state = train(
         model, task.loss, task.make_batch, corpora, language.letters, settings, checkpoint
     )
@@ -172,7 +200,7 @@ def run_listen(language, arguments, output):
     text = found[arguments.lengths[0]][1][1]
     samples = language.say(text, np.random.default_rng(1), "test")[None]
     check(output / "saved_model", serve, {"samples": samples}, ["text", "alignments"])
-    return model, summary
+    return summary
 
 
 def run_speak(language, arguments, output, listener):
@@ -198,13 +226,11 @@ def main(argv=None):
     output = pathlib.Path(arguments.output)
     tasks = [arguments.task] if arguments.task else list(TASKS)
     folders = {name: make_folder(output / name) for name in tasks}
-    listener = None
     if "listen" in tasks:
-        listener, summary = run_listen(language, arguments, folders["listen"])
-        write_summary(folders["listen"], summary)
-    elif (output / "listen" / "model.keras").exists():
-        listener = keras.saving.load_model(output / "listen" / "model.keras")
+        write_summary(folders["listen"], run_listen(language, arguments, folders["listen"]))
     if "speak" in tasks:
+        path = pathlib.Path(arguments.listener or output / "listen" / "model.keras")
+        listener = keras.saving.load_model(path) if path.exists() else None
         write_summary(folders["speak"], run_speak(voice, arguments, folders["speak"], listener))
 
 

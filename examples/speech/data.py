@@ -42,6 +42,11 @@ def make_corpus(language, part, count, lengths, seed):
     return Corpus(texts, frames)
 
 
+def steps_of_a_letter(corpus):
+    """How many groups of frames a letter has on average."""
+    return int(_groups(corpus.frames).sum()) / sum(map(len, corpus.texts))
+
+
 def encode(text, letters):
     return [FIRST + letters.index(letter) for letter in text]
 

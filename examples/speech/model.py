@@ -1,5 +1,7 @@
 """The two models: letters to frames (a Tacotron), and frames to letters."""
 
+import math
+
 import keras
 from keras import layers
 
@@ -22,13 +24,34 @@ ATTENTIONS = {
     "content": BahdanauAttention,
     "location": LocationSensitiveAttention,
     "coverage": CoverageAttention,
-    "monotonic": lambda units: MonotonicAttention(units, offset=-1.0),
+    "monotonic": MonotonicAttention,
     "forward": ForwardAttention,
-    "forward-agent": lambda units: ForwardAttention(units, transition_agent=True),
-    # A letter takes about two steps.
-    "gmm": lambda units: GMMAttention(units, initial_step=0.5, initial_width=1.0),
+    "forward-agent": ForwardAttention,
+    "gmm": GMMAttention,
     "dynamic-convolution": DynamicConvolutionAttention,
 }
+
+
+def make_attention(name, units, pace, half_width=None):
+    """An attention that starts at about the pace of the task.
+
+    Args:
+        name: a key of `ATTENTIONS`.
+        units: its width.
+        pace: how many memory steps it should move on in a step.
+        half_width: restricts what it reads at inference, see `RecurrentScoringMixin`.
+    """
+    options = {
+        # A place is read with the chance p: before that, (1 - p) / p places are skipped.
+        "monotonic": {"offset": -math.log(pace)},
+        "forward-agent": {"transition_agent": True},
+        "gmm": {"initial_step": pace, "initial_width": max(1.0, pace)},
+        # The mean of the prior is a tenth of the longest move.
+        "dynamic-convolution": {"prior_length": 2 + math.floor(10 * pace)},
+    }.get(name, {})
+    if name != "content":
+        options["half_width"] = half_width
+    return ATTENTIONS[name](units, **options)
 
 
 def build_speaker(attention, letters, units):
@@ -36,6 +59,11 @@ def build_speaker(attention, letters, units):
 
     Each step makes `SHARED` frames, `(B, T, SHARED * MELS)`, and reads the last frame of the step
     before: the decoder of Tacotron (Wang et al., 2017, section 3.4).
+
+    Args:
+        attention: what `make_attention` returns.
+        letters: the number of ids.
+        units: the width of the decoder.
     """
     source = keras.Input((None,), dtype="int32", name="letters")
     frames = keras.Input((None, MELS), name="last_frames")
@@ -45,7 +73,7 @@ def build_speaker(attention, letters, units):
     encoded = layers.Bidirectional(rnn, name="encoder")(embedding(source), mask=mask)
     decoder = AttentionRNN(
         layers.GRUCell(units),
-        ATTENTIONS[attention](units // 2),
+        attention,
         input_feeding=True,
         output_mode="concat",
         name="decoder",
@@ -74,7 +102,7 @@ def build_prenet(units):
 def build_listener(attention, letters, units):
     """From frames `(B, T, MELS)`, their mask, and shifted letters to logits of letters.
 
-    Two convolutions shorten the frames by `SHARED`.
+    Two convolutions shorten the frames by `SHARED`. The arguments are those of `build_speaker`.
     """
     frames = keras.Input((None, MELS), name="frames")
     valid = keras.Input((None,), dtype="bool", name="valid")  # of each `SHARED` frames
@@ -89,7 +117,7 @@ def build_listener(attention, letters, units):
     table = layers.Embedding(letters, units // 2, name="letter_embedding")
     decoder = AttentionRNN(
         layers.GRUCell(units),
-        ATTENTIONS[attention](units // 2),
+        attention,
         query="previous",
         output_mode="concat",
         name="decoder",

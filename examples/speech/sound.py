@@ -22,7 +22,10 @@ def mel_matrix():
 
 
 def log_mel(samples):
-    """The logarithms of the magnitudes in mel bands, `(..., T, MELS)`: 0 is silence, 1 is loud."""
+    """The logarithms of the magnitudes in mel bands, `(..., T, MELS)`.
+
+    y = log(max(m, FLOOR)) / -log(FLOOR) + 1     0 is silence, 1 a magnitude m of 1
+    """
     samples = tf.convert_to_tensor(samples, "float32")
     short = [[0, 0]] * (len(samples.shape) - 1) + [[0, WINDOW]]
     spectrum = tf.abs(tf.signal.stft(tf.pad(samples, short), WINDOW, HOP))

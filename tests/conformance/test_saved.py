@@ -117,6 +117,7 @@ def test_serving_without_keras(name, served):
 
 @pytest.mark.parametrize("backend", OTHERS)
 @few_names
+@pytest.mark.slow
 def test_another_backend(name, backend, loaded):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")

@@ -11,7 +11,6 @@ from keras import ops
 
 from keras_attention.search import SearchResult, beam_search, greedy_search
 from keras_attention.search._largest import GROUP
-from tests import fast
 from tests.backends import on_tensorflow, only_on
 
 V, D, TK, L = 7, 5, 3, 11
@@ -517,7 +516,8 @@ def assert_runs(run, decoder):
 
 
 @on_tensorflow
-@pytest.mark.parametrize("jit_compile", fast([False, True], [False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True])
 def test_tf_function_with_unknown_sizes(jit_compile):
     import tensorflow as tf
 

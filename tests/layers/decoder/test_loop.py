@@ -127,6 +127,7 @@ def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options
 
 
 @on_tensorflow
+@pytest.mark.slow
 def test_unknown_sizes_without_masks():
     import tensorflow as tf
 
