@@ -123,7 +123,9 @@ class MonotonicAttention(ContentAttention):
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         offset = ops.cast(self.offset_bias, self.score_dtype)
-        return self.content.score(query, key[..., : self.units]) + offset
+        # TensorFlow would hold even a slice of everything for every step of a loop.
+        own = key if self.chunk is None else key[..., : self.units]
+        return self.content.score(query, own) + offset
 
     def advance(
         self,

@@ -3,6 +3,7 @@
 Graphs, tapes and compiled programs are measured in numbers of elements. Nothing is timed.
 """
 
+import functools
 import math
 import re
 import weakref
@@ -12,7 +13,17 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    CoverageAttention,
+    DynamicConvolutionAttention,
+    ForwardAttention,
+    GMMAttention,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MonotonicAttention,
+)
 from keras_attention.ops import _additive, _tanh_sums, additive_score, compiling
 from tests import fast
 from tests.backends import graphs
@@ -320,3 +331,29 @@ def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
     program = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
     # Sums over the keys pad them to groups of one size, up to an eighth more.
     assert largest_array(program) <= SAMPLES * LENGTH * CELL * 9 // 8
+
+
+@pytest.mark.parametrize("decoder", [True, False], ids=["decoder", "alone"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        LocationSensitiveAttention,
+        CoverageAttention,
+        MonotonicAttention,
+        pytest.param(
+            functools.partial(MonotonicAttention, chunk=4),
+            marks=pytest.mark.xfail(strict=True, reason="the two parts of the keys are cut out"),
+            id="chunks",
+        ),
+        functools.partial(ForwardAttention, transition_agent=True),
+        GMMAttention,
+        DynamicConvolutionAttention,
+    ],
+)
+@pytest.mark.each_value
+def test_a_loop_holds_no_hidden_layer_of_an_attention_with_a_state(make, decoder):
+    units = 64
+    layer = AttentionRNN(AnyCell(CELL), make(units)) if decoder else make(units)
+    graph = gradient_graph(layer, DECODER_SHAPES, jit=None).get_concrete_function().graph
+    sizes = [count(x) for x in held_by_steps(graph)]
+    assert 0 < max(sizes) < SAMPLES * LENGTH * units // 2
