@@ -25,6 +25,7 @@ ATTENTIONS = {
     "location": LocationSensitiveAttention,
     "coverage": CoverageAttention,
     "monotonic": MonotonicAttention,
+    "monotonic-hard": MonotonicAttention,
     "forward": ForwardAttention,
     "forward-agent": ForwardAttention,
     "gmm": GMMAttention,
@@ -41,9 +42,11 @@ def make_attention(name, units, pace, half_width=None):
         pace: how many memory steps it should move on in a step.
         half_width: restricts what it reads at inference, see `RecurrentScoringMixin`.
     """
+    # A place is read with the chance p: before that, (1 - p) / p places are skipped.
+    offset = -math.log(pace)
     options = {
-        # A place is read with the chance p: before that, (1 - p) / p places are skipped.
-        "monotonic": {"offset": -math.log(pace)},
+        "monotonic": {"offset": offset},
+        "monotonic-hard": {"offset": offset, "noise": 1.0, "mode": "hard"},
         "forward-agent": {"transition_agent": True},
         "gmm": {"initial_step": pace, "initial_width": max(1.0, pace)},
         # The mean of the prior is a tenth of the longest move.

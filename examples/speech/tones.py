@@ -10,6 +10,7 @@ import pathlib
 
 import numpy as np
 
+from examples.common.files import make_folder
 from examples.speech.sound import HOP, RATE, SCALE, log_mel, write_wav
 
 LOW = 320.0 * 2.0 ** (np.arange(3) / 3)  # Hz
@@ -136,8 +137,9 @@ def main():
     rng, language = np.random.default_rng(1), Tones()
     text = language.make_text(rng, 12)
     samples = language.say(text, rng)
-    write_wav(pathlib.Path("tones.wav"), samples)
-    print(f"tones.wav: {text}; understood: {understand(log_mel(samples))}")
+    path = make_folder(pathlib.Path("output")) / "tones.wav"
+    write_wav(path, samples)
+    print(f"{path}: {text}; understood: {understand(log_mel(samples))}")
 
 
 if __name__ == "__main__":
