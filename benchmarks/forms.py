@@ -140,7 +140,7 @@ def remembering(variant, batch, steps, length, units, attention_units):
         "location-sensitive": LocationSensitiveAttention,
         "coverage": CoverageAttention,
         "monotonic": MonotonicAttention,
-        "monotonic, chunks of 4": lambda units: MonotonicAttention(units, chunk=4),
+        "monotonic, chunks of 4": lambda units: MonotonicAttention(units, chunk_size=4),
         "forward": ForwardAttention,
         "forward, agent": lambda units: ForwardAttention(units, transition_agent=True),
         "GMM V2b": GMMAttention,

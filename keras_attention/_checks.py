@@ -90,6 +90,15 @@ def check_number(layer, name, value, least=-math.inf):
     return float(value)
 
 
+def check_not_normalized(layer, normalizer):
+    """Refuses a normalizer where weights are not normalised."""
+    if normalizer != "softmax":
+        raise ValueError(
+            f"{layer}: takes no `normalizer`, because its weights are not normalised; received "
+            f"{normalizer!r}. Leave it out."
+        )
+
+
 def check_seed(layer, seed):
     if seed is None:
         return None

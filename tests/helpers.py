@@ -152,24 +152,34 @@ BAHDANAU = {
     ),
 }
 RECURRENT = {
-    "location": Mechanism(LocationSensitiveAttention, {"units": 17, "filters": 3, "width": 5}),
+    "location": Mechanism(
+        LocationSensitiveAttention, {"units": 17, "filters": 3, "kernel_size": 5}
+    ),
     "location, last": Mechanism(
         LocationSensitiveAttention,
-        {"units": 17, "filters": 3, "width": 4, "cumulative": False, "normalizer": "entmax15"},
+        {
+            "units": 17,
+            "filters": 3,
+            "kernel_size": 4,
+            "cumulative": False,
+            "normalizer": "entmax15",
+        },
     ),
     "coverage": Mechanism(CoverageAttention, {"units": 17, "use_bias": False}),
     "forward": Mechanism(ForwardAttention, {"units": 17}),
     "forward, agent": Mechanism(ForwardAttention, {"units": 17, "transition_agent": True}),
     "monotonic": Mechanism(MonotonicAttention, {"units": 17}),
     "monotonic, recursive": Mechanism(MonotonicAttention, {"units": 17, "mode": "recursive"}),
-    "monotonic, hard": Mechanism(MonotonicAttention, {"units": 17, "mode": "hard", "chunk": 1}),
-    "monotonic, chunks": Mechanism(MonotonicAttention, {"units": 17, "chunk": 3}),
+    "monotonic, hard": Mechanism(
+        MonotonicAttention, {"units": 17, "mode": "hard", "chunk_size": 1}
+    ),
+    "monotonic, chunks": Mechanism(MonotonicAttention, {"units": 17, "chunk_size": 3}),
     "gmm V0": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V0"}),
     "gmm V2": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V2"}),
     "gmm V2b": Mechanism(GMMAttention, {"units": 17}),
     "dynamic convolution": Mechanism(
         DynamicConvolutionAttention,
-        {"units": 17, "filters": 2, "width": 3, "prior_length": 4},
+        {"units": 17, "filters": 2, "kernel_size": 3, "prior_length": 4},
     ),
 }
 LUONG = {

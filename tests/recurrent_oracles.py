@@ -103,7 +103,7 @@ def forward(weights, transition_agent=False):
     return with_state(lambda valid: (at_the_start(valid), 0.5), step)
 
 
-def monotonic(weights, mode="parallel", chunk=None):
+def monotonic(weights, mode="parallel", chunk_size=None):
     def step(query, keys, values, allowed, state):
         scores = [additive(weights, query, key) + weights["offset_bias"] for key in keys]
         stop = [sigmoid(e) * bool(ok) for e, ok in zip(scores, allowed, strict=True)]
@@ -119,14 +119,14 @@ def monotonic(weights, mode="parallel", chunk=None):
                 for before in range(j + 1):
                     passed = np.prod([1 - stop[m] for m in range(before, j)])
                     last[j] += state[before] * passed * stop[j]
-        align = last if chunk is None else chunks(query, keys, allowed, last)
+        align = last if chunk_size is None else chunks(query, keys, allowed, last)
         return align, last
 
     def chunks(query, keys, allowed, last):
         scores = np.array([additive(weights, query, key, prefix="chunk_") for key in keys])
         align = np.zeros(len(keys))
         for end in range(len(keys)):
-            inside = [ok and end - chunk < j <= end for j, ok in enumerate(allowed)]
+            inside = [ok and end - chunk_size < j <= end for j, ok in enumerate(allowed)]
             align = align + last[end] * NORMALIZERS["softmax"](scores, inside)
         return align
 
@@ -141,7 +141,7 @@ def gmm(weights, components=5, version="V2b"):
         if version == "V0":
             factor, move, sigma = np.exp(factor), np.exp(move), np.sqrt(np.exp(-width) / 2)
         else:
-            move, sigma = np.log1p(np.exp(move)), np.log1p(np.exp(width))
+            move, sigma = np.log1p(np.exp(move)), np.log1p(np.exp(width)) + 0.01
             factor = np.exp(factor) / sum(np.exp(factor)) / np.sqrt(2 * np.pi * sigma**2)
         center = state + move
         align = np.zeros(len(keys))

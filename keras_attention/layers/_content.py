@@ -4,10 +4,12 @@ from typing import Any
 
 from keras import ops
 
+from keras_attention._checks import check_bool, check_positive_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._types import Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.ops._located import located_score
 from keras_attention.ops.windows import sentence_span
 
 
@@ -18,10 +20,12 @@ class ContentAttention(RecurrentScoringMixin):
 
     def __init__(self, units: int | None = None, use_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        hint = f" It is the width of the score; write {type(self).__name__}(128)."
+        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.use_bias = check_bool(self.name, "use_bias", use_bias)
         self.content = BahdanauAttention(
             units, use_bias, self.weight_norm, dtype=self.dtype_policy, name="content"
         )
-        self.units, self.use_bias = units, use_bias
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -30,6 +34,12 @@ class ContentAttention(RecurrentScoringMixin):
 
     def project_key(self, key: Tensor) -> Tensor:
         return self.content.project_key(key)
+
+    def located_score(self, query: Tensor, key: Tensor, seen: Tensor, filters: Tensor) -> Tensor:
+        """The score of a query that also sees, through `filters`, where it looked: `(B, 1, Tk)`."""
+        query = ops.squeeze(self.content.project_query(query), 1)
+        vector = self.content.scaled_vector()
+        return ops.expand_dims(located_score(query, key, seen, filters, vector), 1)
 
 
 def nowhere(memory: Memory, dtype: str) -> Tensor:

@@ -56,6 +56,10 @@ class RecurrentAttention(ScoringMixin):
             new = [ops.cast(x, old.dtype) for x, old in zip(new, leaves(kept), strict=True)]
             new = pack_like(kept, new)
             new = new if place is None else (new, _place_read(weights, place))
+            if mask is not None or near is not None:
+                # A step that could read nothing must not forget where it was.
+                read = ops.any(weights != 0, axis=-1, keepdims=True)
+                valid = read if valid is None else ops.logical_and(valid, read)
             return where_valid(valid, new, state), weights
 
         if mask is not None:

@@ -9,7 +9,6 @@ from keras_attention._checks import check_number
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import ContentAttention, nowhere
 from keras_attention.layers._types import Memory
-from keras_attention.ops._located import located_score
 
 __all__ = ["CoverageAttention"]
 
@@ -52,6 +51,8 @@ class CoverageAttention(ContentAttention):
     over its steps too.
     """
 
+    decoder_query = "current"
+
     def __init__(
         self,
         units: int | None = None,
@@ -73,9 +74,7 @@ class CoverageAttention(ContentAttention):
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         filters = ops.expand_dims(ops.cast(self.coverage_vector, self.score_dtype), 0)
-        query = ops.squeeze(self.content.project_query(query), 1)
-        vector = self.content.scaled_vector()
-        return ops.expand_dims(located_score(query, key, state, filters, vector), 1)
+        return self.located_score(query, key, state, filters)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
         return state + weights

@@ -1,6 +1,7 @@
 """Dynamic convolution attention."""
 
 import math
+from functools import partial
 from typing import Any
 
 import keras
@@ -42,7 +43,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
     Args:
         units: the width in which the filtered weights are compared; required.
         filters: how many static filters, and how many dynamic ones.
-        width: R, in memory steps.
+        kernel_size: R, in memory steps.
         prior_length: L, in memory steps.
         alpha, beta: the parameters of the prior. Its mean is (L - 1) alpha / (alpha + beta).
         half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
@@ -65,11 +66,13 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
     Reference: https://arxiv.org/abs/1910.10288, section 2.3, whose sizes are the defaults.
     """
 
+    decoder_query = "current"
+
     def __init__(
         self,
         units: int | None = None,
         filters: int = 8,
-        width: int = 21,
+        kernel_size: int = 21,
         prior_length: int = 11,
         alpha: float = 0.1,
         beta: float = 0.9,
@@ -82,7 +85,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         )
         self.units = check_positive_int(self.name, "units", units, hint=hint)
         self.filters = check_positive_int(self.name, "filters", filters)
-        self.width = check_positive_int(self.name, "width", width)
+        self.kernel_size = check_positive_int(self.name, "kernel_size", kernel_size)
         self.prior_length = check_positive_int(self.name, "prior_length", prior_length)
         self.alpha = check_number(self.name, "alpha", alpha, 1e-3)
         self.beta = check_number(self.name, "beta", beta, 1e-3)
@@ -93,18 +96,15 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         units, filters = self.units, self.filters
         self.query_kernel = self.add_weight((query_shape[-1], units), name="query_kernel")
         self.dynamic_filter_kernel = self.add_weight(
-            (units, self.width * filters), name="dynamic_filter_kernel"
+            (units, self.kernel_size * filters), name="dynamic_filter_kernel"
         )
-        for name, shape, initializer in (
-            ("query_bias", (units,), "zeros"),
-            ("filter_kernel", (self.width, filters), None),
-            ("static_kernel", (filters, units), None),
-            ("dynamic_kernel", (filters, units), None),
-            ("score_vector", (units,), None),
-            ("bias", (units,), "zeros"),
-        ):
-            weight = self.add_weight(shape, initializer, name=name, autocast=False)
-            setattr(self, name, weight)
+        add_weight = partial(self.add_weight, autocast=False)
+        self.query_bias = add_weight((units,), "zeros", name="query_bias")
+        self.filter_kernel = add_weight((self.kernel_size, filters), name="filter_kernel")
+        self.static_kernel = add_weight((filters, units), name="static_kernel")
+        self.dynamic_kernel = add_weight((filters, units), name="dynamic_kernel")
+        self.score_vector = add_weight((units,), name="score_vector")
+        self.bias = add_weight((units,), "zeros", name="bias")
 
     def initial_state(self, memory: Memory) -> Nested:
         return at_the_start(memory, self.score_dtype)
@@ -122,7 +122,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         )
         hidden = ops.tanh(ops.add(self.project(query, self.query_kernel), self.query_bias))
         dynamic = self.project(hidden, self.dynamic_filter_kernel)
-        dynamic = ops.reshape(dynamic, (-1, self.width, self.filters))
+        dynamic = ops.reshape(dynamic, (-1, self.kernel_size, self.filters))
         # A filter and its projection are one kernel.
         kernels = project(dynamic, moving) + ops.matmul(filters, static)
         bias = ops.add(ops.zeros_like(ops.squeeze(hidden, 1)), bias)

@@ -17,6 +17,9 @@ from keras_attention.ops.masks import all_of
 __all__ = ["ForwardAttention"]
 
 
+SURE = 1 - 1e-6  # the largest probability of moving
+
+
 @keras.saving.register_keras_serializable(package="keras_attention")
 class ForwardAttention(ContentAttention):
     """Attention that stays or moves one memory step on (Zhang, Ling and Dai, 2018).
@@ -29,7 +32,8 @@ class ForwardAttention(ContentAttention):
         u[b,i]   = sigmoid(w . [c[b,i]; q[b,i]] + r),    u[b,0] = 1/2
 
     Before the first step all weight is on the first valid memory step. The layer computes a as the
-    softmax of e + log m, which is the same but cannot divide by zero.
+    softmax of e + log m, which is the same but cannot divide by zero. It cannot cross a masked
+    memory step between valid ones.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
@@ -53,9 +57,11 @@ class ForwardAttention(ContentAttention):
         >>> [[round(float(x), 2) for x in row] for row in weights[0]]
         [[0.5, 0.5, 0.0, 0.0], [0.25, 0.5, 0.25, 0.0]]
 
-    Reference: https://arxiv.org/abs/1807.06736, algorithms 1 and 2. Unlike there, the agent does
-    not see the last output of the decoder.
+    Reference: https://arxiv.org/abs/1807.06736, algorithms 1 and 2. There, the agent is a network
+    that also sees the last output of the decoder; here it is one layer.
     """
+
+    decoder_query = "current"
 
     def __init__(
         self,
@@ -108,4 +114,6 @@ class ForwardAttention(ContentAttention):
         both = ops.squeeze(ops.concatenate([context, query], axis=-1), 1)
         vector = ops.cast(self.agent_vector, self.score_dtype)
         logit = ops.sum(both * vector, axis=-1, keepdims=True)
-        return weights, (new, ops.sigmoid(logit + ops.cast(self.agent_bias, self.score_dtype)))
+        move = ops.sigmoid(logit + ops.cast(self.agent_bias, self.score_dtype))
+        # Something must stay, because nothing is left of what moves beyond the end.
+        return weights, (new, ops.minimum(move, SURE))

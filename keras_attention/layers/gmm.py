@@ -7,15 +7,23 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention._checks import check_choice, check_number, check_positive_int
+from keras_attention._checks import (
+    check_choice,
+    check_not_normalized,
+    check_number,
+    check_positive_int,
+)
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._types import Memory
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.ops.masks import last_valid
+from keras_attention.ops.normalize import masked_softmax
 from keras_attention.ops.windows import sentence_span
 
 __all__ = ["GMMAttention"]
 
 VERSIONS = ("V0", "V2", "V2b")
+NARROWEST = 0.01  # standard deviation of V2 and V2b, in memory steps
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -30,12 +38,16 @@ class GMMAttention(RecurrentScoringMixin):
     Positions count from the first valid memory step f[b]. The versions differ in
 
         V0         w = exp(w^), d = exp(d^), s = sqrt(exp(-s^) / 2), Z = 1
-        V2, V2b    w = softmax of w^ over k, d = softplus(d^), s = softplus(s^), Z = sqrt(2 pi) s
+        V2, V2b    w = softmax of w^ over k, d = softplus(d^), s = softplus(s^) + 0.01,
+                   Z = sqrt(2 pi) s
 
-    The bias h starts at zero, in V2b where d and s have the values that you choose. The keys play
-    no part. The weights are not normalised over j: in V0 rows may sum to any number. In V2 and V2b
-    they sum to about one, except that Gaussians narrower than a memory step may sum to more, and
-    Gaussians beyond the end of the memory to less.
+    The keys play no part. The bias h starts at zero. In V2b it starts so that d is about
+    `initial_step` and s about `initial_width`.
+
+    The weights are not normalised over j. In V0 a row sums to any number, to about 1.8 K at the
+    start; the logits w^, d^ and s^ count as at most 5. In V2 and V2b a row sums to about one. A
+    Gaussian much narrower than a memory step gives up to 40, one beyond the end of the memory gives
+    less than one.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq and Dv features, U units.
 
@@ -46,8 +58,8 @@ class GMMAttention(RecurrentScoringMixin):
         initial_step: d where the bias of V2b starts, in memory steps. A good one is the length of a
             memory divided by the number of queries.
         initial_width: s where the bias of V2b starts, in memory steps.
-        half_width: see `RecurrentScoringMixin`. dropout, seed: see `ScoringMixin`. `normalizer`
-            has no effect.
+        half_width: see `RecurrentScoringMixin`. A Gaussian does not leave the window.
+        dropout, seed: see `ScoringMixin`.
 
     Weights:
         query_kernel: W, `(Dq, U)`. bias: b, `(U,)`. mixture_kernel: H, `(U, 3 K)`.
@@ -67,6 +79,8 @@ class GMMAttention(RecurrentScoringMixin):
     here, with the defaults of V2b).
     """
 
+    decoder_query = "current"
+
     def __init__(
         self,
         units: int | None = None,
@@ -77,12 +91,18 @@ class GMMAttention(RecurrentScoringMixin):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_not_normalized(self.name, self.normalizer)
         hint = " It is the width of the hidden layer; write GMMAttention(128)."
         self.units = check_positive_int(self.name, "units", units, hint=hint)
         self.components = check_positive_int(self.name, "components", components)
         self.version = check_choice(self.name, "version", version, VERSIONS)
         self.initial_step = check_number(self.name, "initial_step", initial_step, 1e-3)
-        self.initial_width = check_number(self.name, "initial_width", initial_width, 1e-3)
+        self.initial_width = check_number(self.name, "initial_width", initial_width, 0.1)
+        if version != "V2b" and (initial_step, initial_width) != (1.0, 10.0):
+            raise ValueError(
+                f"{self.name}: initial_step and initial_width go with version V2b; received "
+                f"version {version}."
+            )
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -92,7 +112,7 @@ class GMMAttention(RecurrentScoringMixin):
         self.mixture_kernel = self.add_weight((self.units, count), name="mixture_kernel")
         biases = [0.0, 0.0, 0.0]
         if self.version == "V2b":
-            biases[1:] = map(_softplus_inverse, (self.initial_step, self.initial_width))
+            biases[1:] = map(_softplus_inverse, (self.initial_step, self.initial_width - NARROWEST))
         self.mixture_bias = self.add_weight(
             (count,),
             initializer=lambda shape, dtype: ops.convert_to_tensor(
@@ -119,13 +139,17 @@ class GMMAttention(RecurrentScoringMixin):
         mixture = ops.add(self.project(hidden, self.mixture_kernel), self.mixture_bias)
         weight, step, width = ops.split(ops.squeeze(mixture, 1), 3, axis=-1)  # (B, K) each
         if self.version == "V0":
+            # Half precision holds no larger weights.
+            weight, step, width = (ops.minimum(x, 5.0) for x in (weight, step, width))
             factor, step = ops.exp(weight), ops.exp(step)
             inverse = ops.exp(width)  # 1 / (2 s^2)
         else:
-            step, width = ops.softplus(step), ops.softplus(width)
-            factor = ops.softmax(weight, axis=-1) / (math.sqrt(2 * math.pi) * width)
+            step, width = ops.softplus(step), ops.softplus(width) + NARROWEST
+            factor = masked_softmax(weight) / (math.sqrt(2 * math.pi) * width)
             inverse = 0.5 / ops.square(width)
         center = state + step
+        if self.half_width is not None and not training and mask is not None:
+            center = ops.minimum(center, ops.cast(last_valid(mask), center.dtype))
         position = ops.arange(ops.shape(memory.value)[1], dtype=self.score_dtype)
         offset = ops.expand_dims(position, 1) - ops.expand_dims(center, 1)  # (B, Tk, K)
         density = ops.exp(-ops.square(offset) * ops.expand_dims(inverse, 1))

@@ -9,7 +9,6 @@ from keras_attention._checks import check_bool, check_positive_int
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import ContentAttention, nowhere
 from keras_attention.layers._types import Memory
-from keras_attention.ops._located import located_score
 
 __all__ = ["LocationSensitiveAttention"]
 
@@ -31,7 +30,7 @@ class LocationSensitiveAttention(ContentAttention):
     Args:
         units: the width in which query, key and location are compared; required.
         filters: how many filters F has.
-        width: R, in memory steps.
+        kernel_size: R, in memory steps.
         cumulative: whether the filters see the sum of all weights (Shen et al., 2018) or only the
             last ones (Chorowski et al., 2015).
         use_bias: whether to add the bias b.
@@ -58,19 +57,19 @@ class LocationSensitiveAttention(ContentAttention):
         self,
         units: int | None = None,
         filters: int = 32,
-        width: int = 31,
+        kernel_size: int = 31,
         cumulative: bool = True,
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(units, use_bias, **kwargs)
         self.filters = check_positive_int(self.name, "filters", filters)
-        self.width = check_positive_int(self.name, "width", width)
+        self.kernel_size = check_positive_int(self.name, "kernel_size", kernel_size)
         self.cumulative = check_bool(self.name, "cumulative", cumulative)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        shape = (self.width, self.filters)
+        shape = (self.kernel_size, self.filters)
         self.filter_kernel = self.add_weight(shape, name="filter_kernel", autocast=False)
         shape = (self.filters, self.units)
         self.location_kernel = self.add_weight(shape, name="location_kernel", autocast=False)
@@ -84,9 +83,7 @@ class LocationSensitiveAttention(ContentAttention):
             ops.cast(self.filter_kernel, self.score_dtype),
             ops.cast(self.location_kernel, self.score_dtype),
         )
-        query = ops.squeeze(self.content.project_query(query), 1)
-        vector = self.content.scaled_vector()
-        return ops.expand_dims(located_score(query, key, state, kernel, vector), 1)
+        return self.located_score(query, key, state, kernel)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
         return state + weights if self.cumulative else weights

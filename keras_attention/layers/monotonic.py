@@ -6,7 +6,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_choice, check_number, check_positive_int
+from keras_attention._checks import (
+    check_choice,
+    check_not_normalized,
+    check_number,
+    check_positive_int,
+)
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import ContentAttention, at_the_start
 from keras_attention.layers._types import Memory
@@ -14,12 +19,13 @@ from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.ops._loops import scan, swap_steps
 from keras_attention.ops._shifts import folded, linear_recurrence, shifted, sliding
 from keras_attention.ops._stored import stored
-from keras_attention.ops.masks import first_largest
+from keras_attention.ops.masks import first_largest, last_valid
 from keras_attention.ops.normalize import masked_softmax
 
 __all__ = ["MonotonicAttention"]
 
 MODES = ("parallel", "recursive", "hard")
+SURE = 50.0  # a score whose sigmoid is one
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -35,7 +41,7 @@ class MonotonicAttention(ContentAttention):
     Before the first step all weight is on the first valid memory step. A row sums to the
     probability of stopping at all, at most one.
 
-    With `chunk` = w ("MoChA") a softmax reads the w memory steps that end where it stops:
+    With `chunk_size` = w ("MoChA") a softmax reads the w memory steps that end where it stops:
 
         d[b,i,j] = sum_l a[b,i,l] softmax of u[b,i,l-w+1..l] at j    the weights, instead of a
 
@@ -49,11 +55,15 @@ class MonotonicAttention(ContentAttention):
             one step of a loop for each memory step; the result is the same. "hard" trains like
             "parallel", but at inference reads the first memory step, from the last one read on,
             with p of at least 1/2. It reads nothing once it has found none.
-        noise: the standard deviation of the noise that training adds to e. It drives p to 0 or 1.
-        chunk: w, in memory steps, or None for the attention without chunks.
-        offset: the value of r before training. A long memory needs one of about -4.
-        half_width: see `RecurrentScoringMixin`. dropout, seed: see `ScoringMixin`. `normalizer`
-            has no effect.
+        noise: the standard deviation of the noise that training adds to e. The model learns a p
+            near 0 or 1 to overcome it.
+        chunk_size: w, in memory steps, or None for the attention without chunks.
+        offset: the value of r before training. At first a step moves on by about exp(-r) memory
+            steps, and stays with a probability of sigmoid(r).
+        use_bias: whether to add the bias b.
+        half_width: see `RecurrentScoringMixin`. In the window, a step that has stopped nowhere
+            stops at the last memory step.
+        dropout, seed: see `ScoringMixin`.
 
     Weights:
         content: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
@@ -86,17 +96,20 @@ class MonotonicAttention(ContentAttention):
         units: int | None = None,
         mode: str = "parallel",
         noise: float = 1.0,
-        chunk: int | None = None,
+        chunk_size: int | None = None,
         offset: float = -4.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(units, **kwargs)
+        check_not_normalized(self.name, self.normalizer)
         self.mode = check_choice(self.name, "mode", mode, MODES)
         self.noise = check_number(self.name, "noise", noise, 0)
-        self.chunk = None if chunk is None else check_positive_int(self.name, "chunk", chunk)
+        self.chunk_size = (
+            None if chunk_size is None else check_positive_int(self.name, "chunk_size", chunk_size)
+        )
         self.offset = check_number(self.name, "offset", offset)
         self.chunk_content = None
-        if chunk is not None:
+        if chunk_size is not None:
             self.chunk_content = BahdanauAttention(
                 units, True, dtype=self.dtype_policy, name="chunk_content"
             )
@@ -124,7 +137,7 @@ class MonotonicAttention(ContentAttention):
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         offset = ops.cast(self.offset_bias, self.score_dtype)
         # TensorFlow would hold even a slice of everything for every step of a loop.
-        own = key if self.chunk is None else key[..., : self.units]
+        own = key if self.chunk_size is None else key[..., : self.units]
         return self.content.score(query, own) + offset
 
     def advance(
@@ -141,7 +154,12 @@ class MonotonicAttention(ContentAttention):
                 ops.shape(scores), dtype=self.score_dtype, seed=self.noise_generator
             )
         if mask is not None:
-            mask = ops.squeeze(ops.broadcast_to(mask, ops.shape(scores)), 1)
+            mask = ops.broadcast_to(mask, ops.shape(scores))
+            if self.half_width is not None and not training:
+                position = ops.arange(ops.shape(scores)[2], dtype="int32")
+                last = position == ops.expand_dims(last_valid(mask), 2)
+                scores = ops.where(last, ops.maximum(scores, SURE), scores)
+            mask = ops.squeeze(mask, 1)
         scores = ops.squeeze(scores, 1)
         if self.mode == "hard" and not training:
             stopped = _first_stop(scores, mask, state)
@@ -152,13 +170,13 @@ class MonotonicAttention(ContentAttention):
                 go = ops.where(mask, go, ops.ones_like(go))
             run = _one_by_one if self.mode == "recursive" else linear_recurrence
             stopped = stop * run(shifted(go), state)
-        weights = stopped if self.chunk is None else self._chunks(query, memory, mask, stopped)
+        weights = stopped if self.chunk_size is None else self._chunks(query, memory, mask, stopped)
         return ops.expand_dims(weights, 1), stopped
 
     def _chunks(self, query, memory, mask, stopped):
         scores = stored(self.chunk_content.score(query, memory.key[..., self.units :]))
-        before = self.chunk - 1
-        near = partial(sliding, before=before, width=self.chunk)
+        before = self.chunk_size - 1
+        near = partial(sliding, before=before, width=self.chunk_size)
         valid = ops.ones_like(stopped) if mask is None else ops.cast(mask, stopped.dtype)
         inside = near(valid) > 0
         chunks = masked_softmax(near(ops.squeeze(scores, 1)), inside)  # (B, Tk, w)
@@ -169,11 +187,12 @@ def _first_stop(scores, mask, last):
     """One at the first valid position with p >= 1/2, not before the last one; zeros without one."""
     position = ops.arange(ops.shape(scores)[1], dtype="int32")
     start = ops.expand_dims(first_largest(last), 1)
-    found = ops.logical_and(scores >= 0, position >= start)
-    found = ops.logical_and(found, ops.any(last > 0, axis=1, keepdims=True))
-    found = found if mask is None else ops.logical_and(found, mask)
+    ahead = ops.logical_and(position >= start, ops.any(last > 0, axis=1, keepdims=True))
+    ahead = ahead if mask is None else ops.logical_and(ahead, mask)
+    found = ops.logical_and(ahead, scores >= 0)
     first = ops.expand_dims(first_largest(ops.cast(found, "int32")), 1)
-    return ops.cast(ops.logical_and(found, position == first), scores.dtype)
+    stopped = ops.cast(ops.logical_and(found, position == first), scores.dtype)
+    return ops.where(ops.logical_and(ahead, ops.isnan(scores)), scores, stopped)
 
 
 def _one_by_one(factors, terms):
@@ -184,6 +203,8 @@ def _one_by_one(factors, terms):
         last = factor * last + term
         return last, last
 
+    if terms.shape[1] == 0:
+        return terms
     first = ops.zeros_like(terms[:, 0])
     _, found = scan(step, first, (swap_steps(factors), swap_steps(terms)))
     return swap_steps(found)

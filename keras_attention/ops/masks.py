@@ -7,7 +7,7 @@ from keras import ops
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops.windows import take_windows
 
-__all__ = ["Masks", "all_of", "blanked", "causal_mask", "first_largest"]
+__all__ = ["Masks", "all_of", "blanked", "causal_mask", "first_largest", "last_valid"]
 
 
 def first_largest(x: Tensor) -> Tensor:
@@ -16,8 +16,16 @@ def first_largest(x: Tensor) -> Tensor:
     ONNX can run it. In TensorFlow `ops.argmax` of floating-point numbers looks at sign bits, which
     ONNX cannot.
     """
+    if x.shape[-1] == 0:
+        return ops.zeros(ops.shape(x)[:-1], "int32")
     largest = ops.cast(x == ops.max(x, axis=-1, keepdims=True), "int32")
     return ops.cast(ops.argmax(largest, axis=-1), "int32")
+
+
+def last_valid(mask: Tensor) -> Tensor:
+    """The last position where a mask `(B, 1, Tk)` is True, `(B, 1)` int32; 0 without one."""
+    position = ops.arange(ops.shape(mask)[-1], dtype="int32")
+    return ops.max(ops.where(mask, position, 0), axis=-1, initial=0)
 
 
 def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:

@@ -166,11 +166,13 @@ def attention_space(
 
     def recurrent(choice):
         layer, arguments = RECURRENT[choice]
-        chosen = {}
+        chosen = dict(common)
+        if layer in (GMMAttention, MonotonicAttention):
+            chosen.pop("normalizer")  # their weights are not normalised
         for argument, values in arguments.items():
             kind = hp.Boolean if isinstance(values[0], bool) else partial(hp.Choice, values=values)
             chosen[argument] = kind(name(f"{choice}_{argument}"), default=values[0])
-        return layer(width(f"{choice}_units"), **chosen, **common)
+        return layer(width(f"{choice}_units"), **chosen)
 
     makers = {"bahdanau": bahdanau, "luong": luong}
     makers |= {choice: partial(recurrent, choice) for choice in RECURRENT}

@@ -297,7 +297,7 @@ CASES = {
             (
                 "location-sensitive",
                 LocationSensitiveAttention,
-                {"filters": 2, "width": 3, "cumulative": False, "use_bias": False}
+                {"filters": 2, "kernel_size": 3, "cumulative": False, "use_bias": False}
                 | {"normalizer": "entmax15"},
             ),
             (
@@ -308,7 +308,7 @@ CASES = {
             (
                 "monotonic",
                 MonotonicAttention,
-                {"mode": "hard", "noise": 0.5, "chunk": 2, "offset": 0.5, "use_bias": True}
+                {"mode": "hard", "noise": 0.5, "chunk_size": 2, "offset": 0.5, "use_bias": True}
                 | {"normalizer": "softmax"},
             ),
             (
@@ -319,13 +319,13 @@ CASES = {
             (
                 "gmm",
                 GMMAttention,
-                {"components": 2, "version": "V2", "initial_step": 0.5, "initial_width": 2.0}
+                {"components": 2, "version": "V2", "initial_step": 1.0, "initial_width": 10.0}
                 | {"normalizer": "softmax"},
             ),
             (
                 "dynamic convolution",
                 DynamicConvolutionAttention,
-                {"filters": 2, "width": 3, "prior_length": 4, "alpha": 0.2, "beta": 0.7}
+                {"filters": 2, "kernel_size": 3, "prior_length": 4, "alpha": 0.2, "beta": 0.7}
                 | {"normalizer": "softmax"},
             ),
         )

@@ -29,7 +29,7 @@ def test_the_prior_alone_moves(length):
     [
         ({"units": 0}, ("`units`", "a positive integer", "DynamicConvolutionAttention(128)")),
         ({"filters": 0}, ("`filters`", "a positive integer", "received 0")),
-        ({"width": 2.5}, ("`width`", "a positive integer", "received 2.5")),
+        ({"kernel_size": 2.5}, ("`kernel_size`", "a positive integer", "received 2.5")),
         ({"prior_length": 0}, ("`prior_length`", "a positive integer", "received 0")),
         ({"alpha": 0}, ("`alpha`", "a number of at least 0.001", "received 0")),
         ({"beta": -1}, ("`beta`", "a number of at least 0.001", "received -1")),

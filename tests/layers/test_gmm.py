@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attention import GMMAttention
-from tests.helpers import assert_close, assert_refused, normal, numpy
+from tests.helpers import assert_close, assert_refused, gradients, normal, numpy
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,19 @@ def test_the_place_never_moves_back(version):
     assert last.min() > 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+@pytest.mark.parametrize("logit", [-120.0, 120.0])
+@pytest.mark.parametrize("version", ["V0", "V2", "V2b"])
+def test_extreme_mixtures_stay_finite(version, logit, dtype):
+    layer = GMMAttention(3, components=2, version=version, dtype=dtype)
+    query, value = normal(1, 2, 4, 5, dtype="float32"), normal(2, 2, 7, 3, dtype="float32")
+    layer.build(query.shape, value.shape)
+    for n in range(3):
+        layer.mixture_bias.assign(np.where(np.arange(6) // 2 == n, logit, 0.0))
+        outputs, found = gradients(layer, lambda *x: [layer(*x)], [query, value])
+        assert all(np.isfinite(numpy(x)).all() for x in (*outputs, *found))
+
+
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
@@ -44,7 +57,9 @@ def test_the_place_never_moves_back(version):
         ({"components": 0}, ("`components`", "a positive integer", "received 0")),
         ({"version": "V1"}, ("`version`", "'V0', 'V2', 'V2b'", "received 'V1'")),
         ({"initial_step": 0}, ("`initial_step`", "at least 0.001", "received 0")),
-        ({"initial_width": -1}, ("`initial_width`", "at least 0.001", "received -1")),
+        ({"initial_width": -1}, ("`initial_width`", "at least 0.1", "received -1")),
+        ({"initial_step": 2, "version": "V2"}, ("go with version V2b", "received version V2")),
+        ({"normalizer": "sparsemax"}, ("takes no `normalizer`", "received 'sparsemax'")),
     ],
 )
 def test_bad_arguments(options, fragments):

@@ -38,7 +38,7 @@ def test_recursive_equals_parallel(chunk, dtype):
     mask = np.arange(40) % 7 > 0
     found = []
     for mode in ("parallel", "recursive"):
-        layer = MonotonicAttention(11, mode, chunk=chunk, offset=-1.0, dtype=dtype)
+        layer = MonotonicAttention(11, mode, chunk_size=chunk, offset=-1.0, dtype=dtype)
         layer.build(query.shape, value.shape)
         for n, weight in enumerate(layer.trainable_weights):
             weight.assign(normal(n, *weight.shape))
@@ -85,7 +85,7 @@ def test_hard_trains_like_parallel():
 def test_a_memory_of_ten_thousand_steps(dtype, jit, spread):
     query = ops.cast(spread * normal(1, 1, 3, 5), dtype)
     value = ops.cast(normal(2, 1, 10_000, 7), dtype)
-    layer = MonotonicAttention(11, chunk=4, dtype=dtype)
+    layer = MonotonicAttention(11, chunk_size=4, dtype=dtype)
     layer.build(query.shape, value.shape)
 
     def call(query, value):
@@ -120,14 +120,27 @@ def test_the_first_offset():
     assert numpy(layer.content.gain) == pytest.approx(11**-0.5)
 
 
+def test_hard_mode_does_not_hide_nan():
+    layer = MonotonicAttention(3, "hard")
+    layer.build((None, None, 2), (None, None, 4))
+    key = np.ones((1, 4, 4), "float32")
+    key[0, 2] = np.nan
+    layer.offset_bias.assign(-9.0)  # nothing stops before
+    value = np.ones((1, 4, 4), "float32")
+    output = numpy(layer(np.ones((1, 1, 2), "float32"), value, key))
+    assert np.isnan(output).all()
+
+
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
         ({"units": None}, ("`units`", "a positive integer", "received None")),
+        ({"units": None}, ("write MonotonicAttention(128)",)),
+        ({"normalizer": "sparsemax"}, ("takes no `normalizer`", "received 'sparsemax'")),
         ({"mode": "soft"}, ("`mode`", "'parallel', 'recursive', 'hard'", "'soft'")),
         ({"noise": -1}, ("`noise`", "a number of at least 0", "received -1")),
         ({"noise": np.nan}, ("`noise`", "a number of at least 0", "received nan")),
-        ({"chunk": 0}, ("`chunk`", "a positive integer", "received 0")),
+        ({"chunk_size": 0}, ("`chunk_size`", "a positive integer", "received 0")),
         ({"offset": "4"}, ("`offset`", "a number", "received '4'")),
     ],
 )

@@ -1,5 +1,7 @@
 """All attentions with a state against loops of their papers, and what they have in common."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -109,7 +111,7 @@ def test_a_memory_without_a_valid_step(name):
 
 def test_a_window_at_inference():
     """Step i reads at most D steps from what step i - 1 read most; the first reads everything."""
-    options = {"units": 17, "filters": 3, "width": 5, "dtype": "float64"}
+    options = {"units": 17, "filters": 3, "kernel_size": 5, "dtype": "float64"}
     layer = LocationSensitiveAttention(half_width=1, **options)
     free = LocationSensitiveAttention(**options)
     query, value = normal(1, B, 5, 3), normal(2, B, 9, DV)
@@ -144,6 +146,51 @@ def test_a_window_that_nothing_is_read_in():
     for b in range(B):
         place = weights[b, 0].argmax()
         assert abs(np.flatnonzero(weights[b, 2]) - place).max() == 1
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_window_never_loses_its_place(name):
+    """Whatever its weights, each step reads at most D steps from where the step before read."""
+    mechanism = RECURRENT[name]
+    for seed in range(3):
+        layer = mechanism.make(half_width=2, dtype="float64")
+        query, value = normal([seed, 1], B, 12, 3), normal([seed, 2], B, 17, DV)
+        layer.build(query.shape, value.shape)
+        for n, weight in enumerate(layer.weights):
+            weight.assign(2 * normal([seed, n], *weight.shape))
+        _, weights = layer(query, value, return_attention_scores=True)
+        weights = numpy(weights)
+        # A chunk also reads what is before the memory step where it stops.
+        more = 0 if layer.get_config().get("chunk_size") is None else layer.chunk_size - 1
+        for row in weights:
+            assert row.any(-1).all()
+            for last, now in itertools.pairwise(row):
+                read = np.flatnonzero(now)
+                assert read.min() >= last.argmax() - 2 - more
+                assert read.max() <= last.argmax() + 2
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_after_a_step_that_may_read_nothing_the_next_reads_on(name):
+    mechanism = RECURRENT[name]
+    layer = mechanism.built(dtype="float64")
+    mask = np.ones((B, TQ, TK), bool)
+    mask[:, 1] = False
+    inputs = mechanism.tensors()
+    _, weights = layer(*inputs, attention_mask=mask, return_attention_scores=True)
+    without = [inputs[0][:, ::2], *inputs[1:]]
+    _, expected = layer(*without, return_attention_scores=True)
+    assert not numpy(weights)[:, 1].any()
+    assert_close(weights[:, ::2], numpy(expected))
+
+
+@pytest.mark.parametrize("half_width", [None, 1])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_an_empty_memory(name, half_width):
+    layer = RECURRENT[name].make(half_width=half_width)
+    output, weights = layer(np.ones((B, TQ, 3)), np.ones((B, 0, DV)), return_attention_scores=True)
+    assert not numpy(output).any()
+    assert weights.shape == (B, TQ, 0)
 
 
 @pytest.mark.parametrize("half_width", [0, -1, 2.0, True])

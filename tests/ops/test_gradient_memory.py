@@ -341,7 +341,7 @@ def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
         CoverageAttention,
         MonotonicAttention,
         pytest.param(
-            functools.partial(MonotonicAttention, chunk=4),
+            functools.partial(MonotonicAttention, chunk_size=4),
             marks=pytest.mark.xfail(strict=True, reason="the two parts of the keys are cut out"),
             id="chunks",
         ),

@@ -109,7 +109,7 @@ def _run_padded(decoder, inputs, memory, carry, return_scores):
     )
     weights = None if weights is None else weights[:steps, :, :length]
     cut = [
-        x if len(x.shape) < 2 else x[:, : ops.shape(y)[1]]
+        x[(slice(None), *map(slice, ops.shape(y)[1:]))]
         for x, y in zip(leaves(last), leaves(kept), strict=True)
     ]
     return (cells, fed, pack_like(kept, cut)), (outputs[:steps], weights)
@@ -119,14 +119,13 @@ def _like_memory(decoder, state, memory):
     """Pads a state of the attention to the sizes that belong to a padded memory."""
     if not decoder.attention.has_state:
         return state
-    pairs = zip(leaves(state), leaves(decoder.attention._first_state(memory)), strict=True)
-    return pack_like(
-        state,
-        [
-            x if len(x.shape) < 2 else pad_axis(x, 1, ops.shape(y)[1] - ops.shape(x)[1])
-            for x, y in pairs
-        ],
-    )
+    padded = []
+    first = leaves(decoder.attention._first_state(memory))
+    for x, wanted in zip(leaves(state), map(ops.shape, first), strict=True):
+        for axis in range(1, len(wanted)):
+            x = pad_axis(x, axis, wanted[axis] - ops.shape(x)[axis])
+        padded.append(x)
+    return pack_like(state, padded)
 
 
 def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=None):
