@@ -1,7 +1,7 @@
 """Random numbers in the steps of a loop.
 
-JAX cannot assign to a random generator inside a loop, so the generators get a state for every step
-before it. With the same states, a step draws the same numbers again in its backward pass.
+JAX cannot assign to a random generator inside a loop, so the states of all steps are made before
+the loop. With the same states, a step draws the same numbers again in its backward pass.
 """
 
 import contextlib
@@ -13,16 +13,16 @@ from keras import ops
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops._graphs import value_of
 
-MOST = 64  # numbers, or tensors of numbers, that a generator draws in a step
+DRAWS = 64  # calls of a generator in a step, at most
 
 
 def generator_states(layer: keras.layers.Layer, steps: Size) -> list[Tensor]:
     """One state for every step and random generator of the layer, `(T, 2)`.
 
-    The generators advance beyond them.
+    Afterwards the generators continue after the last of these states.
     """
     step = ops.arange(steps + 1, dtype="int32")
-    moves = ops.stack([ops.zeros_like(step), MOST * step], axis=1)
+    moves = ops.stack([ops.zeros_like(step), DRAWS * step], axis=1)
     found = []
     for generator in _generators(layer):
         states = value_of(generator) + ops.cast(moves, generator.dtype)

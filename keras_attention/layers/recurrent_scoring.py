@@ -119,6 +119,8 @@ class RecurrentScoringMixin(RecurrentAttention):
     ) -> tuple[Tensor, Nested]:
         """One step: calls `score`, `weigh` and `next_state`.
 
+        It may draw random numbers from seed generators of the layer, from each at most 64 times.
+
         Override it if the state depends on the query, or if the step differs in training. It may
         draw random numbers with a `keras.random.SeedGenerator` that is an attribute of the layer.
 

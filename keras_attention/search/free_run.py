@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+import keras
 from keras import ops
 
-from keras_attention._checks import described
+from keras_attention._checks import described, is_floating
 from keras_attention._shapes import fits
 from keras_attention._typing import Nested, Tensor
 from keras_attention.search._arguments import LONGEST, check_positive, check_step
@@ -76,6 +77,8 @@ def free_run(
     check_step(step)
     check_positive("max_steps", max_steps, LONGEST)
     first = ops.convert_to_tensor(first)
+    if len(first.shape) < 1:
+        raise ValueError("first must be (batch, ...); received a single number.")
     names, leaves = named_leaves("state", state)
 
     def advance(last, leaves, living, lengths):
@@ -125,7 +128,7 @@ def _checked(found, last):
             f"step must return the tuple (output, stop, state, weights); returned "
             f"{described(found)}. Return None for a state or weights that do not exist."
         )
-    output, stop, _, _ = found
+    output, stop, _, weights = found
     for name, x, wanted in (("output", output, last.shape), ("stop", stop, last.shape[:1])):
         shape = tuple(getattr(x, "shape", ()))
         if not fits(shape, tuple(wanted)):
@@ -133,4 +136,14 @@ def _checked(found, last):
                 f"step must return {name} of shape {tuple(wanted)}; returned {shape}. The "
                 "output must have the shape of `first`, and `stop` is a logit for each sample."
             )
+    if not is_floating(stop):
+        raise ValueError(
+            f"step must return stop as floating-point logits; returned "
+            f"{keras.backend.standardize_dtype(stop.dtype)}. A sample ends where stop > 0."
+        )
+    shape = None if weights is None else tuple(getattr(weights, "shape", ()))
+    if shape is not None and (len(shape) != 2 or not fits(shape[:1], tuple(last.shape[:1]))):
+        raise ValueError(
+            f"step must return weights of shape {(last.shape[0], None)}, or None; returned {shape}."
+        )
     return found

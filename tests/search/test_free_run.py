@@ -84,6 +84,10 @@ def test_frames_of_any_shape_and_no_weights():
         (lambda o, s, z, w: (o, s, z), ("step must return the tuple (output, stop, state",)),
         (lambda o, s, z, w: (o[:, :1], s, z, w), ("output of shape (3, 2)", "returned (3, 1)")),
         (lambda o, s, z, w: (o, o, z, w), ("stop of shape (3,)", "returned (3, 2)")),
+        (lambda o, s, z, w: (o, s > 0, z, w), ("stop as floating-point logits", "returned bool")),
+        (lambda o, s, z, w: (o, s, z, w[0]), ("weights of shape (3, None)", "returned (5,)")),
+        (lambda o, s, z, w: (o, s, z, w[:1]), ("weights of shape (3, None)", "returned (1, 5)")),
+        (lambda o, s, z, w: (o, s, z, [w]), ("weights of shape (3, None)", "returned ()")),
         (lambda o, s, z, w: (o, s, None, w), ("step must return the state with the structure",)),
     ],
 )
@@ -91,6 +95,10 @@ def test_what_a_step_returns_is_checked(change, fragments):
     assert_refused(
         lambda: run(tensor(FIRST), tensor(LIMITS), lambda *x: change(*step(*x))), *fragments
     )
+
+
+def test_a_first_output_without_samples():
+    assert_refused(lambda: free_run(step, None, first=1.0, max_steps=2), "first must be (batch, ")
 
 
 @pytest.mark.parametrize("steps", [0, -1, 2.0, None])

@@ -12,6 +12,7 @@ from keras_attention import (
     LocationSensitiveAttention,
     LuongAttention,
     MonotonicAttention,
+    RecurrentScoringMixin,
     ResidualRNNCells,
 )
 from keras_attention.layers.decoder import _loop
@@ -132,6 +133,37 @@ def test_unknown_sizes_without_masks():
     import tensorflow as tf
 
     layer, inputs = make("gru", "additive", "previous"), [tensor(x) for x in tensors()]
+    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
+    unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
+    run = tf.function(
+        lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
+    )
+    assert_all_close(run(*inputs), expected)
+
+
+class LastTwoAttention(RecurrentScoringMixin):
+    """Its state, `(B, 2, Tk)`, holds the weights of two steps."""
+
+    def initial_state(self, memory):
+        batch, length = ops.shape(memory.value)[:2]
+        return ops.zeros((batch, 2, length), self.score_dtype)
+
+    def score(self, query, key, state):
+        both = ops.sum(query, 2, keepdims=True) * ops.expand_dims(ops.sum(key, 2), 1)
+        return both - ops.sum(state, 1, keepdims=True)
+
+    def next_state(self, state, weights):
+        return ops.stack([weights, state[:, 0]], axis=1)
+
+
+@on_tensorflow
+def test_unknown_sizes_with_a_state_of_three_axes():
+    import tensorflow as tf
+
+    cell = layers.GRUCell(H, dtype="float64")
+    layer = AttentionRNN(cell, LastTwoAttention(dtype="float64"))
+    layer.build((None, T, D), (None, None, DV))
+    inputs = [tensor(x) for x in tensors()]
     expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
     unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
     run = tf.function(

@@ -1,0 +1,29 @@
+"""The agent of forward attention, and its arguments."""
+
+import numpy as np
+import pytest
+
+from keras_attention import ForwardAttention
+from tests.helpers import assert_refused, normal, numpy
+
+
+def test_an_agent_that_always_moves_stays_at_the_end():
+    layer = ForwardAttention(3, transition_agent=True)
+    query, value = normal(1, 2, 9, 5, dtype="float32"), normal(2, 2, 4, 3, dtype="float32")
+    layer.build(query.shape, value.shape)
+    layer.agent_bias.assign(30.0)
+    _, weights = layer(query, value, return_attention_scores=True)
+    np.testing.assert_allclose(numpy(weights).sum(-1), 1, atol=1e-5)
+    np.testing.assert_allclose(numpy(weights)[:, 4:, 3], 1, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        ({"units": None}, ("`units`", "a positive integer", "write ForwardAttention(128)")),
+        ({"use_bias": 1}, ("forward_attention", "`use_bias`", "True or False", "received 1")),
+        ({"transition_agent": "no"}, ("`transition_agent`", "True or False", "received 'no'")),
+    ],
+)
+def test_bad_arguments(options, fragments):
+    assert_refused(lambda: ForwardAttention(**{"units": 3, **options}), *fragments)
