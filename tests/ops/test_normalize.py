@@ -110,7 +110,7 @@ def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
 
 
 def test_entmax15_lies_between():
-    """For two scores with difference d, x = max(d, 0): closed form of the larger weight."""
+    """Between softmax and sparsemax: two scores, whose larger weight has a closed form."""
     difference = np.linspace(0, 3, 31)
     scores = tensor(np.stack([difference, 0 * difference], -1))
     # With t = d / 2: the larger weight is ((t + sqrt(2 - t^2)) / 2)^2, and 1 from t = 1 on.
