@@ -77,7 +77,7 @@ TASKS = {
         build_listener,
         listener_batch,
         SparseCategoricalCrossentropy(from_logits=True, **MEAN),
-        "location",
+        "gmm",
     ),
     "speak": Task(
         build_speaker,
