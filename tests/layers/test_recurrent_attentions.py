@@ -50,8 +50,8 @@ def test_equals_the_paper(name, dtype, jit):
     output, weights = compiled(call, jit)(*map(tensor, (query, value, key)))
     expected = attend(mechanism.row(layer), query, value, key, **MASKS)
     assert dtypes(output, weights) == [dtype, dtype]
-    # Rounding errors grow with weights that sum to more than one, as those of GMMAttention can.
-    scale = max(1.0, expected[1].sum(-1).max())
+    # The density of a Gaussian magnifies the rounding errors of its centre, and may be above one.
+    scale = max(1.0, *(np.abs(x).max() for x in expected)) if name.startswith("gmm") else 1.0
     assert_close(numpy(output) / scale, expected[0] / scale, dtype)
     assert_close(numpy(weights) / scale, expected[1] / scale, dtype)
     assert not numpy(weights)[:, :, None][
