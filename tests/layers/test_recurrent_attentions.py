@@ -28,7 +28,8 @@ from tests.helpers import (
 from tests.oracles import attend
 
 every_mechanism = pytest.mark.parametrize("name", RECURRENT)
-few_mechanisms = pytest.mark.parametrize("name", fast(RECURRENT, ["location", "forward, agent"]))
+FEW = "location", "forward, agent", "gmm V2b"  # weights, a pair, and centres as states
+few_mechanisms = pytest.mark.parametrize("name", fast(RECURRENT, FEW))
 MASKS = {
     "query_mask": np.array([[True, True, True], [True, False, True]]),
     "value_mask": np.array([[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 0, 1, 1, 1]], bool),
@@ -232,8 +233,14 @@ def test_in_a_decoder(name, half_width):
 
 
 @on_tensorflow
-@few_mechanisms
-@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "jit"),
+    [
+        ("location", False),
+        *(pytest.param(x, False, marks=pytest.mark.slow) for x in RECURRENT if x != "location"),
+        *(pytest.param(x, True, marks=pytest.mark.slow) for x in FEW),
+    ],
+)
 def test_each_beam_carries_its_own_state(name, jit):
     """A call with the tokens of a hypothesis returns the same weights as the search."""
     vocabulary, start, end = 7, 2, 1
