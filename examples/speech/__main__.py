@@ -235,8 +235,15 @@ def main(argv=None):
         write_summary(folders["listen"], run_listen(language, arguments, folders["listen"]))
     if "speak" in tasks:
         path = pathlib.Path(arguments.listener or output / "listen" / "model.keras")
-        listener = keras.saving.load_model(path) if path.exists() else None
+        listener = load_listener(path) if path.exists() else None
         write_summary(folders["speak"], run_speak(voice, arguments, folders["speak"], listener))
+
+
+def load_listener(path):
+    try:
+        return keras.saving.load_model(path)
+    except ValueError as error:
+        raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
 
 
 def write_summary(folder, summary):

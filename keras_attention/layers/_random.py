@@ -37,7 +37,7 @@ def drawing_from(layer: keras.layers.Layer, states: list[Tensor]) -> Iterator[No
     if not states:
         yield
         return
-    values = [(x, value_of(x)) for x in layer.variables]
+    values = [(x, value_of(x)) for x in layer.weights]
     with keras.StatelessScope([*values, *zip(_generators(layer), states, strict=True)]):
         yield
 

@@ -11,13 +11,15 @@ from keras_attention.layers._state_checks import check_advanced, check_given_sta
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps, where_valid
 from keras_attention.ops.masks import all_of, first_largest
-from keras_attention.ops.windows import window_mask
+from keras_attention.ops.windows import sentence_span, window_mask
 
 
 class RecurrentAttention(ScoringMixin):
     """Implements `call` and `attend` with the hooks of `RecurrentScoringMixin`."""
 
     has_state = True
+    # Whether the attention starts at the first valid memory step.
+    moves_forward = False
 
     def __init__(self, half_width: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -93,8 +95,12 @@ class RecurrentAttention(ScoringMixin):
         state = pack_like(state, kept)
         if self.half_width is None:
             return state
+        batch, length = ops.shape(memory.value)[:2]
         # Floating point, because a decoder carries nothing else through its gradient.
-        return state, ops.full((ops.shape(memory.value)[0],), -1, dtype=self.score_dtype)
+        place = ops.full((batch,), -1, dtype=self.score_dtype)
+        if self.moves_forward:
+            place = sentence_span(memory.mask, batch, length, self.score_dtype)[0]
+        return state, place
 
     def _given_state(self, memory, given):
         """A state, or a flat list of its tensors, as the layer keeps it."""

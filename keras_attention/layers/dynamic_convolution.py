@@ -67,6 +67,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
     """
 
     decoder_query = "current"
+    moves_forward = True
 
     def __init__(
         self,

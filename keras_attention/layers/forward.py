@@ -62,6 +62,7 @@ class ForwardAttention(ContentAttention):
     """
 
     decoder_query = "current"
+    moves_forward = True
 
     def __init__(
         self,

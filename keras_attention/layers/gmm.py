@@ -80,6 +80,7 @@ class GMMAttention(RecurrentScoringMixin):
     """
 
     decoder_query = "current"
+    moves_forward = True
 
     def __init__(
         self,

@@ -54,7 +54,8 @@ class MonotonicAttention(ContentAttention):
         mode: how a is computed. "parallel" takes about log2(Tk) passes over the memory, "recursive"
             one step of a loop for each memory step; the result is the same. "hard" trains like
             "parallel", but at inference reads the first memory step, from the last one read on,
-            with p of at least 1/2. It reads nothing once it has found none.
+            with p of at least 1/2. It reads nothing once it has found none, such as before
+            training has raised p.
         noise: the standard deviation of the noise that training adds to e. The model learns a p
             near 0 or 1 to overcome it.
         chunk_size: w, in memory steps, or None for the attention without chunks.
@@ -68,7 +69,7 @@ class MonotonicAttention(ContentAttention):
     Weights:
         content: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
             `BahdanauAttention`. offset_bias: r, `()`.
-        chunk_content: the weights of u, with `chunk`.
+        chunk_content: the weights of u, with `chunk_size`.
 
     Call arguments, returns, raises: see `ScoringMixin`.
 
@@ -90,6 +91,7 @@ class MonotonicAttention(ContentAttention):
     """
 
     weight_norm = True
+    moves_forward = True
 
     def __init__(
         self,
@@ -190,7 +192,7 @@ def _first_stop(scores, mask, last):
     ahead = ops.logical_and(position >= start, ops.any(last > 0, axis=1, keepdims=True))
     ahead = ahead if mask is None else ops.logical_and(ahead, mask)
     found = ops.logical_and(ahead, scores >= 0)
-    first = ops.expand_dims(first_largest(ops.cast(found, "int32")), 1)
+    first = ops.expand_dims(first_largest(ops.cast(found, scores.dtype)), 1)
     stopped = ops.cast(ops.logical_and(found, position == first), scores.dtype)
     return ops.where(ops.logical_and(ahead, ops.isnan(scores)), scores, stopped)
 

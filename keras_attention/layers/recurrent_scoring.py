@@ -26,7 +26,8 @@ class RecurrentScoringMixin(RecurrentAttention):
         c[b,i]   = sum_j a[b,i,j] v[b,j]
 
     The state z is any nesting of tensors whose first axis is the batch. Often it is the last
-    weights, or their sum. The layer keeps its floating-point tensors in `score_dtype`.
+    weights, or their sum. The layer keeps its floating-point tensors in `score_dtype`. Integers
+    keep their dtype: cast them before you mix them with weights.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
@@ -57,7 +58,9 @@ class RecurrentScoringMixin(RecurrentAttention):
 
     Args:
         half_width: D. At inference, each step reads only the memory steps within D of the one that
-            the step before read most. None, the default, reads all of them, as training does.
+            the step before read most. The first step of an attention that moves forward reads near
+            the first valid memory step, that of others reads everything. None, the default, always
+            reads everything, as training does.
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Call arguments, returns, raises: see `ScoringMixin`.
@@ -119,10 +122,9 @@ class RecurrentScoringMixin(RecurrentAttention):
     ) -> tuple[Tensor, Nested]:
         """One step: calls `score`, `weigh` and `next_state`.
 
-        It may draw random numbers from seed generators of the layer, from each at most 64 times.
-
         Override it if the state depends on the query, or if the step differs in training. It may
-        draw random numbers with a `keras.random.SeedGenerator` that is an attribute of the layer.
+        draw random numbers with a `keras.random.SeedGenerator` that is an attribute of the layer,
+        at most 64 times a step: after that, numbers repeat.
 
         Args:
             query: `(B, 1, Dq)` in `score_dtype`.

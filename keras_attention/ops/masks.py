@@ -1,5 +1,6 @@
 """Boolean masks, True where attention is allowed."""
 
+import math
 from typing import NamedTuple
 
 from keras import ops
@@ -11,14 +12,14 @@ __all__ = ["Masks", "all_of", "blanked", "causal_mask", "first_largest", "last_v
 
 
 def first_largest(x: Tensor) -> Tensor:
-    """The position of the largest entry of the last axis, the first of equal ones; int32.
+    """The position of the largest number of the last axis, the first of equal ones; int32.
 
     ONNX can run it. In TensorFlow `ops.argmax` of floating-point numbers looks at sign bits, which
     ONNX cannot.
     """
     if x.shape[-1] == 0:
         return ops.zeros(ops.shape(x)[:-1], "int32")
-    largest = ops.cast(x == ops.max(x, axis=-1, keepdims=True), "int32")
+    largest = ops.cast(x == ops.max(x, axis=-1, keepdims=True, initial=-math.inf), "int32")
     return ops.cast(ops.argmax(largest, axis=-1), "int32")
 
 

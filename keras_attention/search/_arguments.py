@@ -32,8 +32,10 @@ def as_python(name: str, value: Any) -> str:
     return f" Write int({name})." if getattr(value, "shape", None) == () else ""
 
 
-def check_step(step: Any) -> None:
-    form = "step must be a function step(tokens, state, memory) -> (logits, state, weights)"
+def check_step(
+    step: Any, form: str = "step(tokens, state, memory) -> (logits, state, weights)"
+) -> None:
+    form = f"step must be a function {form}"
     if not callable(step):
         raise ValueError(f"{form}; received {step!r:.80}.")
     try:

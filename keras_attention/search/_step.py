@@ -33,7 +33,12 @@ def pack(structure: Nested, tensors: list[Tensor]) -> Nested:
     return tree.map_structure(lambda x: None if x is None else next(leaves), structure)
 
 
-def batch_size(names: list[str], tensors: list[Tensor]) -> Size:
+def batch_size(
+    names: list[str],
+    tensors: list[Tensor],
+    what: str = "state and memory",
+    hint: str = " Do not repeat them for the beams: the search does.",
+) -> Size:
     """The number of samples in state and memory, which must agree."""
     shapes = [tuple(x.shape) for x in tensors]
     if not shapes:
@@ -43,9 +48,9 @@ def batch_size(names: list[str], tensors: list[Tensor]) -> Size:
         )
     if () in shapes or len({shape[0] for shape in shapes} - {None}) > 1:
         raise ValueError(
-            "state and memory must hold tensors of shape (batch, ...) with one batch size, but hold"
-            f" {dict(zip(names, shapes, strict=True))}. Do not repeat them for the beams: the "
-            "search does. Use a tensor without a batch axis inside `step` instead of passing it."
+            f"{what} must hold tensors of shape (batch, ...) with one batch size, but hold "
+            f"{dict(zip(names, shapes, strict=True))}.{hint} Use a tensor without a batch axis "
+            "inside `step` instead of passing it."
         )
     return ops.shape(tensors[0])[0]
 

@@ -11,7 +11,7 @@ from keras_attention._shapes import fits
 from keras_attention._typing import Nested, Tensor
 from keras_attention.search._arguments import LONGEST, check_positive, check_step
 from keras_attention.search._loop import without_gradients
-from keras_attention.search._step import checked_state, named_leaves, pack
+from keras_attention.search._step import batch_size, checked_state, named_leaves, pack
 
 __all__ = ["FreeRun", "free_run"]
 
@@ -55,7 +55,7 @@ def free_run(
             are `(B, ...)`, stop is a logit `(B,)`, and weights are `(B, Tk)` or None. The state
             returns with the same nesting, shapes and dtypes.
         state: the initial state, tensors `(B, ...)` in any nesting, or None.
-        memory: what every step reads, in any nesting, or None.
+        memory: what every step reads, tensors `(B, ...)` in any nesting, or None.
         first: what the first step receives in place of an output, `(B, ...)`.
         max_steps: L, the largest number of steps.
 
@@ -63,7 +63,8 @@ def free_run(
         `FreeRun` with outputs `(B, L, ...)`, lengths `(B,)` and weights `(B, L, Tk)`.
 
     Raises:
-        ValueError: `max_steps` is not a positive integer; the step returns something else.
+        ValueError: `max_steps` is not a positive integer; `first`, state and memory differ in the
+            batch size; the step returns something else.
 
     Example:
         >>> from keras import ops
@@ -74,12 +75,18 @@ def free_run(
         >>> [row.tolist() for row in ops.convert_to_numpy(run.outputs)[:, :, 0]]
         [[2.0, 4.0, 8.0, 0.0], [6.0, 12.0, 0.0, 0.0]]
     """
-    check_step(step)
+    check_step(step, "step(last, state, memory) -> (output, stop, state, weights)")
     check_positive("max_steps", max_steps, LONGEST)
+    if not hasattr(first, "shape") or len(first.shape) < 1:
+        raise ValueError(
+            "first must be one tensor (batch, ...), such as zeros of the shape of an output; "
+            f"received {described(first)}."
+        )
     first = ops.convert_to_tensor(first)
-    if len(first.shape) < 1:
-        raise ValueError("first must be (batch, ...); received a single number.")
     names, leaves = named_leaves("state", state)
+    more, constants = named_leaves("memory", memory)
+    given = ["first", *names, *more], [first, *leaves, *constants]
+    batch = batch_size(*given, "first, state and memory", "")
 
     def advance(last, leaves, living, lengths):
         found = step(last, pack(state, leaves), memory)
@@ -98,7 +105,6 @@ def free_run(
         ]
         return t + 1, carry, history
 
-    batch = ops.shape(first)[0]
     carry = first, leaves, ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
     # The first step runs outside the loop, because its outputs tell the widths of the buffers.
     carry, emitted = advance(*carry)

@@ -116,6 +116,13 @@ def test_bad_arguments_are_refused(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_a_listener_that_is_no_model(tmp_path):
+    path = tmp_path / "a.keras"
+    path.write_text("nothing")
+    with pytest.raises(SystemExit, match=r"a\.keras is not a model that `listen` has saved"):
+        command.load_listener(path)
+
+
 def test_letters_that_differ():
     assert evaluation.edit_distance("abc", "abc") == 0
     assert evaluation.edit_distance("", "abc") == 3

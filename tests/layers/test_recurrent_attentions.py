@@ -170,6 +170,7 @@ def test_a_window_never_loses_its_place(name):
         more = 0 if layer.get_config().get("chunk_size") is None else layer.chunk_size - 1
         for row in weights:
             assert row.any(-1).all()
+            assert not layer.moves_forward or np.flatnonzero(row[0]).max() <= 2
             for last, now in itertools.pairwise(row):
                 read = np.flatnonzero(now)
                 assert read.min() >= last.argmax() - 2 - more
@@ -197,6 +198,12 @@ def test_an_empty_memory(name, half_width):
     output, weights = layer(np.ones((B, TQ, 3)), np.ones((B, 0, DV)), return_attention_scores=True)
     assert not numpy(output).any()
     assert weights.shape == (B, TQ, 0)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_window_of_an_empty_batch(name):
+    layer = RECURRENT[name].make(half_width=2)
+    assert layer(np.ones((0, TQ, 3)), np.ones((0, TK, DV))).shape == (0, TQ, DV)
 
 
 @pytest.mark.parametrize("half_width", [0, -1, 2.0, True])

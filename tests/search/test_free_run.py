@@ -97,8 +97,24 @@ def test_what_a_step_returns_is_checked(change, fragments):
     )
 
 
-def test_a_first_output_without_samples():
-    assert_refused(lambda: free_run(step, None, first=1.0, max_steps=2), "first must be (batch, ")
+@pytest.mark.parametrize("first", [1.0, None, (np.zeros((3, 2)), np.zeros((3, 2)))])
+def test_a_first_output_that_is_no_batch(first):
+    assert_refused(
+        lambda: free_run(step, None, first=first, max_steps=2), "first must be one tensor (batch, "
+    )
+
+
+def test_batch_sizes_that_differ():
+    wanted = "first, state and memory must hold tensors of shape (batch, ...) with one batch size"
+    assert_refused(lambda: run(tensor(FIRST[:1]), tensor(LIMITS)), wanted, "'first': (1, 2)")
+    assert_refused(lambda: run(tensor(FIRST), tensor(LIMITS[:1])), wanted, "'memory': (1,)")
+
+
+def test_a_step_that_is_no_function():
+    assert_refused(
+        lambda: run(tensor(FIRST), tensor(LIMITS), step=3),
+        "step must be a function step(last, state, memory) -> (output, stop, state, weights)",
+    )
 
 
 @pytest.mark.parametrize("steps", [0, -1, 2.0, None])
