@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from examples.common import checkpoint
 from examples.speech import __main__ as command
-from examples.speech import data, digits, evaluation, model, sound, tones, training
+from examples.speech import data, digits, evaluation, model, sound, tasks, tones, training
 from examples.speech.listening import Listener
 from examples.speech.speaking import Speaker, speak
 from keras_attention import FreeRun
@@ -219,7 +219,7 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch):
         "valid": data.make_corpus(LANGUAGE, "test", 4, (1, 3), seed=2),
     }
     settings = {"batch_size": 4, "epochs": 3, "learning_rate": 0.01, "seed": 2}
-    task = command.TASKS["speak"]
+    task = tasks.TASKS["speak"]
 
     def train(folder):
         keras.utils.set_random_seed(7)
