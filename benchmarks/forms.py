@@ -146,7 +146,7 @@ def remembering(variant, batch, steps, length, units, attention_units):
         "GMM V2b": GMMAttention,
         "dynamic convolution": DynamicConvolutionAttention,
     }[variant](attention_units)
-    rnn = AttentionRNN(keras.layers.GRUCell(units), attention)
+    rnn = AttentionRNN(keras.layers.GRUCell(units), attention, query="previous")
     shapes = (batch, steps, units), (batch, length, units)
     rnn.build(*shapes)
     return (lambda x, m: rnn(x, m, training=True)), normal(1.0, *shapes), rnn.weights

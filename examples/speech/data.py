@@ -1,5 +1,6 @@
 """Utterances, and the batches that the speaker and the listener learn from."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,19 @@ def make_corpus(language, part, count, lengths, seed):
         texts.append(text)
         frames.append(spoken(language.say(text, rng, part)).numpy())
     return Corpus(texts, frames)
+
+
+def shortest(corpus, share):
+    """The shortest utterances, repeated to the size of the corpus.
+
+    Args:
+        share: how much of the corpus to take, in (0, 1].
+    """
+    size = len(corpus.texts)
+    count = math.ceil(share * size)
+    by_length = sorted(range(size), key=lambda n: len(corpus.texts[n]))
+    chosen = [by_length[n % count] for n in range(size)]
+    return Corpus(*([column[n] for n in chosen] for column in corpus))
 
 
 def steps_of_a_letter(corpus):

@@ -9,11 +9,16 @@ import tensorflow as tf
 
 from examples.common.schedules import warmup_cosine
 from examples.common.seeds import reseed
-from examples.speech.data import batches
+from examples.speech.data import batches, shortest
+
+# The share of the epochs in which utterances grow longer. Alignments are learned from short ones.
+GROWING = 0.6
 
 
 def train(model, loss, make_batch, corpora, letters, settings, checkpoint):
     """Trains to the end, or resumes an earlier run. Leaves the best weights in the model.
+
+    The first epochs have the shortest utterances only.
 
     Args:
         model: what `build_speaker` or `build_listener` returns.
@@ -26,23 +31,25 @@ def train(model, loss, make_batch, corpora, letters, settings, checkpoint):
     """
     size, epochs, seed = (settings[name] for name in ("batch_size", "epochs", "seed"))
 
-    def dataset(part, epoch=None):
+    def dataset(corpus, order_seed=None):
         def make():
-            # The order depends on the epoch alone, so a resumed run has the same one.
-            order = None if epoch is None else np.random.default_rng([seed, epoch])
-            return batches(corpora[part], make_batch, letters, size, order)
+            order = None if order_seed is None else np.random.default_rng(order_seed)
+            return batches(corpus, make_batch, letters, size, order)
 
-        return _dataset(make, count(part))
+        return _dataset(make, count(corpus))
 
-    def count(part):
-        return -(-len(corpora[part].texts) // size)
+    def count(corpus):
+        return -(-len(corpus.texts) // size)
 
-    rate = warmup_cosine(settings["learning_rate"], epochs * count("train"), last=0.01)
+    steps = epochs * count(corpora["train"])
+    rate = warmup_cosine(settings["learning_rate"], steps, last=0.01)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), loss)
-    checked = dataset("valid")
+    checked = dataset(corpora["valid"])
     for epoch in range(checkpoint.restore(model), epochs):
         reseed(model, seed, epoch)
-        data = dataset("train", epoch)
+        part = shortest(corpora["train"], min(1.0, (epoch + 1) / (GROWING * epochs)))
+        # The order depends on the epoch alone, so a resumed run has the same one.
+        data = dataset(part, [seed, epoch])
         start = time.perf_counter()
         verbose = 1 if sys.stdout.isatty() else 0
         found = model.fit(data, shuffle=False, verbose=verbose).history["loss"][0]
