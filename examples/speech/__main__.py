@@ -53,7 +53,8 @@ def parse(argv):
     parser.add_argument(
         "--lengths", type=int, nargs="+", help="to judge (default: 20 50 200 500, or 4 5 30 digits)"
     )
-    parser.add_argument("--epochs", type=int, default=20)
+    epochs = ", ".join(f"{task.epochs} for {name}" for name, task in TASKS.items())
+    parser.add_argument("--epochs", type=int, help=f"default: {epochs}")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=2e-3, help="the highest one")
     parser.add_argument("--beam", type=int, default=5, metavar="N", help="width of the search")

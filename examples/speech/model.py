@@ -3,7 +3,7 @@
 import math
 
 import keras
-from keras import layers
+from keras import layers, ops
 
 from examples.speech.sound import MELS
 from keras_attention import (
@@ -43,10 +43,10 @@ def make_attention(name, units, pace, half_width=None):
         half_width: restricts what it reads at inference, see `RecurrentScoringMixin`.
     """
     # A place is read with the chance p: before that, (1 - p) / p places are skipped.
-    offset = -math.log(pace)
+    monotonic = {"initial_offset": -math.log(pace), "initial_gain": 2.0, "noise": 3.0}
     options = {
-        "monotonic": {"offset": offset},
-        "monotonic-hard": {"offset": offset, "noise": 1.0, "mode": "hard"},
+        "monotonic": monotonic,
+        "monotonic-hard": {**monotonic, "mode": "hard"},
         "forward-agent": {"transition_agent": True},
         "gmm": {"initial_step": pace, "initial_width": max(1.0, pace)},
         # The mean of the prior is a tenth of the longest move.
@@ -72,8 +72,12 @@ def build_speaker(attention, letters, units):
     frames = keras.Input((None, MELS), name="last_frames")
     embedding = layers.Embedding(letters, units // 2, mask_zero=True, name="letter_embedding")
     mask = embedding.compute_mask(source)
-    rnn = layers.GRU(units // 2, return_sequences=True, use_cudnn=False)
-    encoded = layers.Bidirectional(rnn, name="encoder")(embedding(source), mask=mask)
+    # An encoder that knows no more than the letters around cannot count, and so generalises.
+    valid = ops.expand_dims(ops.cast(mask, "float32"), -1)
+    around = layers.Conv1D(units, 3, padding="same", activation="relu")
+    encoded = around(embedding(source) * valid)
+    around = layers.Conv1D(units, 3, padding="same", activation="relu", name="encoder")
+    encoded = around(encoded * valid)
     decoder = AttentionRNN(
         layers.GRUCell(units),
         attention,

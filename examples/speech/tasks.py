@@ -37,6 +37,8 @@ class Task(NamedTuple):
     make_batch: Callable
     loss: Any
     attention: str  # the default
+    epochs: int
+    growing: float  # the share of the epochs in which utterances grow longer
 
 
 MEAN = {"reduction": "mean_with_sample_weight"}
@@ -46,6 +48,8 @@ TASKS = {
         listener_batch,
         SparseCategoricalCrossentropy(from_logits=True, **MEAN),
         "gmm",
+        20,
+        0.0,
     ),
     "speak": Task(
         build_speaker,
@@ -55,6 +59,8 @@ TASKS = {
             "stop": BinaryCrossentropy(from_logits=True, **MEAN),
         },
         "dynamic-convolution",
+        40,
+        0.5,
     ),
 }
 # Options that change no weight.
@@ -66,7 +72,8 @@ def learn(name, language, arguments, output):
     task = TASKS[name]
     attention = arguments.attention or task.attention
     settings = {x: y for x, y in vars(arguments).items() if x not in FREE}
-    settings |= {"attention": attention, "voices": language.voices}
+    epochs = arguments.epochs or task.epochs
+    settings |= {"attention": attention, "voices": language.voices, "epochs": epochs}
     checkpoint = Checkpoint(output / "checkpoint", settings)
     lengths = 1, arguments.longest
     corpora = {
@@ -88,7 +95,14 @@ def learn(name, language, arguments, output):
         flush=True,
     )
     state = train(
-        model, task.loss, task.make_batch, corpora, language.letters, settings, checkpoint
+        model,
+        task.loss,
+        task.make_batch,
+        corpora,
+        language.letters,
+        settings,
+        checkpoint,
+        task.growing,
     )
     summary = {
         "attention": attention,

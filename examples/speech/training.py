@@ -11,14 +11,11 @@ from examples.common.schedules import warmup_cosine
 from examples.common.seeds import reseed
 from examples.speech.data import batches, shortest
 
-# The share of the epochs in which utterances grow longer. Alignments are learned from short ones.
-GROWING = 0.6
 
-
-def train(model, loss, make_batch, corpora, letters, settings, checkpoint):
+def train(model, loss, make_batch, corpora, letters, settings, checkpoint, growing):
     """Trains to the end, or resumes an earlier run. Leaves the best weights in the model.
 
-    The first epochs have the shortest utterances only.
+    Alignments are learned from short utterances, and without noise: both come first.
 
     Args:
         model: what `build_speaker` or `build_listener` returns.
@@ -28,6 +25,7 @@ def train(model, loss, make_batch, corpora, letters, settings, checkpoint):
         letters: the letters of the language.
         settings: a dictionary with epochs, batch_size, learning_rate and seed.
         checkpoint: a `Checkpoint`.
+        growing: the share of the epochs in which utterances grow longer.
     """
     size, epochs, seed = (settings[name] for name in ("batch_size", "epochs", "seed"))
 
@@ -45,9 +43,16 @@ def train(model, loss, make_batch, corpora, letters, settings, checkpoint):
     rate = warmup_cosine(settings["learning_rate"], steps, last=0.01)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), loss)
     checked = dataset(corpora["valid"])
+    attention = model.get_layer("decoder").attention
+    noise = getattr(attention, "noise", None)
     for epoch in range(checkpoint.restore(model), epochs):
+        now = 0.0 if noise and 2 * epoch < epochs else noise
+        if noise and now != attention.noise:
+            attention.noise = now
+            model.make_train_function(force=True)
         reseed(model, seed, epoch)
-        part = shortest(corpora["train"], min(1.0, (epoch + 1) / (GROWING * epochs)))
+        share = (epoch + 1) / (growing * epochs) if growing else 1.0
+        part = shortest(corpora["train"], min(1.0, share))
         # The order depends on the epoch alone, so a resumed run has the same one.
         data = dataset(part, [seed, epoch])
         start = time.perf_counter()

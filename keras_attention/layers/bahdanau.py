@@ -74,6 +74,7 @@ class BahdanauAttention(ScoringMixin):
         self.use_bias = check_bool(self.name, "use_bias", use_bias)
         self.weight_norm = check_bool(self.name, "weight_norm", weight_norm)
         self.bias = self.gain = None
+        self._initial_gain = self.units**-0.5
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -86,7 +87,7 @@ class BahdanauAttention(ScoringMixin):
                 (self.units,), initializer="zeros", name="bias", autocast=False
             )
         if self.weight_norm:
-            length = keras.initializers.Constant(self.units**-0.5)
+            length = keras.initializers.Constant(self._initial_gain)
             self.gain = self.add_weight((), initializer=length, name="gain", autocast=False)
 
     def project_key(self, key: Tensor) -> Tensor:

@@ -59,8 +59,10 @@ class MonotonicAttention(ContentAttention):
         noise: the standard deviation of the noise that training adds to e. The model learns a p
             near 0 or 1 to overcome it.
         chunk_size: w, in memory steps, or None for the attention without chunks.
-        offset: the value of r before training. At first a step moves on by about exp(-r) memory
-            steps, and stays with a probability of sigmoid(r).
+        initial_offset: the value of r before training. At first a step moves on by about exp(-r)
+            memory steps, and stays with a probability of sigmoid(r).
+        initial_gain: the value of g before training, or None for the paper's, units**-0.5. With a
+            larger one, such as 4, the model learns sooner to move on at a certain content.
         use_bias: whether to add the bias b.
         half_width: see `RecurrentScoringMixin`. In the window, a step that has stopped nowhere
             stops at the last memory step.
@@ -77,7 +79,7 @@ class MonotonicAttention(ContentAttention):
         >>> import keras, numpy
         >>> from keras_attention import MonotonicAttention
         >>> query, value = numpy.ones((1, 2, 5)), numpy.ones((1, 3, 11))
-        >>> attention = MonotonicAttention(13, offset=0.0)
+        >>> attention = MonotonicAttention(13, initial_offset=0.0)
         >>> attention.build(query.shape, value.shape)
         >>> # Without weights every p is 1/2.
         >>> attention.content.set_weights([0 * x for x in attention.content.get_weights()])
@@ -99,7 +101,8 @@ class MonotonicAttention(ContentAttention):
         mode: str = "parallel",
         noise: float = 1.0,
         chunk_size: int | None = None,
-        offset: float = -4.0,
+        initial_offset: float = -4.0,
+        initial_gain: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(units, **kwargs)
@@ -109,7 +112,10 @@ class MonotonicAttention(ContentAttention):
         self.chunk_size = (
             None if chunk_size is None else check_positive_int(self.name, "chunk_size", chunk_size)
         )
-        self.offset = check_number(self.name, "offset", offset)
+        self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
+        self.initial_gain = initial_gain
+        if initial_gain is not None:
+            self.content._initial_gain = check_number(self.name, "initial_gain", initial_gain, 0)
         self.chunk_content = None
         if chunk_size is not None:
             self.chunk_content = BahdanauAttention(
@@ -120,7 +126,7 @@ class MonotonicAttention(ContentAttention):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        offset = keras.initializers.Constant(self.offset)
+        offset = keras.initializers.Constant(self.initial_offset)
         self.offset_bias = self.add_weight(
             (), initializer=offset, name="offset_bias", autocast=False
         )

@@ -30,7 +30,7 @@ MECHANISMS = ("bahdanau", "luong")
 RECURRENT = {
     "location_sensitive": (LocationSensitiveAttention, {"cumulative": (True, False)}),
     "coverage": (CoverageAttention, {"loss_weight": (1.0, 0.3, 0.1)}),
-    "monotonic": (MonotonicAttention, {"offset": (-4.0, -1.0), "noise": (1.0, 0.3)}),
+    "monotonic": (MonotonicAttention, {"initial_offset": (-4.0, -1.0), "noise": (1.0, 0.3)}),
     "forward": (ForwardAttention, {"transition_agent": (False, True)}),
     "gmm": (GMMAttention, {"version": VERSIONS[::-1], "components": (5, 10)}),
     "dynamic_convolution": (DynamicConvolutionAttention, {"filters": (8, 16)}),
@@ -68,7 +68,7 @@ def attention_space(
           vector_units            `units`, with the attentional vector
         location_sensitive_...    `units`, cumulative
         coverage_...              `units`, loss_weight
-        monotonic_...             `units`, offset, noise
+        monotonic_...             `units`, initial_offset, noise
         forward_...               `units`, transition_agent
         gmm_...                   `units`, version, components
         dynamic_convolution_...   `units`, filters

@@ -308,7 +308,14 @@ CASES = {
             (
                 "monotonic",
                 MonotonicAttention,
-                {"mode": "hard", "noise": 0.5, "chunk_size": 2, "offset": 0.5, "use_bias": True}
+                {
+                    "mode": "hard",
+                    "noise": 0.5,
+                    "chunk_size": 2,
+                    "initial_offset": 0.5,
+                    "initial_gain": 0.5,
+                    "use_bias": True,
+                }
                 | {"normalizer": "softmax"},
             ),
             (

@@ -208,6 +208,13 @@ def test_speech_is_cut_where_it_ends():
     ]
 
 
+def test_the_shortest_utterances_are_repeated():
+    corpus = data.Corpus(["aaaa", "b", "ccc", "dd"], [4, 1, 3, 2])
+    assert data.shortest(corpus, 0.5) == (["b", "dd", "b", "dd"], [1, 2, 1, 2])
+    assert data.shortest(corpus, 0.1).texts == ["b"] * 4
+    assert sorted(data.shortest(corpus, 1.0).texts) == sorted(corpus.texts)
+
+
 class Killed(Exception):
     pass
 
@@ -224,12 +231,14 @@ def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch):
     def train(folder):
         keras.utils.set_random_seed(7)
         built = model.build_speaker(
-            model.make_attention("content", 4, 0.5), data.FIRST + len(LANGUAGE.letters), 8
+            model.make_attention("monotonic", 4, 0.5), data.FIRST + len(LANGUAGE.letters), 8
         )
         saved = checkpoint.Checkpoint(folder, settings)
         training.train(
-            built, task.loss, task.make_batch, corpora, LANGUAGE.letters, settings, saved
+            built, task.loss, task.make_batch, corpora, LANGUAGE.letters, settings, saved, 0.5
         )
+        # Noise comes after half of the epochs.
+        assert built.get_layer("decoder").attention.noise == 3
         return [x for weights in built.get_weights() for x in weights.ravel()]
 
     whole = train(tmp_path / "whole")

@@ -38,7 +38,7 @@ def test_recursive_equals_parallel(chunk, dtype):
     mask = np.arange(40) % 7 > 0
     found = []
     for mode in ("parallel", "recursive"):
-        layer = MonotonicAttention(11, mode, chunk_size=chunk, offset=-1.0, dtype=dtype)
+        layer = MonotonicAttention(11, mode, chunk_size=chunk, initial_offset=-1.0, dtype=dtype)
         layer.build(query.shape, value.shape)
         for n, weight in enumerate(layer.trainable_weights):
             weight.assign(normal(n, *weight.shape))
@@ -101,11 +101,11 @@ def test_a_memory_of_ten_thousand_steps(dtype, jit, spread):
 
 def test_noise_is_drawn_in_training_only():
     query, value = normal(1, 2, 3, 5, dtype="float32"), normal(2, 2, 9, 7, dtype="float32")
-    layer = MonotonicAttention(11, seed=3, offset=0.0)
+    layer = MonotonicAttention(11, seed=3, initial_offset=0.0)
     first, again = layer(query, value, training=True), layer(query, value, training=True)
     assert np.abs(numpy(first) - numpy(again)).max() > 1e-3
     assert_close(layer(query, value), numpy(layer(query, value)))
-    twin = MonotonicAttention(11, seed=3, offset=0.0)
+    twin = MonotonicAttention(11, seed=3, initial_offset=0.0)
     twin.build(query.shape, value.shape)
     twin.set_weights(layer.get_weights())
     assert_close(twin(query, value, training=True), numpy(first), "float32")
@@ -113,11 +113,14 @@ def test_noise_is_drawn_in_training_only():
     assert_close(quiet(query, value, training=True), numpy(quiet(query, value)), "float32")
 
 
-def test_the_first_offset():
+def test_initial_values():
     layer = MonotonicAttention(11)
     layer.build((1, 2, 3), (1, 5, 7))
     assert numpy(layer.offset_bias) == -4
     assert numpy(layer.content.gain) == pytest.approx(11**-0.5)
+    steeper = MonotonicAttention(11, initial_gain=4.0)
+    steeper.build((1, 2, 3), (1, 5, 7))
+    assert numpy(steeper.content.gain) == 4
 
 
 def test_hard_mode_does_not_hide_nan():
@@ -141,7 +144,8 @@ def test_hard_mode_does_not_hide_nan():
         ({"noise": -1}, ("`noise`", "a number of at least 0", "received -1")),
         ({"noise": np.nan}, ("`noise`", "a number of at least 0", "received nan")),
         ({"chunk_size": 0}, ("`chunk_size`", "a positive integer", "received 0")),
-        ({"offset": "4"}, ("`offset`", "a number", "received '4'")),
+        ({"initial_offset": "4"}, ("`initial_offset`", "a number", "received '4'")),
+        ({"initial_gain": -1}, ("`initial_gain`", "a number of at least 0", "received -1")),
     ],
 )
 def test_bad_arguments(options, fragments):

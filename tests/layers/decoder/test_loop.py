@@ -60,7 +60,9 @@ ATTENTIONS = {
     "a subclass": lambda dtype: OwnScore(TK, dtype=dtype),
     "location": lambda dtype: LocationSensitiveAttention(7, 3, 5, dtype=dtype),
     "forward": lambda dtype: ForwardAttention(7, transition_agent=True, dtype=dtype),
-    "chunks": lambda dtype: MonotonicAttention(7, noise=0.0, chunk_size=2, offset=0.0, dtype=dtype),
+    "chunks": lambda dtype: MonotonicAttention(
+        7, noise=0.0, chunk_size=2, initial_offset=0.0, dtype=dtype
+    ),
 }
 OPTIONS = {"previous": PREVIOUS, "fed": FEEDING, "after": CURRENT}
 
@@ -175,7 +177,7 @@ def test_unknown_sizes_with_a_state_of_three_axes():
 @on_tensorflow
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
-    attention = MonotonicAttention(7, chunk_size=2, offset=0.0, seed=3, dtype="float64")
+    attention = MonotonicAttention(7, chunk_size=2, initial_offset=0.0, seed=3, dtype="float64")
     layer = AttentionRNN(layers.GRUCell(H, dtype="float64"), attention)
     layer.build((None, T, D), (None, None, DV))
     inputs = [tensor(x) for x in tensors()]
