@@ -43,8 +43,7 @@ from examples.speech.tones import Tones
 def parse(argv):
     parser = make_parser("speech", __doc__)
     parser.add_argument("task", nargs="?", choices=TASKS, help="default: both")
-    defaults = ", ".join(f"{task.attention} for {name}" for name, task in TASKS.items())
-    parser.add_argument("--attention", choices=ATTENTIONS, help=f"default: {defaults}")
+    parser.add_argument("--attention", choices=ATTENTIONS, default="gmm")
     parser.add_argument("--data", metavar="DIR", help='recordings of digits, or "download"')
     parser.add_argument("--voice", help="the speaker that `speak` learns (default: the first)")
     parser.add_argument("--units", type=int, default=128, help="width of the decoder")

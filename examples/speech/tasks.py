@@ -36,7 +36,6 @@ class Task(NamedTuple):
     build: Callable
     make_batch: Callable
     loss: Any
-    attention: str  # the default
     epochs: int
     growing: float  # the share of the epochs in which utterances grow longer
 
@@ -47,7 +46,6 @@ TASKS = {
         build_listener,
         listener_batch,
         SparseCategoricalCrossentropy(from_logits=True, **MEAN),
-        "gmm",
         20,
         0.0,
     ),
@@ -58,7 +56,6 @@ TASKS = {
             "frames": MeanSquaredError(**MEAN),
             "stop": BinaryCrossentropy(from_logits=True, **MEAN),
         },
-        "dynamic-convolution",
         40,
         0.5,
     ),
@@ -70,10 +67,9 @@ FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", 
 def learn(name, language, arguments, output):
     """Trains one model, or resumes its training. Returns it and a summary."""
     task = TASKS[name]
-    attention = arguments.attention or task.attention
     settings = {x: y for x, y in vars(arguments).items() if x not in FREE}
     epochs = arguments.epochs or task.epochs
-    settings |= {"attention": attention, "voices": language.voices, "epochs": epochs}
+    settings |= {"voices": language.voices, "epochs": epochs}
     checkpoint = Checkpoint(output / "checkpoint", settings)
     lengths = 1, arguments.longest
     corpora = {
@@ -84,13 +80,13 @@ def learn(name, language, arguments, output):
     pace = steps if name == "listen" else 1 / steps
 
     def build(half_width):
-        layer = make_attention(attention, arguments.units // 2, pace, half_width)
+        layer = make_attention(arguments.attention, arguments.units // 2, pace, half_width)
         return task.build(layer, FIRST + len(language.letters), arguments.units)
 
     seed_model(arguments.seed)
     model = build(None)
     print(
-        f"\n{name}: {attention}, {model.count_params():,} parameters, "
+        f"\n{name}: {arguments.attention}, {model.count_params():,} parameters, "
         f"{steps:.2f} steps of the decoder or memory for a letter",
         flush=True,
     )
@@ -105,7 +101,7 @@ def learn(name, language, arguments, output):
         task.growing,
     )
     summary = {
-        "attention": attention,
+        "attention": arguments.attention,
         "command": command_line("speech"),
         "keras": keras.__version__,
         "parameters": model.count_params(),
