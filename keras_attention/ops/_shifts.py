@@ -78,6 +78,9 @@ def linear_recurrence(factors: Tensor, terms: Tensor) -> Tensor:
         y, `(B, Tk)`.
     """
 
+    if terms.shape[1] in (0, 1):
+        return terms
+
     def gradient(factors, terms, upstream):
         later = ops.pad(factors[:, 1:], [[0, 0], [0, 1]])
         of_terms = _reversed(linear_recurrence(_reversed(later), _reversed(upstream)))

@@ -25,6 +25,8 @@ def first_largest(x: Tensor) -> Tensor:
 
 def last_valid(mask: Tensor) -> Tensor:
     """The last position where a mask `(B, 1, Tk)` is True, `(B, 1)` int32; 0 without one."""
+    if mask.shape[-1] == 0:
+        return ops.zeros(ops.shape(mask)[:-1], "int32")
     position = ops.arange(ops.shape(mask)[-1], dtype="int32")
     return ops.max(ops.where(mask, position, 0), axis=-1, initial=0)
 

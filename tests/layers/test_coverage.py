@@ -32,7 +32,7 @@ def test_the_loss_of_a_layer(weight, mask):
     expected = weight * loss_of_weights(
         numpy(weights), np.ones_like(MASK) if mask is None else mask
     )
-    assert [float(x) for x in layer.losses] == pytest.approx([expected], rel=1e-5)
+    assert [float(numpy(x)) for x in layer.losses] == pytest.approx([expected], rel=1e-5)
 
 
 def test_the_loss_of_a_decoder():
@@ -44,7 +44,7 @@ def test_the_loss_of_a_decoder():
         return_attention_scores=True,
     )
     expected = loss_of_weights(numpy(weights), MASK)
-    assert [float(x) for x in decoder.losses] == pytest.approx([expected], rel=1e-5)
+    assert [float(numpy(x)) for x in decoder.losses] == pytest.approx([expected], rel=1e-5)
 
 
 @pytest.mark.slow
