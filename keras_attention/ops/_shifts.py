@@ -78,9 +78,6 @@ def linear_recurrence(factors: Tensor, terms: Tensor) -> Tensor:
         y, `(B, Tk)`.
     """
 
-    if terms.shape[1] in (0, 1):
-        return terms
-
     def gradient(factors, terms, upstream):
         later = ops.pad(factors[:, 1:], [[0, 0], [0, 1]])
         of_terms = _reversed(linear_recurrence(_reversed(later), _reversed(upstream)))
@@ -97,6 +94,9 @@ def _recurrence(factors, terms):
     """Doubles the length over which the recurrence has run, until it is that of the memory."""
     length = ops.shape(terms)[1]
     if isinstance(length, int):
+        if length < 2:
+            # On PyTorch, a function with a gradient of its own must not return its input.
+            return terms + ops.zeros_like(terms)
         step = 1
         while step < length:
             # Zeros stand for the factors before the start, too: they only meet terms of zero.
