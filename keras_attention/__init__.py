@@ -25,6 +25,7 @@ from keras_attention.layers import (
     ScoringMixin,
     Window,
 )
+from keras_attention.models import ExtendedVocabulary, HardAttention, PointerGenerator, Readout
 from keras_attention.search import FreeRun, SearchResult, beam_search, free_run, greedy_search
 
 __all__ = [
@@ -36,9 +37,11 @@ __all__ = [
     "CoverageAttention",
     "DecoderState",
     "DynamicConvolutionAttention",
+    "ExtendedVocabulary",
     "ForwardAttention",
     "FreeRun",
     "GMMAttention",
+    "HardAttention",
     "HierarchicalAttention",
     "LocationSensitiveAttention",
     "LuongAttention",
@@ -46,6 +49,8 @@ __all__ = [
     "MemoryHop",
     "MemoryNetwork",
     "MonotonicAttention",
+    "PointerGenerator",
+    "Readout",
     "RecurrentScoringMixin",
     "ResidualRNNCells",
     "ScoringMixin",
