@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import HardAttention
+from tests import fast
 from tests.backends import BACKEND, dtypes, gradients_by, tensor
 from tests.helpers import (
     TOLERANCES,
@@ -70,8 +71,7 @@ def step_by_step(layer, output, weights, memory, mask=None, tokens=TOKENS):
 
 @whole_or_monotonic
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
-@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
-@pytest.mark.each_value
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
 def test_equals_the_sum_over_all_paths(monotonic, mask, jit):
     layer = built(monotonic=monotonic)
 
@@ -157,8 +157,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(monotonic, place, fill
     "options", [{}, {"monotonic": True}, {"estimator": "reinforce"}], ids=["whole", "path", "one"]
 )
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
-@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
-@pytest.mark.each_value
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
 def test_nothing_valid_reads_zeros(options, dtype, jit):
     layer = built(dtype=dtype, **options)
     output, _, memory = (x.astype("float32") for x in tensors())
@@ -191,10 +190,12 @@ def test_the_mean_of_reinforce_is_the_exact_gradient():
 
     def loss(*inputs):
         given = {"weights": attention(inputs[1]), "memory": inputs[2], "targets": targets}
-        log_p = layer(inputs[0], **given, training=True)
+        # On JAX, a loss that no scope collects is lost.
+        with keras.StatelessScope(collect_losses=True) as scope:
+            log_p = layer(inputs[0], **given, training=True)
         picked = ops.take_along_axis(log_p, ops.expand_dims(targets, 2), axis=2)
         # The mean over valid steps, times all of them: gradients of the samples do not mix.
-        return -ops.sum(picked[:, :steps]) + count * steps * layer.losses[-1], ()
+        return -ops.sum(picked[:, :steps]) + count * steps * scope.losses[-1], ()
 
     _, found = gradients_by(loss, [np.repeat(x, count, axis=0) for x in inputs], [])
 
