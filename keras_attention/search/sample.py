@@ -63,7 +63,8 @@ def sample_search(
             probable as the last one of the set are kept too.
         seed: an integer, which gives the same outputs at every call; a scalar integer tensor, such
             as an argument of a compiled function; a `keras.random.SeedGenerator`; or None for the
-            generator of Keras.
+            generator of Keras. In `jax.jit`, pass one of the first two. The same seed draws other
+            outputs on another backend, and on TensorFlow when XLA compiles.
         min_length, no_repeat_ngram_size, prefix: see `beam_search`.
 
     Returns:
