@@ -121,10 +121,11 @@ def test_sequences_have_the_distribution_of_the_model(jit):
 def test_one_kept_token_is_greedy_search():
     decoder = Decoder()
     state, memory = decoder.inputs(5)
-    limits = {"min_length": 4, "no_repeat_ngram_size": 2, "prefix": np.full((5, 2), 3)}
-    greedy = to_numpy(greedy_search(decoder.step, state, memory, **TOKENS, **limits))
-    for options in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-9}):
-        found = sample_search(decoder.step, state, memory, samples=2, **TOKENS, **limits, **options)
+    limits = {"min_length": 4, "no_repeat_ngram_size": 2, "prefix": np.array([[3, 4]] * 5)}
+    limits = TOKENS | {"max_length": 6} | limits
+    greedy = to_numpy(greedy_search(decoder.step, state, memory, **limits))
+    for options in ({"top_k": 1, "top_p": 0.5}, {"top_p": 1e-6, "temperature": 1e-9}):
+        found = sample_search(decoder.step, state, memory, samples=2, **limits, **options)
         found = to_numpy(found)
         for k in range(2):
             np.testing.assert_array_equal(found.tokens[:, k], greedy.tokens)
@@ -138,9 +139,9 @@ def fixed(tokens, state, memory):
 
 
 def tokens_of(seed, **options):
-    found = sample_search(
-        fixed, None, np.zeros((2, V), "float32"), samples=3, seed=seed, **TOKENS, **options
-    )
+    options = TOKENS | {"max_length": 4} | options
+    memory = np.zeros((2, V), "float32")
+    found = sample_search(fixed, None, memory, samples=5, seed=seed, **options)
     return ops.convert_to_numpy(found.tokens)
 
 
@@ -183,11 +184,13 @@ def test_one_token_has_the_distribution_when_compiled():
 
 
 @on_tensorflow
+@pytest.mark.slow
 def test_saved_model(tmp_path):
     import tensorflow as tf
 
     def run(memory, seed):
-        found = sample_search(fixed, None, memory, samples=3, top_p=0.8, seed=seed, **TOKENS)
+        options = TOKENS | {"max_length": 4, "samples": 5, "top_p": 0.8}
+        found = sample_search(fixed, None, memory, seed=seed, **options)
         return found._asdict() | {"weights": memory}
 
     module = tf.Module()
