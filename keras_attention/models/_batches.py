@@ -1,6 +1,7 @@
 """Arrays in batches of similar length, and their results in the order of the arrays."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
