@@ -25,7 +25,16 @@ from keras_attention.layers import (
     ScoringMixin,
     Window,
 )
-from keras_attention.search import FreeRun, SearchResult, beam_search, free_run, greedy_search
+from keras_attention.search import (
+    FreeRun,
+    SearchResult,
+    beam_search,
+    ensemble,
+    free_run,
+    greedy_search,
+    replace_unknown,
+    sample_search,
+)
 
 __all__ = [
     "Attended",
@@ -52,6 +61,9 @@ __all__ = [
     "SearchResult",
     "Window",
     "beam_search",
+    "ensemble",
     "free_run",
     "greedy_search",
+    "replace_unknown",
+    "sample_search",
 ]

@@ -156,11 +156,12 @@ class MonotonicAttention(ContentAttention):
         state: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
-        scores = stored(self.score(query, memory.key, state))
+        scores = self.score(query, memory.key, state)
         if training and self.noise > 0:
             scores = scores + self.noise * keras.random.normal(
                 ops.shape(scores), dtype=self.score_dtype, seed=self.noise_generator
             )
+        scores = stored(scores)  # with the noise, so that the backward pass draws none
         if mask is not None:
             mask = ops.broadcast_to(mask, ops.shape(scores))
             if self.half_width is not None and not training:

@@ -1,7 +1,7 @@
-"""Greedy and beam search over any step function, and free runs, with buffers of fixed size.
+"""Greedy search, beam search and sampling over any step function, and free runs.
 
-Both searches run eagerly, in `tf.function` with or without `jit_compile`, in `jax.jit`, and in
-exported models. On PyTorch, no gradients flow through a search.
+Their buffers have a fixed size. They run eagerly, in `tf.function` with or without `jit_compile`,
+in `jax.jit`, and in exported models. On PyTorch, no gradients flow through a search.
 
 The decoder is a function `step(tokens, state, memory) -> (logits, state, weights)`. It advances N
 hypotheses by one token:
@@ -18,9 +18,21 @@ hypotheses by one token:
 Sizes: B samples, K beams, N = B K hypotheses, V tokens in the vocabulary, Tk memory steps.
 """
 
-from keras_attention.search._loop import SearchResult
+from keras_attention.search._result import SearchResult
 from keras_attention.search.beam import beam_search
+from keras_attention.search.ensemble import ensemble
 from keras_attention.search.free_run import FreeRun, free_run
 from keras_attention.search.greedy import greedy_search
+from keras_attention.search.sample import sample_search
+from keras_attention.search.unknown import replace_unknown
 
-__all__ = ["FreeRun", "SearchResult", "beam_search", "free_run", "greedy_search"]
+__all__ = [
+    "FreeRun",
+    "SearchResult",
+    "beam_search",
+    "ensemble",
+    "free_run",
+    "greedy_search",
+    "replace_unknown",
+    "sample_search",
+]

@@ -1,6 +1,7 @@
 """Checks of the arguments of a search."""
 
 import inspect
+import numbers
 from typing import Any
 
 from keras_attention._checks import is_integer
@@ -8,6 +9,7 @@ from keras_attention._checks import is_integer
 # Larger numbers are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.
 LONGEST, WIDEST, LARGEST_PENALTY, LAST_TOKEN = 2**20, 2**12, 5, 2**31 - 1
+LARGEST_FACTOR = 10**6  # the factor of a coverage penalty
 
 
 def check_positive(name: str, value: Any, most: int) -> None:
@@ -15,6 +17,23 @@ def check_positive(name: str, value: Any, most: int) -> None:
         raise ValueError(
             f"{name}={value!r:.80} must be a positive integer of Python, at most {most}."
             f"{as_python(name, value)}"
+        )
+
+
+def check_count(name: str, value: Any, most: int) -> None:
+    if not is_integer(value) or not 0 <= value <= most:
+        raise ValueError(
+            f"{name}={value!r:.80} must be an integer from 0 to {most}; 0 turns it off."
+            f"{as_python(name, value)}"
+        )
+
+
+def check_at_least_zero(name: str, value: Any, most: int) -> None:
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not number or not 0 <= value <= most:
+        raise ValueError(
+            f"{name}={value!r:.80} must be a finite number, 0 or more, and at most {most}; 0 turns "
+            "the penalty off."
         )
 
 

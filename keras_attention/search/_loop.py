@@ -1,4 +1,4 @@
-"""The loop of greedy and beam search, over N = B K hypotheses in buffers of fixed size."""
+"""The loop of all searches, over N = B K hypotheses in buffers of fixed size."""
 
 import contextlib
 import math
@@ -10,33 +10,14 @@ from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._samples import take_rows
-from keras_attention.search._arguments import LONGEST, check_positive, check_step, check_token
+from keras_attention.search._arguments import check_step
+from keras_attention.search._coverage import summed
+from keras_attention.search._limits import Limits
+from keras_attention.search._result import SearchResult
 from keras_attention.search._step import Step, batch_size, checked, named_leaves, pack
 
 # The score of an impossible hypothesis: finite, so that it causes no NaN, and exact in float32.
 IMPOSSIBLE = -(2.0**100)
-
-
-class SearchResult(NamedTuple):
-    """The sequences that a search found.
-
-    Sizes: B samples, K beams, at most L tokens, Tk memory steps. A greedy search has no axis K.
-
-    Attributes:
-        tokens: int32, `(B, L)` or `(B, K, L)` with the best beam first. There is no start token;
-            end tokens fill the rest of a sequence that has ended.
-        lengths: int32, `(B,)` or `(B, K)`: the number of tokens, the end token included; L for a
-            sequence that never ended.
-        scores: float32, `(B,)` or `(B, K)`: the summed log probability of a greedy search, the
-            length-normalised one of a beam search, in descending order.
-        weights: `(B, L, Tk)` or `(B, K, L, Tk)`: the attention weights of the step that chose
-            each token, zeros after the end; None if the step returns no weights.
-    """
-
-    tokens: Tensor
-    lengths: Tensor
-    scores: Tensor
-    weights: Tensor | None
 
 
 class _Beams(NamedTuple):
@@ -46,13 +27,25 @@ class _Beams(NamedTuple):
     origins: Tensor  # (N, L), the beam of the sample in which each token was computed
     last: Tensor  # (N,), the tokens chosen last
     lengths: Tensor  # (N,)
-    totals: Tensor  # (N,), summed log probability; no longer used after the end
+    log_probs: Tensor  # (N, L), of the tokens
+    totals: Tensor  # (N,), summed log probability
     scores: Tensor  # (N,), for ranking; fixed after the end
     living: Tensor  # (N,), boolean
+    read: list[Tensor]  # [(N, Tk)], summed weights, or [] if nobody asks for them
 
 
-# choose(logits, beams, t) -> (parents, tokens, totals, scores), each `(N,)`.
-Choose = Callable[[Tensor, _Beams, Tensor], tuple[Tensor | None, Tensor, Tensor, Tensor]]
+class Moment(NamedTuple):
+    """What a search knows when it chooses the tokens of a step."""
+
+    t: Tensor  # (), counts from 0
+    logits: Tensor  # (N, V), float32
+    allowed: Tensor  # (N, V), the same, with -inf where a rule forbids the token
+    beams: _Beams  # before the choice; `read` includes this step
+    memory_mask: Tensor | None  # (N, Tk)
+
+
+# choose(moment) -> (parents, tokens, log probabilities of the tokens, scores), each `(N,)`.
+Choose = Callable[[Moment], tuple[Tensor | None, Tensor, Tensor, Tensor]]
 
 
 @contextlib.contextmanager
@@ -73,48 +66,71 @@ def run_search(
     state: Nested,
     memory: Nested,
     choose: Choose,
-    beam_width: int,
-    start_token: int,
-    end_token: int,
-    max_length: int,
+    limits: Limits,
+    beam_width: int = 1,
+    *,
+    memory_mask: Tensor | None = None,
+    sums_weights: bool = False,
+    independent: bool = False,
 ) -> SearchResult:
-    """Runs the loop of both searches.
+    """Runs the loop of all searches.
 
     Args:
         choose: returns the next N hypotheses: the beam of its sample that each continues (None if
-            all continue their own), its new token, total and score. A hypothesis that has ended
-            continues with the end token.
-        step, state, memory, beam_width, start_token, end_token, max_length: see `beam_search`.
+            all continue their own), its new token, the log probability of the token, and its score.
+            A hypothesis that has ended continues with the end token.
+        step, state, memory, beam_width, memory_mask: see `beam_search`.
+        limits: checked.
+        sums_weights: whether `choose` needs the summed weights of each hypothesis.
+        independent: whether all K hypotheses of a sample live from the start. Otherwise one does.
 
     Returns:
         The N hypotheses, with the leading axis N.
     """
     check_step(step)
-    check_positive("max_length", max_length, LONGEST)
-    check_token("start_token", start_token)
-    check_token("end_token", end_token)
     state_names, leaves = named_leaves("state", state)
     memory_names, constants = named_leaves("memory", memory)
-    batch = batch_size(state_names + memory_names, leaves + constants)
+    given = {"prefix": limits.prefix, "memory_mask": memory_mask}
+    given = {name: x for name, x in given.items() if x is not None}
+    names, tensors = [*state_names, *memory_names, *given], [*leaves, *constants, *given.values()]
+    batch = batch_size(names, tensors)
     if isinstance(batch, int) and batch == 0:
         # The loop needs a sample: search with one of zeros, and drop it from the results.
-        one = [ops.zeros((1, *x.shape[1:]), x.dtype) for x in leaves + constants]
-        state, memory = pack(state, one[: len(leaves)]), pack(memory, one[len(leaves) :])
+        one = {
+            name: ops.zeros((1, *x.shape[1:]), x.dtype)
+            for name, x in zip(names, tensors, strict=True)
+        }
         found = run_search(
-            step, state, memory, choose, beam_width, start_token, end_token, max_length
+            step,
+            pack(state, [one[name] for name in state_names]),
+            pack(memory, [one[name] for name in memory_names]),
+            choose,
+            limits._replace(prefix=one.get("prefix")),
+            beam_width,
+            memory_mask=one.get("memory_mask"),
+            sums_weights=sums_weights,
+            independent=independent,
         )
         return tree.map_structure(lambda x: x if x is None else x[:0], found)
-    count = batch * beam_width
+    count, max_length, end_token = batch * beam_width, limits.max_length, limits.end_token
     if beam_width > 1:
         leaves = [ops.repeat(x, beam_width, axis=0) for x in leaves]
         constants = [ops.repeat(x, beam_width, axis=0) for x in constants]
+        given = {name: ops.repeat(x, beam_width, axis=0) for name, x in given.items()}
     memory = pack(memory, constants)
+    rules = limits.rules(given.get("prefix"))
     positions = ops.arange(max_length, dtype="int32")
 
     def advance(t, beams, leaves):
         outputs = step(beams.last, pack(state, leaves), memory)
         logits, leaves, weights = checked(outputs, beams.last, state_names, leaves, end_token)
-        parent, last, totals, scores = choose(ops.cast(logits, "float32"), beams, t)
+        logits = allowed = ops.cast(logits, "float32")
+        for rule in rules:
+            allowed = rule(allowed, beams.tokens, t)
+        if sums_weights:
+            beams = beams._replace(read=[summed(weights, beams.read, given.get("memory_mask"))])
+        moment = Moment(t, logits, allowed, beams, given.get("memory_mask"))
+        parent, last, gains, scores = choose(moment)
         now = positions == t
         if parent is not None:
             beams, leaves = tree.map_structure(
@@ -128,7 +144,8 @@ def run_search(
             tokens=ops.where(now, ops.expand_dims(last, -1), beams.tokens),
             last=last,
             lengths=beams.lengths + ops.cast(beams.living, "int32"),
-            totals=totals,
+            log_probs=ops.where(now, ops.expand_dims(gains, -1), beams.log_probs),
+            totals=beams.totals + gains,
             scores=scores,
             living=(last != end_token) & (scores != IMPOSSIBLE),
         )
@@ -144,16 +161,18 @@ def run_search(
         return t + 1, beams, leaves, history
 
     order = ops.arange(count, dtype="int32")
-    first = order % beam_width == 0  # before the first step, one hypothesis per sample lives
+    first = independent | (order % beam_width == 0)  # who lives before the first step
     zeros = ops.zeros((count,), dtype="float32")
     beams = _Beams(
         tokens=ops.full((count, max_length), end_token, dtype="int32"),
         origins=ops.tile(ops.expand_dims(order % beam_width, -1), (1, max_length)),
-        last=ops.full((count,), start_token, dtype="int32"),
+        last=ops.full((count,), limits.start_token, dtype="int32"),
         lengths=ops.zeros((count,), dtype="int32"),
+        log_probs=ops.zeros((count, max_length), dtype="float32"),
         totals=zeros,
         scores=ops.where(first, zeros, IMPOSSIBLE),
         living=first,
+        read=[],
     )
     # The first step runs outside the loop, because its weights tell the width of the buffer.
     t = ops.convert_to_tensor(0, dtype="int32")
@@ -170,16 +189,17 @@ def run_search(
 
     exists = beams.scores != IMPOSSIBLE
     lengths = ops.where(exists, beams.lengths, 0)
-    read = None
+    valid = positions < ops.expand_dims(lengths, -1)
+    weights = None
     if history:
-        read = _take_history(history[0], beams.origins, beam_width)
-        valid = ops.expand_dims(positions < ops.expand_dims(lengths, -1), -1)
-        read = ops.where(valid, read, ops.zeros_like(read))
+        weights = _take_history(history[0], beams.origins, beam_width)
+        weights = ops.where(ops.expand_dims(valid, -1), weights, ops.zeros_like(weights))
     return SearchResult(
         tokens=ops.where(ops.expand_dims(exists, -1), beams.tokens, end_token),
         lengths=lengths,
         scores=ops.where(exists, beams.scores, -math.inf),
-        weights=read,
+        weights=weights,
+        log_probs=ops.where(valid, beams.log_probs, 0.0),
     )
 
 
@@ -200,10 +220,12 @@ def _take_history(history, beam, width):
     return ops.reshape(found, (count, length, size))
 
 
-def log_probs(values: Tensor, logits: Tensor) -> Tensor:
-    """The log-softmax of the largest logits `values`, `(N, width)`, among all logits `(N, V)`."""
-    # `ops.max`, because a slice of the result of `top_k` makes XLA sort the whole row.
-    peak = ops.max(values, axis=-1, keepdims=True)
+def log_probs(values: Tensor, logits: Tensor, peak: Tensor) -> Tensor:
+    """The log-softmax of some logits `values`, `(N, width)`, among all logits `(N, V)`.
+
+    `peak`, `(N, 1)`, is the largest logit. Take it with `ops.max`, because a slice of the result of
+    `top_k` makes XLA sort the whole row.
+    """
     return values - peak - ops.log(ops.sum(ops.exp(logits - peak), axis=-1, keepdims=True))
 
 

@@ -1,13 +1,21 @@
 """Beam search."""
 
-import numbers
+from keras import ops
 
-from keras import ops, tree
-
-from keras_attention._typing import Nested
-from keras_attention.search._arguments import LARGEST_PENALTY, LONGEST, WIDEST, check_positive
+from keras_attention._typing import Nested, Tensor
+from keras_attention.layers import Memory
+from keras_attention.search._arguments import (
+    LARGEST_FACTOR,
+    LARGEST_PENALTY,
+    WIDEST,
+    check_at_least_zero,
+    check_positive,
+)
+from keras_attention.search._coverage import check_coverage, checked_mask, coverage_score
 from keras_attention.search._largest import largest
-from keras_attention.search._loop import IMPOSSIBLE, SearchResult, log_probs, possible, run_search
+from keras_attention.search._limits import Limits
+from keras_attention.search._loop import IMPOSSIBLE, log_probs, possible, run_search
+from keras_attention.search._result import SearchResult, by_sample
 from keras_attention.search._step import Step
 
 __all__ = ["beam_search"]
@@ -23,11 +31,24 @@ def beam_search(
     max_length: int,
     beam_width: int = 5,
     length_penalty: float = 1.0,
+    coverage_penalty: float = 0.0,
+    coverage: str = "gnmt",
+    memory_mask: Tensor | None = None,
+    min_length: int = 0,
+    no_repeat_ngram_size: int = 0,
+    prefix: Tensor | None = None,
 ) -> SearchResult:
     """Keeps the K best hypotheses at every step, ended and living ones together.
 
+        score(y) = sum_t log p(y[t] | y[<t], x) / lp(len(y)) + coverage_penalty * cp(y)
         lp(n)    = ((5 + n) / 6) ** length_penalty
-        score(y) = sum_t log p(y[t] | y[<t], x) / lp(len(y))
+        c[j]     = sum_t weights[t, j]
+        cp(y)    = sum_j log min(c[j], 1)                   coverage="gnmt"
+        cp(y)    = -(sum_j max(c[j], 1) - |x|)              coverage="summary"
+
+    "gnmt" punishes memory that was not read, "summary" memory that was read more than once. Neither
+    is ever positive. The sums run over the |x| valid places of the memory. "gnmt" counts a c[j]
+    below 1e-10 as 1e-10.
 
     A living hypothesis proposes its V continuations. An ended hypothesis proposes itself, with the
     score it ended with. The K proposals with the best scores survive. The search stops when all
@@ -55,15 +76,29 @@ def beam_search(
         beam_width: K, which may exceed V. A single beam is a greedy search.
         length_penalty: 0 ranks by the summed log probability, which favours short sequences; 1
             ranks almost by the mean.
+        coverage_penalty: 0 turns it off. Otherwise `step` must return weights.
+        coverage: "gnmt" or "summary", as above.
+        memory_mask: `(B, Tk)`, boolean, True at the valid places of the memory. None takes the mask
+            of a `Memory`, and of anything else all places.
+        min_length: the smallest number of tokens before the end token. Below `max_length` it
+            forbids the end token until then; at `max_length` no output ends.
+        no_repeat_ngram_size: n. No n tokens in a row occur twice in an output, its prefix included;
+            0 allows repetition.
+        prefix: `(B, P)`, integers: the tokens with which every output of a sample begins, after the
+            start token. -1 leaves a token free, as behind a shorter prefix. An end token ends the
+            output there. Prefixes count in `max_length`, lengths and scores.
+
+    The last three forbid tokens and do not change the log probabilities of the others. An output
+    that they leave no token is impossible.
 
     Returns:
-        `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)` and weights
-        `(B, K, L, Tk)`.
+        `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)`, weights
+        `(B, K, L, Tk)` and log probabilities `(B, K, L)`.
 
     Raises:
-        ValueError: a token, `max_length`, `beam_width` or `length_penalty` is out of range; state
-            and memory hold no tensor, or differ in batch size; `step` takes or returns something
-            else than `keras_attention.search` describes.
+        ValueError: a number is out of range; `prefix` or `memory_mask` has another form; state,
+            memory, `prefix` and `memory_mask` hold no tensor, or differ in batch size; `step` takes
+            or returns something else than `keras_attention.search` describes.
 
     Example:
         The memory of one sample is a table of p(next | last). Greedy search takes token 2, after
@@ -86,45 +121,59 @@ def beam_search(
         >>> [round(p, 3) for p in np.exp(ops.convert_to_numpy(found.scores))[0].tolist()]
         [0.388, 0.175]
 
-    Reference: https://arxiv.org/abs/1609.08144, equation 14 without the coverage penalty. Unlike
-    there, ended hypotheses stay in the beam, and nothing is pruned by a threshold.
+    Reference: https://arxiv.org/abs/1609.08144, equation 14, and the summary penalty of OpenNMT
+    (https://arxiv.org/abs/1808.10792, section 4.1, with a sign). Unlike in the first, ended
+    hypotheses stay in the beam, and nothing is pruned by a threshold.
     """
     check_positive("beam_width", beam_width, WIDEST)
-    check_positive("max_length", max_length, LONGEST)
-    number = isinstance(length_penalty, numbers.Real) and not isinstance(length_penalty, bool)
-    if not number or not 0 <= length_penalty <= LARGEST_PENALTY:
-        raise ValueError(
-            f"length_penalty={length_penalty!r} must be a finite number, 0 or more, and at most "
-            f"{LARGEST_PENALTY}; 0 turns the penalty off."
-        )
+    limits = Limits(
+        start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
+    ).checked()
+    check_at_least_zero("length_penalty", length_penalty, LARGEST_PENALTY)
+    check_at_least_zero("coverage_penalty", coverage_penalty, LARGEST_FACTOR)
+    check_coverage(coverage)
+    if memory_mask is None and isinstance(memory, Memory):
+        memory_mask = memory.mask
+    memory_mask = checked_mask(memory_mask)
     penalties = [((5 + n) / 6) ** length_penalty for n in range(1, max_length + 1)]
 
-    def choose(logits, beams, t):
+    def choose(now):
         # The K best continuations overall are among the K best of each hypothesis.
-        width = min(beam_width, logits.shape[-1])
-        values, tokens = largest(logits, width)  # (N, width)
-        totals = ops.expand_dims(beams.totals, -1) + log_probs(values, logits)
-        scores = totals / ops.take(ops.convert_to_tensor(penalties, dtype="float32"), t)
+        width = min(beam_width, now.logits.shape[-1])
+        values, tokens = largest(now.allowed, width)  # (N, width)
+        peak = ops.max(values if now.allowed is now.logits else now.logits, -1, keepdims=True)
+        gains = log_probs(values, now.logits, peak)
+        totals = ops.expand_dims(now.beams.totals, -1) + gains
+        scores = totals / ops.take(ops.convert_to_tensor(penalties, dtype="float32"), now.t)
+        if coverage_penalty:
+            covered = coverage_score(coverage, now.beams.read[0], now.memory_mask)
+            scores = scores + coverage_penalty * ops.expand_dims(covered, -1)
 
-        living = ops.expand_dims(beams.living, -1)
-        itself = ops.where(ops.arange(width) == 0, ops.expand_dims(beams.scores, -1), IMPOSSIBLE)
+        living = ops.expand_dims(now.beams.living, -1)
+        ended = ops.expand_dims(now.beams.scores, -1)
+        itself = ops.where(ops.arange(width) == 0, ended, IMPOSSIBLE)
         scores = ops.where(living, possible(scores), itself)
         tokens = ops.where(living, tokens, end_token)
+        gains = ops.where(living, gains, 0.0)
 
         candidates = beam_width * width
         scores, index = ops.top_k(ops.reshape(scores, (-1, candidates)), beam_width)  # (B, K)
         index = ops.cast(index, "int32")
-        tokens, totals = (
+        tokens, gains = (
             ops.take_along_axis(ops.reshape(x, (-1, candidates)), index, axis=1)
-            for x in (tokens, totals)
+            for x in (tokens, gains)
         )
-        chosen = index // width, tokens, totals, scores
+        chosen = index // width, tokens, gains, scores
         return tuple(ops.reshape(x, (-1,)) for x in chosen)
 
-    found = run_search(step, state, memory, choose, beam_width, start_token, end_token, max_length)
-
-    def by_sample(x):
-        count, *sizes = ops.shape(x)
-        return ops.reshape(x, (count // beam_width, beam_width, *sizes))
-
-    return tree.map_structure(lambda x: x if x is None else by_sample(x), found)
+    found = run_search(
+        step,
+        state,
+        memory,
+        choose,
+        limits,
+        beam_width,
+        memory_mask=memory_mask if coverage_penalty else None,
+        sums_weights=coverage_penalty > 0,
+    )
+    return by_sample(found, beam_width)

@@ -4,8 +4,10 @@ import math
 
 from keras import ops
 
-from keras_attention._typing import Nested
-from keras_attention.search._loop import SearchResult, log_probs, possible, run_search
+from keras_attention._typing import Nested, Tensor
+from keras_attention.search._limits import Limits
+from keras_attention.search._loop import log_probs, possible, run_search
+from keras_attention.search._result import SearchResult
 from keras_attention.search._step import Step
 
 __all__ = ["greedy_search"]
@@ -19,6 +21,9 @@ def greedy_search(
     start_token: int,
     end_token: int,
     max_length: int,
+    min_length: int = 0,
+    no_repeat_ngram_size: int = 0,
+    prefix: Tensor | None = None,
 ) -> SearchResult:
     """Takes the most probable token at every step.
 
@@ -39,20 +44,29 @@ def greedy_search(
         start_token: the token that the first step receives.
         end_token: the token that ends a sequence.
         max_length: L, the largest number of tokens, the end token included.
+        min_length, no_repeat_ngram_size, prefix: see `beam_search`.
 
     Returns:
-        `SearchResult` with tokens `(B, L)`, lengths `(B,)`, scores `(B,)` and weights
-        `(B, L, Tk)`.
+        `SearchResult` with tokens `(B, L)`, lengths `(B,)`, scores `(B,)`, weights `(B, L, Tk)` and
+        log probabilities `(B, L)`.
 
     Raises:
         ValueError: as `beam_search`.
     """
 
-    def choose(logits, beams, t):
-        tokens = ops.where(beams.living, ops.argmax(logits, axis=-1), end_token)
-        peak = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
-        totals = possible(beams.totals + ops.squeeze(log_probs(peak, logits), -1))
-        totals = ops.where(beams.living, totals, beams.totals)
-        return None, tokens, totals, totals
+    limits = Limits(
+        start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
+    ).checked()
 
-    return run_search(step, state, memory, choose, 1, start_token, end_token, max_length)
+    def choose(now):
+        best = ops.max(now.allowed, axis=-1, keepdims=True, initial=-math.inf)
+        peak = best
+        if now.allowed is not now.logits:
+            peak = ops.max(now.logits, axis=-1, keepdims=True, initial=-math.inf)
+        living, totals = now.beams.living, now.beams.totals
+        gains = ops.squeeze(log_probs(best, now.logits, peak), -1)
+        tokens = ops.where(living, ops.argmax(now.allowed, axis=-1), end_token)
+        scores = ops.where(living, possible(totals + gains), now.beams.scores)
+        return None, tokens, ops.where(living, gains, 0.0), scores
+
+    return run_search(step, state, memory, choose, limits)

@@ -93,18 +93,18 @@ def constant(x):
 
 
 def oracle_greedy(decoder, state, memory, max_length=L):
-    """For each sample the tokens, the summed log probability and the weights."""
+    """For each sample the tokens, their summed log probability, the weights and the terms."""
     found = []
     for b in range(len(memory[0])):
         hypothesis, constant = decoder.start(state, memory, b)
-        tokens, total, weights = [], 0.0, []
+        tokens, gains, weights = [], [], []
         while len(tokens) < max_length and END not in tokens:
             last = tokens[-1] if tokens else START
             log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
             tokens.append(int(np.argmax(log_probs)))
-            total += log_probs[tokens[-1]]
+            gains.append(log_probs[tokens[-1]])
             weights.append(row)
-        found.append((tokens, total, weights))
+        found.append((tokens, sum(gains), weights, gains))
     return found
 
 
@@ -113,26 +113,26 @@ def penalty(length, length_penalty):
 
 
 def oracle_beam(decoder, state, memory, width, length_penalty, max_length=L):
-    """For each sample the hypotheses (tokens, score, weights), best first."""
+    """For each sample the hypotheses (tokens, score, weights, log probabilities), best first."""
     found = []
     for b in range(len(memory[0])):
         hypothesis, constant = decoder.start(state, memory, b)
-        beams = [([], 0.0, [], 0.0, hypothesis)]
+        beams = [([], 0.0, [], [], hypothesis)]
         for _ in range(max_length):
             candidates = []
-            for tokens, score, weights, total, hypothesis in beams:
+            for tokens, score, weights, gains, hypothesis in beams:
                 if END in tokens:
-                    candidates.append((tokens, score, weights, total, hypothesis))
+                    candidates.append((tokens, score, weights, gains, hypothesis))
                     continue
                 last = tokens[-1] if tokens else START
                 log_probs, after, row = decoder.advance(last, hypothesis, constant)
                 for token in range(decoder.vocabulary):
-                    longer = total + log_probs[token]
-                    score = longer / penalty(len(tokens) + 1, length_penalty)
+                    longer = [*gains, log_probs[token]]
+                    score = sum(longer) / penalty(len(tokens) + 1, length_penalty)
                     candidates.append(([*tokens, token], score, [*weights, row], longer, after))
             candidates.sort(key=lambda candidate: -candidate[1])
             beams = candidates[:width]
-        found.append([beam[:3] for beam in beams])
+        found.append([beam[:4] for beam in beams])
     return found
 
 
@@ -146,12 +146,13 @@ def brute_force(decoder, state, memory, length_penalty, max_length):
                 if END in tokens[:-1] or (length < max_length and tokens[-1] != END):
                     continue
                 hypothesis, constant = decoder.start(state, memory, b)
-                total, weights = 0.0, []
+                gains, weights = [], []
                 for last, token in zip((START, *tokens), tokens, strict=False):
                     log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
-                    total += log_probs[token]
+                    gains.append(log_probs[token])
                     weights.append(row)
-                sequences.append((list(tokens), total / penalty(length, length_penalty), weights))
+                score = sum(gains) / penalty(length, length_penalty)
+                sequences.append((list(tokens), score, weights, gains))
         found.append(sorted(sequences, key=lambda sequence: -sequence[1]))
     return found
 
@@ -160,15 +161,17 @@ def to_numpy(result):
     return SearchResult(*(x if x is None else ops.convert_to_numpy(x) for x in result))
 
 
-def assert_hypothesis(tokens, length, score, alignments, expected):
-    expected_tokens, expected_score, expected_weights = expected
+def assert_hypothesis(tokens, length, score, alignments, log_probs, expected):
+    expected_tokens, expected_score, expected_weights, expected_log_probs = expected
     n = len(expected_tokens)
     assert length == n
     assert tokens[:n].tolist() == expected_tokens
     assert np.all(tokens[n:] == END)
     np.testing.assert_allclose(score, expected_score, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(alignments[:n], expected_weights, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(log_probs[:n], expected_log_probs, rtol=1e-4, atol=1e-5)
     assert np.all(alignments[n:] == 0)
+    assert np.all(log_probs[n:] == 0)
 
 
 def assert_found(result, expected, max_length=L):
@@ -180,7 +183,7 @@ def assert_found(result, expected, max_length=L):
     batch, beams = len(expected), len(expected[0])
     assert result.tokens.shape == (batch, beams, max_length)
     assert result.tokens.dtype == result.lengths.dtype == np.int32
-    assert result.scores.dtype == np.float32
+    assert result.scores.dtype == result.log_probs.dtype == np.float32
     for b, k in itertools.product(range(batch), range(beams)):
         assert_hypothesis(*(x[b, k] for x in result), expected[b][k])
 
@@ -191,6 +194,7 @@ def assert_same(result, other):
     np.testing.assert_array_equal(result.lengths, other.lengths)
     np.testing.assert_allclose(result.scores, other.scores, rtol=1e-5)
     np.testing.assert_allclose(result.weights, other.weights, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result.log_probs, other.log_probs, rtol=1e-4, atol=1e-5)
 
 
 def count_up(tokens, state, memory):
@@ -205,7 +209,7 @@ def test_greedy_search_is_the_loop():
     decoder = Decoder()
     state, memory = decoder.inputs(13)
     expected = oracle_greedy(decoder, state, memory)
-    assert len({len(tokens) for tokens, _, _ in expected}) > 3
+    assert len({len(tokens) for tokens, *_ in expected}) > 3
     assert_found(greedy_search(decoder.step, state, memory, **TOKENS), expected)
 
 
@@ -248,6 +252,7 @@ def test_exhaustive_beam_is_brute_force(length_penalty):
     assert np.all(surplus.lengths == 0)
     assert np.all(surplus.tokens == END)
     assert np.all(surplus.weights == 0)
+    assert np.all(surplus.log_probs == 0)
 
 
 @pytest.mark.parametrize(("width", "length_penalty"), [(2, 1.0), (3, 0.0), (5, 0.6), (11, 1.7)])
@@ -255,7 +260,7 @@ def test_beam_search_is_the_loop(width, length_penalty):
     decoder = Decoder(width)
     state, memory = decoder.inputs(5)
     expected = oracle_beam(decoder, state, memory, width, length_penalty)
-    assert len({len(tokens) for beams in expected for tokens, _, _ in beams}) > 1
+    assert len({len(tokens) for beams in expected for tokens, *_ in beams}) > 1
     result = beam_search(
         decoder.step,
         state,

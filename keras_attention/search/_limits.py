@@ -1,0 +1,101 @@
+"""Which outputs a search may return: rules that forbid tokens, for all searches."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from keras import ops
+
+from keras_attention._checks import described, dtype_of
+from keras_attention._typing import Tensor
+from keras_attention.ops._samples import add_rows
+from keras_attention.search._arguments import LONGEST, check_count, check_positive, check_token
+
+# rule(logits `(N, V)`, tokens `(N, L)`, t) -> logits, with -inf for the tokens that may not follow
+# the first t tokens.
+Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class Limits(NamedTuple):
+    """The arguments that all searches share; see `beam_search`."""
+
+    start_token: int
+    end_token: int
+    max_length: int
+    min_length: int
+    no_repeat_ngram_size: int
+    prefix: Tensor | None
+
+    def checked(self) -> "Limits":
+        check_positive("max_length", self.max_length, LONGEST)
+        check_token("start_token", self.start_token)
+        check_token("end_token", self.end_token)
+        check_count("min_length", self.min_length, self.max_length)
+        check_count("no_repeat_ngram_size", self.no_repeat_ngram_size, LONGEST)
+        return self if self.prefix is None else self._replace(prefix=self._checked_prefix())
+
+    def _checked_prefix(self):
+        try:
+            prefix = ops.convert_to_tensor(self.prefix)
+        except (TypeError, ValueError):
+            prefix = None
+        if prefix is None or len(prefix.shape) != 2 or "int" not in dtype_of(prefix):
+            raise ValueError(
+                "prefix must be an integer tensor (batch, steps), with -1 where a token is free; "
+                f"received {described(self.prefix if prefix is None else prefix)}."
+            )
+        if prefix.shape[1] is not None and prefix.shape[1] > self.max_length:
+            raise ValueError(
+                f"prefix has {prefix.shape[1]} steps, more than max_length={self.max_length}. "
+                "Increase max_length, which counts the prefix too."
+            )
+        return ops.cast(prefix, "int32")
+
+    def rules(self, prefix: Tensor | None) -> list[Rule]:
+        """The rules of these limits, with the prefix repeated for the beams, `(N, P)`."""
+        rules = []
+        if self.min_length:
+            rules.append(_end_after(self.min_length, self.end_token))
+        if 0 < self.no_repeat_ngram_size < self.max_length:
+            rules.append(_no_repeat(self.no_repeat_ngram_size))
+        if prefix is not None:
+            rules.append(_begins_with(prefix))
+        return rules
+
+
+def _end_after(least: int, end_token: int) -> Rule:
+    def rule(logits, tokens, t):
+        end = ops.arange(logits.shape[-1], dtype="int32") == end_token
+        return ops.where(end & (t < least), -math.inf, logits)
+
+    return rule
+
+
+def _begins_with(prefix: Tensor) -> Rule:
+    prefix = ops.pad(prefix, ((0, 0), (0, 1)), constant_values=-1)  # free after the prefix
+    last = ops.shape(prefix)[1] - 1
+
+    def rule(logits, tokens, t):
+        wanted = ops.expand_dims(ops.take(prefix, ops.minimum(t, last), axis=1), -1)
+        vocabulary = ops.arange(logits.shape[-1], dtype="int32")
+        return ops.where((wanted < 0) | (vocabulary == wanted), logits, -math.inf)
+
+    return rule
+
+
+def _no_repeat(size: int) -> Rule:
+    """Forbids each token that would end an n-gram, n = `size`, which the output has already."""
+
+    def rule(logits, tokens, t):
+        length = tokens.shape[1]
+        place = ops.arange(length, dtype="int32")
+        again = ops.expand_dims((place >= size - 1) & (place < t), 0)
+        # Place i follows the same tokens as place t if tokens[i - j] = tokens[t - j] for all j < n.
+        for j in range(1, size):
+            last = ops.expand_dims(ops.take(tokens, ops.maximum(t - j, 0), axis=1), -1)
+            again = again & (ops.pad(tokens, ((0, 0), (j, 0)))[:, :length] == last)
+        again = ops.broadcast_to(again, ops.shape(tokens))
+        found = add_rows(ops.expand_dims(ops.cast(again, "float32"), -1), tokens, logits.shape[-1])
+        return ops.where(ops.squeeze(found, -1) > 0, -math.inf, logits)
+
+    return rule

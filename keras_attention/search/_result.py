@@ -1,0 +1,43 @@
+"""What a search returns."""
+
+from typing import NamedTuple
+
+from keras import ops, tree
+
+from keras_attention._typing import Tensor
+
+
+class SearchResult(NamedTuple):
+    """The sequences that a search found.
+
+    Sizes: B samples, K beams or draws, at most L tokens, Tk memory steps. A greedy search has no
+    axis K.
+
+    Attributes:
+        tokens: int32, `(B, L)` or `(B, K, L)` with the best beam first. There is no start token;
+            end tokens fill the rest of a sequence that has ended.
+        lengths: int32, `(B,)` or `(B, K)`: the number of tokens, the end token included; L for a
+            sequence that never ended.
+        scores: float32, `(B,)` or `(B, K)`: the summed log probability of a greedy search and of a
+            draw; the score of a beam search, with its penalties, in descending order.
+        weights: `(B, L, Tk)` or `(B, K, L, Tk)`: the attention weights of the step that chose
+            each token, zeros after the end; None if the step returns no weights.
+        log_probs: float32, `(B, L)` or `(B, K, L)`: the log probability of each token under the
+            model, zeros after the end.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    scores: Tensor
+    weights: Tensor | None
+    log_probs: Tensor
+
+
+def by_sample(found: SearchResult, width: int) -> SearchResult:
+    """Splits the leading axis N = B K of all tensors into `(B, K)`."""
+
+    def split(x):
+        count, *sizes = ops.shape(x)
+        return ops.reshape(x, (count // width, width, *sizes))
+
+    return tree.map_structure(lambda x: x if x is None else split(x), found)

@@ -1,0 +1,83 @@
+"""Several models as one."""
+
+import functools
+import math
+from collections.abc import Sequence
+
+from keras import ops
+
+from keras_attention._checks import described
+from keras_attention._shapes import fits
+from keras_attention.search._arguments import check_step
+from keras_attention.search._step import Step
+
+__all__ = ["ensemble"]
+
+
+def ensemble(steps: Sequence[Step]) -> Step:
+    """Makes one step function of several: their probabilities are averaged.
+
+        p(v | y[<t], x) = 1/n sum_i p_i(v | y[<t], x)
+
+    Sizes: n models, N hypotheses, V tokens in the vocabulary, which the models share.
+
+    Args:
+        steps: the step functions of the models; see `keras_attention.search`.
+
+    Returns:
+        `step(tokens, state, memory) -> (logits, state, weights)` for any search. State and memory
+        are tuples with one for each model, which may be None. The logits are log p, float32. The
+        weights are the mean of the weights of the models; if a model returns none, or if their
+        sizes differ, those of the first. A row of one model that allows no token forbids the
+        sequence.
+
+    Raises:
+        ValueError: `steps` is empty or holds something else than functions. The step raises it if
+            state or memory do not hold one for each model, or if the vocabularies differ.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from keras_attention import ensemble, greedy_search
+        >>> def step(tokens, state, memory):
+        ...     return ops.log(memory), state, None
+        >>> memory = np.array([[0.6, 0.3, 0.1]]), np.array([[0.1, 0.7, 0.2]])
+        >>> tokens = dict(start_token=0, end_token=1, max_length=1)
+        >>> found = greedy_search(ensemble([step, step]), (None, None), memory, **tokens)
+        >>> round(float(np.exp(ops.convert_to_numpy(found.scores)[0])), 3)
+        0.5
+
+    Reference: https://arxiv.org/abs/1409.3215, section 3.6.
+    """
+    steps = tuple(steps)
+    if not steps:
+        raise ValueError("steps must hold at least one step function; received none.")
+    for one in steps:
+        check_step(one)
+
+    def step(tokens, state, memory):
+        for name, x in (("state", state), ("memory", memory)):
+            if not isinstance(x, (list, tuple)) or len(x) != len(steps):
+                raise ValueError(
+                    f"{name} must be a tuple with one {name} for each of the {len(steps)} models "
+                    f"of the ensemble, None where a model has none; received {described(x)}."
+                )
+        outputs = [one(tokens, *own) for one, *own in zip(steps, state, memory, strict=True)]
+        logits, states, weights = zip(*outputs, strict=True)
+        if any(x.shape[-1] != logits[0].shape[-1] for x in logits):
+            raise ValueError(
+                "the models of an ensemble must share one vocabulary, but return logits for "
+                f"{[x.shape[-1] for x in logits]} tokens."
+            )
+        log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
+        mixed = functools.reduce(ops.logaddexp, log_probs) - math.log(len(steps))
+        return mixed, states, _mean(weights)
+
+    return step
+
+
+def _mean(weights):
+    first, *others = weights
+    if any(x is None or not fits(tuple(first.shape), tuple(x.shape)) for x in weights):
+        return first
+    return sum(others, first) / len(weights)

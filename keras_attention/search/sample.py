@@ -1,0 +1,126 @@
+"""Sampling."""
+
+import math
+import numbers
+from typing import Any
+
+from keras import ops
+
+from keras_attention._typing import Nested, Tensor
+from keras_attention.search._arguments import LAST_TOKEN, WIDEST, check_positive
+from keras_attention.search._draw import Seed, draw, step_seeds
+from keras_attention.search._limits import Limits
+from keras_attention.search._loop import log_probs, possible, run_search
+from keras_attention.search._result import SearchResult, by_sample
+from keras_attention.search._step import Step
+
+__all__ = ["sample_search"]
+
+
+def sample_search(
+    step: Step,
+    state: Nested,
+    memory: Nested = None,
+    *,
+    start_token: int,
+    end_token: int,
+    max_length: int,
+    samples: int = 1,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: Any = None,
+    min_length: int = 0,
+    no_repeat_ngram_size: int = 0,
+    prefix: Tensor | None = None,
+) -> SearchResult:
+    """Draws every token at random. K outputs of each sample are drawn independently.
+
+        q(v)     = p(v | y[<t], x) ** (1 / temperature) / Z     over the tokens that are kept
+        y[t]     ~ q
+        score(y) = sum_t log p(y[t] | y[<t], x)
+
+    The score is that of the model, p: temperature, `top_k` and `top_p` do not change it. The tokens
+    kept are, in this order: those that the limits allow; the `top_k` most probable; the smallest
+    set of the most probable whose share of q is at least `top_p`. The search stops when all
+    outputs have ended. An output for which a step allows no token has score -inf, length 0, only
+    end tokens, and weights of zeros. On JAX, compile the search, as `beam_search` shows.
+
+    Sizes: B samples, K draws, V tokens in the vocabulary, at most L tokens, Tk memory steps.
+
+    Args:
+        step: `step(tokens, state, memory) -> (logits, state, weights)` for N = B K hypotheses; see
+            `keras_attention.search`.
+        state: the initial state, tensors `(B, ...)` in any nesting, or None.
+        memory: what every step reads, tensors `(B, ...)` in any nesting, or None.
+        start_token: the token that the first step receives.
+        end_token: the token that ends a sequence.
+        max_length: L, the largest number of tokens, the end token included.
+        samples: K, the number of outputs of each sample.
+        temperature: above 0. Below 1 it favours probable tokens, above 1 the others.
+        top_k: the number of tokens kept at every step, or None for all. 1 is a greedy search.
+        top_p: the share of the probability kept, above 0 and at most 1, or None for all. Logits
+            that differ by less than the rounding of float32 count as equal.
+        seed: an integer, which gives the same outputs at every call; a scalar integer tensor, such
+            as an argument of a compiled function; a `keras.random.SeedGenerator`; or None for the
+            generator of Keras.
+        min_length, no_repeat_ngram_size, prefix: see `beam_search`.
+
+    Returns:
+        `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)`, weights
+        `(B, K, L, Tk)` and log probabilities `(B, K, L)`. The draws are in no order.
+
+    Raises:
+        ValueError: `samples`, `temperature`, `top_k`, `top_p` or `seed` is out of range; otherwise
+            as `beam_search`.
+
+    Example:
+        Token 1 ends an output, and follows a token with probability 0.5.
+
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from keras_attention import sample_search
+        >>> def step(tokens, state, memory):
+        ...     return ops.log(memory), state, None
+        >>> memory = np.array([[0.3, 0.5, 0.2]])
+        >>> tokens = dict(start_token=0, end_token=1, max_length=30)
+        >>> found = sample_search(step, None, memory, samples=1000, seed=0, **tokens)
+        >>> bool(abs(np.mean(ops.convert_to_numpy(found.lengths)) - 2) < 0.1)
+        True
+        >>> found = sample_search(step, None, memory, samples=5, top_p=0.4, seed=0, **tokens)
+        >>> ops.convert_to_numpy(found.lengths).tolist()
+        [[1, 1, 1, 1, 1]]
+
+    Reference: `top_p` is https://arxiv.org/abs/1904.09751, section 3.1; `top_k`
+    https://arxiv.org/abs/1805.04833, section 5.4.
+    """
+    limits = Limits(
+        start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
+    ).checked()
+    check_positive("samples", samples, WIDEST)
+    _check_above_zero("temperature", temperature, math.inf)
+    if top_k is not None:
+        check_positive("top_k", top_k, LAST_TOKEN)
+    if top_p is not None:
+        _check_above_zero("top_p", top_p, 1)
+    seeds = step_seeds(seed, max_length)
+
+    def choose(now):
+        seed = Seed(ops.take(seeds, now.t, axis=0))
+        tokens = draw(now.allowed, temperature, top_k, top_p, seed)
+        values = ops.take_along_axis(now.allowed, ops.expand_dims(tokens, -1), axis=1)
+        peak = ops.max(now.logits, axis=-1, keepdims=True)
+        gains = ops.squeeze(log_probs(values, now.logits, peak), -1)
+        living = now.beams.living
+        scores = ops.where(living, possible(now.beams.totals + gains), now.beams.scores)
+        return None, ops.where(living, tokens, end_token), ops.where(living, gains, 0.0), scores
+
+    found = run_search(step, state, memory, choose, limits, samples, independent=True)
+    return by_sample(found, samples)
+
+
+def _check_above_zero(name, value, most):
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not number or not 0 < value <= most or value == math.inf:
+        wanted = "a finite number above 0" + (f" and at most {most}" if most < math.inf else "")
+        raise ValueError(f"{name}={value!r:.80} must be {wanted}.")

@@ -1,0 +1,79 @@
+"""Copying words that the vocabulary lacks."""
+
+from keras import ops
+
+from keras_attention._checks import described, dtype_of
+from keras_attention._shapes import fits
+from keras_attention._typing import Tensor
+from keras_attention.ops._samples import take_rows
+from keras_attention.search._arguments import check_token
+
+__all__ = ["replace_unknown"]
+
+
+def replace_unknown(
+    tokens: Tensor,
+    weights: Tensor,
+    source: Tensor,
+    unknown_token: int,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Replaces every unknown token by the source token that its step attended to most.
+
+        y[t] = x[argmax_j weights[t, j]]     where y[t] is the unknown token
+
+    An unknown token whose step read nothing, with weights of zeros, stays.
+
+    Sizes: B samples, K beams, L tokens, Tk memory steps.
+
+    Args:
+        tokens: `(B, L)` or `(B, K, L)`, integers, such as `SearchResult.tokens`.
+        weights: `(B, L, Tk)` or `(B, K, L, Tk)`, the attention weights of the same steps.
+        source: `(B, Tk)`, integers: the tokens of the memory. They may lie outside the vocabulary
+            of the decoder, such as the numbers of words of this text.
+        unknown_token: the token to replace.
+        mask: `(B, Tk)`, boolean, True where the source is valid; other places are never copied.
+
+    Returns:
+        The tokens, in the dtype of `tokens`.
+
+    Raises:
+        ValueError: an argument is missing or has another shape or dtype.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from keras_attention import replace_unknown
+        >>> weights = np.array([[[0.1, 0.9], [0.8, 0.2], [0.5, 0.5]]])
+        >>> copied = replace_unknown(np.array([[5, 3, 1]]), weights, np.array([[70, 71]]), 3)
+        >>> ops.convert_to_numpy(copied).tolist()
+        [[5, 70, 1]]
+
+    Reference: https://arxiv.org/abs/1508.04025, section 4.2.
+    """
+    check_token("unknown_token", unknown_token)
+    tokens = _checked("tokens", tokens, "int", (None,) * (3 if _rank(tokens) == 3 else 2))
+    weights = _checked("weights", weights, "float", (*tokens.shape, None))
+    shape = tokens.shape[0], weights.shape[-1]
+    source = _checked("source", source, "int", shape)
+    if mask is not None:
+        mask = _checked("mask", mask, "bool", shape)
+        sizes = ops.shape(mask)
+        mask = ops.reshape(mask, (sizes[0], *[1] * (len(tokens.shape) - 1), sizes[1]))
+        weights = ops.where(mask, weights, ops.zeros_like(weights))
+    copies = take_rows(source, ops.cast(ops.argmax(weights, axis=-1), "int32"))
+    replaced = (tokens == unknown_token) & (ops.max(weights, axis=-1) > 0)
+    return ops.where(replaced, ops.cast(copies, tokens.dtype), tokens)
+
+
+def _rank(x):
+    return len(getattr(x, "shape", ()))
+
+
+def _checked(name, x, kind, shape):
+    if not hasattr(x, "shape") or kind not in dtype_of(x) or not fits(tuple(x.shape), tuple(shape)):
+        raise ValueError(
+            f"replace_unknown: `{name}` must be a tensor of dtype {kind} and shape {tuple(shape)}; "
+            f"received {described(x)}."
+        )
+    return ops.convert_to_tensor(x)
