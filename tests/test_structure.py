@@ -23,6 +23,7 @@ BELOW = {
     "ops": BASE,
     "layers": {*BASE, "ops"},
     "search": {*BASE, "ops", "layers"},
+    "models": {*BASE, "ops", "layers", "search"},
     "plotting": {*BASE, "ops", "layers", "search"},
     "tuning": {*BASE, "ops", "layers", "search"},
 }

@@ -1,0 +1,51 @@
+"""Models of the layers, and the heads that turn the output of a decoder into tokens.
+
+A head is any Keras layer from the output of a decoder to logits, such as `Dense`. `Seq2Seq` calls
+`head(output)`. A head with the attribute `reads`, a tuple of names, is called with these tensors by
+name too, `head(output, context=...)`:
+
+    inputs:      `(B, T, E)`, the embedded tokens that the steps read.
+    tokens:      `(B, T)` int32, the ids of these tokens, those of an extended vocabulary too.
+    context:     `(B, T, Dv)`, the weights times the memory.
+    weights:     `(B, T, Tk)`, the attention weights before dropout.
+    memory:      `(B, Tk, Dv)`, the values.
+    memory_mask: `(B, Tk)` boolean, or None.
+    source:      `(B, Tk)`, the ids of the source.
+    targets:     `(B, T)`, the ids of the tokens to predict, in training only, otherwise None.
+
+The output is `(B, T, H)`. In one step of decoding, the axis T is missing everywhere: output
+`(B, H)`, tokens `(B,)`, weights `(B, Tk)`. Memory, mask and source keep their shapes.
+
+A head returns logits `(B, T, V)`, or `(B, V)` for one step; log probabilities are logits too. It
+may have more attributes:
+
+    tied:  True if it returns vectors of the embedding's width. `Seq2Seq` multiplies them by the
+           transposed table, `embedding(x, reverse=True)` of `keras.layers.ReversibleEmbedding`.
+    initial_state(memory, memory_mask): for a head with a state. For one step, its call takes
+           `state=...` and returns `(logits, state)`. For a sequence it starts from the initial
+           state and returns logits only. The state is any nesting of tensors `(B, ...)`; an empty
+           tuple stands for none.
+    known(ids): the ids that embeddings know, for ids of an extended vocabulary.
+
+Sizes: B samples, T steps, Tk memory steps, H, E and Dv features, V tokens.
+"""
+
+from keras_attention.models._generator import LogProbability
+from keras_attention.models.ensemble import Ensemble
+from keras_attention.models.extended_vocabulary import ExtendedVocabulary
+from keras_attention.models.hard_attention import HardAttention
+from keras_attention.models.pointer_generator import PointerGenerator
+from keras_attention.models.readout import Readout
+from keras_attention.models.recurrent_encoder import RecurrentEncoder
+from keras_attention.models.seq2seq import Seq2Seq
+
+__all__ = [
+    "Ensemble",
+    "ExtendedVocabulary",
+    "HardAttention",
+    "LogProbability",
+    "PointerGenerator",
+    "Readout",
+    "RecurrentEncoder",
+    "Seq2Seq",
+]

@@ -1,0 +1,109 @@
+"""Arrays in batches of similar length, and their results in the order of the arrays."""
+
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+from keras import ops, tree
+
+from keras_attention._checks import described
+from keras_attention._typing import Nested
+
+STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
+
+
+def as_arrays(model: str, given: Nested) -> Nested:
+    """NumPy arrays of what was given, with one batch size. None stays None."""
+
+    def convert(x):
+        if x is None:
+            return None
+        if isinstance(x, keras.KerasTensor) or _is_symbolic(x):
+            raise ValueError(
+                f"{model}: generate and log_probability take arrays; received {described(x)}. "
+                "Inside a compiled function, call `search`."
+            )
+        return ops.convert_to_numpy(x)
+
+    given = tree.map_structure(convert, given)
+    shapes = [x.shape for x in tree.flatten(given) if x is not None]
+    if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
+        raise ValueError(
+            f"{model}: all arrays must have the same number of samples as their first axis; "
+            f"received the shapes {shapes}."
+        )
+    return given
+
+
+def _is_symbolic(x):
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return isinstance(x, jax.core.Tracer)
+    return hasattr(x, "graph") and not hasattr(x, "numpy")
+
+
+def batches(
+    given: tuple[Nested, ...], pad_token: int, size: int, fixed: bool
+) -> Iterator[tuple[np.ndarray, Nested]]:
+    """Cuts arrays into batches.
+
+    If the first item is one array of ids, its length sorts the samples, and it is cut to the
+    longest sequence of each batch.
+
+    Args:
+        given: what was given, as arrays in any nesting, and None.
+        fixed: whether every shape is compiled. Then shapes are rounded up: rows repeat, and
+            sequences are padded.
+
+    Yields:
+        The numbers of the samples, and the arrays of the batch, which may have more rows.
+    """
+    count = len(tree.flatten(given)[0])
+    lengths = _lengths(given[0], pad_token)
+    order = np.arange(count) if lengths is None else np.argsort(lengths, kind="stable")
+    for start in range(0, count, size):
+        rows = order[start : start + size]
+        taken = rows
+        if fixed and len(rows) < size:
+            more = min(size, 2 ** (len(rows) - 1).bit_length()) - len(rows)
+            taken = np.concatenate([rows, np.repeat(rows[-1:], more)])
+        first, *others = tree.map_structure(
+            lambda x, taken=taken: None if x is None else x[taken], given
+        )
+        if lengths is not None:
+            width = max(1, lengths[rows].max())
+            first = _of_width(first, -(-width // STEPS) * STEPS if fixed else width, pad_token)
+        yield rows, (first, *others)
+
+
+def _lengths(given, pad_token):
+    """The lengths of the sequences of one array of ids; None for anything else."""
+    ids = isinstance(given, np.ndarray) and given.ndim == 2
+    if not ids or not np.issubdtype(given.dtype, np.integer) or not given.shape[1]:
+        return None
+    valid = given != pad_token
+    return np.where(valid.any(axis=1), given.shape[1] - valid[:, ::-1].argmax(axis=1), 0)
+
+
+def _of_width(x, width, fill):
+    """Cuts or pads the last axis."""
+    x = x[..., :width]
+    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])], constant_values=fill)
+
+
+def widened(weights: np.ndarray | None, source: Nested) -> np.ndarray | None:
+    """Gives weights of a batch, `(..., Tk)`, the width of one array of ids."""
+    if weights is None or not isinstance(source, np.ndarray) or source.ndim != 2:
+        return weights
+    return _of_width(weights, source.shape[1], 0)
+
+
+def joined(found: list[tuple[np.ndarray, tuple]]) -> list[np.ndarray | None]:
+    """Joins the results of batches, in the order of the samples."""
+    if not found:
+        raise ValueError("There is no sample: pass at least one.")
+    order = np.argsort(np.concatenate([rows for rows, _ in found]))
+    cut = [[None if x is None else x[: len(rows)] for x in results] for rows, results in found]
+    parts = zip(*cut, strict=True)
+    return [None if x[0] is None else np.concatenate(x)[order] for x in parts]

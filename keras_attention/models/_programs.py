@@ -1,0 +1,74 @@
+"""Functions of a model that are compiled once and kept."""
+
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from keras_attention._typing import Nested
+from keras_attention.search._loop import without_gradients
+from keras_attention.search._step import pack
+
+
+class Programs:
+    """Compiled functions by key. They use the weights that the model has when they are called."""
+
+    def __init__(self) -> None:
+        self._functions: dict[Hashable, Callable] = {}
+
+    @staticmethod
+    def fixed(model: keras.Model) -> bool:
+        """Whether a function of the model is compiled again for every new shape."""
+        return keras.backend.backend() == "jax" or _by_xla(model)
+
+    def __call__(
+        self, model: keras.Model, key: Hashable, run: Callable, batch: Nested, seed: int
+    ) -> Any:
+        """Runs `run(batch, seed)`, compiled. Functions of one key must do the same."""
+        leaves = [x for x in tree.flatten(batch) if x is not None]
+        form = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in leaves)
+        tensors = [ops.convert_to_tensor(x) for x in leaves]
+        seed = ops.convert_to_tensor(seed, "int32")
+
+        def of_leaves(tensors, seed):
+            return run(pack(batch, tensors), seed)
+
+        if keras.backend.backend() == "torch":
+            with without_gradients():
+                return of_leaves(tensors, seed)
+        if (key, form) not in self._functions:
+            make = {"tensorflow": _graph, "jax": _jitted}[keras.backend.backend()]
+            self._functions[key, form] = make(model, of_leaves, tensors)
+        return self._functions[key, form](tensors, seed)
+
+
+def _graph(model, run, tensors):
+    import tensorflow as tf
+
+    def spec(x):
+        return tf.TensorSpec([None, None, *x.shape[2:]][: len(x.shape)], x.dtype)
+
+    signature = [list(map(spec, tensors)), tf.TensorSpec((), "int32")]
+    # TensorFlow counts the traces of one piece of code, and would warn of many searches.
+    run, jit = functools.partial(run), _by_xla(model) or None
+    return tf.function(run, input_signature=signature, autograph=False, jit_compile=jit)
+
+
+def _by_xla(model):
+    return keras.backend.backend() == "tensorflow" and model.compiled and model.jit_compile is True
+
+
+def _jitted(model, run, tensors):
+    import jax
+
+    if not model.built:
+        run(tensors, 0)
+
+    def compute(values, tensors, seed):
+        with keras.StatelessScope(list(zip(model.variables, values, strict=True))):
+            return run(tensors, seed)
+
+    compute = jax.jit(compute)
+    return lambda tensors, seed: compute([x.value for x in model.variables], tensors, seed)

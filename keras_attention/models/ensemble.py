@@ -1,0 +1,100 @@
+"""Several models that generate together."""
+
+from typing import Any, Self
+
+import keras
+from keras import ops
+
+from keras_attention._checks import described
+from keras_attention._typing import Nested, Tensor
+from keras_attention.models._generator import Generator
+from keras_attention.search import ensemble
+
+__all__ = ["Ensemble"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Ensemble(Generator):
+    """Generates with the average of the probabilities of several models.
+
+        p(y[i] | y[<i], x) = 1/M sum_m p_m(y[i] | y[<i], x)
+
+    Train the models one by one, for example with other seeds. `generate`, `log_probability`, `save`
+    and `export_generate` are those of `Seq2Seq`.
+
+    Args:
+        models: a list of `Seq2Seq` models with the same tokens and vocabularies.
+
+    Call arguments:
+        inputs: the pair `(source, target)`, see `Seq2Seq`.
+        training: passed to the models.
+
+    Returns:
+        Log probabilities `(B, T, V)`.
+
+    Raises:
+        ValueError: there is no model, or the models differ in their tokens.
+
+    Example:
+        >>> from keras_attention import Ensemble, Seq2Seq
+        >>> def translate(models, source):
+        ...     return Ensemble(models).generate(source, max_length=20, beam_width=5)
+    """
+
+    def __init__(self, models: list[Generator], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        models = list(models) if isinstance(models, (list, tuple)) else [models]
+        if not models or not all(isinstance(model, Generator) for model in models):
+            raise ValueError(
+                f"Ensemble: `models` must be a list of Seq2Seq models; received "
+                f"{described(models)}."
+            )
+        tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
+        if len(set(tokens)) > 1:
+            raise ValueError(
+                "Ensemble: the models must have the same start_token, end_token and pad_token; "
+                f"received {tokens}."
+            )
+        self.models = models
+        self.start_token, self.end_token, self.pad_token = tokens[0]
+
+    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        self._note_form(inputs)
+        return _mean([ops.log_softmax(model(inputs, training=training)) for model in self.models])
+
+    def start(self, source: Nested) -> tuple[Nested, Nested]:
+        states, memories = zip(*(model.start(source) for model in self.models), strict=True)
+        return states, memories
+
+    def step(
+        self, tokens: Tensor, state: Nested, memory: Nested
+    ) -> tuple[Tensor, Nested, Tensor | None]:
+        return ensemble([model.step for model in self.models])(tokens, state, memory)
+
+    def _memory_mask(self, memory):
+        return self.models[0]._memory_mask(memory[0])
+
+    def _distribution(self, source, target):
+        found = [model._distribution(source, target) for model in self.models]
+        log_probs, weights = zip(*found, strict=True)
+        known = [x for x in weights if x is not None]
+        return _mean(log_probs), sum(known) / len(known) if len(known) == len(weights) else None
+
+    def _form(self):
+        return self.models[0]._form()
+
+    def get_config(self) -> dict[str, Any]:
+        models = [keras.saving.serialize_keras_object(model) for model in self.models]
+        return {**super().get_config(), "models": models}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        models = [
+            keras.saving.deserialize_keras_object(x, custom_objects) for x in config["models"]
+        ]
+        return cls(**{**config, "models": models})
+
+
+def _mean(log_probs):
+    """The logarithm of the mean of probabilities."""
+    return ops.logsumexp(ops.stack(list(log_probs)), axis=0) - ops.log(float(len(log_probs)))

@@ -1,0 +1,251 @@
+"""A head that reads one position of the memory."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._checks import (
+    check_bool,
+    check_choice,
+    check_number,
+    check_positive_int,
+    check_seed,
+)
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.models._head import Head, built, check_vocabulary
+from keras_attention.models._positions import (
+    advance,
+    log_forward,
+    log_start,
+    log_weights,
+    of_last,
+    probability_of,
+)
+from keras_attention.models._reinforce import reinforce, sampled
+from keras_attention.ops._samples import take_rows
+from keras_attention.ops.masks import blanked, first_largest
+
+__all__ = ["HardAttention"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class HardAttention(Head):
+    """Reads one position of the memory at each step (Xu et al., 2015).
+
+        p[b,i,j,:] = softmax(W_o tanh(W_s s[b,i] + W_h h[b,j] + b) + b_o)    if it reads j
+        p[b,i,:]   = sum_j a[b,i,j] p[b,i,j,:]
+
+    s is the output of the decoder, h the memory and a the weights. The sum is exact, so that no
+    position is sampled (Wu, Shapiro and Cotterell, 2018). With `monotonic=True` the position
+    never moves back (Wu and Cotterell, 2019):
+
+        a[i](j | j') = a[i](j) / (sum over l >= j' of a[i](l))               j >= j'; otherwise 0
+        P[i](j)      = sum_j' p(j' | y[<i]) a[i](j | j')                     the position predicted
+        p[i]         = sum_j P[i](j) p[i,j]
+        p(j | y[<=i]) = P[i](j) p[i,j](y[i]) / p[i](y[i])
+
+    Before the first step the position is the first valid one. p[i] is p(. | y[<i]), so the
+    cross-entropy of the result is the exact log likelihood of the target, summed over all paths.
+
+    This holds if the decoder does not depend on the position read: use an `AttentionRNN` with
+    `query="current"`, `output_mode="cell"` and no input feeding.
+
+    `estimator="reinforce"` reads one sampled position j[b,i] at each step of training. The result
+    is log p[b,i,j,:], and with the loss added here,
+
+        - mean over valid b, i of (log p[b,i,j](y[b,i]) - m) log a[b,i,j] + w entropy(a[b,i,:])
+
+    the gradient of the mean cross-entropy is an unbiased estimate of that of
+
+        - mean over valid b, i of sum_j a[b,i,j] log p[b,i,j](y[b,i]) + w entropy(a[b,i,:])
+
+    which is no less than the exact loss if w is 0. m is a moving average of log p(y) over earlier
+    batches. At inference the head reads the position with the largest weight.
+
+    Sizes: B samples, T steps, Tk memory steps, H and Dv features, U units, V tokens. The exact sums
+    store tensors of sizes B T Tk U and B T Tk V, and monotonic ones B T Tk Tk, which suits
+    characters. "reinforce" stores none of them.
+
+    Args:
+        vocabulary_size: V, required. units: U, required.
+        monotonic: whether the position never moves back.
+        estimator: "exact", or "reinforce", which cannot be monotonic.
+        entropy_weight: w, for "reinforce". pad_token: the target at steps that are not valid.
+        seed: the seed of the samples.
+
+    Weights:
+        from_output: a `Dense` with W_s and b. from_memory: a `Dense` with W_h.
+        logits: a `Dense` with W_o and b_o. baseline: m, with "reinforce"; it is not trained.
+
+    Call arguments:
+        output: s, `(B, T, H)`, or `(B, H)` for one step, which drops the axis T everywhere.
+        weights: a, `(B, T, Tk)`. memory: h, `(B, Tk, Dv)`. memory_mask: `(B, Tk)` boolean.
+        tokens: y[i-1], `(B, T)`, if monotonic. The first, a start token, is not used.
+        targets: y[i], `(B, T)`, to train with "reinforce".
+        state: the state before the step, for one step; see `initial_state`.
+        training: whether "reinforce" samples.
+
+    Returns:
+        log p, `(B, T, V)`, in at least float32; `(log p, state)` for one step with a state. A
+        sample without a valid memory step reads zeros.
+
+    Raises:
+        ValueError: an argument is out of range; a tensor is missing or of another rank.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import HardAttention
+        >>> output, memory = numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11))
+        >>> weights = numpy.full((2, 3, 7), 1 / 7)
+        >>> HardAttention(9, units=13)(output, weights=weights, memory=memory).shape
+        TensorShape([2, 3, 9])
+
+    References: https://arxiv.org/abs/1808.10024; https://arxiv.org/abs/1905.06319;
+    https://arxiv.org/abs/1502.03044, section 4.1, which sometimes reads the mean of the memory.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int | None = None,
+        units: int | None = None,
+        monotonic: bool = False,
+        estimator: str = "exact",
+        entropy_weight: float = 0.002,
+        pad_token: int = 0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)
+        self.units = check_positive_int(self.name, "units", units)
+        self.monotonic = check_bool(self.name, "monotonic", monotonic)
+        self.estimator = check_choice(self.name, "estimator", estimator, ("exact", "reinforce"))
+        self.samples = estimator == "reinforce"
+        if monotonic and self.samples:
+            raise ValueError(
+                f'{self.name}: `estimator` must be "exact" if monotonic=True; received '
+                f"{estimator!r}. Positions sampled one by one can move back."
+            )
+        self.entropy_weight = check_number(self.name, "entropy_weight", entropy_weight, 0)
+        self.pad_token = pad_token
+        self.seed = check_seed(self.name, seed)
+        self.from_output = self.dense(units, "from_output")
+        self.from_memory = self.dense(units, "from_memory", use_bias=False)
+        self.logits = self.dense(vocabulary_size, "logits")
+        if self.samples:
+            self.seed_generator = keras.random.SeedGenerator(self.seed)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        more = ("tokens",) * self.monotonic + ("targets",) * self.samples
+        return ("weights", "memory", "memory_mask", *more)
+
+    def build(self, output_shape: Shape, memory_shape: Shape = None) -> None:
+        if memory_shape is None:
+            raise ValueError(
+                f"{self.name}: `memory` is missing. Call head(output, weights=..., memory=...)."
+            )
+        built(self.from_output, output_shape[-1])
+        built(self.from_memory, memory_shape[-1])
+        built(self.logits, self.units)
+        self._width = output_shape[-1]
+        if self.samples:
+            self.baseline = self.add_weight(
+                (), "zeros", self.log_dtype, trainable=False, autocast=False, name="baseline"
+            )
+
+    def initial_state(self, memory: Tensor, memory_mask: Tensor | None = None) -> Nested:
+        """The state before the first step, for a head that was built.
+
+        Args:
+            memory: h, `(B, Tk, Dv)`. memory_mask: `(B, Tk)` boolean.
+
+        Returns:
+            If monotonic, log P of the step before, `(B, Tk)`, and its output s, `(B, H)`, from
+            which the next step computes p(y[i-1]). Otherwise an empty tuple.
+        """
+        if not self.monotonic:
+            return ()
+        start = log_start(memory, memory_mask, self.log_dtype)
+        return start, ops.zeros((ops.shape(memory)[0], self._width), self.compute_dtype)
+
+    def call(
+        self,
+        output: Tensor,
+        weights: Tensor = None,
+        memory: Tensor = None,
+        memory_mask: Tensor = None,
+        tokens: Tensor = None,
+        targets: Tensor = None,
+        state: Nested = None,
+        training: bool | None = None,
+    ) -> Tensor | tuple[Tensor, Nested]:
+        needed = {"tokens": tokens} if self.monotonic else {}
+        needed |= {"targets": targets} if self.samples and training else {}
+        self.check_read(output, weights=weights, memory=memory, **needed)
+        if len(output.shape) == 3:
+            return self._sequence(output, weights, memory, memory_mask, tokens, targets, training)
+        output, weights, tokens, targets = (
+            None if x is None else ops.expand_dims(x, 1) for x in (output, weights, tokens, targets)
+        )
+        if self.monotonic:
+            found, state = self._step(output, weights, memory, memory_mask, tokens, state)
+        else:
+            found = self._sequence(output, weights, memory, memory_mask, tokens, targets, training)
+        found = ops.squeeze(found, 1)
+        return found if state is None else (found, state)
+
+    def _sequence(self, output, weights, memory, mask, tokens, targets, training):
+        memory, logs = self._prepared(weights, memory, mask)
+        output = self.from_output(output)
+        if self.samples:
+            return self._of_one(output, memory, logs, targets, training)
+        found = self._of_each(output, memory)
+        if self.monotonic:
+            said = probability_of(tokens[:, 1:], found[:, :-1])
+            said = ops.pad(said, [[0, 0], [1, 0], [0, 0]])
+            logs = log_forward(log_start(memory, mask, self.log_dtype), said, logs)
+        return ops.logsumexp(ops.expand_dims(logs, 3) + found, axis=2)
+
+    def _step(self, output, weights, memory, mask, tokens, state):
+        """One step, whose output has an axis of steps."""
+        if state is None:
+            raise ValueError(
+                f"{self.name}: `state` is missing. One step of a monotonic head needs it; pass "
+                "state=head.initial_state(memory, memory_mask) to the first step."
+            )
+        predicted, last = state
+        last = ops.expand_dims(ops.cast(last, self.compute_dtype), 1)
+        memory, logs = self._prepared(weights, memory, mask)
+        both = ops.concatenate([last, ops.cast(output, self.compute_dtype)], axis=1)
+        found = self._of_each(self.from_output(both), memory)
+        said = probability_of(tokens, found[:, :1])
+        logs = advance(ops.cast(predicted, self.log_dtype), said[:, 0], logs[:, 0])
+        state = logs, ops.cast(output[:, 0], self.compute_dtype)
+        return ops.logsumexp(logs[:, None, :, None] + found[:, 1:], axis=2), state
+
+    def _prepared(self, weights, memory, mask):
+        """W_h h, `(B, Tk, U)`, and log a, `(B, T, Tk)`."""
+        logs = log_weights(ops.cast(weights, self.log_dtype), mask)
+        return self.from_memory(blanked(memory, mask)), logs
+
+    def _of_each(self, output, memory):
+        """log p for every position, `(B, T, Tk, V)`."""
+        return self._log_probs(ops.expand_dims(output, 2) + ops.expand_dims(memory, 1))
+
+    def _log_probs(self, both):
+        logits = ops.cast(self.logits(ops.tanh(both)), self.log_dtype)
+        return ops.log_softmax(logits, axis=-1)
+
+    def _of_one(self, output, memory, logs, targets, training):
+        """log p, `(B, T, V)`, at a sampled position in training, otherwise the most probable."""
+        position = sampled(logs, self.seed_generator) if training else first_largest(logs)
+        found = self._log_probs(output + take_rows(memory, position))
+        if training:
+            reward, valid = of_last(found, targets), targets != self.pad_token
+            given = reward, self.baseline, logs, position, valid, self.entropy_weight
+            loss, baseline = reinforce(*given)
+            self.add_loss(loss)
+            self.baseline.assign(baseline)
+        return found

@@ -1,0 +1,151 @@
+"""A head that copies words of the source."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._checks import check_positive_int, is_integer
+from keras_attention._typing import Shape, Tensor
+from keras_attention.models._head import Head, built, check_vocabulary
+from keras_attention.ops._samples import add_rows
+
+__all__ = ["PointerGenerator"]
+
+FLOOR = 1e-30  # what a probability of zero counts as
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class PointerGenerator(Head):
+    """Generates a token or copies one from the source (See, Liu and Manning, 2017).
+
+        g[b,i]      = sigmoid(w_c . c[b,i] + w_s . s[b,i] + w_x . x[b,i] + b)
+        P_v[b,i,:]  = softmax(V' (V [s[b,i]; c[b,i]] + b_v) + b'_v)
+        P[b,i,y]    = g[b,i] P_v[b,i,y] + (1 - g[b,i]) sum over j with x_j = y of a[b,i,j]
+
+    s is the output of the decoder, c the context, x the embedded token that the step read, and a
+    the weights. Tokens from `vocabulary_size` on are the extra words of each source;
+    `ExtendedVocabulary` numbers them.
+
+    P is computed with logarithms. A copied probability of zero counts as 1e-30, so that every
+    logarithm and gradient is finite. Where all weights are zero, because nothing is valid, P is
+    P_v. Where they sum to less than one, P does too.
+
+    Sizes: B samples, T steps, Tk memory steps, H, Dv and E features, V tokens, X extra words. The
+    largest tensors have the size of the result; none has the size B T Tk V.
+
+    Args:
+        vocabulary_size: V; required.
+        max_extra: X, the largest number of extra words of a sample; required.
+        units: the width between V and V', or None for the width of s.
+        unknown_token: the token that the embedding reads in place of an extra word; see `known`.
+
+    Weights:
+        hidden: a `Dense` with V and b_v. logits: a `Dense` with V' and b'_v.
+        gate: a `Dense` with w_s, w_c and w_x in this order, `(H + Dv + E, 1)`, and b.
+
+    Call arguments:
+        output: s, `(B, T, H)`, or `(B, H)` for one step, which drops the axis T everywhere.
+        context: c, `(B, T, Dv)`. inputs: x, `(B, T, E)`.
+        weights: a, `(B, T, Tk)`, zero at masked memory steps.
+        source: integer ids, `(B, Tk)`, from 0 to V + X - 1; larger ones count as `unknown_token`.
+
+    Returns:
+        log P, `(B, T, V + X)`, in at least float32.
+
+    Raises:
+        ValueError: an argument is out of range; a tensor is missing or of another rank.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import PointerGenerator
+        >>> head = PointerGenerator(vocabulary_size=9, max_extra=2)
+        >>> step, weights = numpy.ones((1, 5)), numpy.full((1, 3), 1 / 3)
+        >>> source = numpy.array([[4, 9, 9]])  # token 4, then an extra word twice
+        >>> log_p = head(step, context=step, inputs=step, weights=weights, source=source)
+        >>> log_p.shape
+        TensorShape([1, 11])
+
+    Reference: https://arxiv.org/abs/1704.04368, section 2.2.
+    """
+
+    reads = ("context", "inputs", "weights", "source")
+
+    def __init__(
+        self,
+        vocabulary_size: int | None = None,
+        max_extra: int | None = None,
+        units: int | None = None,
+        unknown_token: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)
+        hint = " It is the largest number of a source's own words; write max_extra=50, for example."
+        self.max_extra = check_positive_int(self.name, "max_extra", max_extra, hint=hint)
+        self.units = None if units is None else check_positive_int(self.name, "units", units)
+        if not is_integer(unknown_token) or not 0 <= unknown_token < vocabulary_size:
+            raise ValueError(
+                f"{self.name}: `unknown_token` must be a token of the vocabulary, an integer from "
+                f"0 to {vocabulary_size - 1}; received {unknown_token!r:.80}."
+            )
+        self.unknown_token = int(unknown_token)
+        self.logits, self.gate = self.dense(vocabulary_size, "logits"), self.dense(1, "gate")
+
+    def build(
+        self,
+        output_shape: Shape,
+        context_shape: Shape = None,
+        inputs_shape: Shape = None,
+    ) -> None:
+        for name, shape in (("context", context_shape), ("inputs", inputs_shape)):
+            if shape is None:
+                raise ValueError(
+                    f"{self.name}: `{name}` is missing. Call head(output, context=..., inputs=..., "
+                    "weights=..., source=...)."
+                )
+        width = output_shape[-1] + context_shape[-1]
+        units = output_shape[-1] if self.units is None else self.units
+        self.hidden = self.dense(units, "hidden")
+        built(self.hidden, width)
+        built(self.logits, units)
+        built(self.gate, width + inputs_shape[-1])
+
+    def call(
+        self,
+        output: Tensor,
+        context: Tensor = None,
+        inputs: Tensor = None,
+        weights: Tensor = None,
+        source: Tensor = None,
+    ) -> Tensor:
+        self.check_read(output, context=context, inputs=inputs, weights=weights, source=source)
+        dtype, extra = self.log_dtype, self.max_extra
+        logits = self.logits(self.hidden(self.joined(output, context)))
+        gate = ops.cast(self.gate(self.joined(output, context, inputs)), dtype)
+        copied = self._copied(ops.cast(weights, dtype), source)
+        # Where nothing can be copied, the token is generated.
+        log_generate = ops.where(
+            ops.any(weights > 0, axis=-1, keepdims=True), ops.log_sigmoid(gate), 0.0
+        )
+        generated = log_generate + ops.log_softmax(ops.cast(logits, dtype), axis=-1)
+        known = ops.logaddexp(generated, ops.log_sigmoid(-gate) + copied[..., :-extra])
+        return ops.concatenate([known, ops.log_sigmoid(-gate) + copied[..., -extra:]], axis=-1)
+
+    def _copied(self, weights, source):
+        """The logarithm of the weights of each token, `(B, T, V + X)`."""
+        size = self.vocabulary_size + self.max_extra
+        source = ops.cast(source, "int32")
+        source = ops.where(source < size, source, self.unknown_token)
+        rows = ops.expand_dims(weights, 2) if len(weights.shape) == 2 else swap_last(weights)
+        total = add_rows(rows, source, size)  # (B, V + X, T)
+        total = ops.squeeze(total, 2) if len(weights.shape) == 2 else swap_last(total)
+        return ops.log(ops.maximum(total, FLOOR))
+
+    def known(self, ids: Tensor) -> Tensor:
+        """The ids that an embedding of the vocabulary knows, `unknown_token` for extra words."""
+        return ops.where(ids < self.vocabulary_size, ids, self.unknown_token)
+
+
+def swap_last(x):
+    return ops.transpose(x, (0, 2, 1))

@@ -1,0 +1,289 @@
+"""A sequence-to-sequence model: it trains on pairs of ids, and generates."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import keras
+from keras import ops, tree
+
+from keras_attention._typing import Nested, Tensor
+from keras_attention.models._checks import check_pair, check_parts, check_targets, check_tokens
+from keras_attention.models._generator import Generator
+from keras_attention.models._heads import decoded_logits, first_head_state
+
+__all__ = ["Seq2Seq"]
+
+PARTS = "encoder", "decoder", "target_embedding", "head"
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Seq2Seq(Generator):
+    """Turns one sequence into another, with attention (Bahdanau et al., 2015; Luong et al., 2015).
+
+        memory, s[0], mask = encoder(x)
+        o[i], s[i] = decoder(embedding(y[i-1]), s[i-1], memory)    y[-1] is the start token
+        p(y[i] | y[<i], x) = softmax(head(o[i]))
+
+    `fit(source, target)` trains it on padded ids. The model shifts the target, and masks padding in
+    the memory, the decoder, the loss and the metrics. `generate(source, max_length)` searches.
+    `save`, `keras.saving.load_model` and `export_generate` keep the whole model.
+
+    Sizes: B samples, S source and T target steps, Tk memory steps, V tokens in the vocabulary.
+
+    Args:
+        encoder: a layer or model from the source to `(memory, state, mask)`: memory `(B, Tk, D)`;
+            the initial state of the decoder, one tensor or a list, or None for zeros; mask
+            `(B, Tk)` boolean, or None if all memory steps are valid. `RecurrentEncoder` is one.
+        decoder: an `AttentionRNN`, or a layer with its `prepare`, `get_initial_state` and `step`.
+        target_embedding: a layer from ids to vectors, such as `keras.layers.Embedding`.
+        head: a layer from the output of the decoder to logits `(B, T, V)`, such as `Dense`; see
+            `keras_attention.models` for heads that read more. None multiplies the output by the
+            transposed table of a `keras.layers.ReversibleEmbedding`.
+        start_token: the id that the first step reads. It is no part of a target.
+        end_token: the id that ends every target.
+        pad_token: the id that fills the rest of a target. Use it in the source too.
+
+    Call arguments:
+        inputs: the pair `(source, target)`. The source is what the encoder takes, any nesting of
+            tensors whose first axis is the batch. The target is `(B, T)` integers: y, its end
+            token, padding.
+        training: whether dropout is active.
+
+    Returns:
+        Logits `(B, T, V)`. Those of step i predict target i.
+
+    Raises:
+        ValueError: a part lacks a method, tokens are equal or no ids, the encoder returns something
+            else, a target is missing, or a target of `fit` has no end token.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
+        >>> gru = keras.layers.GRU(7, return_sequences=True, return_state=True)
+        >>> model = Seq2Seq(
+        ...     RecurrentEncoder(keras.layers.Embedding(11, 5), keras.layers.Bidirectional(gru)),
+        ...     AttentionRNN(keras.layers.GRUCell(14), BahdanauAttention(5)),
+        ...     target_embedding=keras.layers.Embedding(13, 5),
+        ...     head=keras.layers.Dense(13),
+        ...     start_token=1,
+        ...     end_token=2,
+        ... )
+        >>> source, target = numpy.array([[3, 4, 5, 6]]), numpy.array([[7, 8, 2]])
+        >>> model((source, target)).shape
+        TensorShape([1, 3, 13])
+        >>> model.generate(source, max_length=6).tokens.shape
+        (1, 6)
+
+    References: https://arxiv.org/abs/1409.0473, https://arxiv.org/abs/1508.04025.
+    """
+
+    def __init__(
+        self,
+        encoder: Callable[..., Any],
+        decoder: keras.layers.Layer,
+        target_embedding: keras.layers.Layer,
+        head: keras.layers.Layer | None,
+        start_token: int,
+        end_token: int,
+        pad_token: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_parts(encoder, decoder, target_embedding, head)
+        check_tokens(start_token, end_token, pad_token)
+        self.encoder, self.decoder = encoder, decoder
+        self.target_embedding, self.head = target_embedding, head
+        self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
+
+    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        return self._teach(inputs, training, False)[0]
+
+    def _teach(self, inputs, training, weights_wanted):
+        """Logits and weights of all steps, each of which reads the target before it."""
+        source, target = check_pair(inputs)
+        self._note_form(inputs)
+        target = ops.cast(target, "int32")
+        tokens = ops.pad(target[:, :-1], [[0, 0], [1, 0]], constant_values=self.start_token)
+        # The first step stays valid, so that a target of padding alone causes no empty row.
+        valid = ops.logical_or(ops.not_equal(target, self.pad_token), _first(target))
+        memory, state, mask = self._encode(source, training)
+        inputs = self._embed(tokens, training)
+        reads = getattr(self.head, "reads", ())
+        weights_wanted = weights_wanted or bool({"weights", "context"} & set(reads))
+        found = self.decoder(
+            inputs,
+            memory,
+            initial_state=state,
+            sequences_mask=valid,
+            memory_mask=mask,
+            return_attention_scores=weights_wanted,
+            training=training,
+        )
+        output, weights = found if weights_wanted else (found, None)
+        features = {
+            "inputs": inputs,
+            "tokens": tokens,
+            "weights": weights,
+            "memory": memory,
+            "memory_mask": mask,
+            "source": source,
+            "targets": target if training else None,
+        }
+        return decoded_logits(self, output, features, training=training), weights
+
+    def _encode(self, source, training=None):
+        found = self.encoder(self._known(source), training=training)
+        if not isinstance(found, (tuple, list)) or len(found) != 3:
+            raise ValueError(
+                f"{self.name}: the encoder must return (memory, state, mask); it returned "
+                f"{len(found) if isinstance(found, (tuple, list)) else 'one'} tensor(s). Return "
+                "None for a state or a mask that does not exist."
+            )
+        return tuple(found)
+
+    def _embed(self, tokens, training=None):
+        return self.target_embedding(self._known(tokens), training=training)
+
+    def _known(self, ids):
+        known = getattr(self.head, "known", None)
+        return ids if known is None else tree.map_structure(known, ids)
+
+    def start(self, source: Nested) -> tuple[Nested, Nested]:
+        """Encodes a source. Returns `(state, memory)`, with which a search over `step` starts.
+
+        beam_search(model.step, *model.start(source), start_token=1, end_token=2, max_length=9)
+        """
+        values, state, mask = self._encode(source, training=False)
+        memory = self.decoder.prepare(values, mask)
+        head_state = first_head_state(self.head, values, mask)
+        kept = source if "source" in getattr(self.head, "reads", ()) else None
+        return (self.decoder.get_initial_state(memory, state), head_state), (memory, kept)
+
+    def step(
+        self, tokens: Tensor, state: Nested, memory: Nested
+    ) -> tuple[Tensor, Nested, Tensor | None]:
+        """Predicts the next token. The form is that of a step of `keras_attention.search`.
+
+        Args:
+            tokens: `(N,)` int32, the last tokens.
+            state, memory: from `start`; then the state of the step before.
+
+        Returns:
+            `(logits, state, weights)`. The logits of the padding and of the start token are -inf.
+        """
+        (decoder_state, head_state), (prepared, source) = state, memory
+        inputs = self._embed(tokens, training=False)
+        output, decoder_state, weights = self.decoder.step(inputs, decoder_state, prepared)
+        features = {
+            "inputs": inputs,
+            "tokens": tokens,
+            "weights": weights,
+            "memory": prepared.value,
+            "memory_mask": prepared.mask,
+            "source": source,
+            "targets": None,
+        }
+        logits = decoded_logits(self, output, features, state=head_state, training=False)
+        if head_state is not None:
+            logits, head_state = logits
+        return self._allowed(logits), (decoder_state, head_state), weights
+
+    def _memory_mask(self, memory):
+        return memory[0].mask
+
+    def _distribution(self, source, target):
+        logits, weights = self._teach((source, target), False, True)
+        return ops.log_softmax(ops.cast(self._allowed(logits), "float32")), weights
+
+    def _allowed(self, logits):
+        """Forbids the padding and the start token."""
+        token = ops.arange(logits.shape[-1])
+        forbidden = ops.logical_or(token == self.pad_token, token == self.start_token)
+        return ops.where(forbidden, ops.cast(-float("inf"), logits.dtype), logits)
+
+    def compile(
+        self,
+        optimizer: Any = "adam",
+        loss: Any = None,
+        metrics: list | None = None,
+        weighted_metrics: list | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Configures training. Padding counts neither in the loss nor in the metrics.
+
+        Args:
+            optimizer, kwargs: see `keras.Model.compile`.
+            loss: a loss on `(targets, logits)`. Defaults to the mean cross-entropy of the tokens.
+            metrics, weighted_metrics: metrics on `(targets, logits)`.
+        """
+        if loss is None:
+            loss = keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
+        metrics = [*(metrics or []), *(weighted_metrics or [])]
+        super().compile(optimizer, loss, weighted_metrics=metrics or None, **kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        y, sample_weight = self._weighted(x, y, sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        y, sample_weight = self._weighted(x, y, sample_weight)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _weighted(self, pair, target, weight):
+        target = pair[1] if target is None else target
+        valid = ops.cast(ops.not_equal(target, self.pad_token), "float32")
+        if weight is None:
+            return target, valid
+        weight = ops.cast(weight, "float32")
+        return target, valid * (weight if len(weight.shape) == 2 else ops.reshape(weight, (-1, 1)))
+
+    def fit(self, x: Any = None, y: Any = None, **kwargs: Any) -> keras.callbacks.History:
+        """Trains on pairs of ids: `fit(source, target, epochs=10)`.
+
+        A data set or a generator yields `((source, target), target)`. Validation data is a pair of
+        the same kind. All other arguments are those of `keras.Model.fit`.
+        """
+        valid = kwargs.get("validation_data")
+        if isinstance(valid, (tuple, list)):
+            (source, target), *rest = self._pair(*valid[:2]), *valid[2:]
+            kwargs["validation_data"] = (source, target, *rest)
+        return super().fit(*self._pair(x, y), **kwargs)
+
+    def evaluate(self, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
+        """Returns the loss and the metrics: `evaluate(source, target)`. See `fit` for data sets."""
+        return super().evaluate(*self._pair(x, y), **kwargs)
+
+    def _pair(self, source, target=None):
+        """Makes ((source, target), target) of arrays; leaves everything else as it is."""
+        if target is None:
+            return source, target
+        check_targets(self.name, target, self.end_token)
+        already = isinstance(source, (tuple, list)) and len(source) == 2 and source[1] is target
+        return (source if already else (source, target)), target
+
+    def get_config(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name) for name in PARTS}
+        return {
+            **super().get_config(),
+            **{name: keras.saving.serialize_keras_object(part) for name, part in parts.items()},
+            **{name: getattr(self, name) for name in ("start_token", "end_token", "pad_token")},
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
+            for name in PARTS
+        }
+        return cls(**{**config, **parts})
+
+
+def _first(target):
+    return ops.arange(ops.shape(target)[1]) == 0
