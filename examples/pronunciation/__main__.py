@@ -56,7 +56,6 @@ def parse(argv):
     add("epochs", int, "rounds through the training words")
     add("dropout", float, "of embeddings, encoder, decoder and readout")
     parser.add_argument("--layers", type=int, default=1, help="of the encoder (default: 1)")
-    parser.add_argument("--smoothing", type=float, default=0.0, help="of labels (default: 0)")
     parser.add_argument("--batch-size", type=int, default=32, help="default: 32")
     parser.add_argument("--learning-rate", type=float, default=2e-3, help="highest; default: 0.002")
     parser.add_argument("--seed", type=int, default=1)
@@ -69,7 +68,7 @@ def parse(argv):
         parser.error("--smoke uses invented words: leave out --data and --language")
     positive = ["ensemble", "beam", "units", "embedding", "epochs", "layers", "batch_size"]
     check_at_least_one(parser, arguments, positive)
-    ranges = {"dropout": 1, "smoothing": 1, "learning_rate": float("inf")}
+    ranges = {"dropout": 1, "learning_rate": float("inf")}
     check_ranges(parser, arguments, ranges)
     check_seed(parser, arguments)
     return fill(arguments, DEFAULTS if arguments.data else INVENTED)
@@ -80,11 +79,12 @@ def main(argv=None):
     check_extras("tensorflow_text", "matplotlib")
     words = load(arguments)
     output = make_folder(pathlib.Path(arguments.output))
-    pronouncer, summary = run(words, arguments)
-    report(summary, words["test"], pronouncer.found["test"])
+    pronouncer, found, summary = run(words, arguments)
+    report(summary, words["test"], found)
     write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
-    lines = ["\t".join([w, " ".join(p)]) for (w, _), p in zip(words["test"], pronouncer.found["test"], strict=True)]
-    write_text(output / "test.tsv", "\n".join(lines) + "\n")
+    pairs = zip(words["test"], found, strict=True)
+    lines = [f"{word}\t{' '.join(phones)}\n" for (word, _), phones in pairs]
+    write_text(output / "test.tsv", "".join(lines))
     save(pronouncer, [word for word, _ in words["test"]], output)
     if arguments.smoke and summary["test"]["word_error_rate"] > 50:
         raise SystemExit(f"smoke run: {summary['test']['word_error_rate']:.1f}% of words wrong")

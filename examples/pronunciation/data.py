@@ -4,6 +4,7 @@ import collections
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
 from examples.common.batching import bucketed
 from examples.pronunciation.language import make_sets
@@ -99,7 +100,7 @@ def encode_phones(phones, sequences):
 
 
 def make_batches(sources, targets, size, order=None):
-    """Yields padded batches `(source, target)` of similar length.
+    """Yields padded batches `((source, target), target)` of similar length.
 
     Args:
         sources, targets: lists of lists of ids.
@@ -108,7 +109,15 @@ def make_batches(sources, targets, size, order=None):
     """
     lengths = [(len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
     for batch in bucketed(lengths, size, order):
-        yield pad([sources[i] for i in batch]), pad([targets[i] for i in batch])
+        source, target = (pad([side[i] for i in batch]) for side in (sources, targets))
+        yield (source, target), target
+
+
+def as_dataset(make, steps):
+    """A `tf.data.Dataset` of the `steps` batches that the generator function `make` yields."""
+    ids = tf.TensorSpec((None, None), "int32")
+    batches = tf.data.Dataset.from_generator(make, output_signature=((ids, ids), ids))
+    return batches.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(4)
 
 
 def pad(rows):

@@ -4,9 +4,9 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.files import save_figure
-from examples.common.saving import ask_saved_model, write_model, write_saved_model
+from examples.common.saving import ask_saved_model, write_model
 from examples.common.tokens import make_table
-from examples.pronunciation.data import END, PAD, START, UNKNOWN
+from examples.pronunciation.data import END, PAD, START, UNKNOWN, encode_phones, encode_words, pad
 from keras_attention.plotting import plot_attention
 
 PICTURES = 4
@@ -15,70 +15,62 @@ PICTURES = 4
 def save(pronouncer, words, output):
     """Writes and checks all files of a trained pronouncer; the words are for the checks."""
     words = sorted(words, key=len)[-PICTURES:]  # long words show an alignment best
-    write_model(pronouncer.model, output / "model.keras", pronouncer.sample(words))
-    serve = export(pronouncer, output / "saved_model")
-    print(f"{output / 'saved_model'}: takes words, returns phones and alignments")
-    answer = check_saved_model(output / "saved_model", serve, words)
+    source = pad(encode_words(pronouncer.letters, words))
+    target = pad(encode_phones(pronouncer.phones, pronouncer(words)))
+    write_model(pronouncer.model, output / "model.keras", (source, target))
+    path = output / "saved_model"
+    export(pronouncer, path)
+    print(f"{path}: takes words, returns phones, scores and alignments")
+    answer = check_saved_model(path, pronouncer.search(words), pronouncer(words), words)
     for n, word in enumerate(words):
-        draw_alignment(word, {name: answer[name][n] for name in answer if name != "absent"}, output / f"alignment-{n + 1}.png")
+        weights = np.array(answer["weights"][n])[: answer["lengths"][n], : len(word) + 2]
+        draw_alignment(word, answer["texts"][n], weights, output / f"alignment-{n + 1}.png")
     print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
 
 
 def export(pronouncer, path):
-    """Writes a SavedModel from words to phones, scores and alignments."""
-    letters, phones = pronouncer.letters, pronouncer.phones
-    table = make_table(letters.names[END + 1 :], default=UNKNOWN - END)
-    names = tf.Module()  # so that the SavedModel finds the constant
-    names.phones = tf.constant(phones.names)
+    """Writes a SavedModel from words to phones with spaces between them."""
+    names = pronouncer.letters.names[END + 1 :]
+    table = make_table(names, default=UNKNOWN - END)
 
-    def serve(words):
-        ids = tf.cast(table.lookup(tf.strings.unicode_split(words, "UTF-8")), "int32") + END
-        ends = tf.ones_like(ids[:, :0].to_tensor(shape=(None, 1)))
-        source = tf.concat([ends * START, ids, ends * END], axis=1).to_tensor(PAD)
-        found = pronouncer.generate(source)
-        tokens, scores = found.tokens[:, 0], found.scores[:, 0]
-        lengths = found.lengths[:, 0]
+    def tokenize(words):
+        letters = tf.strings.unicode_split(words, "UTF-8")
+        ids = tf.cast(table.lookup(letters), "int32") + END
+        ends = tf.ones((tf.shape(words)[0], 1), "int32")
+        return tf.concat([START * ends, ids, END * ends], axis=1).to_tensor(PAD)
+
+    def detokenize(tokens, lengths):
         spoken = tf.RaggedTensor.from_tensor(tokens, lengths=lengths)
         spoken = tf.ragged.boolean_mask(spoken, spoken > END)
-        result = {
-            "phones": tf.strings.reduce_join(tf.gather(names.phones, spoken), 1, separator=" "),
-            "score": scores,
-            "length": lengths,
-        }
-        if found.weights is not None:
-            result["alignments"] = found.weights[:, 0]
-        return result
+        phones = tf.gather(tf.constant(pronouncer.phones.names), spoken)
+        return tf.strings.reduce_join(phones, 1, separator=" ")
 
-    write_saved_model(path, serve, ["words"], [*pronouncer.models, table, names])
-    return serve
+    parts = {"tokenize": tokenize, "detokenize": detokenize, "tracked": (table,)}
+    pronouncer.model.export_generate(path, **pronouncer.options, **parts)
 
 
-def check_saved_model(path, serve, words):
-    """Compares `serve` with the SavedModel in a process without keras. Returns its answer."""
-    answer = ask_saved_model(path, {"words": words})
-    expected = serve(tf.constant(words))
-    same = [phones.decode() for phones in expected["phones"].numpy()] == answer["phones"]
-    gaps = [
-        np.abs(np.array(answer[name]) - expected[name].numpy()).max()
-        for name in ("score", "alignments")
-        if name in expected
-    ]
-    if not same or not max(gaps) <= 1e-4:
+def check_saved_model(path, expected, phones, words):
+    """Compares a `SearchResult` and phones with the SavedModel in a process without keras.
+
+    Returns:
+        The answer of the SavedModel.
+    """
+    answer = ask_saved_model(path, {"source": words})
+    gap = np.abs(np.array(answer["scores"]) - expected.scores).max()
+    same = [" ".join(row) for row in phones] == answer["texts"]
+    if not same or not gap <= 1e-4:
         raise SystemExit(
-            f"the SavedModel differs in a new process: phones equal: {same}, scores and "
-            f"alignments by {max(gaps):.2g}"
+            f"the SavedModel differs in a new process: phones equal: {same}, scores by {gap:.2g}"
         )
     print(
-        f"The reloaded SavedModel agrees: phones of {len(words)} words equal, scores and "
-        f"alignments within {max(gaps):.1g}; the process had no {' and no '.join(answer['absent'])}."
+        f"The reloaded SavedModel agrees: phones of {len(words)} words equal, scores within "
+        f"{gap:.1g}; the process had no {' and no '.join(answer['absent'])}."
     )
     return answer
 
 
-def draw_alignment(word, answer, path):
+def draw_alignment(word, phones, weights, path):
     """Draws the letters that each phone of a word was read from as a PNG."""
-    source = ["⊢", *word, "⊣"]
-    target = [*answer["phones"].split(), "⏎"][: answer["length"]]
-    weights = np.array(answer["alignments"])[: len(target), : len(source)]
-    title = f"{word}  →  {answer['phones']}"
-    save_figure(path, plot_attention(weights, source, target, title=title))
+    source, target = ["⊢", *word, "⊣"], [*phones.split(), "⏎"][: len(weights)]
+    figure = plot_attention(weights, source, target, title=f"{word}  →  {phones}")
+    save_figure(path, figure)

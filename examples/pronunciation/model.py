@@ -45,7 +45,8 @@ def make_encoder(letters, units, embedding, depth, dropout):
     for _ in range(depth):
         rnn = layers.LSTM(units, return_sequences=True, use_cudnn=False)
         x = layers.Dropout(dropout)(layers.Bidirectional(rnn)(x, mask=mask))
-    return keras.Model(source, [x, mask], name="encoder")
+    zeros = ops.zeros_like(x[:, 0, :units])  # the decoder's LSTM has two states
+    return keras.Model(source, (x, [zeros, zeros], mask), name="encoder")
 
 
 def make_decoder(attention, phones, units, dropout):

@@ -108,7 +108,8 @@ def test_batches_hold_every_word_once_beside_its_phones():
     sources = [[n + 10] * n for n in rng.integers(1, 9, 53)]
     targets = [[*source, data.END] for source in sources]
     found = []
-    for source, target in data.make_batches(sources, targets, 7, rng):
+    for (source, target), again in data.make_batches(sources, targets, 7, rng):
+        assert again is target
         assert len(source) <= 7
         assert [source.shape[1] % 4, target.shape[1] % 4] == [0, 0]
         for x, y in zip(source, target, strict=True):
