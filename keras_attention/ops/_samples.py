@@ -28,14 +28,14 @@ def add_rows(rows: Tensor, row: Tensor, length: Size) -> Tensor:
     """Adds rows, `(B, ..., D)`, to the places `row`, `(B, ...)`, of zeros `(B, length, D)`."""
 
     def add(rows, row, count):
-        rows = ops.reshape(rows, (-1, rows.shape[-1]))
+        rows = ops.reshape(rows, (-1, ops.shape(rows)[-1]))
         return ops.segment_sum(rows, ops.reshape(row, (-1,)), num_segments=count)
 
     if keras.backend.backend() == "jax":
         return ops.vectorized_map(lambda x: add(*x, length), (rows, row))
     batch = ops.shape(row)[0]
     total = add(rows, _row_of_all(row, length), batch * length)
-    return ops.reshape(total, (batch, length, rows.shape[-1]))
+    return ops.reshape(total, (batch, length, ops.shape(rows)[-1]))
 
 
 def _row_of_all(row, length):
