@@ -71,6 +71,8 @@ def parse(argv):
     ranges = {"dropout": 1, "learning_rate": float("inf")}
     check_ranges(parser, arguments, ranges)
     check_seed(parser, arguments)
+    if arguments.smoke:
+        fill(arguments, {"epochs": 4})
     return fill(arguments, DEFAULTS if arguments.data else INVENTED)
 
 

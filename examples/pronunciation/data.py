@@ -13,7 +13,7 @@ PAD, UNKNOWN, START, END = range(4)
 MARKS = ["", "�", "<", ">"]  # how the four tokens are shown
 SPLITS = ("train", "dev", "test")
 INVENTED = (4_000, 500, 1_000)
-SMALL = (1_500, 200, 300)
+SMALL = (3_000, 200, 300)
 
 
 def load(arguments):

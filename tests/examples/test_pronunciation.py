@@ -1,5 +1,9 @@
 """Pronunciation: the invented spelling, the files, the ids, and the official evaluation."""
 
+import json
+import re
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -7,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples.pronunciation import __main__ as command
 from examples.pronunciation import data, evaluation, language
 
 # --- the invented language -----------------------------------------------------------------------
@@ -148,3 +153,47 @@ def test_edits_equal_those_of_the_definition(a, b):
 
 def test_edits_are_counted_over_all_words():
     assert evaluation.phone_error_rate([["a"], ["b", "c"]], [["a", "b"], ["b", "d"]]) == 50
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data", "x"], "--data and --language belong together"),
+        (["--language", "fre"], "--data and --language belong together"),
+        (["--smoke", "--data", "x", "--language", "fre"], "--smoke uses invented words"),
+        (["--ensemble", "0"], "--ensemble must be at least 1"),
+        (["--dropout", "1"], r"--dropout must be in \[0, 1\)"),
+        (["--learning-rate", "nan"], "--learning-rate must be in"),
+        (["--seed", "-1"], "--seed must be in"),
+        (["--attention", "none"], "invalid choice: 'none'"),
+    ],
+)
+def test_wrong_options_are_refused(capsys, options, message):
+    with pytest.raises(SystemExit):
+        command.parse(options)
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_defaults_depend_on_the_words():
+    assert command.parse([]).units == command.INVENTED["units"]
+    files = command.parse(["--data", "x", "--language", "fre", "--epochs", "3"])
+    assert (files.units, files.epochs) == (command.DEFAULTS["units"], 3)
+
+
+@pytest.mark.slow
+def test_the_smoke_run_learns_and_serves(tmp_path):
+    options = ["--smoke", "--output", str(tmp_path)]
+    started = [sys.executable, "-m", "examples.pronunciation", *options]
+    run = subprocess.run(started, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "The reloaded SavedModel agrees" in run.stdout
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    lines = (tmp_path / "test.tsv").read_text(encoding="utf-8").splitlines()
+    words = {word: phones for word, phones in (line.split("\t") for line in lines)}
+    wrong = sum(phones.split() != language.pronounce(word) for word, phones in words.items())
+    assert 100 * wrong / len(words) == pytest.approx(summary["test"]["word_error_rate"])
+    assert wrong < len(words) / 2
+    assert (tmp_path / "alignment-4.png").stat().st_size > 1000
