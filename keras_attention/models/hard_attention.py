@@ -69,8 +69,7 @@ class HardAttention(Head):
 
     Args:
         vocabulary_size: V, required. units: U, required.
-        monotonic: whether the position never moves back.
-        estimator: "exact", or "reinforce", which cannot be monotonic.
+        monotonic: whether the position never moves back. estimator: "exact" or "reinforce".
         entropy_weight: w, for "reinforce". pad_token: the target at steps that are not valid.
         seed: the seed of the samples.
 
@@ -244,8 +243,8 @@ class HardAttention(Head):
         found = self._log_probs(output + take_rows(memory, position))
         if training:
             reward, valid = of_last(found, targets), targets != self.pad_token
-            given = reward, self.baseline, logs, position, valid, self.entropy_weight
-            loss, baseline = reinforce(*given)
+            weight, before = self.entropy_weight, self.baseline
+            loss, baseline = reinforce(reward, before, logs, position, valid, weight)
             self.add_loss(loss)
             self.baseline.assign(baseline)
         return found

@@ -106,7 +106,6 @@ def test_equals_the_sum_over_all_paths(monotonic, mask, jit):
 @whole_or_monotonic
 @pytest.mark.parametrize("dtype", ["float64", "float32", "mixed_float16"])
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
-@pytest.mark.each_value
 def test_one_step_after_the_other_is_the_whole_run(monotonic, dtype, mask):
     layer = built(monotonic=monotonic, dtype=dtype)
     output, scores, memory = (ops.cast(x, layer.compute_dtype) for x in tensors())

@@ -1,0 +1,87 @@
+"""Small sequence-to-sequence models with each kind of decoder and head."""
+
+import keras
+import numpy as np
+from keras import layers
+
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    HardAttention,
+    LocationSensitiveAttention,
+    LuongAttention,
+    PointerGenerator,
+    Readout,
+    RecurrentEncoder,
+    ResidualRNNCells,
+    Seq2Seq,
+)
+from tests.helpers import randomize
+
+V, E, H, U = 11, 5, 8, 7
+START, END = 1, 2
+SOURCES = np.array([[5, 3, 9, 4, 7], [8, 6, 0, 0, 0], [10, 10, 3, 0, 0]])
+TARGETS = np.array([[7, 4, 9, 2], [6, 2, 0, 0], [3, 10, 2, 0]])
+
+
+def bahdanau():
+    return AttentionRNN(layers.GRUCell(H), BahdanauAttention(U))
+
+
+def windowed():
+    attention = LuongAttention("general", alignment="local-m", half_width=1, units=H)
+    return AttentionRNN(layers.GRUCell(H), attention, input_feeding=True)
+
+
+def remembering():
+    return AttentionRNN(layers.GRUCell(H), LocationSensitiveAttention(U, filters=3, kernel_size=3))
+
+
+def residual():
+    cells = ResidualRNNCells([layers.LSTMCell(H), layers.LSTMCell(H)])
+    return AttentionRNN(cells, BahdanauAttention(U))
+
+
+def hard():
+    return AttentionRNN(layers.GRUCell(H), LuongAttention("general"), output_mode="cell")
+
+
+CASES = {
+    "additive": (bahdanau, lambda: layers.Dense(V)),
+    "local-m": (windowed, lambda: layers.Dense(V)),
+    "state": (remembering, lambda: layers.Dense(V)),
+    "residual LSTMs": (residual, lambda: layers.Dense(V)),
+    "tied": (bahdanau, lambda: Readout(E)),
+    "pointer": (bahdanau, lambda: PointerGenerator(V - 3, 3)),
+    "hard": (hard, lambda: HardAttention(V, U)),
+    "hard, monotonic": (hard, lambda: HardAttention(V, U, monotonic=True)),
+}
+
+
+def make_model(name="additive", seed=0):
+    """A model whose weights are random, so that every part matters."""
+    decoder, head = CASES[name]
+    cell = layers.LSTM if name == "residual LSTMs" else layers.GRU
+    rnn = cell(H // 2, return_sequences=True, return_state=name != "residual LSTMs")
+    table = layers.ReversibleEmbedding if name == "tied" else layers.Embedding
+    model = Seq2Seq(
+        RecurrentEncoder(layers.Embedding(V, E), layers.Bidirectional(rnn)),
+        decoder(),
+        table(V, E),
+        head(),
+        start_token=START,
+        end_token=END,
+    )
+    model((SOURCES[:1], TARGETS[:1]))
+    return randomize(model, seed)
+
+
+def by_hand(model):
+    """A functional model of the same layers, from source and shifted target to logits."""
+    source, shifted = (keras.Input((None,), dtype="int32") for _ in range(2))
+    mask = keras.ops.not_equal(source, 0)
+    memory, *states = model.encoder.rnn(model.encoder.embedding(source), mask=mask)
+    state = layers.Concatenate()(states)
+    inputs = model.target_embedding(shifted)
+    outputs = model.decoder(inputs, memory, initial_state=[state], memory_mask=mask)
+    return keras.Model([source, shifted], model.head(outputs))

@@ -1,0 +1,315 @@
+"""`Seq2Seq` against the same model by hand, and against its own equations."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from keras_attention.ops import compiling
+from tests.backends import only_on
+from tests.helpers import lengths_mask, numpy
+from tests.models.cases import CASES, END, SOURCES, START, TARGETS, V, bahdanau, by_hand, make_model
+
+VALID = TARGETS != 0
+SHIFTED = np.pad(TARGETS[:, :-1], [(0, 0), (1, 0)], constant_values=START)
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture(autouse=True)
+def no_programs():
+    """Compiling every training step would take most of the time."""
+    with compiling(False):
+        yield
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+def cross_entropy(logits):
+    """The mean over the valid tokens, as loops."""
+    found = [
+        np.log(np.exp(row).sum()) - row[target]
+        for rows, targets in zip(logits, TARGETS, strict=True)
+        for row, target in zip(rows, targets, strict=True)
+        if target
+    ]
+    return np.mean(found)
+
+
+def test_logits_are_those_of_the_model_by_hand(model):
+    expected = by_hand(model)([SOURCES, SHIFTED])
+    found = model((SOURCES, TARGETS))
+    assert found.shape == (3, 4, V)
+    np.testing.assert_allclose(numpy(found)[VALID], numpy(expected)[VALID], atol=1e-6)
+
+
+def test_a_step_of_training_is_that_of_the_model_by_hand():
+    model, other = make_model(), make_model()
+    hand = by_hand(other)
+    mean = {"reduction": "mean_with_sample_weight"}
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, **mean)
+    hand.compile(keras.optimizers.SGD(0.5), loss)
+    expected = hand.train_on_batch([SOURCES, SHIFTED], TARGETS, sample_weight=1.0 * VALID)
+    before = model.get_weights()
+    model.compile(keras.optimizers.SGD(0.5))
+    history = model.fit(SOURCES, TARGETS, batch_size=3, verbose=0).history
+    np.testing.assert_allclose(history["loss"][0], float(expected), rtol=1e-5)
+    for new, same, old in zip(model.get_weights(), other.get_weights(), before, strict=True):
+        np.testing.assert_allclose(new, same, atol=2e-6)
+        assert not np.array_equal(new, old)
+
+
+def test_the_loss_is_the_mean_over_valid_tokens(model):
+    model.compile("sgd", metrics=[keras.metrics.SparseCategoricalAccuracy(name="right")])
+    loss, right = model.evaluate(SOURCES, TARGETS, verbose=0)
+    logits = numpy(model((SOURCES, TARGETS)))
+    np.testing.assert_allclose(loss, cross_entropy(logits), rtol=1e-5)
+    expected = (logits.argmax(-1) == TARGETS)[VALID].mean()
+    np.testing.assert_allclose(right, expected, rtol=1e-6)
+
+
+def test_data_sets_and_weights_of_samples(model):
+    model.compile("sgd")
+    weights = np.array([0.0, 1.0, 0.0])
+    data = [((SOURCES, TARGETS), TARGETS, weights)]
+    found = model.evaluate((x for x in data), verbose=0)
+    np.testing.assert_allclose(found, model.evaluate(SOURCES[1:2], TARGETS[1:2], verbose=0), 1e-5)
+    np.testing.assert_allclose(found, model.evaluate(SOURCES, TARGETS, sample_weight=weights), 1e-5)
+
+
+@every_case
+def test_padding_changes_nothing(name):
+    model = make_model(name)
+    more = [np.pad(x, [(0, 0), (0, 3)]) for x in (SOURCES, TARGETS)]
+    found, padded = model((SOURCES, TARGETS)), model(tuple(more))
+    np.testing.assert_allclose(numpy(padded)[:, :4][VALID], numpy(found)[VALID], atol=2e-6)
+
+
+@every_case
+def test_the_score_of_a_search_is_the_log_probability_of_its_result(name):
+    """So every step of the decoder, the attention and the head equals that of the whole run."""
+    model = make_model(name)
+    found = model.generate(SOURCES, 6, beam_width=3, length_penalty=0.0)
+    tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
+    assert found.tokens.shape == (3, 6)
+    again = model.log_probability(SOURCES, tokens)
+    np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
+    np.testing.assert_allclose(again.log_probs, found.log_probs, atol=1e-5)
+    np.testing.assert_allclose(again.weights, found.weights, atol=1e-5)
+
+
+def test_log_probability_is_that_of_the_softmax_over_allowed_tokens(model):
+    logits = numpy(model((SOURCES, TARGETS)))
+    logits[..., [0, START]] = -np.inf
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    chosen = np.take_along_axis(log_probs, TARGETS[..., None], -1)[..., 0]
+    found = model.log_probability(SOURCES, TARGETS, batch_size=2)
+    np.testing.assert_allclose(found.log_probs, np.where(VALID, chosen, 0), atol=1e-5)
+    np.testing.assert_allclose(found.scores, np.where(VALID, chosen, 0).sum(1), atol=1e-5)
+    assert found.weights.shape == (3, 4, 5)
+
+
+def test_generate_is_a_search_over_step_in_batches_of_any_size(model):
+    for batch_size in (1, 2, 64):
+        found = model.generate(SOURCES, 6, beam_width=3, n_best=2, batch_size=batch_size)
+        for n, source in enumerate(SOURCES):
+            ids = source[source > 0][None]
+            options = {"start_token": START, "end_token": END, "max_length": 6, "beam_width": 3}
+            expected = beam_search(model.step, *model.start(ids), **options)
+            assert np.array_equal(found.tokens[n], numpy(expected.tokens)[0, :2])
+            np.testing.assert_allclose(found.scores[n], numpy(expected.scores)[0, :2], atol=1e-5)
+            read = numpy(expected.weights)[0, :2]
+            np.testing.assert_allclose(found.weights[n, ..., : ids.shape[1]], read, atol=1e-5)
+            assert not found.weights[n, ..., ids.shape[1] :].any()
+
+
+def test_generate_takes_the_options_of_each_search(model):
+    greedy = model.generate(SOURCES, 6, "greedy")
+    assert np.array_equal(greedy.tokens, model.generate(SOURCES, 6, beam_width=1).tokens)
+    prefix = np.array([[9, 9], [4, -1], [-1, -1]])
+    begun = model.generate(SOURCES, 6, "greedy", prefix=prefix, batch_size=2).tokens
+    assert begun[0, :2].tolist() == [9, 9]
+    assert begun[1, 0] == 4
+    assert np.array_equal(begun[2], greedy.tokens[2])
+    drawn = [model.generate(SOURCES, 6, "sample", samples=4, seed=n).tokens for n in (3, 3, 4)]
+    assert drawn[0].shape == (3, 4, 6)
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+    covered = model.generate(SOURCES, 6, coverage_penalty=0.5).scores
+    alone = [model.generate(SOURCES[n : n + 1], 6, coverage_penalty=0.5).scores for n in range(3)]
+    np.testing.assert_allclose(covered, np.concatenate(alone), atol=1e-5)
+
+
+def test_generate_uses_the_weights_that_the_model_has():
+    model, other = make_model(), make_model(seed=1)
+    first = model.generate(SOURCES, 6)
+    model.set_weights(other.get_weights())
+    expected = other.generate(SOURCES, 6)
+    assert np.array_equal(model.generate(SOURCES, 6).tokens, expected.tokens)
+    assert not np.array_equal(first.tokens, expected.tokens)
+
+
+def test_several_sources():
+    class Both(keras.layers.Layer):
+        """The memory of one encoder behind that of another."""
+
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.parts = [make_model(seed=n).encoder for n in (1, 2)]
+
+        def call(self, source, training=None):
+            first, second = (self.parts[n](source[x]) for n, x in enumerate(("first", "second")))
+            joined = [ops.concatenate([first[n], second[n]], axis=1) for n in (0, 2)]
+            return joined[0], first[1], joined[1]
+
+    table, head = keras.layers.Embedding(V, 5), keras.layers.Dense(V)
+    model = Seq2Seq(Both(), bahdanau(), table, head, START, END)
+    source = {"first": SOURCES, "second": SOURCES[:, :3]}
+    model.compile("sgd")
+    model.fit(source, TARGETS, verbose=0)
+    found = model.generate(source, 6, length_penalty=0.0, batch_size=2)
+    assert found.weights.shape == (3, 6, 8)
+    tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
+    again = model.log_probability(source, tokens)
+    np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
+
+
+@every_case
+def test_a_saved_model_generates_the_same(name, tmp_path):
+    model = make_model(name)
+    model.compile(keras.optimizers.Adam(0.01), metrics=["accuracy"])
+    model.fit(SOURCES, TARGETS, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    found, expected = (x.generate(SOURCES, 6) for x in (loaded, model))
+    assert np.array_equal(found.tokens, expected.tokens)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
+    losses = [x.evaluate(SOURCES, TARGETS, verbose=0)[0] for x in (loaded, model)]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+    # The optimizer's state is there too: one more step is the same.
+    for one in (loaded, model):
+        one.fit(SOURCES, TARGETS, verbose=0)
+    for x, y in zip(loaded.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+
+
+@only_on("tensorflow", reason="a SavedModel")
+def test_an_exported_model_generates_the_same(model, tmp_path):
+    import tensorflow as tf
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old").touch()
+    model.export_generate(tmp_path / "model", 6, beam_width=3)
+    serve = tf.saved_model.load(tmp_path / "model").signatures["serving_default"]
+    expected = model.generate(SOURCES, 6, beam_width=3)
+    found = serve(tf.constant(SOURCES))
+    assert np.array_equal(found["tokens"], expected.tokens)
+    np.testing.assert_allclose(found["scores"], expected.scores, atol=1e-6)
+    np.testing.assert_allclose(found["weights"], expected.weights, atol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+    assert not (tmp_path / "model" / "old").exists()
+
+
+@only_on("tensorflow", reason="a SavedModel")
+def test_an_exported_model_takes_and_returns_strings(model, tmp_path):
+    import tensorflow as tf
+
+    letters = tf.constant(["?", "^", "$", *"abcdefgh"])
+
+    def tokenize(texts):
+        codes = tf.strings.unicode_decode(texts, "UTF-8") - ord("a") + 3
+        return codes.to_tensor(0)
+
+    def detokenize(tokens, lengths):
+        read = tf.where(tokens == END, "", tf.gather(letters, tokens))
+        return tf.strings.reduce_join(read, axis=-1)
+
+    model.export_generate(tmp_path / "model", 6, tokenize=tokenize, detokenize=detokenize)
+    serve = tf.saved_model.load(tmp_path / "model").signatures["serving_default"]
+    texts = ["".join("abcdefgh"[x - 3] for x in row if x) for row in SOURCES]
+    tokens = model.generate(SOURCES, 6).tokens
+    expected = ["".join("abcdefgh"[x - 3] for x in row if x != END) for row in tokens]
+    found = serve(tf.constant(texts))["texts"]
+    assert [text.decode() for text in found.numpy()] == expected
+
+
+def test_an_ensemble_averages_probabilities(tmp_path):
+    models = [make_model(seed=n) for n in (0, 1)]
+    alone = Ensemble(models[:1])
+    np.testing.assert_allclose(
+        alone.generate(SOURCES, 6).scores, models[0].generate(SOURCES, 6).scores, atol=1e-5
+    )
+    both = Ensemble(models)
+    found = both.generate(SOURCES, 6, length_penalty=0.0)
+    tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
+    again = both.log_probability(SOURCES, tokens)
+    np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
+    # For a given prefix, the probability of a token is the mean of those of the models.
+    each = [np.exp(x.log_probability(SOURCES, tokens).log_probs) for x in models]
+    np.testing.assert_allclose(np.exp(again.log_probs), np.mean(each, axis=0), atol=1e-5)
+    both.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(
+        loaded.generate(SOURCES, 6, length_penalty=0.0).scores, found.scores, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision(policy):
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = make_model()
+        model.compile("sgd")
+        assert np.isfinite(model.fit(SOURCES, TARGETS, verbose=0).history["loss"][0])
+        found = model.generate(SOURCES, 6)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert np.isfinite(found.scores).all()
+
+
+MISTAKES = {
+    "encoder": (lambda parts: {**parts, "encoder": "gru"}, "`encoder` must be a layer"),
+    "decoder": (
+        lambda parts: {**parts, "decoder": keras.layers.GRU(8)},
+        "`decoder` must be an AttentionRNN.*without prepare, get_initial_state, step",
+    ),
+    "head": (lambda parts: {**parts, "head": 11}, "`head` must be a layer that returns logits"),
+    "tied": (lambda parts: {**parts, "head": None}, "must be a keras.layers.ReversibleEmbedding"),
+    "tokens": (lambda parts: {**parts, "end_token": 1}, "`end_token` must differ"),
+    "token": (lambda parts: {**parts, "start_token": "<s>"}, "Look it up in the vocabulary"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_wrong_parts_are_refused(mistake, model):
+    names = "encoder", "decoder", "target_embedding", "head", "start_token", "end_token"
+    change, message = MISTAKES[mistake]
+    with pytest.raises(ValueError, match=message):
+        Seq2Seq(**change({name: getattr(model, name) for name in names}))
+
+
+def test_wrong_calls_are_refused(model):
+    with pytest.raises(ValueError, match="1 of 3 have none, the first in row 1"):
+        model.fit(SOURCES, np.where(np.arange(3)[:, None] == 1, 5, TARGETS))
+    with pytest.raises(ValueError, match=r"takes the pair \(source, target\)"):
+        model(SOURCES)
+    with pytest.raises(ValueError, match=r"has no option beams\. Its options are beam_width"):
+        model.generate(SOURCES, 6, beams=3)
+    with pytest.raises(ValueError, match="must be one of 'beam', 'greedy', 'sample'"):
+        model.generate(SOURCES, 6, "best")
+    with pytest.raises(ValueError, match="`n_best` goes with"):
+        model.generate(SOURCES, 6, n_best=6)
+    with pytest.raises(ValueError, match="same number of samples"):
+        model.log_probability(SOURCES, TARGETS[:2])
+    with pytest.raises(ValueError, match="models must have the same start_token"):
+        Ensemble([model, other_tokens(model)])
+    with pytest.raises(ValueError, match="return_sequences=True"):
+        RecurrentEncoder(keras.layers.Embedding(V, 5), keras.layers.GRU(8))
+
+
+def other_tokens(model):
+    parts = model.encoder, model.decoder, model.target_embedding, model.head
+    return Seq2Seq(*parts, start_token=3, end_token=END)
