@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from examples.pronunciation import __main__ as command
 from examples.pronunciation import data, evaluation, language
+from examples.pronunciation.model import ATTENTIONS, build_model
 
 # --- the invented language -----------------------------------------------------------------------
 
@@ -121,6 +122,23 @@ def test_batches_hold_every_word_once_beside_its_phones():
             assert [*x[x > 0], data.END] == list(y[y > 0])
             found.append(list(x[x > 0]))
     assert sorted(found) == sorted(sources)
+
+
+# --- the model -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [ATTENTIONS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ATTENTIONS[1:])],
+)
+def test_padding_changes_no_prediction(attention):
+    model = build_model(attention, 11, 13, units=5, embedding=3, depth=2, dropout=0.5)
+    words, phones = [[2, 5, 6, 7, 3], [2, 8, 3]], [[6, 7, 8, 3], [9, 3]]
+    together = np.array(model((data.pad(words), data.pad(phones))))
+    alone = model((np.array(words[1:]), np.array(phones[1:])))
+    np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-5)
+    swapped = model((data.pad(words[::-1]), data.pad(phones)))
+    assert np.abs(swapped - together)[0].max() > 1e-3  # the letters are read
 
 
 # --- the evaluation ------------------------------------------------------------------------------
