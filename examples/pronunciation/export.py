@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from examples.common.files import save_figure
 from examples.common.saving import ask_saved_model, write_model
@@ -21,10 +22,11 @@ def save(pronouncer, words, output):
     path = output / "saved_model"
     export(pronouncer, path)
     print(f"{path}: takes words, returns phones, scores and alignments")
-    answer = check_saved_model(path, pronouncer.search(words), pronouncer(words), words)
+    phones = check_saved_model(path, pronouncer.search(words), pronouncer(words), words)
+    weights = read_places(pronouncer.models[0], source, target)
     for n, word in enumerate(words):
-        weights = np.array(answer["weights"][n])[: answer["lengths"][n], : len(word) + 2]
-        draw_alignment(word, answer["texts"][n], weights, output / f"alignment-{n + 1}.png")
+        cut = weights[n, : len(phones[n].split()) + 1, : len(word) + 2]
+        draw_alignment(word, phones[n], cut, output / f"alignment-{n + 1}.png")
     print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
 
 
@@ -53,7 +55,7 @@ def check_saved_model(path, expected, phones, words):
     """Compares a `SearchResult` and phones with the SavedModel in a process without keras.
 
     Returns:
-        The answer of the SavedModel.
+        The phones, one string for each word.
     """
     answer = ask_saved_model(path, {"source": words})
     gap = np.abs(np.array(answer["scores"]) - expected.scores).max()
@@ -66,7 +68,21 @@ def check_saved_model(path, expected, phones, words):
         f"The reloaded SavedModel agrees: phones of {len(words)} words equal, scores within "
         f"{gap:.1g}; the process had no {' and no '.join(answer['absent'])}."
     )
-    return answer
+    return answer["texts"]
+
+
+def read_places(model, source, target):
+    """The probability of each letter to be read for each phone, `(B, T, S)`.
+
+    The attention before a monotonic head also weighs letters that were passed. Only the state of
+    the head knows where the reader can be: its first tensor is the logarithm of the probabilities.
+    """
+    state, memory = model.start(source)
+    places = []
+    for token in np.insert(target[:, :-1], 0, START, axis=1).T:
+        _, state, weights = model.step(token, state, memory)
+        places.append(weights if state[1] is None else ops.exp(state[1][0]))
+    return np.stack([ops.convert_to_numpy(x) for x in places], axis=1)
 
 
 def draw_alignment(word, phones, weights, path):

@@ -47,6 +47,7 @@ class Pronouncer:
     """
 
     def __init__(self, models, letters, phones, beam, longest):
+        self.models = models
         self.model = models[0] if len(models) == 1 else Ensemble(models)
         self.letters, self.phones = letters, phones
         # Without a length penalty the score is the log probability of the phones.
