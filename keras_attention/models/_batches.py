@@ -1,6 +1,7 @@
 """Arrays in batches of similar length, and their results in the order of the arrays."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,6 +11,13 @@ from keras_attention._checks import described
 from keras_attention._typing import Nested
 
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
+
+
+def padded(ids: Any, pad_token: int) -> Any:
+    """Makes an array of a list of lists of ids; leaves everything else as it is."""
+    if isinstance(ids, list) and ids and all(isinstance(row, list) for row in ids):
+        return keras.utils.pad_sequences(ids, padding="post", value=pad_token)
+    return ids
 
 
 def as_arrays(model: str, given: Nested) -> Nested:

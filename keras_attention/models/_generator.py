@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention._checks import LAST_SEED, check_choice, check_positive_int
 from keras_attention._typing import Nested, Tensor
-from keras_attention.models._batches import as_arrays, batches, joined, widened
+from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
 from keras_attention.models._export import write_saved_model
 from keras_attention.models._forms import Form, symbolic
 from keras_attention.models._programs import Programs
@@ -110,7 +110,8 @@ class Generator(keras.Model):
         more training it uses the new weights. Sources of similar length share a batch.
 
         Args:
-            source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length.
+            source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
+                lists of ids are padded.
             max_length: L, the largest number of tokens, the end token included.
             search: "beam", "greedy" or "sample".
             n_best: how many of the beams to return. By default the best one, without an axis.
@@ -147,7 +148,7 @@ class Generator(keras.Model):
 
         Args:
             source: arrays of what the encoder takes.
-            target: `(B, T)` ids with their end tokens, then padding.
+            target: `(B, T)` ids with their end tokens, then padding; lists of ids are padded.
             batch_size: how many pairs are measured at a time.
 
         Returns:
@@ -222,7 +223,7 @@ class Generator(keras.Model):
 
     def _in_batches(self, run, kind, key, given, batch_size, seed=None):
         """Runs a compiled function on batches, and joins its results, tuples of this kind."""
-        given = as_arrays(self.name, given)
+        given = as_arrays(self.name, tuple(padded(x, self.pad_token) for x in given))
         found = []
         fixed = self._programs.fixed(self)
         for rows, batch in batches(given, self.pad_token, batch_size, fixed):

@@ -7,6 +7,7 @@ import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
+from keras_attention.models._batches import padded
 from keras_attention.models._checks import check_pair, check_parts, check_targets, check_tokens
 from keras_attention.models._generator import Generator
 from keras_attention.models._heads import decoded_logits, first_head_state
@@ -245,7 +246,7 @@ class Seq2Seq(Generator):
         return target, valid * (weight if len(weight.shape) == 2 else ops.reshape(weight, (-1, 1)))
 
     def fit(self, x: Any = None, y: Any = None, **kwargs: Any) -> keras.callbacks.History:
-        """Trains on pairs of ids: `fit(source, target, epochs=10)`.
+        """Trains on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
 
         A data set or a generator yields `((source, target), target)`. Validation data is a pair of
         the same kind. All other arguments are those of `keras.Model.fit`.
@@ -264,6 +265,7 @@ class Seq2Seq(Generator):
         """Makes ((source, target), target) of arrays; leaves everything else as it is."""
         if target is None:
             return source, target
+        source, target = (padded(x, self.pad_token) for x in (source, target))
         check_targets(self.name, target, self.end_token)
         already = isinstance(source, (tuple, list)) and len(source) == 2 and source[1] is target
         return (source if already else (source, target)), target

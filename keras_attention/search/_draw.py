@@ -10,70 +10,82 @@ from keras_attention._checks import LAST_SEED, described, dtype_of, is_integer
 from keras_attention._typing import Tensor
 from keras_attention.search._largest import largest
 
-HALVINGS = 28  # of an interval of about 20 between logarithms: to less than the error of float32
-
 
 def draw(
     logits: Tensor,
     temperature: float,
     top_k: int | None,
     top_p: float | None,
-    seed: keras.random.SeedGenerator,
+    seed: Tensor,
 ) -> Tensor:
     """Draws a token for each row of `(N, V)`, `(N,)`; see `sample_search`.
 
-    A token without probability is never drawn, unless the row has no other.
+    A token without probability is never drawn, unless the row has no other. The seed is `(2,)`.
     """
     tokens = None
     if top_k is not None and top_k < logits.shape[-1]:
         logits, tokens = largest(logits, top_k)
     peak = ops.max(logits, axis=-1, keepdims=True)
-    mass = ops.exp((logits - peak) / temperature)
-    if top_p is not None and top_p < 1:
-        mass = ops.where(mass >= _least_kept(mass, top_p), mass, 0.0)
-    index = _race(mass, seed)
+    index = _draw_index(ops.exp((logits - peak) / temperature), top_p, seed)
     return index if tokens is None else _take(tokens, index)
 
 
-def _least_kept(mass, top_p):
-    """The smallest mass that top_p keeps, `(N, 1)`, found by bisection instead of sorting.
+def _draw_index(mass, top_p, seed):
+    """Draws an index of each row with the probabilities mass / sum(mass), among the `top_p`.
 
-    The largest mass of a row is 1. All masses below (1 - top_p) / V of the total are together less
-    than 1 - top_p of it, so that the smallest mass kept is larger.
-    """
-    total = ops.sum(mass, axis=-1, keepdims=True)
-    least = ops.log(total * ((1 - top_p) / mass.shape[-1]))
-
-    def halve(_, bounds):
-        low, high = bounds  # enough is at least as large as exp(low), but not as exp(high)
-        middle = (low + high) / 2
-        kept = ops.where(mass >= ops.exp(middle), mass, 0.0)
-        enough = ops.sum(kept, axis=-1, keepdims=True) >= top_p * total
-        return ops.where(enough, middle, low), ops.where(enough, high, middle)
-
-    return ops.exp(ops.fori_loop(0, HALVINGS, halve, (least, ops.zeros_like(least)))[0])
-
-
-def _race(mass, seed):
-    """Draws an index of each row with the probabilities mass / sum(mass).
-
-    The least of exponential times with the rates `mass` comes first with just these probabilities.
-    The row is cut into groups: one race of the groups, then one in the group that has won, so that
-    a vocabulary of V tokens takes about 2 sqrt(V) random numbers.
+    Nothing is sorted. An index belongs to the smallest set that holds the share `top_p` if all
+    larger masses together are less. Any other index is drawn again, from the larger masses only.
+    About log(1 / top_p) of the indices of a row are drawn in vain.
     """
     size = mass.shape[-1]
     group = math.isqrt(size - 1) + 1
     groups = -(-size // group)
     mass = ops.pad(mass, ((0, 0), (0, groups * group - size)))
     mass = ops.reshape(mass, (-1, groups, group))
-    shape = (ops.shape(mass)[0], groups + group)
-    # Above zero, whose logarithm is infinite, and below one, whose logarithm is zero.
-    times = -ops.log(keras.random.uniform(shape, 1e-30, 1 - 2.0**-24, dtype="float32", seed=seed))
-    winner = ops.argmax(ops.sum(mass, axis=-1) / times[:, :groups], axis=-1)
-    winner = ops.cast(winner, "int32")
+    sums = ops.sum(mass, axis=-1)
+    index, limit = _race(mass, sums, ops.full_like(sums[:, :1], -1.0), seed)
+    if top_p is not None and top_p < 1:
+        enough = top_p * ops.sum(sums, axis=-1)
+
+        def again(i, index, limit, outside):
+            sums = ops.sum(ops.where(mass > ops.expand_dims(limit, -1), mass, 0.0), axis=-1)
+            outside = ops.sum(sums, axis=-1) >= enough
+            other, lower = _race(mass, sums, limit, seed + i)
+            limit = ops.where(ops.expand_dims(outside, -1), lower, limit)
+            return i + 1, ops.where(outside, other, index), limit, outside
+
+        start = ops.convert_to_tensor(1, "int32"), index, limit, ops.ones_like(index, "bool")
+        _, index, *_ = ops.while_loop(
+            lambda i, index, limit, outside: ops.any(outside),
+            again,
+            start,
+            maximum_iterations=size,
+        )
+    return ops.minimum(index, size - 1)  # a padded place wins where all masses are NaN
+
+
+def _race(mass, sums, limit, seed):
+    """Draws an index with the probabilities of the masses above the limit, and returns its mass.
+
+    Of exponential times, whose rates are the masses, the smallest has just these probabilities. The
+    row is cut into groups, with the sums `sums`: one race of the groups, then one in the group that
+    has won, so that V tokens take about 2 sqrt(V) random numbers.
+    """
+    count, groups, group = ops.shape(mass)
+    times = -ops.log(
+        keras.random.uniform(
+            (count, groups + group),
+            minval=1e-30,  # the logarithm of zero is infinite
+            maxval=1 - 2.0**-24,  # the logarithm of one is zero
+            dtype="float32",
+            seed=_Seed(seed),
+        )
+    )
+    winner = ops.cast(ops.argmax(sums / times[:, :groups], axis=-1), "int32")
     inside = ops.squeeze(ops.take_along_axis(mass, ops.reshape(winner, (-1, 1, 1)), axis=1), 1)
-    index = group * winner + ops.cast(ops.argmax(inside / times[:, groups:], axis=-1), "int32")
-    return ops.minimum(index, size - 1)  # NaN everywhere, and a padded place has won
+    inside = ops.where(inside > limit, inside, 0.0)
+    best = ops.cast(ops.argmax(inside / times[:, groups:], axis=-1), "int32")
+    return group * winner + best, ops.expand_dims(_take(inside, best), -1)
 
 
 def _take(x, index):
@@ -89,7 +101,7 @@ def step_seeds(seed: Any, count: int) -> Tensor:
         seed = int(seed)
     elif getattr(seed, "shape", None) == () and "int" in dtype_of(seed):
         seed = ops.cast(seed, "int32")
-        seed = Seed(ops.stack([seed, ops.zeros_like(seed)]))
+        seed = _Seed(ops.stack([seed, ops.zeros_like(seed)]))
     elif seed is not None and not isinstance(seed, keras.random.SeedGenerator):
         raise ValueError(
             f"seed must be an integer from 0 to {LAST_SEED}, a scalar integer tensor, a "
@@ -98,7 +110,7 @@ def step_seeds(seed: Any, count: int) -> Tensor:
     return keras.random.randint((count, 2), 0, 2**31 - 1, seed=seed)
 
 
-class Seed(keras.random.SeedGenerator):
+class _Seed(keras.random.SeedGenerator):
     """Gives functions of `keras.random` a seed `(2,)` that a tensor holds, without a variable."""
 
     def __init__(self, value: Tensor):

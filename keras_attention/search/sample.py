@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.search._arguments import LAST_TOKEN, WIDEST, check_positive
-from keras_attention.search._draw import Seed, draw, step_seeds
+from keras_attention.search._draw import draw, step_seeds
 from keras_attention.search._limits import Limits
 from keras_attention.search._loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult, by_sample
@@ -59,11 +59,12 @@ def sample_search(
         samples: K, the number of outputs of each sample.
         temperature: above 0. Below 1 it favours probable tokens, above 1 the others.
         top_k: the number of tokens kept at every step, or None for all. 1 is a greedy search.
-        top_p: the share of the probability kept, above 0 and at most 1, or None for all. Logits
-            that differ by less than the rounding of float32 count as equal.
+        top_p: the share of the probability kept, above 0 and at most 1, or None for all. Tokens as
+            probable as the last one of the set are kept too.
         seed: an integer, which gives the same outputs at every call; a scalar integer tensor, such
             as an argument of a compiled function; a `keras.random.SeedGenerator`; or None for the
-            generator of Keras.
+            generator of Keras. In `jax.jit`, pass one of the first two. The same seed draws other
+            outputs on another backend, and on TensorFlow when XLA compiles.
         min_length, no_repeat_ngram_size, prefix: see `beam_search`.
 
     Returns:
@@ -106,8 +107,7 @@ def sample_search(
     seeds = step_seeds(seed, max_length)
 
     def choose(now):
-        seed = Seed(ops.take(seeds, now.t, axis=0))
-        tokens = draw(now.allowed, temperature, top_k, top_p, seed)
+        tokens = draw(now.allowed, temperature, top_k, top_p, ops.take(seeds, now.t, axis=0))
         values = ops.take_along_axis(now.allowed, ops.expand_dims(tokens, -1), axis=1)
         peak = ops.max(now.logits, axis=-1, keepdims=True)
         gains = ops.squeeze(log_probs(values, now.logits, peak), -1)

@@ -3,6 +3,7 @@
 A slow operation gives the right numbers, so only a look at the program finds it.
 """
 
+import functools
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 from keras import ops, tree
 
-from keras_attention import beam_search, greedy_search
+from keras_attention import beam_search, greedy_search, sample_search
 from tests.backends import graphs
 from tests.conformance.layers import first_cases
 
@@ -62,7 +63,15 @@ def test_a_product_with_a_kernel_for_each_sample_is_found():
     )
 
 
-@pytest.mark.parametrize("search", [greedy_search, beam_search])
+SEARCHES = {
+    "greedy": greedy_search,
+    "beam": beam_search,
+    "sample": functools.partial(sample_search, top_p=0.9, seed=1),
+    "limits": functools.partial(beam_search, min_length=2, no_repeat_ngram_size=2),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_a_search_does_not_sort_the_vocabulary(search):
     vocabulary = 501
 

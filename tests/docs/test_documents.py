@@ -47,6 +47,9 @@ def test_the_translator_of_the_guide_learns():
     tokens, ids = np.array(found.tokens), names["ids"]
     np.testing.assert_array_equal(tokens[0, 0, :6], [*ids[0, ::-1], names["END"]])
     assert not np.array(found.weights)[1, 0, :, 4].any()  # padding
+    assert {tuple(x) for x in np.array(names["begun"].tokens)[0, :, :2]} == {(7, 6)}
+    assert tuple(names["drawn"].tokens.shape) == (2, 10, 8)
+    np.testing.assert_array_equal(np.array(names["both"].tokens)[:, 0], tokens[:, 0])
     assert names["looking"].output_shape == (None, None, None)
 
 

@@ -1,0 +1,120 @@
+"""Time of `Seq2Seq.generate` beside the bare beam search, on as many sentences as Multi30k tests.
+
+    python benchmarks/generate.py [--repeats N] [--small]
+
+A translator of the size of docs/results.md, with random weights, searches 1,000 random sentences
+with the lengths of captions and beams of 5. The bare search is a compiled function, called on
+batches that were sorted, cut and made into tensors before. Both take turns. Prints seconds and
+their ratio, in a TensorFlow graph and on JAX.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+BATCH, LENGTH, WIDTH = 64, 30, 5
+
+
+def make_translator(words, units):
+    import keras
+    from keras import layers
+
+    from keras_attention import AttentionRNN, LuongAttention, Readout, RecurrentEncoder, Seq2Seq
+
+    keras.utils.set_random_seed(1)
+    rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
+    return Seq2Seq(
+        RecurrentEncoder(layers.Embedding(words, units), layers.Bidirectional(rnn)),
+        AttentionRNN(layers.GRUCell(units), LuongAttention("general", units=units)),
+        layers.ReversibleEmbedding(words, units),
+        Readout(units),
+        start_token=1,
+        end_token=2,
+    )
+
+
+def make_sentences(count, words):
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    lengths = np.clip(rng.normal(14, 4.5, count), 4, 40).astype(int)
+    ids = rng.integers(3, words, (count, lengths.max()))
+    return np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, 0).astype("int32")
+
+
+def bare(model, sentences):
+    """A function that searches batches made in advance, and how many programs it compiles."""
+    import keras
+    import numpy as np
+    from keras import ops
+
+    lengths = (sentences > 0).sum(axis=1)
+    order = np.argsort(lengths, kind="stable")
+    batches = []
+    for start in range(0, len(order), BATCH):
+        rows = order[start : start + BATCH]
+        width = lengths[rows].max()
+        if keras.backend.backend() == "jax":
+            width = -(-width // 16) * 16
+        batches.append(ops.convert_to_tensor(sentences[rows][:, :width]))
+
+    def search(batch):
+        return tuple(model.search(batch, LENGTH, beam_width=WIDTH))
+
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        search = tf.function(
+            search, input_signature=[tf.TensorSpec((None, None), "int32")], autograph=False
+        )
+    else:
+        import jax
+
+        search = jax.jit(search)
+
+    def run():
+        for batch in batches:
+            ops.convert_to_numpy(search(batch)[0])
+
+    return run
+
+
+def column(arguments):
+    import statistics
+
+    words, units, count = (50, 16, 100) if arguments.small else (8000, 512, 1000)
+    model, sentences = make_translator(words, units), make_sentences(count, words)
+    model((sentences[:1], sentences[:1]))
+    functions = {
+        "bare": bare(model, sentences),
+        "generate": lambda: model.generate(sentences, LENGTH, beam_width=WIDTH, batch_size=BATCH),
+    }
+    found = {name: [] for name in functions}
+    for _ in range(arguments.repeats + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            found[name].append(time.perf_counter() - start)
+    first, second = (statistics.median(times[1:]) for times in found.values())
+    print(f"{arguments.column}: bare {first:.2f} s, generate {second:.2f} s, {second / first:.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--small", action="store_true", help="to try the command")
+    parser.add_argument("--column", choices=("tensorflow", "jax"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.column:
+        column(arguments)
+        return
+    for backend in ("tensorflow", "jax"):
+        environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = [sys.executable, __file__, *sys.argv[1:], "--column", backend]
+        subprocess.run(command, env=environment, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+"""Penalties and limits of the searches against exhaustive searches over all sequences."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import Memory
+from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
+from tests.backends import compiled, on_tensorflow
+from tests.search.oracles import (
+    END,
+    START,
+    TOKENS,
+    Decoder,
+    V,
+    assert_found,
+    assert_same,
+    brute_force,
+    to_numpy,
+)
+
+WORDS, LONGEST = 3, 5
+FEW = {"start_token": START, "end_token": END, "max_length": LONGEST}
+PREFIX = np.array([[0, 2, -1], [2, -1, -1], [-1, 0, -1], [0, END, 2]])
+VALID = np.array([[1, 1, 0], [1, 1, 1], [1, 0, 1], [1, 0, 0]], bool)
+
+
+def gnmt(weights, valid):
+    total = 0.0
+    for j in np.flatnonzero(valid):
+        total += math.log(max(min(sum(row[j] for row in weights), 1.0), 1e-10))
+    return total
+
+
+def summary(weights, valid):
+    read = [max(sum(row[j] for row in weights), 1.0) for j in np.flatnonzero(valid)]
+    return -(sum(read) - len(read))
+
+
+def is_allowed(tokens, prefix, min_length, no_repeat_ngram_size):
+    """Whether an output satisfies the limits."""
+    if END in tokens and tokens.index(END) < min_length:
+        return False
+    if any(p not in (-1, y) for y, p in zip(tokens, prefix, strict=False)):
+        return False
+    n = no_repeat_ngram_size
+    grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
+    return n == 0 or len(set(grams)) == len(grams)
+
+
+def exhaustive(decoder, inputs, options):
+    options = dict(options)
+    length_penalty = options.pop("length_penalty", 1.0)
+    factor = options.pop("coverage_penalty", 0.0)
+    terms = {"gnmt": gnmt, "summary": summary}[options.pop("coverage", "gnmt")]
+    valid = options.pop("memory_mask", np.ones((4, 3), bool))
+    prefix = options.pop("prefix", np.full((4, 1), -1))
+    limits = {"min_length": 0, "no_repeat_ngram_size": 0} | options
+    return brute_force(
+        decoder,
+        *inputs,
+        length_penalty,
+        LONGEST,
+        bonus=lambda b, weights: factor * terms(weights, valid[b]),
+        allowed=lambda b, tokens: is_allowed(tokens, prefix[b], **limits),
+    )
+
+
+def assert_all_found(found, expected):
+    """`found` holds the sequences of each sample in order, and then only impossible ones."""
+    found = to_numpy(found)
+    for b, sequences in enumerate(expected):
+        count = len(sequences)
+        one = SearchResult(*(x[b : b + 1] for x in found))
+        if count:
+            kept = SearchResult(*(x[:, :count] for x in one))
+            assert_found(kept, [sequences], max_length=LONGEST)
+        assert np.all(one.scores[:, count:] == -np.inf)
+        for x in (one.lengths, one.weights, one.log_probs):
+            assert np.all(x[:, count:] == 0)
+
+
+OPTIONS = {
+    "gnmt": {"coverage_penalty": 0.7, "memory_mask": VALID},
+    "gnmt of all": {"coverage_penalty": 0.2, "length_penalty": 0.0},
+    "summary": {"coverage_penalty": 1.3, "coverage": "summary", "memory_mask": VALID},
+    "min_length": {"min_length": 2, "length_penalty": 0.0},
+    "no end": {"min_length": LONGEST},
+    "no token twice": {"no_repeat_ngram_size": 1},
+    "no bigram twice": {"no_repeat_ngram_size": 2, "length_penalty": 2.5},
+    "no trigram twice": {"no_repeat_ngram_size": 3},
+    "prefix": {"prefix": PREFIX},
+    "full prefix": {"prefix": np.array([[0, 2, 0, 2, 0]] * 3 + [[-1] * 5])},
+    "no prefix": {"prefix": np.zeros((4, 0), "int32")},
+    "nothing possible": {"min_length": 3, "no_repeat_ngram_size": 1},
+    "all": {
+        "prefix": PREFIX,
+        "min_length": 2,
+        "no_repeat_ngram_size": 2,
+        "coverage_penalty": 0.4,
+        "coverage": "summary",
+        "memory_mask": VALID,
+        "length_penalty": 0.6,
+    },
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_exhaustive_beam_is_brute_force(name):
+    decoder = Decoder(3, vocabulary=WORDS)
+    inputs = decoder.inputs(4)
+    expected = exhaustive(decoder, inputs, OPTIONS[name])
+    unlimited = brute_force(decoder, *inputs, 1.0, LONGEST)
+    assert [[x[0] for x in y] for y in expected] != [[x[0] for x in y] for y in unlimited] or (
+        name in ("no prefix", "gnmt of all")
+    )
+    found = beam_search(decoder.step, *inputs, beam_width=67, **FEW, **OPTIONS[name])
+    assert_all_found(found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", ["gnmt", "all"])
+def test_exhaustive_beam_when_compiled(name, jit):
+    decoder = Decoder(3, vocabulary=WORDS)
+    inputs = decoder.inputs(4)
+    options = dict(OPTIONS[name])
+    tensors = {key: options.pop(key) for key in ("prefix", "memory_mask") if key in options}
+
+    def run(state, memory, tensors):
+        return tuple(
+            beam_search(decoder.step, state, memory, beam_width=67, **FEW, **options, **tensors)
+        )
+
+    if keras.backend.backend() == "tensorflow" and not jit:
+        import tensorflow as tf
+
+        run = tf.function(run)
+    else:
+        run = compiled(run, jit)
+    found = SearchResult(*run(*inputs, tensors))
+    assert_all_found(found, exhaustive(decoder, inputs, OPTIONS[name]))
+
+
+@on_tensorflow
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_prefixes_and_masks_of_unknown_size(jit_compile):
+    import tensorflow as tf
+
+    def step(tokens, state, memory):
+        logits = ops.one_hot((tokens + 1) % V, V) + ops.sum(memory, axis=-1, keepdims=True)
+        return logits, state, ops.softmax(memory)
+
+    def run(memory, mask, prefix):
+        found = beam_search(
+            step,
+            None,
+            memory,
+            beam_width=3,
+            coverage_penalty=0.3,
+            memory_mask=mask,
+            prefix=prefix,
+            no_repeat_ngram_size=2,
+            **FEW,
+        )
+        return tuple(found)
+
+    specs = [tf.TensorSpec((None, None), x) for x in ("float32", "bool", "int64")]
+    graph = tf.function(run, input_signature=specs, jit_compile=jit_compile)
+    for batch, size, given in ((3, 5, 2), (2, 7, 0)):
+        memory = np.random.default_rng(size).normal(size=(batch, size)).astype("float32")
+        mask, prefix = memory > -1, np.array([[4, -1], [5, 0], [3, 3]])[:batch, :given]
+        found = graph(memory, mask, prefix)
+        assert_same(SearchResult(*found), SearchResult(*run(memory, mask, prefix)))
+
+
+def test_greedy_search_with_limits():
+    """The most probable of the allowed tokens, with its probability among all."""
+    decoder = Decoder(5)
+    state, memory = decoder.inputs(7)
+    prefix = np.random.default_rng(1).integers(2, V, size=(7, 4))
+    prefix[:3, 2:] = -1
+    limits = {"min_length": 7, "no_repeat_ngram_size": 2}
+    expected = []
+    for b in range(7):
+        hypothesis, constant = decoder.start(state, memory, b)
+        tokens, gains, weights = [], [], []
+        while len(tokens) < TOKENS["max_length"] and END not in tokens:
+            last = tokens[-1] if tokens else START
+            log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
+            rest = [v for v in range(V) if is_allowed((*tokens, v), prefix[b], **limits)]
+            tokens.append(max(rest, key=lambda v, p=log_probs: p[v]))
+            gains.append(log_probs[tokens[-1]])
+            weights.append(row)
+        expected.append((tokens, sum(gains), weights, gains))
+    options = TOKENS | limits | {"prefix": prefix}
+    assert_found(greedy_search(decoder.step, state, memory, **options), expected)
+    one = to_numpy(beam_search(decoder.step, state, memory, beam_width=1, **options))
+    np.testing.assert_array_equal(
+        one.tokens[:, 0], [x[0] + [END] * (11 - len(x[0])) for x in expected]
+    )
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_no_ngram_occurs_twice_in_a_thousand_outputs(size):
+    """A step that loves to repeat: the last token and the one before it, again and again."""
+    words = 41
+
+    def step(tokens, state, memory):
+        logits = memory + 5 * ops.one_hot(tokens, words) + 4 * ops.one_hot(state, words)
+        return logits, tokens, None
+
+    memory = np.random.default_rng(size).normal(size=(32, words)).astype("float32")
+    memory[:, END] = -np.inf
+    options = TOKENS | {"max_length": 13, "no_repeat_ngram_size": size}
+    state = np.zeros(32, "int32")
+    for found in (
+        sample_search(step, state, memory, samples=16, seed=size, **options),
+        beam_search(step, state, memory, beam_width=16, **options),
+    ):
+        found = to_numpy(found)
+        assert np.all(found.lengths == 13)
+        for tokens in found.tokens.reshape(512, 13).tolist():
+            grams = [tuple(tokens[i : i + size]) for i in range(14 - size)]
+            assert len(set(grams)) == len(grams)
+
+
+def test_an_improbable_prefix_keeps_its_log_probability():
+    logits = np.array([[0.0, -400.0, 3.0]], "float32")
+    prefix = np.array([[1]])
+    for find in (greedy_search, beam_search, sample_search):
+        found = to_numpy(
+            find(
+                lambda tokens, state, memory: (memory, state, None),
+                None,
+                logits,
+                prefix=prefix,
+                start_token=0,
+                end_token=2,
+                max_length=2,
+            )
+        )
+        assert found.tokens.reshape(-1, 2)[0, 0] == 1
+        expected = -400 - math.log(1 + math.exp(3))
+        np.testing.assert_allclose(found.log_probs.reshape(-1, 2)[0, 0], expected, rtol=1e-6)
+
+
+def test_the_mask_of_a_memory_is_that_of_the_coverage():
+    keys = np.random.default_rng(0).normal(size=(4, 3, 5)).astype("float32")
+
+    def step(tokens, state, memory):
+        scores = ops.sum(memory.key * ops.expand_dims(ops.one_hot(tokens, 5), 1), axis=-1)
+        weights = ops.softmax(ops.where(memory.mask, scores, -1e9))
+        return ops.einsum("nt,ntd->nd", weights, memory.value), state, weights
+
+    options = {"coverage_penalty": 0.5, "beam_width": 3, **TOKENS}
+    memory = Memory(keys, keys, VALID)
+    found = beam_search(step, None, memory, **options)
+    assert_same(found, beam_search(step, None, memory, memory_mask=VALID, **options))
+    other = beam_search(step, None, memory, memory_mask=np.ones_like(VALID), **options)
+    assert np.any(to_numpy(found).scores != to_numpy(other).scores)
+
+
+def test_no_sample_at_all():
+    def step(tokens, state, memory):
+        return ops.one_hot(tokens, 5), state, memory
+
+    options = {"prefix": np.zeros((0, 2), "int32"), "memory_mask": np.zeros((0, 7), bool)}
+    found = beam_search(step, None, np.zeros((0, 7)), coverage_penalty=1.0, **FEW, **options)
+    assert tuple(found.log_probs.shape) == (0, 5, LONGEST)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"min_length": -1}, "min_length=-1 must be an integer from 0 to 11"),
+        ({"min_length": 12}, "min_length=12 must be an integer from 0 to 11"),
+        ({"no_repeat_ngram_size": 2.0}, r"no_repeat_ngram_size=2\.0 must be an integer"),
+        ({"prefix": [1, 2]}, r"prefix must be an integer tensor \(batch, steps\).*\(2,\)"),
+        ({"prefix": [[1.0], [2.0]]}, "prefix must be an integer tensor .*float"),
+        ({"prefix": np.zeros((2, 12), "int32")}, "prefix has 12 steps, more than max_length=11"),
+        ({"prefix": np.zeros((3, 1), "int32")}, r"one batch size.*'prefix': \(3, 1\)"),
+    ],
+)
+def test_limits_out_of_range(change, message):
+    def step(tokens, state, memory):
+        raise AssertionError("the step ran before the arguments were checked")
+
+    for find in (greedy_search, beam_search, sample_search):
+        with pytest.raises(ValueError, match=message):
+            find(step, None, np.ones((2, 1), "float32"), **TOKENS | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"coverage_penalty": -1}, "coverage_penalty=-1 must be a finite number, 0 or more"),
+        ({"coverage": "sum"}, "`coverage` must be one of 'gnmt', 'summary'; received 'sum'"),
+        ({"memory_mask": np.ones((2, 3))}, "memory_mask must be a boolean tensor"),
+        ({"memory_mask": np.ones((2, 4), bool)}, "a place for each attention weight"),
+        ({"memory_mask": np.ones((3, 3), bool)}, r"one batch size.*'memory_mask': \(3, 3\)"),
+        ({"weights": None}, "coverage_penalty needs the attention weights"),
+    ],
+)
+def test_coverage_out_of_range(change, message):
+    weights = change.get("weights", np.ones((10, 3), "float32"))
+    change = {key: value for key, value in change.items() if key != "weights"}
+
+    def step(tokens, state, memory):
+        return ops.one_hot(tokens, V), state, weights
+
+    with pytest.raises(ValueError, match=message):
+        beam_search(
+            step, None, np.ones((2, 1), "float32"), **TOKENS | {"coverage_penalty": 1} | change
+        )
