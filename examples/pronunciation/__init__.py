@@ -1,0 +1,1 @@
+"""Letters to phones with hard and soft attention: `python -m examples.pronunciation`."""

@@ -1,0 +1,95 @@
+"""Writes the `.keras` file, the SavedModel and the pictures, and checks each of them."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from examples.common.files import save_figure
+from examples.common.saving import ask_saved_model, write_model
+from examples.common.tokens import make_table
+from examples.pronunciation.data import END, PAD, START, UNKNOWN, encode_phones, encode_words, pad
+from keras_attention.plotting import plot_attention
+
+PICTURES = 4
+
+
+def save(pronouncer, words, output):
+    """Writes and checks all files of a trained pronouncer; the words are for the checks."""
+    words = sorted(words, key=len)[-PICTURES:]  # long words show an alignment best
+    phones = pronouncer(words)
+    source = pad(encode_words(pronouncer.letters, words))
+    target = pad(encode_phones(pronouncer.phones, phones))
+    write_model(pronouncer.model, output / "model.keras", (source, target))
+    if keras.backend.backend() == "tensorflow":
+        path = output / "saved_model"
+        export(pronouncer, path)
+        print(f"{path}: takes words, returns phones and scores")
+        check_saved_model(path, pronouncer.search(words).scores, phones, words)
+    else:
+        print(
+            "The SavedModel is written with the TensorFlow backend: run the same command with it."
+        )
+    weights = read_places(pronouncer.models[0], source, target)
+    for n, word in enumerate(words):
+        cut = weights[n, : len(phones[n]) + 1, : len(word) + 2]
+        draw_alignment(word, phones[n], cut, output / f"alignment-{n + 1}.png")
+    print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
+
+
+def export(pronouncer, path):
+    """Writes a SavedModel from words to phones with spaces between them."""
+    names = pronouncer.letters.names[END + 1 :]
+    table = make_table(names, default=UNKNOWN - END)
+
+    def tokenize(words):
+        letters = tf.strings.unicode_split(words, "UTF-8")
+        ids = tf.cast(table.lookup(letters), "int32") + END
+        ends = tf.ones((tf.shape(words)[0], 1), "int32")
+        return tf.concat([START * ends, ids, END * ends], axis=1).to_tensor(PAD)
+
+    def detokenize(tokens, lengths):
+        spoken = tf.RaggedTensor.from_tensor(tokens, lengths=lengths)
+        spoken = tf.ragged.boolean_mask(spoken, spoken > END)
+        phones = tf.gather(tf.constant(pronouncer.phones.names), spoken)
+        return tf.strings.reduce_join(phones, 1, separator=" ")
+
+    parts = {"tokenize": tokenize, "detokenize": detokenize, "tracked": (table,)}
+    pronouncer.model.export_generate(path, **pronouncer.options, **parts)
+
+
+def check_saved_model(path, scores, phones, words):
+    """Compares scores and phones with those of the SavedModel in a process without keras."""
+    answer = ask_saved_model(path, {"source": words})
+    gap = np.abs(np.array(answer["scores"]) - scores).max()
+    same = [" ".join(row) for row in phones] == answer["texts"]
+    if not same or not gap <= 1e-4:
+        raise SystemExit(
+            f"the SavedModel differs in a new process: phones equal: {same}, scores by {gap:.2g}"
+        )
+    print(
+        f"The reloaded SavedModel agrees: phones of {len(words)} words equal, scores within "
+        f"{gap:.1g}; the process had no {' and no '.join(answer['absent'])}."
+    )
+
+
+def read_places(model, source, target):
+    """The probability of each letter to be read for each phone, `(B, T, S)`.
+
+    The attention before a monotonic head also weighs letters that were passed. Only the state of
+    the head knows where the reader can be: its first tensor is the logarithm of the probabilities.
+    """
+    state, memory = model.start(source)
+    places = []
+    for token in np.insert(target[:, :-1], 0, START, axis=1).T:
+        _, state, weights = model.step(token, state, memory)
+        places.append(weights if state[1] is None else ops.exp(state[1][0]))
+    return np.stack([ops.convert_to_numpy(x) for x in places], axis=1)
+
+
+def draw_alignment(word, phones, weights, path):
+    """Draws the letters that each phone of a word was read from as a PNG."""
+    source, target = ["⊢", *word, "⊣"], [*phones, "⏎"][: len(weights)]
+    title = f"{word}  →  {' '.join(phones)}"
+    figure = plot_attention(weights, source, target, title=title)
+    save_figure(path, figure)

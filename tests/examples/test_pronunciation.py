@@ -1,0 +1,217 @@
+"""Pronunciation: the invented spelling, the files, the ids, and the official evaluation."""
+
+import json
+import re
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples.pronunciation import __main__ as command
+from examples.pronunciation import data, evaluation, language
+from examples.pronunciation.model import ATTENTIONS, build_model
+
+# --- the invented language -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "phones"),
+    [
+        ("shathengo", "ʃ a θ e ŋ o"),
+        ("taimouree", "t e m u r iː"),
+        ("taxi", "t a k s i"),
+        ("knab", "n a p"),
+        ("aknog", "a k n o k"),
+        ("ghurhov", "ɡ u r o f"),
+        ("tame", "t aː m"),
+        ("tabe", "t aː b"),
+        ("tante", "t a n t"),
+        ("taxe", "t a k s"),
+        ("taime", "t e m"),
+        ("te", "t e"),
+        ("cacice", "k a s iː s"),
+        ("gage", "ɡ aː dʒ"),
+        ("sasas", "s a z a s"),
+        ("tassa", "t a s a"),
+    ],
+)
+def test_words_are_pronounced_by_the_rules(word, phones):
+    assert language.pronounce(word) == phones.split()
+
+
+def test_the_sets_of_invented_words_are_disjoint_and_repeatable():
+    sets = language.make_sets([50, 20, 30], seed=3)
+    assert [len(pairs) for pairs in sets] == [50, 20, 30]
+    assert len({word for pairs in sets for word, _ in pairs}) == 100
+    assert all(language.pronounce(word) == phones for pairs in sets for word, phones in pairs)
+    assert sets == language.make_sets([50, 20, 30], seed=3)
+    assert sets != language.make_sets([50, 20, 30], seed=4)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+PAIRS = [("ça", ["s", "a"]), ("deux mots", ["d", "ø", "m", "o"])]
+
+
+def write(folder, text, name="fre_train.tsv"):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(text.encode())
+    return folder / name
+
+
+@pytest.mark.parametrize("change", [str, lambda s: "\ufeff" + s.replace("\n", "\r\n\n")])
+def test_a_file_is_read(tmp_path, change):
+    assert data.read(write(tmp_path, change("ça\ts a\ndeux mots\td ø m o\n"))) == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ça\ts a\nça s a\n", "line 2: expected a word, a tab"),
+        ("ça\t \n", "line 1"),
+        ("\ts a\n", "line 1"),
+        ("ça\ts a\tfra\n", "line 1"),
+        ("\n", "holds no word"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path, text, message):
+    with pytest.raises(SystemExit, match=message):
+        data.read(write(tmp_path, text))
+
+
+def test_the_files_of_a_language_are_found_in_folders(tmp_path):
+    for split in data.SPLITS:
+        write(tmp_path / "medium", f"{split}\ta\n", f"fre_{split}.tsv")
+    given = types.SimpleNamespace(data=str(tmp_path), language="fre")
+    assert {split: pairs[0][0] for split, pairs in data.load(given).items()} == {
+        split: split for split in data.SPLITS
+    }
+    given.language = "dut"
+    with pytest.raises(SystemExit, match=r"no files dut_train\.tsv.* there: fre"):
+        data.load(given)
+
+
+# --- ids -----------------------------------------------------------------------------------------
+
+
+def test_symbols_become_ids_and_back():
+    phones = data.Symbols.of([["b", "a"], ["a"], ["a", "b", "tʃ"]])
+    assert phones.names[data.END + 1 :] == ["a", "b", "tʃ"]
+    [ids] = data.encode_phones(phones, [["tʃ", "a", "new"]])
+    assert ids == [6, 4, data.UNKNOWN, data.END]
+    assert phones.decode([6, 4, 5, data.END, 4]) == ["tʃ", "a", "b"]
+    assert phones.decode([6, 4]) == ["tʃ", "a"]
+    letters = data.Symbols.of(["ab"])
+    assert data.encode_words(letters, ["ba"]) == [[data.START, 5, 4, data.END]]
+
+
+def test_batches_hold_every_word_once_beside_its_phones():
+    rng = np.random.default_rng(1)
+    sources = [[n + 10] * n for n in rng.integers(1, 9, 53)]
+    targets = [[*source, data.END] for source in sources]
+    found = []
+    for (source, target), again in data.make_batches(sources, targets, 7, rng):
+        assert again is target
+        assert len(source) <= 7
+        assert [source.shape[1] % 4, target.shape[1] % 4] == [0, 0]
+        for x, y in zip(source, target, strict=True):
+            assert [*x[x > 0], data.END] == list(y[y > 0])
+            found.append(list(x[x > 0]))
+    assert sorted(found) == sorted(sources)
+
+
+# --- the model -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [ATTENTIONS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ATTENTIONS[1:])],
+)
+def test_padding_changes_no_prediction(attention):
+    model = build_model(attention, 11, 13, units=5, embedding=3, depth=2, dropout=0.5)
+    words, phones = [[2, 5, 6, 7, 3], [2, 8, 3]], [[6, 7, 8, 3], [9, 3]]
+    together = np.array(model((data.pad(words), data.pad(phones))))
+    alone = model((np.array(words[1:]), np.array(phones[1:])))
+    np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-5)
+    swapped = model((data.pad(words[::-1]), data.pad(phones)))
+    assert np.abs(swapped - together)[0].max() > 1e-3  # the letters are read
+
+
+# --- the evaluation ------------------------------------------------------------------------------
+
+phones = st.lists(st.sampled_from("abc"), max_size=6)
+
+
+def test_a_word_is_right_or_wrong():
+    found = [["a", "b"], ["ab"], ["a"], []]
+    right = [("a", "b"), ("a", "b"), ("a", "a"), ("a",)]
+    assert evaluation.word_error_rate(found, right) == 75
+    with pytest.raises(ValueError, match="no word"):
+        evaluation.word_error_rate([], [])
+    with pytest.raises(ValueError, match="shorter"):
+        evaluation.word_error_rate(found, right[:3])
+
+
+def slow_edits(a, b):
+    if not a or not b:
+        return len(a) + len(b)
+    changes = slow_edits(a[1:], b), slow_edits(a, b[1:]), slow_edits(a[1:], b[1:]) - (a[0] == b[0])
+    return 1 + min(changes)
+
+
+@settings(max_examples=30, deadline=None)
+@given(phones, phones)
+def test_edits_equal_those_of_the_definition(a, b):
+    assert evaluation.edits(a, b) == slow_edits(a, b)
+
+
+def test_edits_are_counted_over_all_words():
+    assert evaluation.phone_error_rate([["a"], ["b", "c"]], [["a", "b"], ["b", "d"]]) == 50
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data", "x"], "--data and --language belong together"),
+        (["--language", "fre"], "--data and --language belong together"),
+        (["--smoke", "--data", "x", "--language", "fre"], "--smoke uses invented words"),
+        (["--ensemble", "0"], "--ensemble must be at least 1"),
+        (["--dropout", "1"], r"--dropout must be in \[0, 1\)"),
+        (["--learning-rate", "nan"], "--learning-rate must be in"),
+        (["--seed", "-1"], "--seed must be in"),
+        (["--attention", "none"], "invalid choice: 'none'"),
+    ],
+)
+def test_wrong_options_are_refused(capsys, options, message):
+    with pytest.raises(SystemExit):
+        command.parse(options)
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_defaults_depend_on_the_words():
+    assert command.parse([]).units == command.INVENTED["units"]
+    files = command.parse(["--data", "x", "--language", "fre", "--epochs", "3"])
+    assert (files.units, files.epochs) == (command.DEFAULTS["units"], 3)
+
+
+@pytest.mark.slow
+def test_the_smoke_run_learns_and_serves(tmp_path):
+    options = ["--smoke", "--output", str(tmp_path)]
+    started = [sys.executable, "-m", "examples.pronunciation", *options]
+    run = subprocess.run(started, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "The reloaded SavedModel agrees" in run.stdout
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    lines = (tmp_path / "test.tsv").read_text(encoding="utf-8").splitlines()
+    words = {word: phones for word, phones in (line.split("\t") for line in lines)}
+    wrong = sum(phones.split() != language.pronounce(word) for word, phones in words.items())
+    assert 100 * wrong / len(words) == pytest.approx(summary["test"]["word_error_rate"])
+    assert wrong < len(words) / 2
+    assert (tmp_path / "alignment-4.png").stat().st_size > 1000
