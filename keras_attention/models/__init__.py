@@ -1,11 +1,11 @@
 """Models of the layers, and the heads that turn the output of a decoder into tokens.
 
 A head is any Keras layer from the output of a decoder to logits, such as `Dense`. `Seq2Seq` calls
-`head(output)`. A head with the attribute `reads`, a tuple of names, is called with these tensors by
-name too, `head(output, context=...)`:
+`head(output)`. A head may have `reads`, a tuple of the names below. `Seq2Seq` passes these tensors
+by name, `head(output, context=...)`:
 
     inputs:      `(B, T, E)`, the embedded tokens that the steps read.
-    tokens:      `(B, T)` int32, the ids of these tokens, those of an extended vocabulary too.
+    tokens:      `(B, T)` int32, the ids of these tokens. They may come from an extended vocabulary.
     context:     `(B, T, Dv)`, the weights times the memory.
     weights:     `(B, T, Tk)`, the attention weights before dropout.
     memory:      `(B, Tk, Dv)`, the values.
@@ -25,12 +25,12 @@ may have more attributes:
            `state=...` and returns `(logits, state)`. For a sequence it starts from the initial
            state and returns logits only. The state is any nesting of tensors `(B, ...)`; an empty
            tuple stands for none.
-    known(ids): the ids that embeddings know, for ids of an extended vocabulary.
+    known(ids): replaces ids of an extended vocabulary by ids of the embedding.
 
 Sizes: B samples, T steps, Tk memory steps, H, E and Dv features, V tokens.
 """
 
-from keras_attention.models._generator import LogProbability
+from keras_attention.models._results import LogProbability
 from keras_attention.models.ensemble import Ensemble
 from keras_attention.models.extended_vocabulary import ExtendedVocabulary
 from keras_attention.models.hard_attention import HardAttention

@@ -7,17 +7,23 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._checks import described
+from keras_attention._checks import described, is_integer
 from keras_attention._typing import Nested
 
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
 
 
 def padded(ids: Any, pad_token: int) -> Any:
-    """Makes an array of a list of lists of ids; leaves everything else as it is."""
-    if isinstance(ids, list) and ids and all(isinstance(row, list) for row in ids):
+    """Makes an array of a list of sequences of ids; leaves everything else as it is."""
+    if isinstance(ids, list) and ids and all(map(_is_sequence, ids)):
         return keras.utils.pad_sequences(ids, padding="post", value=pad_token)
     return ids
+
+
+def _is_sequence(row):
+    if isinstance(row, (list, tuple)):
+        return all(map(is_integer, row))
+    return isinstance(row, np.ndarray) and row.ndim == 1
 
 
 def as_arrays(model: str, given: Nested) -> Nested:
@@ -29,7 +35,7 @@ def as_arrays(model: str, given: Nested) -> Nested:
         if isinstance(x, keras.KerasTensor) or _is_symbolic(x):
             raise ValueError(
                 f"{model}: generate and log_probability take arrays; received {described(x)}. "
-                "Inside a compiled function, call `search`."
+                "Inside a compiled function, call `search_batch`."
             )
         return ops.convert_to_numpy(x)
 
@@ -40,6 +46,8 @@ def as_arrays(model: str, given: Nested) -> Nested:
             f"{model}: all arrays must have the same number of samples as their first axis; "
             f"received the shapes {shapes}."
         )
+    if not shapes[0][0]:
+        raise ValueError(f"{model}: there is no sample; pass at least one.")
     return given
 
 
@@ -52,7 +60,7 @@ def _is_symbolic(x):
 
 
 def batches(
-    given: tuple[Nested, ...], pad_token: int, size: int, fixed: bool
+    given: tuple[Nested, ...], pad_token: int | None, size: int, fixed: bool
 ) -> Iterator[tuple[np.ndarray, Nested]]:
     """Cuts arrays into batches.
 
@@ -61,6 +69,7 @@ def batches(
 
     Args:
         given: what was given, as arrays in any nesting, and None.
+        pad_token: the padding that may be cut; None cuts nothing.
         fixed: whether every shape is compiled. Then shapes are rounded up: rows repeat, and
             sequences are padded.
 
@@ -87,7 +96,7 @@ def batches(
 
 def _lengths(given, pad_token):
     """The lengths of the sequences of one array of ids; None for anything else."""
-    ids = isinstance(given, np.ndarray) and given.ndim == 2
+    ids = pad_token is not None and isinstance(given, np.ndarray) and given.ndim == 2
     if not ids or not np.issubdtype(given.dtype, np.integer) or not given.shape[1]:
         return None
     valid = given != pad_token
@@ -100,18 +109,22 @@ def _of_width(x, width, fill):
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])], constant_values=fill)
 
 
-def widened(weights: np.ndarray | None, source: Nested) -> np.ndarray | None:
-    """Gives weights of a batch, `(..., Tk)`, the width of one array of ids."""
-    if weights is None or not isinstance(source, np.ndarray) or source.ndim != 2:
+def widened(weights: np.ndarray | None, batch: Nested, source: Nested) -> np.ndarray | None:
+    """Gives weights `(..., Tk)` the width of the source, if they have that of its batch."""
+    ids = isinstance(source, np.ndarray) and source.ndim == 2
+    if weights is None or not ids or weights.shape[-1] != batch.shape[1]:
         return weights
     return _of_width(weights, source.shape[1], 0)
 
 
 def joined(found: list[tuple[np.ndarray, tuple]]) -> list[np.ndarray | None]:
-    """Joins the results of batches, in the order of the samples."""
-    if not found:
-        raise ValueError("There is no sample: pass at least one.")
+    """Joins the results of batches, in the order of the samples. Shorter rows get zeros."""
     order = np.argsort(np.concatenate([rows for rows, _ in found]))
     cut = [[None if x is None else x[: len(rows)] for x in results] for rows, results in found]
-    parts = zip(*cut, strict=True)
-    return [None if x[0] is None else np.concatenate(x)[order] for x in parts]
+    results = []
+    for parts in zip(*cut, strict=True):
+        if parts[0] is not None and parts[0].ndim > 1:
+            width = max(x.shape[-1] for x in parts)
+            parts = [_of_width(x, width, 0) for x in parts]
+        results.append(None if parts[0] is None else np.concatenate(parts)[order])
+    return results

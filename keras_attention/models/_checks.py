@@ -5,7 +5,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._checks import described
+from keras_attention._checks import described, dtype_of
+from keras_attention.models.hard_attention import HardAttention
 from keras_attention.search._arguments import check_token
 
 INTERFACE = "prepare", "get_initial_state", "step"
@@ -29,6 +30,13 @@ def check_parts(encoder: Any, decoder: Any, target_embedding: Any, head: Any) ->
         raise ValueError(
             "Seq2Seq: `head` must be a layer that returns logits, such as "
             f"keras.layers.Dense(vocabulary_size), or None; received {described(head)}."
+        )
+    feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
+    if isinstance(head, HardAttention) and feeds:
+        raise ValueError(
+            "Seq2Seq: with a HardAttention head, `decoder` must not depend on what it reads. Pass "
+            'AttentionRNN(cell, attention, query="current", output_mode="cell"), without '
+            "input_feeding."
         )
     tied = head is None or getattr(head, "tied", False)
     if tied and not isinstance(target_embedding, keras.layers.ReversibleEmbedding):
@@ -63,17 +71,43 @@ def check_pair(inputs: Any) -> tuple[Any, Any]:
             "Seq2Seq: the target must be ids of shape (batch, steps); received "
             f"{described(target)}. Pad lists of ids with keras.utils.pad_sequences."
         )
+    if "int" not in dtype_of(target):
+        raise ValueError(
+            f"Seq2Seq: the target must hold integer ids; received {described(target)}."
+        )
     return source, target
 
 
-def check_targets(model: str, target: Any, end_token: int) -> None:
+def check_padding(pad_token: int, **parts: Any) -> None:
+    """A part that has a `pad_token` must have that of the model."""
+    for name, part in parts.items():
+        own = getattr(part, "pad_token", pad_token)
+        if own != pad_token:
+            raise ValueError(
+                f"Seq2Seq: `pad_token` must be the same in the model and in its {name}; received "
+                f"{pad_token} and {own}."
+            )
+
+
+def check_targets(model: str, target: Any, end_token: int, pad_token: int) -> None:
     """Every row of an array must have an end token, otherwise the model never learns to end."""
     if not isinstance(target, np.ndarray) or target.ndim != 2:
         return
-    without = np.flatnonzero(~(target == end_token).any(axis=1))
-    if without.size:
+    ended = np.cumsum(target == end_token, axis=1) > 0
+    wrong = np.flatnonzero(~ended.any(axis=1) | (~ended & (target == pad_token)).any(axis=1))
+    if wrong.size:
         raise ValueError(
             f"{model}: every target must contain the end token, {end_token}, before its padding; "
-            f"{without.size} of {len(target)} have none, the first in row {without[0]}. Append it "
-            "to each sequence, or shorten sequences before you append it."
+            f"{wrong.size} of {len(target)} do not, the first in row {wrong[0]}. Append it to each "
+            "sequence before you pad it."
+        )
+
+
+def check_loss(loss: Any) -> None:
+    config = loss.get_config() if isinstance(loss, keras.losses.Loss) else {}
+    if isinstance(loss, str) or config.get("from_logits") is False:
+        given = repr(loss) if isinstance(loss, str) else "a loss with from_logits=False"
+        raise ValueError(
+            f"Seq2Seq: `loss` must take logits; received {given}. Leave it out, or pass "
+            " keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
         )

@@ -22,14 +22,18 @@ class Form:
 
 
 def _described(x):
+    if x is None:
+        return None
     shape = [None, None, *tuple(x.shape)[2:]][: len(x.shape)]
     return {"shape": shape, "dtype": keras.backend.standardize_dtype(x.dtype)}
 
 
 def mapped(function: Callable[[tuple, str], Any], form: Any) -> Nested:
     """Calls `function(shape, dtype)` for every input of a form."""
+    if form is None:
+        return None
     if isinstance(form, dict):
-        if set(form) == {"shape", "dtype"}:
+        if isinstance(form.get("dtype"), str):
             return function(tuple(form["shape"]), form["dtype"])
         return {name: mapped(function, x) for name, x in form.items()}
     return tuple(mapped(function, x) for x in form)

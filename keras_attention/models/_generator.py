@@ -1,39 +1,26 @@
-"""What a model that generates sequences offers, whatever it is made of."""
+"""The base of models that generate sequences."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from keras import ops
+from keras import ops, tree
 
-from keras_attention._checks import LAST_SEED, check_choice, check_positive_int
+from keras_attention._checks import check_choice, check_positive_int
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
 from keras_attention.models._export import write_saved_model
 from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
-from keras_attention.models._searches import SEARCHES, check_options
+from keras_attention.models._results import LogProbability, best
+from keras_attention.models._searches import BEAM_WIDTH, SEARCHES, check_options, make_seeds
 from keras_attention.search import SearchResult
 
 LARGEST_BATCH = 2**16
 
 
-class LogProbability(NamedTuple):
-    """What `Seq2Seq.log_probability` returns.
-
-    Attributes:
-        scores: `(B,)`, the sum of the tokens' log probabilities.
-        log_probs: `(B, T)`, zero at padding.
-        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, or None.
-    """
-
-    scores: np.ndarray
-    log_probs: np.ndarray
-    weights: np.ndarray | None
-
-
 class Generator(KnownForm):
-    """A model with a first state, a step and a distribution over targets, and so with a search."""
+    """A model that can search, because it defines `start` and `step`."""
 
     start_token: int
     end_token: int
@@ -53,6 +40,11 @@ class Generator(KnownForm):
     ) -> tuple[Tensor, Nested, Tensor | None]:
         """Predicts the next token. Returns `(logits, state, weights)`."""
 
+    @property
+    @abc.abstractmethod
+    def _cut_token(self):
+        """The padding that may be cut off a source; None if an encoder has no mask for it."""
+
     @abc.abstractmethod
     def _memory_mask(self, memory):
         """The mask `(B, Tk)` of a memory from `start`, or None."""
@@ -61,15 +53,16 @@ class Generator(KnownForm):
     def _distribution(self, source, target):
         """Log probabilities `(B, T, V)` of the tokens of a target, and the weights."""
 
-    def search(
+    def search_batch(
         self,
         source: Nested,
         max_length: int,
         search: str = "beam",
+        *,
         prefix: Tensor | None = None,
         **options: Any,
     ) -> SearchResult:
-        """Searches in one batch. Call it inside your own `tf.function` or `jax.jit`.
+        """Searches one batch. Call it inside your own `tf.function` or `jax.jit`.
 
         Args:
             source: one batch of what the encoder takes.
@@ -78,6 +71,7 @@ class Generator(KnownForm):
         Returns:
             The `SearchResult` of the search function.
         """
+        self._check_search(search, max_length, None, options)
         state, memory = self.start(source)
         if search == "beam":
             options["memory_mask"] = self._memory_mask(memory)
@@ -114,29 +108,30 @@ class Generator(KnownForm):
             max_length: L, the largest number of tokens, the end token included.
             search: "beam", "greedy" or "sample".
             n_best: how many of the beams to return. By default the best one, without an axis.
-            prefix: see `beam_search`.
+            prefix: see `beam_search`; lists of ids are padded with -1.
             batch_size: how many sources are searched at a time.
             options: arguments of `beam_search`, `greedy_search` or `sample_search`, such as
-                `beam_width=5`.
+                `beam_width=5`. `seed` is an integer; without one, NumPy's global generator draws
+                it, which `keras.utils.set_random_seed` sets.
 
         Returns:
             `SearchResult` of NumPy arrays: tokens `(B, L)`, lengths and scores `(B,)`, weights
-            `(B, L, S)`. With `n_best`, or for "sample" with `samples`, an axis K follows the first.
+            `(B, L, Tk)`. With `n_best`, and for "sample" with more than one of `samples`, an axis K
+            follows the first.
         """
         kept = self._check_search(search, max_length, n_best, options)
         check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
         seed = options.pop("seed", None)
-        if search == "sample" and seed is None:
-            seed = np.random.randint(LAST_SEED)
 
         def run(given, seed):
             source, prefix = given
             own = {"seed": seed} if search == "sample" else {}
-            found = self.search(source, max_length, search, prefix, **options, **own)
-            return tuple(_best(found, kept))
+            found = self.search_batch(source, max_length, search, prefix=prefix, **options, **own)
+            return tuple(best(found, kept))
 
         key = ("generate", search, max_length, kept, *sorted(options.items()))
-        return self._in_batches(run, SearchResult, key, (source, prefix), batch_size, seed)
+        given = padded(source, self.pad_token), padded(prefix, -1)
+        return self._in_batches(run, SearchResult, key, given, batch_size, seed)
 
     def log_probability(
         self, source: Nested, target: Any, *, batch_size: int = 64
@@ -144,6 +139,9 @@ class Generator(KnownForm):
         """Measures how probable targets are.
 
             log p(y | x) = sum_i log p(y[i] | y[<i], x)
+
+        p is that of the search, in which the padding and the start token have no probability. So
+        the scores of `generate` with `length_penalty=0` are these.
 
         Args:
             source: arrays of what the encoder takes.
@@ -158,13 +156,16 @@ class Generator(KnownForm):
             source, target = pair
             target = ops.cast(target, "int32")
             log_probs, weights = self._distribution(source, target)
-            chosen = ops.take_along_axis(log_probs, ops.expand_dims(target, -1), axis=-1)
+            # A padding outside the vocabulary must not be looked up.
+            index = ops.expand_dims(ops.where(target == self.pad_token, self.end_token, target), -1)
+            chosen = ops.take_along_axis(log_probs, index, axis=-1)
             valid = ops.not_equal(target, self.pad_token)
             chosen = ops.where(valid, ops.squeeze(chosen, -1), 0.0)
             return ops.sum(chosen, axis=-1), chosen, weights
 
-        key = ("log_probability",)
-        return self._in_batches(run, LogProbability, key, (source, target), batch_size)
+        check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
+        given = tuple(padded(x, self.pad_token) for x in (source, target))
+        return self._in_batches(run, LogProbability, ("log_probability",), given, batch_size)
 
     def export_generate(
         self,
@@ -175,27 +176,28 @@ class Generator(KnownForm):
         tokenize: Any = None,
         detokenize: Any = None,
         tracked: tuple = (),
+        n_best: int | None = None,
         **options: Any,
     ) -> None:
         """Writes a SavedModel that generates, from ids to ids or from strings to strings.
 
-        The SavedModel runs without keras. It returns a dictionary of "tokens" `(B, L)`, "lengths",
-        "scores" and "weights", and with `detokenize` of "texts". An earlier folder is replaced when
-        the new one is complete. It needs the TensorFlow backend.
+        The SavedModel runs without keras. It returns a dictionary with the items of a
+        `SearchResult`, and with `detokenize` also "texts". An earlier folder is replaced when the
+        new one is complete. Exporting needs the TensorFlow backend.
 
         Args:
             path: the folder.
-            max_length, search, options: see `generate`.
+            max_length, search, n_best, options: see `generate`.
             tokenize: a function from strings `(B,)` to what the encoder takes. By default the
                 SavedModel takes ids.
             detokenize: a function from `(tokens, lengths)` to strings `(B,)`.
             tracked: the tables and tokenizers that these functions use.
         """
-        self._check_search(search, max_length, None, options)
+        kept = self._check_search(search, max_length, n_best, options)
 
         def serve(source):
             source = source if tokenize is None else tokenize(source)
-            found = _best(self.search(source, max_length, search, **options), None)
+            found = best(self.search_batch(source, max_length, search, **options), kept)
             result = {name: x for name, x in found._asdict().items() if x is not None}
             if detokenize is not None:
                 result["texts"] = detokenize(found.tokens, found.lengths)
@@ -210,9 +212,10 @@ class Generator(KnownForm):
         check_positive_int(self.name, "max_length", max_length)
         check_options(self.name, search, options)
         if n_best is None:
-            return options.get("samples") if search == "sample" else None
+            samples = options.get("samples", 1)
+            return samples if samples > 1 else None
         check_positive_int(self.name, "n_best", n_best)
-        width = options.get("beam_width", 5)
+        width = options.get("beam_width", BEAM_WIDTH)
         if search != "beam" or n_best > width:
             raise ValueError(
                 f'{self.name}: `n_best` goes with search="beam" and is at most `beam_width`; '
@@ -222,19 +225,19 @@ class Generator(KnownForm):
 
     def _in_batches(self, run, kind, key, given, batch_size, seed=None):
         """Runs a compiled function on batches, and joins its results, tuples of this kind."""
-        given = as_arrays(self.name, tuple(padded(x, self.pad_token) for x in given))
-        found = []
+        given = as_arrays(self.name, given)
+        if not self.built:
+            one = tree.map_structure(lambda x: x[:1], given[0])
+            self((one, np.full((1, 1), self.end_token)))
         fixed = self._programs.fixed(self)
-        for rows, batch in batches(given, self.pad_token, batch_size, fixed):
-            results = self._programs(self, key, run, batch, (seed or 0) + len(found))
+        parts = list(batches(given, self._cut_token, batch_size, fixed))
+        seeds = make_seeds(self.name, seed, len(parts))
+        found = []
+        for (rows, batch), seed in zip(parts, seeds, strict=True):
+            results = self._programs(self, key, run, batch, seed)
             results = kind(*(None if x is None else ops.convert_to_numpy(x) for x in results))
-            found.append((rows, results._replace(weights=widened(results.weights, given[0]))))
+            if self._cut_token is not None:
+                weights = widened(results.weights, batch[0], given[0])
+                results = results._replace(weights=weights)
+            found.append((rows, results))
         return kind(*joined(found))
-
-
-def _best(found, kept):
-    """The best beam without its axis, or the `kept` best."""
-    if len(found.tokens.shape) == 2:
-        return found
-    index = 0 if kept is None else slice(kept)
-    return SearchResult(*(x if x is None else x[:, index] for x in found))

@@ -32,11 +32,19 @@ def decoded_logits(
     reads = getattr(head, "reads", ())
     if "context" in reads:
         features = {**features, "context": _context(features["weights"], features["memory"])}
+    if not set(reads) <= set(features):
+        raise ValueError(
+            f"{head.name}: `reads` names {sorted(set(reads) - set(features))}, but a head can read "
+            f"{sorted({*features, 'context'})}."
+        )
     options = {name: features[name] for name in reads}
     if state is not None:
-        return head(output, **options, state=state, training=training)
+        options["state"] = state
     found = head(output, **options, training=training)
-    return model.target_embedding(found, reverse=True) if getattr(head, "tied", False) else found
+    found, *state = found if state is not None else [found]
+    if getattr(head, "tied", False):
+        found = model.target_embedding(found, reverse=True)
+    return (found, *state) if state else found
 
 
 def _context(weights, memory):

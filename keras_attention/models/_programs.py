@@ -28,20 +28,22 @@ class Programs:
     ) -> Any:
         """Runs `run(batch, seed)`, compiled. Functions of one key must do the same."""
         leaves = [x for x in tree.flatten(batch) if x is not None]
-        form = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in leaves)
+        nesting = tree.map_structure(lambda x: None if x is None else 0, batch)
+        forms = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in leaves)
+        key = key, repr(nesting), forms
         tensors = [ops.convert_to_tensor(x) for x in leaves]
         seed = ops.convert_to_tensor(seed, "int32")
 
         def of_leaves(tensors, seed):
-            return run(pack(batch, tensors), seed)
+            return run(pack(nesting, tensors), seed)
 
         if keras.backend.backend() == "torch":
             with without_gradients():
                 return of_leaves(tensors, seed)
-        if (key, form) not in self._functions:
+        if key not in self._functions:
             make = {"tensorflow": _graph, "jax": _jitted}[keras.backend.backend()]
-            self._functions[key, form] = make(model, of_leaves, tensors)
-        return self._functions[key, form](tensors, seed)
+            self._functions[key] = make(model, of_leaves, tensors)
+        return self._functions[key](tensors, seed)
 
 
 def _graph(model, run, tensors):
@@ -51,7 +53,7 @@ def _graph(model, run, tensors):
         return tf.TensorSpec([None, None, *x.shape[2:]][: len(x.shape)], x.dtype)
 
     signature = [list(map(spec, tensors)), tf.TensorSpec((), "int32")]
-    # TensorFlow counts the traces of one piece of code, and would warn of many searches.
+    # TensorFlow warns when one function is traced often. A new `partial` prevents that.
     run, jit = functools.partial(run), _by_xla(model) or None
     return tf.function(run, input_signature=signature, autograph=False, jit_compile=jit)
 
@@ -62,9 +64,6 @@ def _by_xla(model):
 
 def _jitted(model, run, tensors):
     import jax
-
-    if not model.built:
-        run(tensors, 0)
 
     def compute(values, tensors, seed):
         with keras.StatelessScope(list(zip(model.variables, values, strict=True))):

@@ -1,11 +1,16 @@
 """The searches of `generate`, and checks of their options."""
 
 import inspect
+import numbers
 from typing import Any
 
+import numpy as np
+
+from keras_attention._checks import described, is_integer
 from keras_attention.search import beam_search, greedy_search, sample_search
 
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
+BEAM_WIDTH = inspect.signature(beam_search).parameters["beam_width"].default
 # `generate` sets these itself.
 OWN = (
     *("step", "state", "memory", "start_token", "end_token", "max_length", "prefix"),
@@ -21,3 +26,20 @@ def check_options(model: str, search: str, options: dict[str, Any]) -> None:
             f"{model}: search={search!r} has no option {', '.join(unknown)}. Its options are "
             f"{', '.join(known) or 'none'}."
         )
+    for name, value in options.items():
+        if not (value is None or isinstance(value, (numbers.Real, str))):
+            raise ValueError(
+                f"{model}: the option `{name}` must be a number or a name; received "
+                f"{described(value)}."
+            )
+
+
+def make_seeds(model: str, seed: int | None, count: int) -> list[int]:
+    """A seed for each of so many batches."""
+    if seed is None:
+        seed = np.random.randint(2**31)
+    if not is_integer(seed) or seed < 0:
+        raise ValueError(
+            f"{model}: `seed` must be an integer, 0 or more, or None; received {described(seed)}."
+        )
+    return np.random.default_rng(seed).integers(2**31 - 1, size=count).tolist()

@@ -27,10 +27,10 @@ class Ensemble(Generator):
 
     Call arguments:
         inputs: the pair `(source, target)`, see `Seq2Seq`.
-        training: passed to the models.
+        training: has no effect.
 
     Returns:
-        Log probabilities `(B, T, V)`.
+        Log probabilities `(B, T, V)`, as in `log_probability`.
 
     Raises:
         ValueError: there is no model, or the models differ in their tokens.
@@ -61,7 +61,7 @@ class Ensemble(Generator):
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         self._note_form(inputs)
-        return _mean([ops.log_softmax(model(inputs, training=training)) for model in self.models])
+        return self._distribution(*inputs)[0]
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         states, memories = zip(*(model.start(source) for model in self.models), strict=True)
@@ -72,14 +72,19 @@ class Ensemble(Generator):
     ) -> tuple[Tensor, Nested, Tensor | None]:
         return ensemble([model.step for model in self.models])(tokens, state, memory)
 
+    @property
+    def _cut_token(self):
+        tokens = {model._cut_token for model in self.models}
+        return tokens.pop() if len(tokens) == 1 else None
+
     def _memory_mask(self, memory):
         return self.models[0]._memory_mask(memory[0])
 
     def _distribution(self, source, target):
         found = [model._distribution(source, target) for model in self.models]
         log_probs, weights = zip(*found, strict=True)
-        known = [x for x in weights if x is not None]
-        return _mean(log_probs), sum(known) / len(known) if len(known) == len(weights) else None
+        same = all(x is not None and x.shape == weights[0].shape for x in weights)
+        return _mean(log_probs), sum(weights) / len(weights) if same else weights[0]
 
     def _form(self):
         return self.models[0]._form()

@@ -5,20 +5,22 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_rate, described
+from keras_attention._checks import check_rate, check_seed, described
 from keras_attention._typing import Tensor
+from keras_attention.layers._base import CheckedLayer
+from keras_attention.search._arguments import check_token
 
 __all__ = ["RecurrentEncoder"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class RecurrentEncoder(keras.layers.Layer):
+class RecurrentEncoder(CheckedLayer):
     """Embeds ids and reads them with a recurrent layer; an encoder for `Seq2Seq`.
 
         h, s = rnn(embedding(x)),    mask = (x != pad_token)
 
-    The last states start the decoder. A bidirectional layer has two of each kind, which are joined:
-    a decoder cell of 2 H units fits `Bidirectional(GRU(H, ...))`.
+    The last states start the decoder. The two states of a bidirectional layer are concatenated. The
+    decoder cell must then have 2 H units.
 
     Sizes: B samples, S steps, H units.
 
@@ -28,7 +30,8 @@ class RecurrentEncoder(keras.layers.Layer):
             `return_state=True` the states are returned too; otherwise the decoder starts from
             zeros.
         pad_token: the id of padding.
-        dropout: fraction of the embedded ids dropped in training, in [0, 1).
+        dropout: the share of embedding features that training drops, in [0, 1).
+        seed: an integer that makes dropout reproducible.
 
     Call arguments:
         source: `(B, S)` integers.
@@ -58,6 +61,7 @@ class RecurrentEncoder(keras.layers.Layer):
         rnn: keras.layers.Layer,
         pad_token: int = 0,
         dropout: float = 0.0,
+        seed: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -66,10 +70,14 @@ class RecurrentEncoder(keras.layers.Layer):
                 f"{self.name}: `rnn` must be a recurrent layer with return_sequences=True; "
                 f"received {described(rnn)}."
             )
+        if getattr(rnn, "merge_mode", "concat") is None:
+            raise ValueError(f"{self.name}: `rnn` must not have merge_mode=None; leave it out.")
+        check_token("pad_token", pad_token)
         self.embedding, self.rnn = embedding, rnn
         self.pad_token = pad_token
         self.dropout = check_rate(self.name, "dropout", dropout)
-        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.seed = check_seed(self.name, seed)
+        self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, source_shape: Any) -> None:
         # A call with symbolic ids builds the parts, in the dtypes that they have.
@@ -92,17 +100,3 @@ class RecurrentEncoder(keras.layers.Layer):
             pairs = zip(states[:half], states[half:], strict=True)
             states = [ops.concatenate(pair, axis=-1) for pair in pairs]
         return memory, states, mask
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "embedding": keras.saving.serialize_keras_object(self.embedding),
-            "rnn": keras.saving.serialize_keras_object(self.rnn),
-            "pad_token": self.pad_token,
-            "dropout": self.dropout,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "RecurrentEncoder":
-        parts = {x: keras.saving.deserialize_keras_object(config[x]) for x in ("embedding", "rnn")}
-        return cls(**{**config, **parts})

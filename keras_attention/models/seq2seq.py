@@ -1,20 +1,21 @@
 """A sequence-to-sequence model: it trains on pairs of ids, and generates."""
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.models._checks import check_pair, check_parts, check_tokens
+from keras_attention.models._checks import check_padding, check_pair, check_parts, check_tokens
 from keras_attention.models._generator import Generator
 from keras_attention.models._heads import decoded_logits, first_head_state
 from keras_attention.models._pairs import PairTrainer
+from keras_attention.ops.masks import blanked
 
 __all__ = ["Seq2Seq"]
 
-PARTS = "encoder", "decoder", "target_embedding", "head"
+# In this order, so that an embedding that the encoder shares is loaded once.
+PARTS = "target_embedding", "decoder", "head", "encoder"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -33,14 +34,15 @@ class Seq2Seq(PairTrainer, Generator):
 
     Args:
         encoder: a layer or model from the source to `(memory, state, mask)`: memory `(B, Tk, D)`;
-            the initial state of the decoder, one tensor or a list, or None for zeros; mask
+            the initial state of the decoder, as `AttentionRNN` takes it, or None for zeros; mask
             `(B, Tk)` boolean, or None if all memory steps are valid. `RecurrentEncoder` is one.
-        decoder: an `AttentionRNN`, or a layer with its `prepare`, `get_initial_state` and `step`.
+        decoder: an `AttentionRNN`, or a layer with its call, `prepare`, `get_initial_state` and
+            `step`.
         target_embedding: a layer from ids to vectors, such as `keras.layers.Embedding`.
         head: a layer from the output of the decoder to logits `(B, T, V)`, such as `Dense`; see
             `keras_attention.models` for heads that read more. None multiplies the output by the
             transposed table of a `keras.layers.ReversibleEmbedding`.
-        start_token: the id that the first step reads. It is no part of a target.
+        start_token: the id that the first step reads. Do not put it in a target.
         end_token: the id that ends every target.
         pad_token: the id that fills the rest of a target. Use it in the source too.
 
@@ -54,8 +56,8 @@ class Seq2Seq(PairTrainer, Generator):
         Logits `(B, T, V)`. Those of step i predict target i.
 
     Raises:
-        ValueError: a part lacks a method, tokens are equal or no ids, the encoder returns something
-            else, a target is missing, or a target of `fit` has no end token.
+        ValueError: a part lacks a method; two tokens are equal; a token is not an id; the encoder
+            does not return three values; a target is missing; a target of `fit` has no end token.
 
     Example:
         >>> import keras, numpy
@@ -80,7 +82,7 @@ class Seq2Seq(PairTrainer, Generator):
 
     def __init__(
         self,
-        encoder: Callable[..., Any],
+        encoder: keras.layers.Layer,
         decoder: keras.layers.Layer,
         target_embedding: keras.layers.Layer,
         head: keras.layers.Layer | None,
@@ -92,6 +94,7 @@ class Seq2Seq(PairTrainer, Generator):
         super().__init__(**kwargs)
         check_parts(encoder, decoder, target_embedding, head)
         check_tokens(start_token, end_token, pad_token)
+        check_padding(pad_token, encoder=encoder, head=head)
         self.encoder, self.decoder = encoder, decoder
         self.target_embedding, self.head = target_embedding, head
         self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
@@ -108,6 +111,7 @@ class Seq2Seq(PairTrainer, Generator):
         # The first step stays valid, so that a target of padding alone causes no empty row.
         valid = ops.logical_or(ops.not_equal(target, self.pad_token), _first(target))
         memory, state, mask = self._encode(source, training)
+        memory = blanked(memory, mask)
         inputs = self._embed(tokens, training)
         reads = getattr(self.head, "reads", ())
         weights_wanted = weights_wanted or bool({"weights", "context"} & set(reads))
@@ -136,10 +140,12 @@ class Seq2Seq(PairTrainer, Generator):
         found = self.encoder(self._known(source), training=training)
         if not isinstance(found, (tuple, list)) or len(found) != 3:
             raise ValueError(
-                f"{self.name}: the encoder must return (memory, state, mask); it returned "
-                f"{len(found) if isinstance(found, (tuple, list)) else 'one'} tensor(s). Return "
-                "None for a state or a mask that does not exist."
+                f"{self.name}: the encoder must return (memory, state, mask); received "
+                f"{len(found) if isinstance(found, (tuple, list)) else 'one tensor'}. A layer may "
+                "return None for the state or the mask. A functional model may not: return zeros, "
+                "and a mask of ones."
             )
+        self._masked = found[2] is not None
         return tuple(found)
 
     def _embed(self, tokens, training=None):
@@ -156,7 +162,7 @@ class Seq2Seq(PairTrainer, Generator):
         """
         values, state, mask = self._encode(source, training=False)
         memory = self.decoder.prepare(values, mask)
-        head_state = first_head_state(self.head, values, mask)
+        head_state = first_head_state(self.head, memory.value, mask)
         kept = source if "source" in getattr(self.head, "reads", ()) else None
         return (self.decoder.get_initial_state(memory, state), head_state), (memory, kept)
 
@@ -188,6 +194,10 @@ class Seq2Seq(PairTrainer, Generator):
         if head_state is not None:
             logits, head_state = logits
         return self._allowed(logits), (decoder_state, head_state), weights
+
+    @property
+    def _cut_token(self):
+        return self.pad_token if getattr(self, "_masked", False) else None
 
     def _memory_mask(self, memory):
         return memory[0].mask

@@ -64,10 +64,11 @@ def make_model(name="additive", seed=0):
     cell = layers.LSTM if name == "residual LSTMs" else layers.GRU
     rnn = cell(H // 2, return_sequences=True, return_state=name != "residual LSTMs")
     table = layers.ReversibleEmbedding if name == "tied" else layers.Embedding
+    known = V - 3 if name == "pointer" else V  # the other ids are extra words
     model = Seq2Seq(
-        RecurrentEncoder(layers.Embedding(V, E), layers.Bidirectional(rnn)),
+        RecurrentEncoder(layers.Embedding(known, E), layers.Bidirectional(rnn)),
         decoder(),
-        table(V, E),
+        table(known, E),
         head(),
         start_token=START,
         end_token=END,

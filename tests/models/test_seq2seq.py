@@ -86,6 +86,57 @@ def test_data_sets_and_weights_of_samples(model):
     np.testing.assert_allclose(found, model.evaluate(SOURCES, TARGETS, sample_weight=weights), 1e-5)
 
 
+@pytest.mark.parametrize("given", [None, "sum_over_batch_size", "mean_with_sample_weight"])
+def test_padding_does_not_count_in_any_loss(given, model):
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=given or "sum")
+    model.compile("sgd", loss if given else None)
+    wide = [np.pad(x, [(0, 0), (0, 5)]) for x in (SOURCES, TARGETS)]
+    expected = cross_entropy(numpy(model((SOURCES, TARGETS))))
+    np.testing.assert_allclose(np.ravel(model.test_on_batch(*wide))[0], expected, rtol=1e-5)
+
+
+@every_case
+def test_nan_in_the_padding_of_a_memory_has_no_effect(name):
+    model = make_model(name)
+    expected = model((SOURCES, TARGETS))
+
+    class Spoiled(keras.layers.Layer):
+        def call(self, source, training=None):
+            memory, state, mask = model.encoder(source)
+            return ops.where(ops.expand_dims(mask, -1), memory, float("nan")), state, mask
+
+    parts = model.decoder, model.target_embedding, model.head, START, END
+    found = Seq2Seq(Spoiled(), *parts)((SOURCES, TARGETS))
+    np.testing.assert_allclose(numpy(found)[VALID], numpy(expected)[VALID], atol=1e-6)
+
+
+def test_a_source_without_a_mask_is_neither_cut_nor_padded(model):
+    class Everything(keras.layers.Layer):
+        def call(self, source, training=None):
+            memory, state, _ = model.encoder(source)
+            return memory, state, None
+
+    parts = model.decoder, model.target_embedding, model.head, START, END
+    read = Seq2Seq(Everything(), *parts)
+    found = read.generate(SOURCES[1:], 6, length_penalty=0.0)
+    state, memory = read.start(SOURCES[1:])
+    tokens = {"start_token": START, "end_token": END, "max_length": 6, "length_penalty": 0.0}
+    expected = beam_search(read.step, state, memory, **tokens)
+    np.testing.assert_allclose(found.scores, numpy(expected.scores)[:, 0], atol=1e-5)
+    assert found.weights[:, 0, 2:].any()
+
+
+def test_an_embedding_that_the_encoder_shares_is_loaded_once(tmp_path, model):
+    table = keras.layers.Embedding(V, 5)
+    encoder = RecurrentEncoder(table, keras.layers.GRU(8, return_sequences=True))
+    shared = Seq2Seq(encoder, bahdanau(), table, keras.layers.Dense(V), START, END)
+    expected = shared.generate(SOURCES, 4).scores
+    shared.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.encoder.embedding is loaded.target_embedding
+    np.testing.assert_allclose(loaded.generate(SOURCES, 4).scores, expected, atol=1e-6)
+
+
 @every_case
 def test_padding_changes_nothing(name):
     model = make_model(name)
@@ -137,6 +188,8 @@ def test_generate_takes_the_options_of_each_search(model):
     assert np.array_equal(greedy.tokens, model.generate(SOURCES, 6, beam_width=1).tokens)
     prefix = np.array([[9, 9], [4, -1], [-1, -1]])
     begun = model.generate(SOURCES, 6, "greedy", prefix=prefix, batch_size=2).tokens
+    lists = [[9, 9], [4], []]
+    assert np.array_equal(model.generate(SOURCES, 6, "greedy", prefix=lists).tokens, begun)
     assert begun[0, :2].tolist() == [9, 9]
     assert begun[1, 0] == 4
     assert np.array_equal(begun[2], greedy.tokens[2])
@@ -144,6 +197,13 @@ def test_generate_takes_the_options_of_each_search(model):
     assert drawn[0].shape == (3, 4, 6)
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
+    model.generate(SOURCES, 6, "sample")
+    # Every batch has a seed of its own, and no seed has those of the next.
+    same = np.repeat(SOURCES[:1], 8, axis=0)
+    options = {"samples": 4, "temperature": 3.0, "batch_size": 2}
+    several = [model.generate(same, 6, "sample", seed=n, **options).tokens for n in (0, 1)]
+    rows = np.concatenate(several).reshape(8, -1)
+    assert len(np.unique(rows, axis=0)) == 8
     covered = model.generate(SOURCES, 6, coverage_penalty=0.5).scores
     alone = [model.generate(SOURCES[n : n + 1], 6, coverage_penalty=0.5).scores for n in range(3)]
     np.testing.assert_allclose(covered, np.concatenate(alone), atol=1e-5)
@@ -246,10 +306,10 @@ def test_an_exported_model_takes_and_returns_strings(model, tmp_path):
 
 def test_an_ensemble_averages_probabilities(tmp_path):
     models = [make_model(seed=n) for n in (0, 1)]
-    alone = Ensemble(models[:1])
-    np.testing.assert_allclose(
-        alone.generate(SOURCES, 6).scores, models[0].generate(SOURCES, 6).scores, atol=1e-5
-    )
+    alone, single = (x.generate(SOURCES, 6) for x in (Ensemble(models[:1]), models[0]))
+    assert np.array_equal(alone.tokens, single.tokens)
+    for x, y in zip(alone[2:], single[2:], strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-6)
     both = Ensemble(models)
     found = both.generate(SOURCES, 6, length_penalty=0.0)
     tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
@@ -300,7 +360,7 @@ def test_wrong_parts_are_refused(mistake, model):
 
 
 def test_wrong_calls_are_refused(model):
-    with pytest.raises(ValueError, match="1 of 3 have none, the first in row 1"):
+    with pytest.raises(ValueError, match="1 of 3 do not, the first in row 1"):
         model.fit(SOURCES, np.where(np.arange(3)[:, None] == 1, 5, TARGETS))
     with pytest.raises(ValueError, match=r"takes the pair \(source, target\)"):
         model(SOURCES)
@@ -308,16 +368,24 @@ def test_wrong_calls_are_refused(model):
         model.generate(SOURCES, 6, beams=3)
     with pytest.raises(ValueError, match="must be one of 'beam', 'greedy', 'sample'"):
         model.generate(SOURCES, 6, "best")
+    with pytest.raises(ValueError, match="option `length_penalty` must be a number"):
+        model.generate(SOURCES, 6, length_penalty=[1.0])
+    with pytest.raises(ValueError, match="`seed` must be an integer"):
+        model.generate(SOURCES, 6, "sample", seed=-3)
+    with pytest.raises(ValueError, match="must take logits"):
+        model.compile("sgd", "sparse_categorical_crossentropy")
     with pytest.raises(ValueError, match="`n_best` goes with"):
         model.generate(SOURCES, 6, n_best=6)
     with pytest.raises(ValueError, match="same number of samples"):
         model.log_probability(SOURCES, TARGETS[:2])
     with pytest.raises(ValueError, match="models must have the same start_token"):
         Ensemble([model, other_tokens(model)])
+    with pytest.raises(ValueError, match="must be the same in the model and in its encoder"):
+        other_tokens(model, pad_token=7)
     with pytest.raises(ValueError, match="return_sequences=True"):
         RecurrentEncoder(keras.layers.Embedding(V, 5), keras.layers.GRU(8))
 
 
-def other_tokens(model):
+def other_tokens(model, **tokens):
     parts = model.encoder, model.decoder, model.target_embedding, model.head
-    return Seq2Seq(*parts, start_token=3, end_token=END)
+    return Seq2Seq(*parts, start_token=3, end_token=END, **tokens)
