@@ -110,6 +110,8 @@ def parse(argv):
     ranges |= dict.fromkeys(("learning_rate", "no_repeat_ngram_size"), float("inf"))
     check_ranges(parser, arguments, ranges)
     check_seed(parser, arguments)
+    if arguments.seed + arguments.ensemble > 2**32:
+        parser.error(f"--seed must be at most {2**32 - arguments.ensemble} for this --ensemble")
     if arguments.units is not None and arguments.units % 2:
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
     defaults = {"batch_size": 64, "learning_rate": 2e-3}

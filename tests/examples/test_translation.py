@@ -81,6 +81,11 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
         (["--dropout", "1.5"], "--dropout must be in [0, 1)"),
         (["--learning-rate", "nan"], "--learning-rate must be in [0, inf)"),
         (["--seed", str(2**32)], "--seed must be in [0, 2**32)"),
+        (["--ensemble", "0"], "--ensemble must be at least 1"),
+        (["--seed", str(2**32 - 3), "--ensemble", "4"], "--seed must be at most 4294967292"),
+        (["--length-penalty", "-1"], "--length-penalty must be in [0, 5)"),
+        (["--no-repeat-ngram-size", "-1"], "--no-repeat-ngram-size must be in [0, inf)"),
+        (["--attention", "none", "--coverage-penalty", "1"], "--coverage-penalty needs an attent"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message, capsys):
@@ -173,6 +178,7 @@ def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, monkeypatch):
         return {"history": [{"valid_loss": 1.0, "seconds": 1.0}], "best": 1}
 
     monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(checkpoint.Checkpoint, "load_best", lambda *_: None)
     sizes = ["--units", "8", "--embedding", "4", "--beam", "2", "--output", str(tmp_path)]
     # The command writes a SavedModel after it has built the second model.
     command.main([*sizes, "--attention", "luong-dot"])
@@ -181,6 +187,37 @@ def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, monkeypatch):
     _, second, alone = begun
     for x, y in zip(second, alone, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.slow
+def test_an_ensemble_resumes_and_reports_its_members_and_all_searches(
+    tmp_path, monkeypatch, capsys
+):
+    sets = dict(zip(("train", "valid", "test"), dates.make_pairs((60, 10, 12), 3), strict=True))
+    monkeypatch.setattr(command, "load_data", lambda arguments: sets)
+    options = ["--units", "8", "--embedding", "4", "--epochs", "1", "--smoke", "--seed", "5"]
+    options += ["--output", str(tmp_path), "--coverage-penalty", "0.1"]
+    for more in ([], ["--ensemble", "2", "--compare-searches"]):
+        # So little training is not enough.
+        with pytest.raises(SystemExit, match="smoke run"):
+            command.main([*options, *more])
+        assert "The reloaded SavedModel agrees" in (printed := capsys.readouterr().out)
+    # The second run uses the model of the first.
+    assert "Resuming after epoch 1" in printed
+    assert printed.count("epoch 1/1: ") == 1
+    folders = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+    assert folders == ["checkpoint-bahdanau", "checkpoint-bahdanau-seed-6"]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    found = summary["ensemble"]
+    assert [member["seed"] for member in found["members"]] == [5, 6]
+    perplexities = {member["validation_perplexity"] for member in found["members"]}
+    assert len(perplexities) == 2
+    assert found["mean"] == np.mean([member["score"] for member in found["members"]])
+    assert found["score"] == summary["exact"]
+    table = summary["searches"]
+    assert {"greedy", "beam 5", "beam 5, no 2 tokens twice"} <= set(table)
+    assert table["beam 5"]["options"] == {"beam_width": 5, "length_penalty": 1.0}
+    assert all(0 <= row["BLEU"] <= 100 for row in table.values())
 
 
 def test_a_diverged_run_says_so_and_keeps_what_it_had(tmp_path):
