@@ -90,7 +90,7 @@ def train(data, shards=None):
     arguments.save_every = STEPS
     rounds = make_rounds(pairs, tokenizers, vars(arguments))
     count = len(pairs) if shards else len(pairs[0])
-    model = make_model(arguments.attention, tokenizers, arguments)
+    model = make_model(tokenizers, arguments)
     compile_model(model, STEPS, vars(arguments))
 
     def batches():

@@ -29,6 +29,7 @@ With `--ensemble 4`, four models translate together; their seeds differ. `--comp
 what greedy search, beam search, penalties and blocked repetitions reach on the test set.
 """
 
+import argparse
 import json
 import pathlib
 
@@ -46,7 +47,7 @@ from examples.translation.evaluation import bleu_report, report
 from examples.translation.export import save
 from examples.translation.model import ATTENTIONS
 from examples.translation.streaming import Shards
-from examples.translation.training import checkpoint_folder, run, search_options
+from examples.translation.training import checkpoint_folder, run, search_options, seeds
 
 SUBWORD_PAIRS = 100_000
 
@@ -132,6 +133,13 @@ def learn_both(train, arguments):
     return [learn_subwords(side, arguments.vocabulary, kind) for side in sample]
 
 
+def without_attention(arguments):
+    """The arguments of the baseline."""
+    changes = {"attention": "none", "coverage_penalty": 0.0}
+    changes |= {"ensemble": 1, "compare_searches": False}
+    return argparse.Namespace(**{**vars(arguments), **changes})
+
+
 def main(argv=None):
     arguments = parse(argv)
     check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib")
@@ -143,15 +151,15 @@ def main(argv=None):
     output = pathlib.Path(arguments.output)
     make_folder(output)
     compared = not arguments.valid and arguments.attention != "none" and not arguments.smoke
-    for name in (arguments.attention, *(["none"] if compared else [])):
-        for seed in range(arguments.seed, arguments.seed + arguments.ensemble):
-            make_folder(checkpoint_folder(name, seed, arguments))
+    for each in [arguments, *([without_attention(arguments)] if compared else [])]:
+        for seed in seeds(each):
+            make_folder(checkpoint_folder(seed, each))
     subwords = learn_both(texts["train"], arguments)
-    model, longest, translations, summary = run(arguments.attention, texts, subwords, arguments)
+    model, longest, translations, summary = run(texts, subwords, arguments)
     if arguments.valid:
         summary["BLEU"] = bleu_report(texts["test"][0], translations, texts["test"][1])
     elif compared:
-        *_, baseline = run("none", texts, subwords, arguments)
+        *_, baseline = run(texts, subwords, without_attention(arguments))
         summary["exact_without_attention"] = baseline["exact"]
     write_text(output / "translations.txt", "\n".join(translations) + "\n")
     report(summary, texts["test"], translations)

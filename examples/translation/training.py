@@ -43,16 +43,15 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         )
 
 
-def run(name, texts, subwords, arguments):
-    """Trains the models with one attention, and translates the test set.
+def run(texts, subwords, arguments):
+    """Trains the models, and translates the test set.
 
     Returns:
         The model or the ensemble, the most tokens of a translation, the translations, and a summary
         of the run.
     """
-    seeds = range(arguments.seed, arguments.seed + arguments.ensemble)
     models, longest, members = zip(
-        *(learn(name, seed, texts, subwords, arguments) for seed in seeds), strict=True
+        *(learn(seed, texts, subwords, arguments) for seed in seeds(arguments)), strict=True
     )
     tokenizers, (sources, targets) = make_tokenizers(subwords), texts["test"]
 
@@ -63,7 +62,8 @@ def run(name, texts, subwords, arguments):
     start = time.perf_counter()
     translations = measure(model)
     summary = {
-        "attention": name + (" with input feeding" if arguments.input_feeding else ""),
+        "attention": arguments.attention
+        + (" with input feeding" if arguments.input_feeding else ""),
         "command": command_line("translation"),
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
@@ -74,11 +74,9 @@ def run(name, texts, subwords, arguments):
     }
     if len(models) > 1:
         scores = [score(measure(x), targets, arguments) for x in models]
+        pairs = zip(members, scores, strict=True)
         summary["ensemble"] = {
-            "members": [
-                {"seed": seed, **member, "score": x}
-                for seed, member, x in zip(seeds, members, scores, strict=True)
-            ],
+            "members": [{**member, "score": x} for member, x in pairs],
             "mean": float(np.mean(scores)),
             "score": score(translations, targets, arguments),
         }
@@ -89,28 +87,29 @@ def run(name, texts, subwords, arguments):
     return model, longest[0], translations, summary
 
 
-def learn(name, seed, texts, subwords, arguments):
+def learn(seed, texts, subwords, arguments):
     """Trains one model, or resumes. Returns it, the longest target, and a summary."""
     seed_model(seed)
     tokenizers = make_tokenizers(subwords)
     settings = {**vars(arguments), "seed": seed}
     rounds = make_rounds(texts["train"], tokenizers, settings)
     valid = [encode(*side) for side in zip(tokenizers, texts["valid"], strict=True)]
-    settings |= {
-        "attention": name,
-        "training pairs": fingerprint(json.dumps(rounds.identity).encode()),
-        "validation pairs": fingerprint(json.dumps(valid).encode()),
-    }
+    for kind, pairs in (("training", rounds.identity), ("validation", valid)):
+        settings[f"{kind} pairs"] = fingerprint(json.dumps(pairs).encode())
     for free in FREE:
         settings.pop(free)
-    checkpoint = Checkpoint(checkpoint_folder(name, seed, arguments), settings, rounds.unit)
-    model = make_model(name, tokenizers, arguments)
-    print(f"\nattention: {name}, seed {seed}, {model.count_params():,} parameters", flush=True)
+    checkpoint = Checkpoint(checkpoint_folder(seed, arguments), settings, rounds.unit)
+    model = make_model(tokenizers, arguments)
+    print(
+        f"\nattention: {arguments.attention}, seed {seed}, {model.count_params():,} parameters",
+        flush=True,
+    )
     state = train(model, rounds, valid, settings, checkpoint)
     # The files of a model without an optimizer are a third as large.
-    model = make_model(name, tokenizers, arguments)
+    model = make_model(tokenizers, arguments)
     checkpoint.load_best(model)
     summary = {
+        "seed": seed,
         **rounds.speed(state["history"]),
         f"best_{rounds.unit}": state["best"],
         "validation_perplexity": float(np.exp(min(x["valid_loss"] for x in state["history"]))),
@@ -118,10 +117,14 @@ def learn(name, seed, texts, subwords, arguments):
     return model, rounds.longest, summary
 
 
-def checkpoint_folder(name, seed, arguments):
+def seeds(arguments):
+    return range(arguments.seed, arguments.seed + arguments.ensemble)
+
+
+def checkpoint_folder(seed, arguments):
     """The folder for the checkpoints of one model."""
     member = f"-seed-{seed}" if seed != arguments.seed else ""
-    return pathlib.Path(arguments.output) / f"checkpoint-{name}{member}"
+    return pathlib.Path(arguments.output) / f"checkpoint-{arguments.attention}{member}"
 
 
 def search_options(arguments):
@@ -130,10 +133,10 @@ def search_options(arguments):
     return {"beam_width": arguments.beam, **{name: getattr(arguments, name) for name in names}}
 
 
-def make_model(name, tokenizers, arguments):
-    """Builds the model with this attention for the options of the command."""
+def make_model(tokenizers, arguments):
+    """Builds the model for the options of the command."""
     return build_model(
-        name,
+        arguments.attention,
         *(int(tokenizer.vocab_size()) for tokenizer in tokenizers),
         arguments.units,
         arguments.embedding,

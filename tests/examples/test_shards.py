@@ -392,7 +392,7 @@ def test_bad_arguments_are_refused(arguments, message, capsys):
 def test_the_command_trains_on_shards(tmp_path, monkeypatch, capsys):
     paths = write(tmp_path, *make_pairs(70))
     shards.main([*paths, "--output", str(tmp_path / "shards")])
-    monkeypatch.setattr(command, "save", lambda *_: None)
+    monkeypatch.setattr(command, "save", lambda *_, **__: None)
     few = write(tmp_path, *make_pairs(9))
     options = ["--valid", *few, "--test", *few, "--shards", str(tmp_path / "shards")]
     options += ["--steps", "5", "--save-every", "3", "--units", "8", "--embedding", "4"]

@@ -121,6 +121,19 @@ def test_batches_hold_every_pair_once():
     assert sorted(seen) == sorted(zip(sources, targets, strict=True))
 
 
+def test_without_attention_the_decoder_is_a_plain_recurrence():
+    rng = np.random.default_rng(0)
+    words, state, memory, other = (
+        rng.normal(size=x).astype("float32") for x in ((2, 3, 5), (2, 6), (2, 7, 6), (2, 4, 6))
+    )
+    decoder = model.make_decoder("none", 6, 10, False)
+    found = decoder(words, memory, initial_state=state)
+    plain = keras.layers.RNN(decoder.cell, return_sequences=True)
+    np.testing.assert_allclose(found, plain(words, initial_state=state), rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(found, decoder(words, other, initial_state=state))
+    assert not decoder.attention.weights
+
+
 class Killed(Exception):
     pass
 
@@ -182,7 +195,7 @@ def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, monkeypatch):
     sizes = ["--units", "8", "--embedding", "4", "--beam", "2", "--output", str(tmp_path)]
     # The command writes a SavedModel after it has built the second model.
     command.main([*sizes, "--attention", "luong-dot"])
-    monkeypatch.setattr(command, "save", lambda *_: None)
+    monkeypatch.setattr(command, "save", lambda *_, **__: None)
     command.main([*sizes, "--attention", "none"])
     _, second, alone = begun
     for x, y in zip(second, alone, strict=True):
