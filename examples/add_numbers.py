@@ -45,7 +45,8 @@ source_ids = encode(sources)
 target_ids = encode([target + "$" for target in targets])
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: it shifts the targets, and keeps the attention off the padding behind short numbers.
+# Model: it shifts the targets, and keeps the attention off the padding behind short numbers. From
+# the smaller vectors that Keras would start from, some runs learn too late.
 size = len(CHARACTERS) + 1
 rnn = keras.layers.Bidirectional(keras.layers.LSTM(UNITS, return_sequences=True))
 decoder = AttentionRNN(
@@ -54,9 +55,9 @@ decoder = AttentionRNN(
     input_feeding=True,
 )
 model = Seq2Seq(
-    RecurrentEncoder(keras.layers.Embedding(size, UNITS), rnn),
+    RecurrentEncoder(keras.layers.Embedding(size, UNITS, "glorot_uniform"), rnn),
     decoder,
-    target_embedding=keras.layers.Embedding(size, UNITS),
+    target_embedding=keras.layers.Embedding(size, UNITS, "glorot_uniform"),
     head=keras.layers.Dense(size),
     start_token=START,
     end_token=END,
