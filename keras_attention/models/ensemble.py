@@ -57,6 +57,9 @@ class Ensemble(Generator):
             )
         self.models = models
         self.start_token, self.end_token, self.pad_token = tokens[0]
+        # It has no weights of its own. Keras would warn that an ensemble which was never called has
+        # nothing to save.
+        self.built = all(model.built for model in models)
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         self._note_form(inputs)
