@@ -37,7 +37,7 @@ SEED = 7
 def make_texts(task, count):
     """Makes inputs as the task does, with another seed."""
     if task == "translate":
-        return [{"texts": text} for text in dates.make_pairs([count], SEED)[0][0]]
+        return [{"source": text} for text in dates.make_pairs([count], SEED)[0][0]]
     if task == "answer":
         made = passages.make_examples(count, SEED)
         return [{"passage": x.passage, "question": x.question} for x in made]

@@ -74,7 +74,7 @@ def read_through(data, shards):
     arguments, tokenizers, pairs = load(data, shards)
     size, start = arguments.batch_size, time.perf_counter()
     batches = iter(pairs.batches(tokenizers, size, arguments.max_tokens, arguments.seed))
-    read = sum(len(target) for _, target, _ in itertools.islice(batches, -(-len(pairs) // size)))
+    read = sum(len(target) for _, target in itertools.islice(batches, -(-len(pairs) // size)))
     return {"pairs": read, "pairs a second": read / (time.perf_counter() - start)}
 
 
@@ -90,7 +90,7 @@ def train(data, shards=None):
     arguments.save_every = STEPS
     rounds = make_rounds(pairs, tokenizers, vars(arguments))
     count = len(pairs) if shards else len(pairs[0])
-    model = make_model(arguments.attention, tokenizers, arguments)
+    model = make_model(tokenizers, arguments)
     compile_model(model, STEPS, vars(arguments))
 
     def batches():

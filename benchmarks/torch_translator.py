@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 from examples.common.schedules import warmup_cosine
 from examples.translation.data import (
     PAD,
+    START,
     drop_long,
     encode,
     learn_subwords,
@@ -57,7 +58,8 @@ class Translator(nn.Module):
         nn.init.normal_(self.source.weight, std=0.5)
         nn.init.normal_(self.target.weight, std=width**-0.5)
 
-    def forward(self, source, shifted):
+    def forward(self, source, target):
+        shifted = nn.functional.pad(target[:, :-1], (1, 0), value=START)
         mask = source != PAD
         words = self.dropout(self.source(source))
         packed = nn.utils.rnn.pack_padded_sequence(
@@ -83,10 +85,9 @@ class Translator(nn.Module):
 
 
 def loss_of(model, batch, smoothing):
-    (source, shifted), target, _ = batch
-    source, shifted, target = (torch.tensor(x, dtype=torch.long) for x in (source, shifted, target))
+    source, target = (torch.tensor(x, dtype=torch.long) for x in batch[0])
     return cross_entropy(
-        model(source, shifted).flatten(0, 1),
+        model(source, target).flatten(0, 1),
         target.flatten(),
         ignore_index=PAD,
         label_smoothing=smoothing,
@@ -98,7 +99,7 @@ def perplexity(model, data, size):
     total = count = 0.0
     with torch.no_grad():
         for batch in make_batches(*data, size):
-            words = float(batch[2].sum())
+            words = (batch[1] != PAD).sum()
             total += words * loss_of(model, batch, 0.0).item()
             count += words
     model.train()

@@ -12,7 +12,7 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_attention import AttentionRNN, LuongAttention, greedy_search
+from keras_attention import AttentionRNN, LuongAttention, RecurrentEncoder, Seq2Seq
 from keras_attention.plotting import plot_attention
 
 SEED = 0
@@ -42,54 +42,35 @@ pairs = [divmod(int(pair), 1000) for pair in pairs]
 sources = np.array([f"{first}+{second}" for first, second in pairs])
 targets = np.array([str(first + second)[::-1] for first, second in pairs])
 source_ids = encode(sources)
-input_ids = encode(["^" + target for target in targets])
 target_ids = encode([target + "$" for target in targets])
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: the mask keeps the attention off the padding behind short numbers.
-source = keras.Input((None,), dtype="int32")
-written = keras.Input((None,), dtype="int32")
-source_embedding = keras.layers.Embedding(len(CHARACTERS) + 1, UNITS, mask_zero=True)
-target_embedding = keras.layers.Embedding(len(CHARACTERS) + 1, UNITS)
-mask = source_embedding.compute_mask(source)
-encoder_rnn = keras.layers.Bidirectional(keras.layers.LSTM(UNITS, return_sequences=True))
-encoded = encoder_rnn(source_embedding(source), mask=mask)
+# Model: it shifts the targets, and keeps the attention off the padding behind short numbers. From
+# the smaller vectors that Keras would start from, some runs learn too late.
+size = len(CHARACTERS) + 1
+rnn = keras.layers.Bidirectional(keras.layers.LSTM(UNITS, return_sequences=True))
 decoder = AttentionRNN(
     [keras.layers.LSTMCell(2 * UNITS), keras.layers.LSTMCell(2 * UNITS)],
     LuongAttention("general", units=2 * UNITS),
     input_feeding=True,
 )
-to_logits = keras.layers.Dense(len(CHARACTERS) + 1)
-logits = to_logits(decoder(target_embedding(written), encoded, memory_mask=mask))
-model = keras.Model([source, written], logits)
-encoder = keras.Model(source, encoded)
-
-# Training: the decoder sees the right digits so far and predicts the next one.
-loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-rate = keras.optimizers.schedules.CosineDecay(LEARNING_RATE, EPOCHS * TRAIN_SIZE // BATCH_SIZE)
-model.compile(keras.optimizers.Adam(rate), loss)
-model.fit(
-    [source_ids[train], input_ids[train]],
-    target_ids[train],
-    epochs=EPOCHS,
-    batch_size=BATCH_SIZE,
-    verbose=2,
+model = Seq2Seq(
+    RecurrentEncoder(keras.layers.Embedding(size, UNITS, "glorot_uniform"), rnn),
+    decoder,
+    target_embedding=keras.layers.Embedding(size, UNITS, "glorot_uniform"),
+    head=keras.layers.Dense(size),
+    start_token=START,
+    end_token=END,
 )
 
+# Training: the decoder sees the right digits so far and predicts the next one.
+rate = keras.optimizers.schedules.CosineDecay(LEARNING_RATE, EPOCHS * TRAIN_SIZE // BATCH_SIZE)
+model.compile(keras.optimizers.Adam(rate))
+model.fit(source_ids[train], target_ids[train], epochs=EPOCHS, batch_size=BATCH_SIZE, verbose=2)
 
 # Result: in the search the decoder sees its own digits.
-def step(tokens, state, memory):
-    output, state, weights = decoder.step(target_embedding(tokens), state, memory)
-    return to_logits(output), state, weights
-
-
-test_ids = source_ids[test]
-memory = decoder.prepare(encoder(test_ids), source_embedding.compute_mask(test_ids))
-state = decoder.get_initial_state(memory)
-found = greedy_search(step, state, memory, start_token=START, end_token=END, max_length=5)
-tokens = keras.ops.convert_to_numpy(found.tokens)
-weights = keras.ops.convert_to_numpy(found.weights)
-predictions = np.array([decode(ids) for ids in tokens])
+found = model.generate(source_ids[test], max_length=5, search="greedy")
+predictions = np.array([decode(ids) for ids in found.tokens])
 right = predictions == targets[test]
 for n in range(5):
     verdict = "right" if right[n] else f"wrong, it is {targets[test][n][::-1]}"
@@ -101,7 +82,7 @@ assert accuracy > 0.9, "The model should add at least 90% of new pairs."
 # Picture: the weights of the first sum that the model got right.
 n = int(np.argmax(right))
 figure = plot_attention(
-    weights[n, : len(predictions[n]), : len(sources[test][n])],
+    found.weights[n, : len(predictions[n]), : len(sources[test][n])],
     list(sources[test][n]),
     [f"{digit} ({place})" for digit, place in zip(predictions[n], PLACES, strict=False)],
     title=f"What the decoder reads while it writes {sources[test][n]} = {predictions[n][::-1]}",

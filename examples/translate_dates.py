@@ -14,7 +14,7 @@ import string
 import keras
 import numpy as np
 
-from keras_attention import AttentionRNN, BahdanauAttention, beam_search
+from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
 from keras_attention.plotting import plot_attention
 
 SEED = 0
@@ -44,51 +44,28 @@ dates = [datetime.date(1900, 1, 1) + datetime.timedelta(int(day)) for day in day
 sources = np.array([date.strftime(rng.choice(FORMATS)) for date in dates])
 targets = np.array([date.isoformat() for date in dates])
 source_ids = encode(sources)
-input_ids = encode(["^" + target for target in targets])
 target_ids = encode([target + "$" for target in targets])
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: the mask keeps the attention off the padding behind short dates.
-source = keras.Input((None,), dtype="int32")
-written = keras.Input((None,), dtype="int32")
-source_embedding = keras.layers.Embedding(len(CHARACTERS) + 1, UNITS, mask_zero=True)
-target_embedding = keras.layers.Embedding(len(CHARACTERS) + 1, UNITS)
-mask = source_embedding.compute_mask(source)
-encoder_rnn = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
-encoded = encoder_rnn(source_embedding(source), mask=mask)
-decoder = AttentionRNN(keras.layers.GRUCell(2 * UNITS), BahdanauAttention(UNITS))
-to_logits = keras.layers.Dense(len(CHARACTERS) + 1)
-logits = to_logits(decoder(target_embedding(written), encoded, memory_mask=mask))
-model = keras.Model([source, written], logits)
-encoder = keras.Model(source, encoded)
+# Model: it shifts the targets, and keeps the attention off the padding behind short dates.
+size = len(CHARACTERS) + 1
+rnn = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
+model = Seq2Seq(
+    RecurrentEncoder(keras.layers.Embedding(size, UNITS), rnn),
+    AttentionRNN(keras.layers.GRUCell(2 * UNITS), BahdanauAttention(UNITS)),
+    target_embedding=keras.layers.Embedding(size, UNITS),
+    head=keras.layers.Dense(size),
+    start_token=START,
+    end_token=END,
+)
 
 # Training: the decoder sees the right characters so far and predicts the next one.
-loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-model.compile(keras.optimizers.Adam(LEARNING_RATE), loss)
-model.fit(
-    [source_ids[train], input_ids[train]],
-    target_ids[train],
-    epochs=EPOCHS,
-    batch_size=BATCH_SIZE,
-    verbose=2,
-)
-
+model.compile(keras.optimizers.Adam(LEARNING_RATE))
+model.fit(source_ids[train], target_ids[train], epochs=EPOCHS, batch_size=BATCH_SIZE, verbose=2)
 
 # Result: in the search the decoder sees its own characters.
-def step(tokens, state, memory):
-    output, state, weights = decoder.step(target_embedding(tokens), state, memory)
-    return to_logits(output), state, weights
-
-
-test_ids = source_ids[test]
-memory = decoder.prepare(encoder(test_ids), source_embedding.compute_mask(test_ids))
-state = decoder.get_initial_state(memory)
-found = beam_search(
-    step, state, memory, start_token=START, end_token=END, max_length=11, beam_width=3
-)
-best_tokens = keras.ops.convert_to_numpy(found.tokens)[:, 0]
-weights = keras.ops.convert_to_numpy(found.weights)[:, 0]
-predictions = np.array([decode(ids) for ids in best_tokens])
+found = model.generate(source_ids[test], max_length=11, beam_width=3)
+predictions = np.array([decode(ids) for ids in found.tokens])
 right = predictions == targets[test]
 for n in range(5):
     verdict = "right" if right[n] else f"wrong, it is {targets[test][n]}"
@@ -100,7 +77,7 @@ assert accuracy > 0.8, "The model should translate at least 80% of new dates."
 # Picture: the weights of the longest date.
 n = int(np.argmax([len(text) for text in sources[test]]))
 figure = plot_attention(
-    weights[n, : len(predictions[n]), : len(sources[test][n])],
+    found.weights[n, : len(predictions[n]), : len(sources[test][n])],
     list(sources[test][n]),
     list(predictions[n]),
     title=f"What the decoder reads while it writes {predictions[n]}",

@@ -55,8 +55,8 @@ def make_distribution(devices, split):
     mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
     layout_map = get_layout_map(mesh)
     # The layers of Keras around the attention are ours to place.
-    layout_map["(source|target)_embedding/embeddings"] = (None, "model")
-    layout_map["logits/kernel"] = (None, "model")
+    layout_map["(.*/)?(source|target)_embedding/embeddings"] = (None, "model")
+    layout_map["(.*/)?logits/kernel"] = (None, "model")
     return keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name="batch")
 
 

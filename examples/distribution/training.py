@@ -78,11 +78,11 @@ def train(options, process=0, processes=1, restored=None):
     pairs = make_data(options.batch * options.steps)
     share = options.batch // processes
     batches = [x.reshape(options.steps, processes, share, -1) for x in pairs]
-    *inputs, outputs = (x[:, process].reshape(options.steps * share, -1) for x in batches)
+    source, target = (x[:, process].reshape(options.steps * share, -1) for x in batches)
     if first >= options.epochs and process == 0:
         print(f"--epochs {options.epochs}: nothing to do")
     for epoch in range(first + 1, options.epochs + 1):
-        found = model.fit(inputs, outputs, share, epochs=1, shuffle=False, verbose=0)
+        found = model.fit(source, target, batch_size=share, epochs=1, shuffle=False, verbose=0)
         loss = float(found.history["loss"][0])
         if process == 0:
             save_alone(checkpoint, model, {"epoch": epoch, "loss": loss})

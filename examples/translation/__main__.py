@@ -24,8 +24,12 @@ pair can be read without those before it. The second shuffles the whole corpus t
 buckets it by length. Memory grows by a third of a byte per pair. Checkpoints hold the place in the
 shards, so an interrupted run resumes with exactly the next pair. Subwords are learned from
 100,000 random pairs.
+
+With `--ensemble 4`, four models translate together; their seeds differ. `--compare-searches` prints
+what greedy search, beam search, penalties and blocked repetitions reach on the test set.
 """
 
+import argparse
 import json
 import pathlib
 
@@ -43,7 +47,7 @@ from examples.translation.evaluation import bleu_report, report
 from examples.translation.export import save
 from examples.translation.model import ATTENTIONS
 from examples.translation.streaming import Shards
-from examples.translation.training import run
+from examples.translation.training import checkpoint_folder, run, search_options, seeds
 
 SUBWORD_PAIRS = 100_000
 
@@ -59,6 +63,15 @@ def parse(argv):
     parser.add_argument("--input-feeding", action="store_true", help="for the luong attentions")
     parser.add_argument("--window", type=int, default=10, help="D of local attention")
     parser.add_argument("--beam", type=int, default=5, metavar="N", help="width of the search")
+    parser.add_argument("--length-penalty", type=float, default=1.0, help="of the search")
+    parser.add_argument("--coverage-penalty", type=float, default=0.0, help="of the search")
+    parser.add_argument(
+        "--no-repeat-ngram-size", type=int, default=0, metavar="N", help="no N tokens come twice"
+    )
+    parser.add_argument("--compare-searches", action="store_true", help="print a table of searches")
+    parser.add_argument(
+        "--ensemble", type=int, default=1, metavar="N", help="models, with N seeds from --seed on"
+    )
     parser.add_argument("--units", type=int, help="width of the decoder (default: 128; files: 256)")
     parser.add_argument("--embedding", type=int, help="width of words (default: 64; files: 256)")
     parser.add_argument("--vocabulary", type=int, default=4000, help="subwords of each language")
@@ -89,11 +102,17 @@ def parse(argv):
         parser.error("--smoke uses generated dates: leave out the options of files")
     if arguments.input_feeding and arguments.attention in ("bahdanau", "none"):
         parser.error("--input-feeding goes with the luong attentions")
+    if arguments.coverage_penalty and arguments.attention == "none":
+        parser.error("--coverage-penalty needs an attention")
     positive = ["window", "beam", "units", "embedding", "vocabulary", "max_tokens", "epochs"]
-    check_at_least_one(parser, arguments, [*positive, "batch_size", "steps", "save_every"])
-    ranges = {"dropout": 1, "smoothing": 1, "learning_rate": float("inf")}
+    positive += ["batch_size", "steps", "save_every", "ensemble"]
+    check_at_least_one(parser, arguments, positive)
+    ranges = {"dropout": 1, "smoothing": 1, "length_penalty": 5, "coverage_penalty": 1e6}
+    ranges |= dict.fromkeys(("learning_rate", "no_repeat_ngram_size"), float("inf"))
     check_ranges(parser, arguments, ranges)
     check_seed(parser, arguments)
+    if arguments.seed + arguments.ensemble > 2**32:
+        parser.error(f"--seed must be at most {2**32 - arguments.ensemble} for this --ensemble")
     if arguments.units is not None and arguments.units % 2:
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
     defaults = {"batch_size": 64, "learning_rate": 2e-3}
@@ -114,6 +133,13 @@ def learn_both(train, arguments):
     return [learn_subwords(side, arguments.vocabulary, kind) for side in sample]
 
 
+def without_attention(arguments):
+    """The arguments of the baseline."""
+    changes = {"attention": "none", "coverage_penalty": 0.0}
+    changes |= {"ensemble": 1, "compare_searches": False}
+    return argparse.Namespace(**{**vars(arguments), **changes})
+
+
 def main(argv=None):
     arguments = parse(argv)
     check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib")
@@ -125,18 +151,21 @@ def main(argv=None):
     output = pathlib.Path(arguments.output)
     make_folder(output)
     compared = not arguments.valid and arguments.attention != "none" and not arguments.smoke
-    for name in (arguments.attention, *(["none"] if compared else [])):
-        make_folder(output / f"checkpoint-{name}")
+    for each in [arguments, *([without_attention(arguments)] if compared else [])]:
+        for seed in seeds(each):
+            make_folder(checkpoint_folder(seed, each))
     subwords = learn_both(texts["train"], arguments)
-    translator, translations, summary = run(arguments.attention, texts, subwords, arguments)
+    model, longest, translations, summary = run(texts, subwords, arguments)
     if arguments.valid:
         summary["BLEU"] = bleu_report(texts["test"][0], translations, texts["test"][1])
     elif compared:
-        *_, baseline = run("none", texts, subwords, arguments)
+        *_, baseline = run(texts, subwords, without_attention(arguments))
         summary["exact_without_attention"] = baseline["exact"]
     write_text(output / "translations.txt", "\n".join(translations) + "\n")
     report(summary, texts["test"], translations)
-    save(translator, make_tokenizers(subwords), texts["test"][0], output)
+    attends, options = arguments.attention != "none", search_options(arguments)
+    tokenizers = make_tokenizers(subwords)
+    save(model, tokenizers, texts["test"][0], output, longest, attends, **options)
     write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     if arguments.smoke and summary["exact"] < 0.5:
         raise SystemExit(f"smoke run: only {summary['exact']:.1%} right, expected at least 50%")

@@ -94,7 +94,7 @@ def is_short(pair, limit):
 
 
 def make_batches(sources, targets, size, order=None, length=None):
-    """Yields padded batches `((source, target in), target out, weight)` of similar length.
+    """Yields padded batches `((source, target), target)` of similar length, as `fit` takes them.
 
     Args:
         sources, targets: lists of lists of ids, with the end token.
@@ -106,9 +106,7 @@ def make_batches(sources, targets, size, order=None, length=None):
     for batch in bucketed(lengths, size, order):
         source = pad([sources[i] for i in batch], length)
         target = pad([targets[i] for i in batch], length)
-        shifted = np.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=START)
-        shifted = np.where(shifted == END, PAD, shifted)
-        yield (source, shifted), target, (target != PAD).astype("float32")
+        yield (source, target), target
 
 
 def pad(rows, length=None):
@@ -120,6 +118,5 @@ def pad(rows, length=None):
 def as_dataset(make, steps):
     """A `tf.data.Dataset` of the `steps` batches that the generator function `make` yields."""
     ids = tf.TensorSpec((None, None), "int32")
-    signature = ((ids, ids), ids, tf.TensorSpec((None, None), "float32"))
-    batches = tf.data.Dataset.from_generator(make, output_signature=signature)
+    batches = tf.data.Dataset.from_generator(make, output_signature=((ids, ids), ids))
     return batches.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(4)

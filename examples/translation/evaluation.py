@@ -8,6 +8,20 @@ def accuracy(translations, references):
     return float(np.mean([a == b for a, b in zip(translations, references, strict=True)]))
 
 
+def bleu(translations, references):
+    """BLEU of all sentences, as sacrebleu returns it."""
+    import sacrebleu
+
+    return sacrebleu.metrics.BLEU().corpus_score(translations, [references])
+
+
+def score(translations, references, arguments):
+    """BLEU for files, and the share that is exactly right for dates."""
+    if arguments.valid:
+        return bleu(translations, references).score
+    return accuracy(translations, references)
+
+
 def bleu_report(sources, translations, references):
     """BLEU of all sentences and by the number of words in the source, with the signature."""
     import sacrebleu
@@ -41,6 +55,11 @@ def report(summary, test, translations):
         f"\n{summary['attention']}: validation perplexity {summary['validation_perplexity']:.3f}, "
         f"{speed}, search {summary['search_seconds']:.0f} s"
     )
+    if "ensemble" in summary:
+        found = summary["ensemble"]
+        for member in found["members"]:
+            print(f"seed {member['seed']}: {member['score']:.4g}")
+        print(f"mean {found['mean']:.4g}, all together {found['score']:.4g}")
     if "BLEU" in summary:
         scores = dict(summary["BLEU"])
         print(f"BLEU {scores.pop('all'):.2f}  ({scores.pop('signature')})")

@@ -3,7 +3,15 @@
 import keras
 from keras import layers
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from examples.translation.data import END, PAD, START
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    LuongAttention,
+    Readout,
+    RecurrentEncoder,
+    Seq2Seq,
+)
 
 ATTENTIONS = (
     "bahdanau",
@@ -16,18 +24,37 @@ ATTENTIONS = (
 )
 
 
-def make_attention(name, units, window):
-    """Makes the layer for a name in `ATTENTIONS`, except for "none"."""
-    if name == "bahdanau":
-        return BahdanauAttention(units)
-    kind = name.removeprefix("luong-")
-    if kind.startswith("local"):
-        return LuongAttention("general", alignment=kind, half_width=window, units=units)
-    return LuongAttention(kind, units=units)
+@keras.saving.register_keras_serializable(package="keras_attention_examples")
+class DroppedEmbedding(layers.ReversibleEmbedding):
+    """A tied embedding. Training drops a share of the embedded words, and none of the table."""
+
+    def __init__(self, *sizes, dropout=0.0, **kwargs):
+        super().__init__(*sizes, **kwargs)
+        self.drop = layers.Dropout(dropout)
+
+    def call(self, inputs, reverse=False, training=None):
+        found = super().call(inputs, reverse)
+        return found if reverse else self.drop(found, training=training)
+
+    def get_config(self):
+        return {**super().get_config(), "dropout": self.drop.rate}
+
+
+def make_decoder(attention, units, window, feeding):
+    """Makes the decoder for a name in `ATTENTIONS`."""
+    cell, kind = layers.GRUCell(units), attention.removeprefix("luong-")
+    if kind == "none":
+        # The output is that of the cell alone. The attention has no weights, and nothing reads it.
+        return AttentionRNN(cell, LuongAttention("dot"), query="current", output_mode="cell")
+    if kind == "bahdanau":
+        return AttentionRNN(cell, BahdanauAttention(units), output_mode="concat")
+    local = {"alignment": kind, "half_width": window} if kind.startswith("local") else {}
+    layer = LuongAttention("general" if local else kind, units=units, **local)
+    return AttentionRNN(cell, layer, input_feeding=feeding)
 
 
 def build_model(attention, source_size, target_size, units, embedding, dropout, window, feeding):
-    """Builds the training model, from source ids and shifted target ids to target logits.
+    """Builds the translator of source ids into target ids.
 
     Args:
         attention: a name in `ATTENTIONS`.
@@ -38,48 +65,27 @@ def build_model(attention, source_size, target_size, units, embedding, dropout, 
         window: half the width of a local window, D in the paper.
         feeding: whether the decoder also reads its last attentional vector (input feeding).
     """
+    normal = keras.initializers.RandomNormal
     source = keras.Input((None,), dtype="int32", name="source")
-    shifted = keras.Input((None,), dtype="int32", name="shifted_target")
-
     # With the default of Keras, within +-0.05, the first thousand steps learn little.
-    source_table = layers.Embedding(
-        source_size,
-        embedding,
-        embeddings_initializer=keras.initializers.RandomNormal(stddev=0.5),
-        mask_zero=True,
-        name="source_embedding",
-    )
-    # From Keras 3.16 on, masks do not propagate through recurrent layers.
-    mask = source_table.compute_mask(source)
-    x = layers.Dropout(dropout)(source_table(source))
+    words = layers.Embedding(source_size, embedding, embeddings_initializer=normal(stddev=0.5))
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
-    encoded, forward, backward = layers.Bidirectional(rnn, name="encoder")(x, mask=mask)
-    encoded = layers.Dropout(dropout)(encoded)
-    state = layers.Concatenate()([forward, backward])
+    read = RecurrentEncoder(words, layers.Bidirectional(rnn), PAD, dropout)
+    memory, [state], mask = read(source)
     state = layers.Dense(units, activation="tanh", name="initial_state")(state)
-
-    table = layers.ReversibleEmbedding(
-        target_size,
-        embedding,
-        embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding**-0.5),
-        mask_zero=True,
-        name="target_embedding",
+    model = Seq2Seq(
+        keras.Model(source, [layers.Dropout(dropout)(memory), state, mask], name="encoder"),
+        make_decoder(attention, units, window, feeding),
+        DroppedEmbedding(
+            target_size,
+            embedding,
+            embeddings_initializer=normal(stddev=embedding**-0.5),
+            dropout=dropout,
+        ),
+        Readout(embedding, dropout=dropout),
+        START,
+        END,
+        PAD,
     )
-    words = layers.Dropout(dropout)(table(shifted))
-    cell = layers.GRUCell(units)
-    if attention == "none":
-        hidden = layers.RNN(cell, return_sequences=True, name="decoder")(words, state)
-    else:
-        decoder = AttentionRNN(
-            cell,
-            make_attention(attention, units, window),
-            query="previous" if attention == "bahdanau" else "current",
-            output_mode="concat" if attention == "bahdanau" else "attention",
-            input_feeding=feeding,
-            name="decoder",
-        )
-        hidden = decoder(words, encoded, initial_state=state, memory_mask=mask)
-    hidden = layers.Concatenate(name="readout_input")([hidden, words])
-    hidden = layers.Dense(embedding, activation="tanh", name="readout")(hidden)
-    hidden = layers.Dropout(dropout)(hidden)
-    return keras.Model([source, shifted], table(hidden, reverse=True))
+    model((source, keras.Input((None,), dtype="int32")))  # makes the weights
+    return model

@@ -1,84 +1,56 @@
-"""Beam search with a trained model: source ids or texts to translations."""
+"""Translates texts with a trained model, and compares searches."""
 
-import keras
+import time
+
 import tensorflow as tf
-from keras import ops
 
-from examples.translation.data import END, PAD, START, encode, pad
-from keras_attention import AttentionRNN, beam_search
-
-LENGTH_PENALTY = 1.0
-DECODE_BATCH = 64
+from examples.translation.data import END, encode, pad
+from examples.translation.evaluation import accuracy, bleu
 
 
-class Translator:
-    """Searches translations with the layers of a trained model.
+def translate(model, tokenizers, texts, max_length, **options):
+    """Translates texts. The options are those of `Seq2Seq.generate`."""
+    found = model.generate(pad(encode(tokenizers[0], texts)), max_length, **options)
+    return [text.decode() for text in detokenize(tokenizers[1], *found[:2]).numpy()]
 
-    Args:
-        model: what `build_model` returns.
-        beam_width: the number of hypotheses.
-        max_length: the largest number of target tokens.
-    """
 
-    def __init__(self, model, beam_width, max_length):
-        get = model.get_layer
-        self.model = model
-        self.encoder = keras.Model(
-            model.inputs[0], [get("encoder").output[0], get("initial_state").output]
+def detokenize(tokenizer, tokens, lengths):
+    """Makes strings of ids."""
+    ids = tf.RaggedTensor.from_tensor(tokens, lengths=lengths)
+    return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ids != END))
+
+
+def searches(arguments):
+    """The options of the searches of the table: greedy, beam, and beam with one change each."""
+    beam, usual = f"beam {arguments.beam}", arguments.length_penalty
+    penalties = sorted({0.0, 0.5, 1.0} - {usual})
+    changes = {f"length penalty {x}": {"length_penalty": x} for x in penalties}
+    if arguments.attention != "none":  # it has no weights to judge by
+        for name in ("gnmt", "summary"):
+            for x in (0.1, 0.3):
+                change = {"coverage_penalty": x, "coverage": name}
+                changes[f"coverage penalty {x}, {name}"] = change
+    changes |= {f"no {n} tokens twice": {"no_repeat_ngram_size": n} for n in (2, 3)}
+    plain = {"beam_width": arguments.beam, "length_penalty": usual}
+    changed = {f"{beam}, {name}": {**plain, **change} for name, change in changes.items()}
+    return {"greedy": {"search": "greedy"}, beam: plain, **changed}
+
+
+def compare_searches(model, tokenizers, test, max_length, arguments):
+    """Measures the searches on the test set, and prints a table. Seconds include compiling."""
+    print(f"\n{'search':<40} {'BLEU':>6} {'length':>7} {'exact':>6} {'seconds':>8}")
+    table = {}
+    for name, options in searches(arguments).items():
+        start = time.perf_counter()
+        translations = translate(model, tokenizers, test[0], max_length, **options)
+        seconds = time.perf_counter() - start
+        found = bleu(translations, test[1])
+        row = {"BLEU": found.score, "length": found.sys_len / found.ref_len}
+        row |= {"exact": accuracy(translations, test[1]), "seconds": seconds}
+        print(
+            f"{name:<40} {row['BLEU']:6.2f} {row['length']:7.3f} {row['exact']:6.1%} "
+            f"{seconds:8.1f}",
+            flush=True,
         )
-        self.embedding, self.decoder = get("target_embedding"), get("decoder")
-        self.readout = get("readout")
-        self.attends = isinstance(self.decoder, AttentionRNN)
-        self.beam_width, self.max_length = beam_width, max_length
-
-    def __call__(self, source):
-        """Source ids `(B, S)` to a `SearchResult` with the target ids."""
-        encoded, state = self.encoder(source, training=False)
-        memory = None
-        if self.attends:
-            memory = self.decoder.prepare(encoded, ops.not_equal(source, PAD))
-            state = self.decoder.get_initial_state(memory, state)
-        return beam_search(
-            self.step,
-            state,
-            memory,
-            start_token=START,
-            end_token=END,
-            max_length=self.max_length,
-            beam_width=self.beam_width,
-            length_penalty=LENGTH_PENALTY,
-        )
-
-    def step(self, tokens, state, memory):
-        words = ops.take(self.embedding.embeddings, tokens, axis=0)  # without a mask
-        if self.attends:
-            hidden, state, weights = self.decoder.step(words, state, memory)
-        else:
-            hidden, (state,) = self.decoder.cell(words, [state])
-            weights = None
-        hidden = self.readout(ops.concatenate([hidden, words], axis=-1))
-        logits = self.embedding(hidden, reverse=True)
-        forbidden = ops.arange(logits.shape[-1]) < END
-        logits = ops.where(forbidden, ops.cast(-float("inf"), logits.dtype), logits)
-        return logits, state, weights
-
-
-def translate(translator, tokenizers, texts):
-    """Translates texts, in batches of similar length."""
-    signature = [tf.TensorSpec((None, None), "int32")]
-    search = tf.function(translator, input_signature=signature, autograph=False)
-    ids = encode(tokenizers[0], texts)
-    order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    translations = [""] * len(texts)
-    for start in range(0, len(order), DECODE_BATCH):
-        part = order[start : start + DECODE_BATCH]
-        found = search(tf.constant(pad([ids[i] for i in part])))
-        for i, text in zip(part, detokenize(tokenizers[1], found).numpy(), strict=True):
-            translations[i] = text.decode()
-    return translations
-
-
-def detokenize(tokenizer, found):
-    """The best hypothesis of each sentence, as strings."""
-    best = tf.RaggedTensor.from_tensor(found.tokens[:, 0], lengths=found.lengths[:, 0])
-    return tokenizer.detokenize(tf.ragged.boolean_mask(best, best != END))
+        table[name] = {"options": options, **row}
+    return table

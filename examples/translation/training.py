@@ -1,4 +1,4 @@
-"""Trains one translator, and translates the test set with it."""
+"""Trains the translators, and translates the test set with them."""
 
 import json
 import pathlib
@@ -16,10 +16,17 @@ from examples.common.files import fingerprint
 from examples.common.schedules import warmup_cosine
 from examples.common.seeds import reseed, seed_model
 from examples.translation.data import as_dataset, encode, make_batches, make_tokenizers
-from examples.translation.evaluation import accuracy
+from examples.translation.evaluation import accuracy, score
 from examples.translation.model import build_model
 from examples.translation.rounds import make_rounds
-from examples.translation.search import Translator, translate
+from examples.translation.search import compare_searches, translate
+from keras_attention import Ensemble
+
+# The options that change no weight.
+FREE = (
+    *("output", "train", "shards", "valid", "test", "ensemble", "compare_searches"),
+    *("beam", "length_penalty", "coverage_penalty", "no_repeat_ngram_size"),
+)
 
 
 class SmoothedCrossEntropy(keras.losses.Loss):
@@ -36,54 +43,100 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         )
 
 
-def run(name, texts, subwords, arguments):
-    """Trains one model and translates the test set.
+def run(texts, subwords, arguments):
+    """Trains the models, and translates the test set.
 
     Returns:
-        The translator, its translations, and a summary of the run.
+        The model or the ensemble, the most tokens of a translation, the translations, and a summary
+        of the run.
     """
-    output = pathlib.Path(arguments.output)
-    seed_model(arguments.seed)
-    tokenizers = make_tokenizers(subwords)
-    rounds = make_rounds(texts["train"], tokenizers, vars(arguments))
-    data = {
-        part: [encode(*side) for side in zip(tokenizers, texts[part], strict=True)]
-        for part in ("valid", "test")
-    }
-    settings = {
-        **vars(arguments),
-        "attention": name,
-        "training pairs": fingerprint(json.dumps(rounds.identity).encode()),
-        "validation pairs": fingerprint(json.dumps(data["valid"]).encode()),
-    }
-    for free in ("output", "beam", "train", "shards", "valid", "test"):
-        settings.pop(free)
-    checkpoint = Checkpoint(output / f"checkpoint-{name}", settings, rounds.unit)
-    model = make_model(name, tokenizers, arguments)
-    print(f"\nattention: {name}, {model.count_params():,} parameters", flush=True)
-    state = train(model, rounds, data["valid"], settings, checkpoint)
-    translator = Translator(model, arguments.beam, max_length=rounds.longest)
+    models, longest, members = zip(
+        *(learn(seed, texts, subwords, arguments) for seed in seeds(arguments)), strict=True
+    )
+    tokenizers, (sources, targets) = make_tokenizers(subwords), texts["test"]
+
+    def measure(model):
+        return translate(model, tokenizers, sources, longest[0], **search_options(arguments))
+
+    model = Ensemble(models) if len(models) > 1 else models[0]
     start = time.perf_counter()
-    translations = translate(translator, tokenizers, texts["test"][0])
+    translations = measure(model)
     summary = {
-        "attention": name + (" with input feeding" if arguments.input_feeding else ""),
+        "attention": arguments.attention
+        + (" with input feeding" if arguments.input_feeding else ""),
         "command": command_line("translation"),
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
-        "parameters": model.count_params(),
+        "parameters": sum(x.count_params() for x in models),
+        **members[0],
+        "search_seconds": time.perf_counter() - start,
+        "exact": accuracy(translations, targets),
+    }
+    if len(models) > 1:
+        scores = [score(measure(x), targets, arguments) for x in models]
+        pairs = zip(members, scores, strict=True)
+        summary["ensemble"] = {
+            "members": [{**member, "score": x} for member, x in pairs],
+            "mean": float(np.mean(scores)),
+            "score": score(translations, targets, arguments),
+        }
+    if arguments.compare_searches:
+        summary["searches"] = compare_searches(
+            model, tokenizers, texts["test"], longest[0], arguments
+        )
+    return model, longest[0], translations, summary
+
+
+def learn(seed, texts, subwords, arguments):
+    """Trains one model, or resumes. Returns it, the longest target, and a summary."""
+    seed_model(seed)
+    tokenizers = make_tokenizers(subwords)
+    settings = {**vars(arguments), "seed": seed}
+    rounds = make_rounds(texts["train"], tokenizers, settings)
+    valid = [encode(*side) for side in zip(tokenizers, texts["valid"], strict=True)]
+    for kind, pairs in (("training", rounds.identity), ("validation", valid)):
+        settings[f"{kind} pairs"] = fingerprint(json.dumps(pairs).encode())
+    for free in FREE:
+        settings.pop(free)
+    checkpoint = Checkpoint(checkpoint_folder(seed, arguments), settings, rounds.unit)
+    model = make_model(tokenizers, arguments)
+    print(
+        f"\nattention: {arguments.attention}, seed {seed}, {model.count_params():,} parameters",
+        flush=True,
+    )
+    state = train(model, rounds, valid, settings, checkpoint)
+    # The files of a model without an optimizer are a third as large.
+    model = make_model(tokenizers, arguments)
+    checkpoint.load_best(model)
+    summary = {
+        "seed": seed,
         **rounds.speed(state["history"]),
         f"best_{rounds.unit}": state["best"],
         "validation_perplexity": float(np.exp(min(x["valid_loss"] for x in state["history"]))),
-        "search_seconds": time.perf_counter() - start,
-        "exact": accuracy(translations, texts["test"][1]),
     }
-    return translator, translations, summary
+    return model, rounds.longest, summary
 
 
-def make_model(name, tokenizers, arguments):
-    """Builds the model with this attention for the options of the command."""
+def seeds(arguments):
+    return range(arguments.seed, arguments.seed + arguments.ensemble)
+
+
+def checkpoint_folder(seed, arguments):
+    """The folder for the checkpoints of one model."""
+    member = f"-seed-{seed}" if seed != arguments.seed else ""
+    return pathlib.Path(arguments.output) / f"checkpoint-{arguments.attention}{member}"
+
+
+def search_options(arguments):
+    """The options of `generate`."""
+    names = "length_penalty", "coverage_penalty", "no_repeat_ngram_size"
+    return {"beam_width": arguments.beam, **{name: getattr(arguments, name) for name in names}}
+
+
+def make_model(tokenizers, arguments):
+    """Builds the model for the options of the command."""
     return build_model(
-        name,
+        arguments.attention,
         *(int(tokenizer.vocab_size()) for tokenizer in tokenizers),
         arguments.units,
         arguments.embedding,
@@ -99,11 +152,12 @@ def compile_model(model, steps, arguments):
     model.compile(
         keras.optimizers.Adam(rate, global_clipnorm=1.0),
         SmoothedCrossEntropy(arguments["smoothing"]),
+        metrics=[keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")],
     )
 
 
 def train(model, rounds, valid, arguments, checkpoint):
-    """Trains to the end, or resumes an earlier run. Leaves the best weights in the model.
+    """Trains to the end, or resumes an earlier run. The checkpoint keeps the best weights.
 
     Args:
         model: what `build_model` returns.
@@ -113,10 +167,6 @@ def train(model, rounds, valid, arguments, checkpoint):
         checkpoint: a `Checkpoint` with the unit of `rounds`.
     """
     compile_model(model, rounds.steps, arguments)
-    # A second model on the same layers measures the validation loss without smoothing.
-    judge = keras.Model(model.inputs, model.outputs)
-    metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
-    judge.compile(loss=SmoothedCrossEntropy(0.0), weighted_metrics=[metric])
     size = arguments["batch_size"]
     checked = as_dataset(lambda: make_batches(*valid, size), -(-len(valid[0]) // size))
 
@@ -130,7 +180,8 @@ def train(model, rounds, valid, arguments, checkpoint):
         verbose = 1 if sys.stdout.isatty() else 0
         history = model.fit(as_dataset(batches, steps), shuffle=False, verbose=verbose)
         seconds = time.perf_counter() - start
-        loss = judge.evaluate(checked, verbose=0, return_dict=True)["nats"]
+        # Without smoothing, the loss tells the perplexity.
+        loss = model.evaluate(checked, verbose=0, return_dict=True)["nats"]
         entry = {
             rounds.unit: done,
             "train_loss": history.history["loss"][0],
@@ -144,5 +195,4 @@ def train(model, rounds, valid, arguments, checkpoint):
             f"validation perplexity {np.exp(loss):.3f}, {seconds:.0f} s",
             flush=True,
         )
-    checkpoint.load_best(model)
     return checkpoint.state

@@ -4,18 +4,17 @@ import numpy as np
 
 from examples.common import dates
 
-SIGNS = "\t" + "0123456789-" + "abcdefghijklmnopqrstuvwxyz ,./"  # the first one begins a target
-SOURCE_LENGTH, TARGET_LENGTH = 40, 10
+START, END = 1, 2
+SIGNS = "\t\n" + "0123456789-" + "abcdefghijklmnopqrstuvwxyz ,./"  # with signs for start and end
+SOURCE_LENGTH, TARGET_LENGTH = 40, 11
 
 
 def load_data(sizes, seed):
-    """For each size `((source, shifted target), target)`, ids with 0 for padding."""
+    """For each size `(source, target)`, ids with 0 for padding."""
     found = []
     for sources, targets in dates.make_pairs(sizes, seed):
         source = encode([text.lower() for text in sources], SOURCE_LENGTH)
-        target = encode(targets, TARGET_LENGTH)
-        shifted = np.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=1)
-        found.append(((source, shifted), target))
+        found.append((source, encode([text + "\n" for text in targets], TARGET_LENGTH)))
     return found
 
 

@@ -7,37 +7,40 @@ from keras import layers, ops
 
 from examples.common.checkpoint import weights_as_bytes
 from examples.common.files import write_bytes
-from examples.tuning.data import SIGNS, SOURCE_LENGTH, TARGET_LENGTH
-from keras_attention import AttentionRNN
+from examples.tuning.data import END, SIGNS, SOURCE_LENGTH, START, TARGET_LENGTH
+from keras_attention import AttentionRNN, RecurrentEncoder, Seq2Seq
 
 
-class Model(keras.Model):
-    """Writes its weights completely or not at all. keras-tuner saves them after better epochs."""
+class WholeWeights:
+    """Writes weights completely or not at all. keras-tuner saves them after better epochs."""
 
     def save_weights(self, filepath, overwrite=True):
         write_bytes(pathlib.Path(filepath), weights_as_bytes(super()))
 
 
+class Model(WholeWeights, Seq2Seq):
+    pass
+
+
 def build(hp, attention):
     """Builds and compiles the model with an attention layer that the search has chosen."""
     units = hp.Choice("units", [32, 64, 128])
-    source = keras.Input((SOURCE_LENGTH,), dtype="int32")
-    shifted = keras.Input((TARGET_LENGTH,), dtype="int32")
-    table = layers.Embedding(len(SIGNS) + 1, 32, mask_zero=True)
-    # From Keras 3.16 on, masks do not propagate through recurrent layers.
-    mask = table.compute_mask(source)
-    encoder = layers.Bidirectional(layers.GRU(units // 2, return_sequences=True))
-    encoded = encoder(table(source), mask=mask)
-    words = layers.Embedding(len(SIGNS) + 1, 32)(shifted)
-    decoder = AttentionRNN(layers.GRUCell(units), attention)
-    hidden = decoder(words, encoded, memory_mask=mask)
-    model = Model([source, shifted], layers.Dense(len(SIGNS) + 1)(hidden))
+    gru = layers.GRU(units // 2, return_sequences=True)
+    model = Model(
+        RecurrentEncoder(layers.Embedding(len(SIGNS) + 1, 32), layers.Bidirectional(gru)),
+        AttentionRNN(layers.GRUCell(units), attention),
+        target_embedding=layers.Embedding(len(SIGNS) + 1, 32),
+        head=layers.Dense(len(SIGNS) + 1),
+        start_token=START,
+        end_token=END,
+    )
     model.compile(
         keras.optimizers.Adam(hp.Float("learning_rate", 1e-3, 1e-2, sampling="log")),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy", right_dates],
         jit_compile=False,
     )
+    lengths = SOURCE_LENGTH, TARGET_LENGTH
+    model(tuple(keras.Input((n,), dtype="int32") for n in lengths))  # makes the weights
     return model
 
 
@@ -45,7 +48,9 @@ def build(hp, attention):
 def right_dates(target, logits):
     """Share of the dates whose letters are all right, each after the right letters before it."""
     right = ops.equal(ops.cast(target, "int32"), ops.cast(ops.argmax(logits, -1), "int32"))
-    return ops.cast(ops.all(right, -1), "float32")
+    # The model weighs every letter, and each date has as many.
+    dates = ops.broadcast_to(ops.all(right, -1, keepdims=True), ops.shape(right))
+    return ops.cast(dates, "float32")
 
 
 def make_hypermodel():

@@ -27,8 +27,10 @@ def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any])
         )
     import tensorflow as tf
 
+    single = isinstance(form, dict) and isinstance(form.get("dtype"), str)
+
     def spec(shape, dtype):
-        return tf.TensorSpec(shape, dtype, name="source")
+        return tf.TensorSpec(shape, dtype, name="source" if single else None)
 
     text = tf.TensorSpec((None,), tf.string, name="source")
     signature = [text if form is None else mapped(spec, form)]
@@ -43,10 +45,15 @@ def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any])
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         archive.write_out(str(temporary), verbose=False)
+        shutil.rmtree(old, ignore_errors=True)
         if path.exists():
-            shutil.rmtree(old, ignore_errors=True)
             path.rename(old)
-        temporary.rename(path)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if old.exists():
+                old.rename(path)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)

@@ -58,7 +58,7 @@ def take(batches, count=None):
 
 
 def numbers(batches):
-    return [row[0] - 4 for _, target, _ in batches for row in target]
+    return [row[0] - 4 for _, target in batches for row in target]
 
 
 # --- making shards -------------------------------------------------------------------------------
@@ -215,9 +215,7 @@ def test_each_epoch_has_every_pair_once_over_all_processes(folder):
     orders = []
     for _ in range(3):
         batches = [take(part, 32) for part in parts]
-        shapes = {
-            x.shape for part in batches for (source, _), *rest in part for x in (source, *rest)
-        }
+        shapes = {x.shape for part in batches for pair, _ in part for x in pair}
         assert shapes == {(SIZE, 100)}  # the limit, as a multiple of four
         seen = [numbers(part) for part in batches]
         assert sorted(seen[0] + seen[1]) == list(range(PAIRS))
@@ -246,12 +244,12 @@ def test_a_batch_is_full_and_as_its_pairs_and_a_pool_is_sorted(folder):
     for pool in range(2):
         batches = take(streaming.Shards(folder).batches(TOKENIZERS, SIZE, 99, 5), 32 * (pool + 1))
         ranges = []
-        for (source, _), target, weight in batches[-32:]:
+        for (source, _), target in batches[-32:]:
             rows = [row[0] - 4 for row in target]
             assert len(rows) == SIZE
-            for n, *row in zip(rows, source, target, weight, strict=True):
+            for n, *row in zip(rows, source, target, strict=True):
                 assert row[0][row[0] != 0].tolist() == sources[n]
-                assert row[1][row[2] > 0].tolist() == targets[n]
+                assert row[1][row[1] != 0].tolist() == targets[n]
             lengths = [len(sources[n]) for n in rows]
             ranges.append((min(lengths), max(lengths)))
         assert ranges != sorted(ranges)
@@ -266,7 +264,7 @@ def test_long_pairs_are_left_out_and_batches_are_full(folder):
     assert 0 < len(short) < PAIRS - SIZE
     counts = np.bincount(numbers(batches), minlength=PAIRS)
     assert {n for n in range(PAIRS) if counts[n]} == set(short)
-    assert all(len(target) == SIZE for _, target, _ in batches)
+    assert all(len(target) == SIZE for _, target in batches)
     # All of the 1,200 pairs come as often as each other, but for the pools that are not complete.
     assert counts[short].max() - counts[short].min() <= 2
 
@@ -394,7 +392,7 @@ def test_bad_arguments_are_refused(arguments, message, capsys):
 def test_the_command_trains_on_shards(tmp_path, monkeypatch, capsys):
     paths = write(tmp_path, *make_pairs(70))
     shards.main([*paths, "--output", str(tmp_path / "shards")])
-    monkeypatch.setattr(command, "save", lambda *_: None)
+    monkeypatch.setattr(command, "save", lambda *_, **__: None)
     few = write(tmp_path, *make_pairs(9))
     options = ["--valid", *few, "--test", *few, "--shards", str(tmp_path / "shards")]
     options += ["--steps", "5", "--save-every", "3", "--units", "8", "--embedding", "4"]

@@ -11,7 +11,7 @@ import pytest
 from examples.common import checkpoint, dates
 from examples.translation import __main__ as command
 from examples.translation import data as texts
-from examples.translation import evaluation, model, reading, rounds, training
+from examples.translation import evaluation, model, reading, rounds, search, training
 
 pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
 
@@ -81,6 +81,11 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
         (["--dropout", "1.5"], "--dropout must be in [0, 1)"),
         (["--learning-rate", "nan"], "--learning-rate must be in [0, inf)"),
         (["--seed", str(2**32)], "--seed must be in [0, 2**32)"),
+        (["--ensemble", "0"], "--ensemble must be at least 1"),
+        (["--seed", str(2**32 - 3), "--ensemble", "4"], "--seed must be at most 4294967292"),
+        (["--length-penalty", "-1"], "--length-penalty must be in [0, 5)"),
+        (["--no-repeat-ngram-size", "-1"], "--no-repeat-ngram-size must be in [0, inf)"),
+        (["--attention", "none", "--coverage-penalty", "1"], "--coverage-penalty needs an attent"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message, capsys):
@@ -103,21 +108,30 @@ def test_dates_are_right_reproducible_and_disjoint():
     assert first != dates.make_pairs([300, 200], seed=6)[0]
 
 
-def test_batches_hold_every_pair_once_shifted_by_one():
+def test_batches_hold_every_pair_once():
     sources = [[5 + i] * (1 + i % 7) + [texts.END] for i in range(23)]
     targets = [[6 + i] * (1 + i % 5) + [texts.END] for i in range(23)]
     seen = []
-    for (source, shifted), target, weight in texts.make_batches(
-        sources, targets, 4, np.random.default_rng(0)
-    ):
-        np.testing.assert_array_equal(shifted[:, 0], texts.START)
-        np.testing.assert_array_equal(weight, target != texts.PAD)
-        for row, before, after in zip(source, shifted, target, strict=True):
-            words = after[after != texts.PAD].tolist()
-            assert before[1 : len(words)].tolist() == words[:-1]
-            assert not before[len(words) :].any()
-            seen.append((row[row != texts.PAD].tolist(), words))
+    for pair, again in texts.make_batches(sources, targets, 4, np.random.default_rng(0)):
+        assert again is pair[1]
+        for rows in zip(*pair, strict=True):
+            lists = [row[row != texts.PAD].tolist() for row in rows]
+            assert all(not row[len(x) :].any() for row, x in zip(rows, lists, strict=True))
+            seen.append(tuple(lists))
     assert sorted(seen) == sorted(zip(sources, targets, strict=True))
+
+
+def test_without_attention_the_decoder_is_a_plain_recurrence():
+    rng = np.random.default_rng(0)
+    words, state, memory, other = (
+        rng.normal(size=x).astype("float32") for x in ((2, 3, 5), (2, 6), (2, 7, 6), (2, 4, 6))
+    )
+    decoder = model.make_decoder("none", 6, 10, False)
+    found = decoder(words, memory, initial_state=state)
+    plain = keras.layers.RNN(decoder.cell, return_sequences=True)
+    np.testing.assert_allclose(found, plain(words, initial_state=state), rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(found, decoder(words, other, initial_state=state))
+    assert not decoder.attention.weights
 
 
 class Killed(Exception):
@@ -177,14 +191,61 @@ def test_a_model_is_the_same_whatever_was_trained_before(tmp_path, monkeypatch):
         return {"history": [{"valid_loss": 1.0, "seconds": 1.0}], "best": 1}
 
     monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(checkpoint.Checkpoint, "load_best", lambda *_: None)
     sizes = ["--units", "8", "--embedding", "4", "--beam", "2", "--output", str(tmp_path)]
     # The command writes a SavedModel after it has built the second model.
     command.main([*sizes, "--attention", "luong-dot"])
-    monkeypatch.setattr(command, "save", lambda *_: None)
+    monkeypatch.setattr(command, "save", lambda *_, **__: None)
     command.main([*sizes, "--attention", "none"])
     _, second, alone = begun
     for x, y in zip(second, alone, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+def test_the_table_changes_one_option_in_each_row():
+    arguments = command.parse(["--length-penalty", "0.5", "--beam", "3"])
+    table = search.searches(arguments)
+    assert table.pop("greedy") == {"search": "greedy"}
+    plain = table.pop("beam 3")
+    assert plain == {"beam_width": 3, "length_penalty": 0.5}
+    changes = [{x: y for x, y in row.items() if plain.get(x) != y} for row in table.values()]
+    assert {"length_penalty": 0.0} in changes
+    assert {"length_penalty": 1.0} in changes
+    assert {"coverage_penalty": 0.1, "coverage": "gnmt"} in changes
+    assert {"no_repeat_ngram_size": 3} in changes
+    assert all(len(set(change) - {"coverage"}) == 1 for change in changes)
+    arguments.attention = "none"
+    assert not [x for x in search.searches(arguments) if "coverage" in x]
+
+
+@pytest.mark.slow
+def test_an_ensemble_resumes_and_reports_its_members_and_searches(tmp_path, monkeypatch, capsys):
+    sets = dict(zip(("train", "valid", "test"), dates.make_pairs((60, 10, 12), 3), strict=True))
+    monkeypatch.setattr(command, "load_data", lambda arguments: sets)
+    monkeypatch.setattr(search, "searches", lambda _: {"greedy": {"search": "greedy"}})
+    options = ["--units", "8", "--embedding", "4", "--epochs", "1", "--smoke", "--seed", "5"]
+    options += ["--output", str(tmp_path), "--coverage-penalty", "0.1", "--beam", "2"]
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "save", lambda *_, **__: None)
+        # So little training is not enough.
+        with pytest.raises(SystemExit, match="smoke run"):
+            command.main(options)
+    with pytest.raises(SystemExit, match="smoke run"):
+        command.main([*options, "--ensemble", "2", "--compare-searches"])
+    printed = capsys.readouterr().out
+    # The second run uses the model of the first.
+    assert "Resuming after epoch 1" in printed
+    assert printed.count("epoch 1/1: ") == 2
+    assert "The reloaded SavedModel agrees" in printed
+    folders = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+    assert folders == ["checkpoint-bahdanau", "checkpoint-bahdanau-seed-6"]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    found = summary["ensemble"]
+    assert [member["seed"] for member in found["members"]] == [5, 6]
+    assert len({member["validation_perplexity"] for member in found["members"]}) == 2
+    assert found["mean"] == np.mean([member["score"] for member in found["members"]])
+    assert found["score"] == summary["exact"]
+    assert summary["searches"]["greedy"]["options"] == {"search": "greedy"}
 
 
 def test_a_diverged_run_says_so_and_keeps_what_it_had(tmp_path):
