@@ -5,8 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._checks import described
-from keras_attention.search._arguments import check_token
+from keras_attention._checks import check_token, described
 
 INTERFACE = "prepare", "get_initial_state", "step"
 
