@@ -24,17 +24,6 @@ def in_graph() -> bool:
     return not tf.executing_eagerly()
 
 
-def is_symbolic(x: Any) -> bool:
-    """Whether a tensor stands for values that are not known yet."""
-    if isinstance(x, keras.KerasTensor):
-        return True
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return isinstance(x, jax.core.Tracer)
-    return hasattr(x, "graph") and not hasattr(x, "numpy")
-
-
 def is_loop(graph: Any) -> bool:
     """Whether this graph of TensorFlow is the body of a loop."""
     return type(graph).__name__ == "WhileBodyFuncGraph"
