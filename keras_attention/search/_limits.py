@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-from keras import ops
+from keras import ops, tree
 
 from keras_attention._checks import check_token, described, dtype_of
 from keras_attention._typing import Tensor
@@ -68,7 +68,7 @@ class Limits(NamedTuple):
 
 def _largest_id(prefix: Any) -> int:
     """The largest id of a prefix, or -1 in a graph, where the values are not known."""
-    if _is_symbolic(prefix):
+    if any(map(_is_symbolic, tree.flatten(prefix))):
         return -1
     ids = np.asarray(ops.convert_to_numpy(prefix), "int64")
     if np.any(ids < -1):
