@@ -13,6 +13,7 @@ LONGEST = 2**24  # steps and words: float32, which holds positions, cannot count
 DEEPEST = 100  # hops: Python traces each in a tenth of a second
 UNROLLED = 1000  # steps of an unrolled loop: tracing this many takes a minute or two
 LAST_SEED = 2**32 - 1  # the largest seed of JAX
+LAST_TOKEN = 2**31 - 1
 
 
 def check_choice(layer, name, value, choices, hint=""):
@@ -108,6 +109,20 @@ def check_seed(layer, seed):
             f"{seed!r:.80}."
         )
     return int(seed)
+
+
+def check_token(name, token):
+    if not is_integer(token) or not 0 <= token <= LAST_TOKEN:
+        lookup = " Look it up in the vocabulary." if isinstance(token, str) else ""
+        raise ValueError(
+            f"{name}={token!r:.80} must be the index of a token, an integer from 0 to "
+            f"{LAST_TOKEN}.{lookup or as_python(name, token)}"
+        )
+
+
+def as_python(name, value):
+    """The remedy for a scalar tensor."""
+    return f" Write int({name})." if getattr(value, "shape", None) == () else ""
 
 
 def described(value):

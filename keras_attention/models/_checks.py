@@ -5,9 +5,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._checks import described, dtype_of
+from keras_attention._checks import check_token, described, dtype_of
 from keras_attention.models.hard_attention import HardAttention
-from keras_attention.search._arguments import check_token
 
 INTERFACE = "prepare", "get_initial_state", "step"
 

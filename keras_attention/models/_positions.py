@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attention._typing import Tensor
 from keras_attention.ops._loops import scan, swap_steps
+from keras_attention.ops._samples import take_last
 from keras_attention.ops.masks import first_largest
 
 # The logarithm of the probability of an impossible position. Unlike -inf it is finite, so that
@@ -70,8 +71,7 @@ def log_forward(start: Tensor, said: Tensor, logs: Tensor) -> Tensor:
 
 def of_last(x: Tensor, place: Tensor) -> Tensor:
     """x[..., place[...]]."""
-    place = ops.expand_dims(ops.cast(place, "int32"), -1)
-    return ops.squeeze(ops.take_along_axis(x, place, axis=-1), -1)
+    return take_last(x, place)
 
 
 def probability_of(tokens: Tensor, log_probs: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested
-from keras_attention.search._loop import without_gradients
-from keras_attention.search._step import pack
+from keras_attention.ops._gradients import without_gradients
+from keras_attention.ops._loops import pack_like as pack
 
 
 class Programs:

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention._checks import described
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._generator import Generator
-from keras_attention.search import ensemble
+from keras_attention.search import average_steps
 
 __all__ = ["Ensemble"]
 
@@ -70,7 +70,7 @@ class Ensemble(Generator):
     def step(
         self, tokens: Tensor, state: Nested, memory: Nested
     ) -> tuple[Tensor, Nested, Tensor | None]:
-        return ensemble([model.step for model in self.models])(tokens, state, memory)
+        return average_steps([model.step for model in self.models])(tokens, state, memory)
 
     @property
     def _cut_token(self):

@@ -5,10 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_rate, check_seed, described
+from keras_attention._checks import check_rate, check_seed, check_token, described
 from keras_attention._typing import Tensor
 from keras_attention.layers._base import CheckedLayer
-from keras_attention.search._arguments import check_token
 
 __all__ = ["RecurrentEncoder"]
 

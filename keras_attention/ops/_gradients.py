@@ -1,4 +1,4 @@
-"""Gradients that TensorFlow, left to itself, gets wrong or makes expensive."""
+"""Gradients that a backend, left to itself, gets wrong or makes expensive."""
 
 import contextlib
 import contextvars
@@ -13,6 +13,18 @@ from keras_attention.ops._graphs import in_compiled_code, in_graph, is_loop, tre
 from keras_attention.ops._loops import leaves, pack_like
 
 _repeated = contextvars.ContextVar("keras_attention_repeated", default=False)
+
+
+@contextlib.contextmanager
+def without_gradients() -> Iterator[None]:
+    """PyTorch records every step for gradients by default. The other backends do not."""
+    if keras.backend.backend() != "torch":
+        yield
+        return
+    import torch
+
+    with torch.no_grad():
+        yield
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Gathers and sums of rows within each sample of a batch."""
+"""Gathers and sums within each sample of a batch."""
 
 import keras
 from keras import ops
@@ -22,6 +22,20 @@ def take_rows(samples: Tensor, row: Tensor) -> Tensor:
     batch, length, *features = ops.shape(samples)
     flat = ops.reshape(samples, (batch * length, *features))
     return ops.take(flat, _row_of_all(row, length), axis=0)
+
+
+def take_last(x: Tensor, index: Tensor) -> Tensor:
+    """Takes one number of every row, `x[..., index[...]]`.
+
+    Args:
+        x: `(..., D)`.
+        index: `(...)`, integers from 0 to D - 1.
+
+    Returns:
+        `(...)`.
+    """
+    index = ops.expand_dims(ops.cast(index, "int32"), -1)
+    return ops.squeeze(ops.take_along_axis(x, index, axis=-1), -1)
 
 
 def add_rows(rows: Tensor, row: Tensor, length: Size) -> Tensor:

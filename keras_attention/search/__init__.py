@@ -19,8 +19,8 @@ Sizes: B samples, K beams, N = B K hypotheses, V tokens in the vocabulary, Tk me
 """
 
 from keras_attention.search._result import SearchResult
+from keras_attention.search.averaging import average_steps
 from keras_attention.search.beam import beam_search
-from keras_attention.search.ensemble import ensemble
 from keras_attention.search.free_run import FreeRun, free_run
 from keras_attention.search.greedy import greedy_search
 from keras_attention.search.sample import sample_search
@@ -29,8 +29,8 @@ from keras_attention.search.unknown import replace_unknown
 __all__ = [
     "FreeRun",
     "SearchResult",
+    "average_steps",
     "beam_search",
-    "ensemble",
     "free_run",
     "greedy_search",
     "replace_unknown",

@@ -1,14 +1,15 @@
 """Checks of the arguments of a search."""
 
 import inspect
+import math
 import numbers
 from typing import Any
 
-from keras_attention._checks import is_integer
+from keras_attention._checks import as_python, is_integer
 
 # Larger numbers are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.
-LONGEST, WIDEST, LARGEST_PENALTY, LAST_TOKEN = 2**20, 2**12, 5, 2**31 - 1
+LONGEST, WIDEST, LARGEST_PENALTY = 2**20, 2**12, 5
 LARGEST_FACTOR = 10**6  # the factor of a coverage penalty
 
 
@@ -37,18 +38,11 @@ def check_at_least_zero(name: str, value: Any, most: int) -> None:
         )
 
 
-def check_token(name: str, token: Any) -> None:
-    if not is_integer(token) or not 0 <= token <= LAST_TOKEN:
-        lookup = " Look it up in the vocabulary." if isinstance(token, str) else ""
-        raise ValueError(
-            f"{name}={token!r:.80} must be the index of a token, an integer from 0 to "
-            f"{LAST_TOKEN}.{lookup or as_python(name, token)}"
-        )
-
-
-def as_python(name: str, value: Any) -> str:
-    """The remedy for a scalar tensor."""
-    return f" Write int({name})." if getattr(value, "shape", None) == () else ""
+def check_above_zero(name: str, value: Any, most: float) -> None:
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not number or not 0 < value <= most or value == math.inf:
+        wanted = "a finite number above 0" + (f" and at most {most}" if most < math.inf else "")
+        raise ValueError(f"{name}={value!r:.80} must be {wanted}.")
 
 
 def check_step(

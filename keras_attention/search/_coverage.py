@@ -8,7 +8,7 @@ from keras_attention._checks import check_choice, described, dtype_of
 from keras_attention._shapes import fits
 from keras_attention._typing import Tensor
 
-# A place with less weight counts as read this much: the logarithm of zero is not a score.
+# The smallest coverage that counts. It keeps the logarithm finite.
 FLOOR = 1e-10
 
 

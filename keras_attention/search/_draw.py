@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attention._checks import LAST_SEED, described, dtype_of, is_integer
 from keras_attention._typing import Tensor
+from keras_attention.ops._samples import take_last
 from keras_attention.search._largest import largest
 
 
@@ -27,7 +28,7 @@ def draw(
         logits, tokens = largest(logits, top_k)
     peak = ops.max(logits, axis=-1, keepdims=True)
     index = _draw_index(ops.exp((logits - peak) / temperature), top_p, seed)
-    return index if tokens is None else _take(tokens, index)
+    return index if tokens is None else take_last(tokens, index)
 
 
 def _draw_index(mass, top_p, seed):
@@ -35,7 +36,7 @@ def _draw_index(mass, top_p, seed):
 
     Nothing is sorted. An index belongs to the smallest set that holds the share `top_p` if all
     larger masses together are less. Any other index is drawn again, from the larger masses only.
-    About log(1 / top_p) of the indices of a row are drawn in vain.
+    On average, about log(1 / top_p) draws of a row are rejected.
     """
     size = mass.shape[-1]
     group = math.isqrt(size - 1) + 1
@@ -67,9 +68,10 @@ def _draw_index(mass, top_p, seed):
 def _race(mass, sums, limit, seed):
     """Draws an index with the probabilities of the masses above the limit, and returns its mass.
 
-    Of exponential times, whose rates are the masses, the smallest has just these probabilities. The
-    row is cut into groups, with the sums `sums`: one race of the groups, then one in the group that
-    has won, so that V tokens take about 2 sqrt(V) random numbers.
+    Draw an exponential time for each index, with its mass as the rate. The index with the smallest
+    time has these probabilities. The row is cut into groups, with the sums `sums`: one race of the
+    groups, then one in the group that has won, so that V tokens take about 2 sqrt(V) random
+    numbers.
     """
     count, groups, group = ops.shape(mass)
     times = -ops.log(
@@ -85,11 +87,7 @@ def _race(mass, sums, limit, seed):
     inside = ops.squeeze(ops.take_along_axis(mass, ops.reshape(winner, (-1, 1, 1)), axis=1), 1)
     inside = ops.where(inside > limit, inside, 0.0)
     best = ops.cast(ops.argmax(inside / times[:, groups:], axis=-1), "int32")
-    return group * winner + best, ops.expand_dims(_take(inside, best), -1)
-
-
-def _take(x, index):
-    return ops.squeeze(ops.take_along_axis(x, ops.expand_dims(index, -1), axis=1), -1)
+    return group * winner + best, ops.expand_dims(take_last(inside, best), -1)
 
 
 def step_seeds(seed: Any, count: int) -> Tensor:

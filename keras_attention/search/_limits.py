@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from keras import ops
+import keras
+import numpy as np
+from keras import ops, tree
 
-from keras_attention._checks import described, dtype_of
+from keras_attention._checks import check_token, described, dtype_of
 from keras_attention._typing import Tensor
 from keras_attention.ops._samples import add_rows
-from keras_attention.search._arguments import LONGEST, check_count, check_positive, check_token
+from keras_attention.search._arguments import LONGEST, check_count, check_positive
 
 # rule(logits `(N, V)`, tokens `(N, L)`, t) -> logits, with -inf for the tokens that may not follow
 # the first t tokens.
@@ -25,6 +27,7 @@ class Limits(NamedTuple):
     min_length: int
     no_repeat_ngram_size: int
     prefix: Tensor | None
+    largest_id: int = -1  # of the prefix, where its values are known
 
     def checked(self) -> "Limits":
         check_positive("max_length", self.max_length, LONGEST)
@@ -32,7 +35,9 @@ class Limits(NamedTuple):
         check_token("end_token", self.end_token)
         check_count("min_length", self.min_length, self.max_length)
         check_count("no_repeat_ngram_size", self.no_repeat_ngram_size, LONGEST)
-        return self if self.prefix is None else self._replace(prefix=self._checked_prefix())
+        if self.prefix is None:
+            return self
+        return self._replace(prefix=self._checked_prefix(), largest_id=_largest_id(self.prefix))
 
     def _checked_prefix(self):
         try:
@@ -41,7 +46,7 @@ class Limits(NamedTuple):
             prefix = None
         if prefix is None or len(prefix.shape) != 2 or "int" not in dtype_of(prefix):
             raise ValueError(
-                "prefix must be an integer tensor (batch, steps), with -1 where a token is free; "
+                "prefix must be an integer tensor (batch, steps), with -1 at free positions; "
                 f"received {described(self.prefix if prefix is None else prefix)}."
             )
         if prefix.shape[1] is not None and prefix.shape[1] > self.max_length:
@@ -54,37 +59,66 @@ class Limits(NamedTuple):
     def rules(self, prefix: Tensor | None) -> list[Rule]:
         """The rules of these limits, with the prefix repeated for the beams, `(N, P)`."""
         rules = []
-        if self.min_length:
+        if self.min_length > 1:
             rules.append(_end_after(self.min_length, self.end_token))
         if 0 < self.no_repeat_ngram_size < self.max_length:
             rules.append(_no_repeat(self.no_repeat_ngram_size))
-        if prefix is not None:
-            rules.append(_begins_with(prefix))
-        return rules
+        return rules if prefix is None else [_begins_with(prefix, self.largest_id, rules)]
+
+
+def _largest_id(prefix: Any) -> int:
+    """The largest id of a prefix, or -1 in a graph, where the values are not known."""
+    if any(map(_is_symbolic, tree.flatten(prefix))):
+        return -1
+    ids = np.asarray(ops.convert_to_numpy(prefix), "int64")
+    if np.any(ids < -1):
+        raise ValueError(
+            f"prefix holds {ids.min()}, which is no id of a token. Write -1 at free positions, and "
+            "ids from 0 elsewhere."
+        )
+    return int(ids.max(initial=-1))
+
+
+def _is_symbolic(x: Any) -> bool:
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return isinstance(x, jax.core.Tracer)
+    return hasattr(x, "graph") and not hasattr(x, "numpy")
 
 
 def _end_after(least: int, end_token: int) -> Rule:
     def rule(logits, tokens, t):
         end = ops.arange(logits.shape[-1], dtype="int32") == end_token
-        return ops.where(end & (t < least), -math.inf, logits)
+        return ops.where(end & (t + 1 < least), -math.inf, logits)
 
     return rule
 
 
-def _begins_with(prefix: Tensor) -> Rule:
+def _begins_with(prefix: Tensor, largest_id: int, others: list[Rule]) -> Rule:
+    """Allows only the token of the prefix where it has one, and what the others allow elsewhere."""
     prefix = ops.pad(prefix, ((0, 0), (0, 1)), constant_values=-1)  # free after the prefix
     last = ops.shape(prefix)[1] - 1
 
     def rule(logits, tokens, t):
+        if largest_id >= logits.shape[-1]:
+            raise ValueError(
+                f"prefix holds the id {largest_id}, but step returned logits for "
+                f"{logits.shape[-1]} tokens. Write ids of the decoder's vocabulary."
+            )
+        allowed = logits
+        for other in others:
+            allowed = other(allowed, tokens, t)
         wanted = ops.expand_dims(ops.take(prefix, ops.minimum(t, last), axis=1), -1)
         vocabulary = ops.arange(logits.shape[-1], dtype="int32")
-        return ops.where((wanted < 0) | (vocabulary == wanted), logits, -math.inf)
+        fixed = ops.where(vocabulary == wanted, logits, -math.inf)
+        return ops.where(wanted < 0, allowed, fixed)
 
     return rule
 
 
 def _no_repeat(size: int) -> Rule:
-    """Forbids each token that would end an n-gram, n = `size`, which the output has already."""
+    """Forbids every token that would complete an n-gram already in the output, n = `size`."""
 
     def rule(logits, tokens, t):
         length = tokens.shape[1]

@@ -1,20 +1,20 @@
 """The loop of all searches, over N = B K hypotheses in buffers of fixed size."""
 
-import contextlib
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
+from keras_attention.ops._gradients import without_gradients
+from keras_attention.ops._loops import pack_like
 from keras_attention.ops._samples import take_rows
 from keras_attention.search._arguments import check_step
 from keras_attention.search._coverage import summed
 from keras_attention.search._limits import Limits
 from keras_attention.search._result import SearchResult
-from keras_attention.search._step import Step, batch_size, checked, named_leaves, pack
+from keras_attention.search._step import Step, batch_size, checked, named_leaves
 
 # The score of an impossible hypothesis: finite, so that it causes no NaN, and exact in float32.
 IMPOSSIBLE = -(2.0**100)
@@ -46,18 +46,6 @@ class Moment(NamedTuple):
 
 # choose(moment) -> (parents, tokens, log probabilities of the tokens, scores), each `(N,)`.
 Choose = Callable[[Moment], tuple[Tensor | None, Tensor, Tensor, Tensor]]
-
-
-@contextlib.contextmanager
-def without_gradients():
-    """PyTorch stores every step for gradients unless told not to; others only if asked to."""
-    if keras.backend.backend() != "torch":
-        yield
-        return
-    import torch
-
-    with torch.no_grad():
-        yield
 
 
 @without_gradients()
@@ -102,8 +90,8 @@ def run_search(
         }
         found = run_search(
             step,
-            pack(state, [one[name] for name in state_names]),
-            pack(memory, [one[name] for name in memory_names]),
+            pack_like(state, [one[name] for name in state_names]),
+            pack_like(memory, [one[name] for name in memory_names]),
             choose,
             limits._replace(prefix=one.get("prefix")),
             beam_width,
@@ -117,12 +105,12 @@ def run_search(
         leaves = [ops.repeat(x, beam_width, axis=0) for x in leaves]
         constants = [ops.repeat(x, beam_width, axis=0) for x in constants]
         given = {name: ops.repeat(x, beam_width, axis=0) for name, x in given.items()}
-    memory = pack(memory, constants)
+    memory = pack_like(memory, constants)
     rules = limits.rules(given.get("prefix"))
     positions = ops.arange(max_length, dtype="int32")
 
     def advance(t, beams, leaves):
-        outputs = step(beams.last, pack(state, leaves), memory)
+        outputs = step(beams.last, pack_like(state, leaves), memory)
         logits, leaves, weights = checked(outputs, beams.last, state_names, leaves, end_token)
         logits = allowed = ops.cast(logits, "float32")
         for rule in rules:

@@ -27,12 +27,6 @@ def named_leaves(name: str, structure: Nested) -> tuple[list[str], list[Tensor]]
     return names, [ops.convert_to_tensor(x) for _, x in found]
 
 
-def pack(structure: Nested, tensors: list[Tensor]) -> Nested:
-    """The inverse of `named_leaves`: puts the tensors into a structure of the same nesting."""
-    leaves = iter(tensors)
-    return tree.map_structure(lambda x: None if x is None else next(leaves), structure)
-
-
 def batch_size(
     names: list[str],
     tensors: list[Tensor],

@@ -78,27 +78,28 @@ def beam_search(
             ranks almost by the mean.
         coverage_penalty: 0 turns it off. Otherwise `step` must return weights.
         coverage: "gnmt" or "summary", as above.
-        memory_mask: `(B, Tk)`, boolean, True at the valid places of the memory. None takes the mask
-            of a `Memory`, and of anything else all places.
-        min_length: the smallest number of tokens before the end token. Below `max_length` it
-            forbids the end token until then; at `max_length` no output ends.
+        memory_mask: `(B, Tk)`, boolean, True at the valid places of the memory. Defaults to the
+            mask of `memory` if it is a `Memory`, otherwise to all places.
+        min_length: the smallest number of tokens, the end token included.
         no_repeat_ngram_size: n. No n tokens in a row occur twice in an output, its prefix included;
             0 allows repetition.
         prefix: `(B, P)`, integers: the tokens with which every output of a sample begins, after the
-            start token. -1 leaves a token free, as behind a shorter prefix. An end token ends the
-            output there. Prefixes count in `max_length`, lengths and scores.
+            start token. -1 leaves a position free. Use it to pad shorter prefixes. An end token
+            ends the output there. Prefixes count in `max_length`, lengths and scores. Their tokens
+            are exempt from `min_length` and `no_repeat_ngram_size`.
 
-    The last three forbid tokens and do not change the log probabilities of the others. An output
-    that they leave no token is impossible.
+    `min_length`, `no_repeat_ngram_size` and `prefix` forbid tokens. An output with no token left
+    scores -inf. The log probabilities of the other tokens do not change.
 
     Returns:
         `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)`, weights
         `(B, K, L, Tk)` and log probabilities `(B, K, L)`.
 
     Raises:
-        ValueError: a number is out of range; `prefix` or `memory_mask` has another form; state,
-            memory, `prefix` and `memory_mask` hold no tensor, or differ in batch size; `step` takes
-            or returns something else than `keras_attention.search` describes.
+        ValueError: a number is out of range; `prefix` or `memory_mask` has another form; `prefix`
+            holds an id below -1 or outside the vocabulary, if its values are known when the search
+            is traced; state, memory, `prefix` and `memory_mask` hold no tensor, or differ in batch
+            size; `step` takes or returns something else than `keras_attention.search` describes.
 
     Example:
         The memory of one sample is a table of p(next | last). Greedy search takes token 2, after

@@ -9,9 +9,10 @@ from keras import ops
 from keras_attention._checks import described, is_floating
 from keras_attention._shapes import fits
 from keras_attention._typing import Nested, Tensor
+from keras_attention.ops._gradients import without_gradients
+from keras_attention.ops._loops import pack_like
 from keras_attention.search._arguments import LONGEST, check_positive, check_step
-from keras_attention.search._loop import without_gradients
-from keras_attention.search._step import batch_size, checked_state, named_leaves, pack
+from keras_attention.search._step import batch_size, checked_state, named_leaves
 
 __all__ = ["FreeRun", "free_run"]
 
@@ -89,7 +90,7 @@ def free_run(
     batch = batch_size(*given, "first, state and memory", "")
 
     def advance(last, leaves, living, lengths):
-        found = step(last, pack(state, leaves), memory)
+        found = step(last, pack_like(state, leaves), memory)
         output, stop, new, weights = _checked(found, last)
         emitted = [x if x is None else _kept(living, x) for x in (output, weights)]
         lengths = lengths + ops.cast(living, "int32")

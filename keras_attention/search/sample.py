@@ -1,13 +1,13 @@
 """Sampling."""
 
 import math
-import numbers
 from typing import Any
 
 from keras import ops
 
+from keras_attention._checks import LAST_TOKEN
 from keras_attention._typing import Nested, Tensor
-from keras_attention.search._arguments import LAST_TOKEN, WIDEST, check_positive
+from keras_attention.search._arguments import WIDEST, check_above_zero, check_positive
 from keras_attention.search._draw import draw, step_seeds
 from keras_attention.search._limits import Limits
 from keras_attention.search._loop import log_probs, possible, run_search
@@ -69,7 +69,7 @@ def sample_search(
 
     Returns:
         `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)`, weights
-        `(B, K, L, Tk)` and log probabilities `(B, K, L)`. The draws are in no order.
+        `(B, K, L, Tk)` and log probabilities `(B, K, L)`. The draws are not sorted.
 
     Raises:
         ValueError: `samples`, `temperature`, `top_k`, `top_p` or `seed` is out of range; otherwise
@@ -99,11 +99,11 @@ def sample_search(
         start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
     ).checked()
     check_positive("samples", samples, WIDEST)
-    _check_above_zero("temperature", temperature, math.inf)
+    check_above_zero("temperature", temperature, math.inf)
     if top_k is not None:
         check_positive("top_k", top_k, LAST_TOKEN)
     if top_p is not None:
-        _check_above_zero("top_p", top_p, 1)
+        check_above_zero("top_p", top_p, 1)
     seeds = step_seeds(seed, max_length)
 
     def choose(now):
@@ -117,10 +117,3 @@ def sample_search(
 
     found = run_search(step, state, memory, choose, limits, samples, independent=True)
     return by_sample(found, samples)
-
-
-def _check_above_zero(name, value, most):
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not number or not 0 < value <= most or value == math.inf:
-        wanted = "a finite number above 0" + (f" and at most {most}" if most < math.inf else "")
-        raise ValueError(f"{name}={value!r:.80} must be {wanted}.")

@@ -2,11 +2,10 @@
 
 from keras import ops
 
-from keras_attention._checks import described, dtype_of
+from keras_attention._checks import check_token, described, dtype_of
 from keras_attention._shapes import fits
 from keras_attention._typing import Tensor
 from keras_attention.ops._samples import take_rows
-from keras_attention.search._arguments import check_token
 
 __all__ = ["replace_unknown"]
 
@@ -16,7 +15,7 @@ def replace_unknown(
     weights: Tensor,
     source: Tensor,
     unknown_token: int,
-    mask: Tensor | None = None,
+    memory_mask: Tensor | None = None,
 ) -> Tensor:
     """Replaces every unknown token by the source token that its step attended to most.
 
@@ -32,7 +31,8 @@ def replace_unknown(
         source: `(B, Tk)`, integers: the tokens of the memory. They may lie outside the vocabulary
             of the decoder, such as the numbers of words of this text.
         unknown_token: the token to replace.
-        mask: `(B, Tk)`, boolean, True where the source is valid; other places are never copied.
+        memory_mask: `(B, Tk)`, boolean, True where the source is valid; other places are never
+            copied.
 
     Returns:
         The tokens, in the dtype of `tokens`.
@@ -56,8 +56,8 @@ def replace_unknown(
     weights = _checked("weights", weights, "float", (*tokens.shape, None))
     shape = tokens.shape[0], weights.shape[-1]
     source = _checked("source", source, "int", shape)
-    if mask is not None:
-        mask = _checked("mask", mask, "bool", shape)
+    if memory_mask is not None:
+        mask = _checked("memory_mask", memory_mask, "bool", shape)
         sizes = ops.shape(mask)
         mask = ops.reshape(mask, (sizes[0], *[1] * (len(tokens.shape) - 1), sizes[1]))
         weights = ops.where(mask, weights, ops.zeros_like(weights))

@@ -24,6 +24,19 @@ def run(document):
     return names
 
 
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_code_compiles_and_headings_are_outside_of_it(document):
+    _, *parts = re.split(r"^```", (ROOT / document).read_text("utf-8"), flags=re.MULTILINE)
+    assert len(parts) % 2 == 0  # every fence is closed
+    inside = parts[::2]
+    assert not [x for x in inside if re.search(r"^## ", x, re.MULTILINE)]
+    code = [x.split("\n", 1) for x in inside]
+    code = [x for language, x in code if language in ("python", "py")]
+    assert code
+    for x in code:
+        compile(x, document, "exec")
+
+
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     """The code of the documents writes its files into a temporary folder."""

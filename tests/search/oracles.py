@@ -164,16 +164,16 @@ def to_numpy(result):
     return SearchResult(*(x if x is None else ops.convert_to_numpy(x) for x in result))
 
 
-def assert_hypothesis(tokens, length, score, alignments, log_probs, expected):
+def assert_hypothesis(tokens, length, score, weights, log_probs, expected):
     expected_tokens, expected_score, expected_weights, expected_log_probs = expected
     n = len(expected_tokens)
     assert length == n
     assert tokens[:n].tolist() == expected_tokens
     assert np.all(tokens[n:] == END)
     np.testing.assert_allclose(score, expected_score, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(alignments[:n], expected_weights, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(weights[:n], expected_weights, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(log_probs[:n], expected_log_probs, rtol=1e-4, atol=1e-5)
-    assert np.all(alignments[n:] == 0)
+    assert np.all(weights[n:] == 0)
     assert np.all(log_probs[n:] == 0)
 
 

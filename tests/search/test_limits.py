@@ -1,5 +1,6 @@
 """Penalties and limits of the searches against exhaustive searches over all sequences."""
 
+import functools
 import math
 
 import keras
@@ -41,14 +42,22 @@ def summary(weights, valid):
 
 
 def is_allowed(tokens, prefix, min_length, no_repeat_ngram_size):
-    """Whether an output satisfies the limits."""
-    if END in tokens and tokens.index(END) < min_length:
-        return False
-    if any(p not in (-1, y) for y, p in zip(tokens, prefix, strict=False)):
-        return False
-    n = no_repeat_ngram_size
+    """Whether an output satisfies the limits, token by token."""
+    for t, token in enumerate(tokens):
+        if t < len(prefix) and prefix[t] != -1:
+            if token != prefix[t]:
+                return False
+        elif (token == END and t + 1 < min_length) or repeats(
+            tokens[: t + 1], no_repeat_ngram_size
+        ):
+            return False
+    return True
+
+
+def repeats(tokens, n):
+    """Whether the last n tokens occur before."""
     grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
-    return n == 0 or len(set(grams)) == len(grams)
+    return 0 < n <= len(tokens) and grams[-1] in grams[:-1]
 
 
 def exhaustive(decoder, inputs, options):
@@ -79,23 +88,35 @@ def assert_all_found(found, expected):
             kept = SearchResult(*(x[:, :count] for x in one))
             assert_found(kept, [sequences], max_length=LONGEST)
         assert np.all(one.scores[:, count:] == -np.inf)
+        assert np.all(one.tokens[:, count:] == END)
         for x in (one.lengths, one.weights, one.log_probs):
             assert np.all(x[:, count:] == 0)
 
 
 OPTIONS = {
+    "no length_penalty": {"length_penalty": 0.0},
+    "length_penalty": {"length_penalty": 0.6},
+    "large length_penalty": {"length_penalty": 2.5},
     "gnmt": {"coverage_penalty": 0.7, "memory_mask": VALID},
     "gnmt of all": {"coverage_penalty": 0.2, "length_penalty": 0.0},
     "summary": {"coverage_penalty": 1.3, "coverage": "summary", "memory_mask": VALID},
     "min_length": {"min_length": 2, "length_penalty": 0.0},
-    "no end": {"min_length": LONGEST},
+    "longest": {"min_length": LONGEST},
     "no token twice": {"no_repeat_ngram_size": 1},
     "no bigram twice": {"no_repeat_ngram_size": 2, "length_penalty": 2.5},
     "no trigram twice": {"no_repeat_ngram_size": 3},
     "prefix": {"prefix": PREFIX},
     "full prefix": {"prefix": np.array([[0, 2, 0, 2, 0]] * 3 + [[-1] * 5])},
+    "prefix that repeats": {
+        "prefix": np.array([[0, 0, 0, -1], [2, 2, 2, 2], [0, 0, -1, 0], [-1, 0, 0, 0]]),
+        "no_repeat_ngram_size": 1,
+    },
+    "prefix that ends": {
+        "prefix": np.array([[0, END], [END, 0], [2, -1], [-1, END]]),
+        "min_length": 4,
+    },
     "no prefix": {"prefix": np.zeros((4, 0), "int32")},
-    "nothing possible": {"min_length": 3, "no_repeat_ngram_size": 1},
+    "nothing possible": {"min_length": 4, "no_repeat_ngram_size": 1},
     "all": {
         "prefix": PREFIX,
         "min_length": 2,
@@ -108,15 +129,23 @@ OPTIONS = {
 }
 
 
+@functools.cache
+def unlimited():
+    """The sequences of each sample without limits, best first."""
+    decoder = Decoder(3, vocabulary=WORDS)
+    everything = brute_force(decoder, *decoder.inputs(4), 1.0, LONGEST)
+    # Ended after 1 to 5 tokens, or never.
+    assert {len(sequences) for sequences in everything} == {1 + 2 + 4 + 8 + 16 + 32}
+    return [[x[0] for x in sequences] for sequences in everything]
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_exhaustive_beam_is_brute_force(name):
     decoder = Decoder(3, vocabulary=WORDS)
     inputs = decoder.inputs(4)
     expected = exhaustive(decoder, inputs, OPTIONS[name])
-    unlimited = brute_force(decoder, *inputs, 1.0, LONGEST)
-    assert [[x[0] for x in y] for y in expected] != [[x[0] for x in y] for y in unlimited] or (
-        name in ("no prefix", "gnmt of all")
-    )
+    changed = [[x[0] for x in y] for y in expected] != unlimited()
+    assert changed or name in ("no prefix", "gnmt of all")
     found = beam_search(decoder.step, *inputs, beam_width=67, **FEW, **OPTIONS[name])
     assert_all_found(found, expected)
 
@@ -205,7 +234,7 @@ def test_greedy_search_with_limits():
     )
 
 
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_ngram_occurs_twice_in_a_thousand_outputs(size):
     """A step that loves to repeat: the last token and the one before it, again and again."""
     words = 41
@@ -215,18 +244,24 @@ def test_no_ngram_occurs_twice_in_a_thousand_outputs(size):
         return logits, tokens, None
 
     memory = np.random.default_rng(size).normal(size=(32, words)).astype("float32")
-    memory[:, END] = -np.inf
-    options = TOKENS | {"max_length": 13, "no_repeat_ngram_size": size}
+    memory[:, END] = np.linspace(-6, 2, 32)
     state = np.zeros(32, "int32")
-    for found in (
-        sample_search(step, state, memory, samples=16, seed=size, **options),
-        beam_search(step, state, memory, beam_width=16, **options),
-    ):
-        found = to_numpy(found)
-        assert np.all(found.lengths == 13)
-        for tokens in found.tokens.reshape(512, 13).tolist():
-            grams = [tuple(tokens[i : i + size]) for i in range(14 - size)]
-            assert len(set(grams)) == len(grams)
+    searches = (
+        functools.partial(sample_search, samples=16, seed=size),
+        functools.partial(beam_search, beam_width=16),
+    )
+    for search in searches:
+        run = functools.partial(search, step, state, memory, **TOKENS | {"max_length": 13})
+        free, found = to_numpy(run()), to_numpy(run(no_repeat_ngram_size=size))
+        assert 0 < np.sum(found.lengths < 13) < 512
+        assert any(repeated(free, size))
+        assert not any(repeated(found, size))
+
+
+def repeated(found, size):
+    """For each output whether an n-gram occurs twice."""
+    rows = zip(found.tokens.reshape(512, 13).tolist(), found.lengths.ravel(), strict=True)
+    return [any(repeats(row[:t], size) for t in range(n + 1)) for row, n in rows]
 
 
 def test_an_improbable_prefix_keeps_its_log_probability():
@@ -283,6 +318,7 @@ def test_no_sample_at_all():
         ({"prefix": [1, 2]}, r"prefix must be an integer tensor \(batch, steps\).*\(2,\)"),
         ({"prefix": [[1.0], [2.0]]}, "prefix must be an integer tensor .*float"),
         ({"prefix": np.zeros((2, 12), "int32")}, "prefix has 12 steps, more than max_length=11"),
+        ({"prefix": [[-2], [3]]}, "prefix holds -2, which is no id of a token"),
         ({"prefix": np.zeros((3, 1), "int32")}, r"one batch size.*'prefix': \(3, 1\)"),
     ],
 )
@@ -293,6 +329,15 @@ def test_limits_out_of_range(change, message):
     for find in (greedy_search, beam_search, sample_search):
         with pytest.raises(ValueError, match=message):
             find(step, None, np.ones((2, 1), "float32"), **TOKENS | change)
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search, sample_search])
+def test_a_prefix_outside_the_vocabulary(find):
+    def step(tokens, state, memory):
+        return ops.one_hot(tokens, V), state, memory
+
+    with pytest.raises(ValueError, match=r"prefix holds the id 7, but step .* 7 tokens"):
+        find(step, None, np.ones((2, 1), "float32"), prefix=[[3, -1], [2, V]], **TOKENS)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from tests.search.oracles import (
     V,
     assert_found,
     assert_same,
-    brute_force,
     oracle_beam,
     oracle_greedy,
     penalty,
@@ -58,33 +57,6 @@ def test_one_beam_is_greedy_search(seed):
         )
         scores = greedy.scores / penalty(greedy.lengths, length_penalty)
         assert_same(SearchResult(*(x[:, 0] for x in beam)), greedy._replace(scores=scores))
-
-
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.5])
-def test_exhaustive_beam_is_brute_force(length_penalty):
-    decoder = Decoder(3, vocabulary=3)
-    state, memory = decoder.inputs(2)
-    expected = brute_force(decoder, state, memory, length_penalty, max_length=4)
-    count = 1 + 2 + 4 + 8 + 16  # ended after 1, 2, 3, 4 tokens; never ended
-    assert len(expected[0]) == count
-    result = beam_search(
-        decoder.step,
-        state,
-        memory,
-        start_token=START,
-        end_token=END,
-        max_length=4,
-        beam_width=37,
-        length_penalty=length_penalty,
-    )
-    result = to_numpy(result)
-    assert_found(SearchResult(*(x[:, :count] for x in result)), expected, max_length=4)
-    surplus = SearchResult(*(x[:, count:] for x in result))
-    assert np.all(surplus.scores == -np.inf)
-    assert np.all(surplus.lengths == 0)
-    assert np.all(surplus.tokens == END)
-    assert np.all(surplus.weights == 0)
-    assert np.all(surplus.log_probs == 0)
 
 
 @pytest.mark.parametrize(("width", "length_penalty"), [(2, 1.0), (3, 0.0), (5, 0.6), (11, 1.7)])

@@ -47,7 +47,7 @@ def test_replace_unknown_is_the_loop(shape, masked):
         ({"weights": None}, "`weights` must be a tensor of dtype float.*received None"),
         ({"tokens": np.zeros((B, L))}, "`tokens` must be a tensor of dtype int"),
         ({"source": np.zeros((B, 6), "int32")}, r"`source` .*\(2, 7\); received int32.*\(2, 6\)"),
-        ({"mask": np.ones((B, TK))}, "`mask` must be a tensor of dtype bool"),
+        ({"memory_mask": np.ones((B, TK))}, "`memory_mask` must be a tensor of dtype bool"),
         ({"unknown_token": -1}, "unknown_token=-1 must be the index of a token"),
     ],
 )

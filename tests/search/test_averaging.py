@@ -1,10 +1,10 @@
-"""Ensembles against loops over their members."""
+"""Averaged models against loops over them."""
 
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.search import beam_search, ensemble, greedy_search
+from keras_attention.search import average_steps, beam_search, greedy_search
 from tests.search.oracles import (
     TOKENS,
     Decoder,
@@ -51,18 +51,18 @@ def members(lengths):
     return decoders, state, memory
 
 
-def test_an_ensemble_of_one_is_the_model():
+def test_one_step_is_the_model():
     (decoder,), state, memory = members([3])
     expected = beam_search(decoder.step, state[0], memory[0], **TOKENS)
-    assert_same(beam_search(ensemble([decoder.step]), state, memory, **TOKENS), expected)
+    assert_same(beam_search(average_steps([decoder.step]), state, memory, **TOKENS), expected)
 
 
 @pytest.mark.parametrize("lengths", [(3, 3), (3, 5), (2, 2, 2)])
-def test_an_ensemble_is_the_loop(lengths):
+def test_averaged_steps_are_the_loop(lengths):
     decoders, state, memory = members(lengths)
     oracle = Mean(*decoders, first=len(set(lengths)) > 1)
     oracle.memories = memory
-    step = ensemble([decoder.step for decoder in decoders])
+    step = average_steps([decoder.step for decoder in decoders])
     samples = np.zeros((5, 1))  # its length is the number of samples
     if len(lengths) > 2:
         found = greedy_search(step, state, memory, **TOKENS)
@@ -76,9 +76,9 @@ def constant(logits):
     return lambda tokens, state, memory: (ops.convert_to_tensor([logits]), state, None)
 
 
-def test_tokens_that_a_member_forbids():
+def test_tokens_that_a_model_forbids():
     inf = np.inf
-    step = ensemble([constant([0.0, -inf, -inf, 800.0]), constant([1.0, 1.0, -inf, 1.0])])
+    step = average_steps([constant([0.0, -inf, -inf, 800.0]), constant([1.0, 1.0, -inf, 1.0])])
     logits, state, weights = step(np.zeros(1, "int32"), (None, None), (None, None))
     expected = [1 / 6, 1 / 6, 0.0, 2 / 3]
     np.testing.assert_allclose(np.exp(ops.convert_to_numpy(logits))[0], expected, rtol=1e-5)
@@ -87,19 +87,17 @@ def test_tokens_that_a_member_forbids():
 
 
 def test_improbable_tokens_keep_their_log_probability():
-    logits, *_ = ensemble([constant([0.0, -300.0])])(np.zeros(1, "int32"), (None,), (None,))
+    logits, *_ = average_steps([constant([0.0, -300.0])])(np.zeros(1, "int32"), (None,), (None,))
     np.testing.assert_allclose(ops.convert_to_numpy(logits), [[0.0, -300.0]], rtol=1e-6)
 
 
 def test_mistakes():
     with pytest.raises(ValueError, match="at least one step function"):
-        ensemble([])
+        average_steps([])
     with pytest.raises(ValueError, match="step must be a function"):
-        ensemble(["model"])
-    step = ensemble([constant([1.0, 2.0]), constant([1.0, 2.0, 3.0])])
+        average_steps(["model"])
+    step = average_steps([constant([1.0, 2.0]), constant([1.0, 2.0, 3.0])])
     with pytest.raises(ValueError, match=r"share one vocabulary.*2, 3"):
         step(np.zeros(1, "int32"), (None, None), (None, None))
-    with pytest.raises(
-        ValueError, match="memory must be a tuple with one memory for each of the 2"
-    ):
+    with pytest.raises(ValueError, match="memory must be a tuple with one entry for each of the 2"):
         step(np.zeros(1, "int32"), (None, None), None)

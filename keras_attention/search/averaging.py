@@ -11,10 +11,10 @@ from keras_attention._shapes import fits
 from keras_attention.search._arguments import check_step
 from keras_attention.search._step import Step
 
-__all__ = ["ensemble"]
+__all__ = ["average_steps"]
 
 
-def ensemble(steps: Sequence[Step]) -> Step:
+def average_steps(steps: Sequence[Step]) -> Step:
     """Makes one step function of several: their probabilities are averaged.
 
         p(v | y[<t], x) = 1/n sum_i p_i(v | y[<t], x)
@@ -25,25 +25,25 @@ def ensemble(steps: Sequence[Step]) -> Step:
         steps: the step functions of the models; see `keras_attention.search`.
 
     Returns:
-        `step(tokens, state, memory) -> (logits, state, weights)` for any search. State and memory
-        are tuples with one for each model, which may be None. The logits are log p, float32. The
-        weights are the mean of the weights of the models; if a model returns none, or if their
-        sizes differ, those of the first. A row of one model that allows no token forbids the
-        sequence.
+        `step(tokens, state, memory) -> (logits, state, weights)` for any search. `state` and
+        `memory` are tuples with one entry per model. An entry may be None. The logits are log p,
+        float32. The weights are the mean over the models. If a model returns none, or if their
+        sizes differ, they are the weights of the first model. If one model allows no token, the
+        sequence is impossible.
 
     Raises:
         ValueError: `steps` is empty or holds something else than functions. The step raises it if
-            state or memory do not hold one for each model, or if the vocabularies differ.
+            `state` or `memory` has another number of entries, or if the vocabularies differ.
 
     Example:
         >>> import numpy as np
         >>> from keras import ops
-        >>> from keras_attention import ensemble, greedy_search
+        >>> from keras_attention import average_steps, greedy_search
         >>> def step(tokens, state, memory):
         ...     return ops.log(memory), state, None
         >>> memory = np.array([[0.6, 0.3, 0.1]]), np.array([[0.1, 0.7, 0.2]])
         >>> tokens = dict(start_token=0, end_token=1, max_length=1)
-        >>> found = greedy_search(ensemble([step, step]), (None, None), memory, **tokens)
+        >>> found = greedy_search(average_steps([step, step]), (None, None), memory, **tokens)
         >>> round(float(np.exp(ops.convert_to_numpy(found.scores)[0])), 3)
         0.5
 
@@ -59,14 +59,14 @@ def ensemble(steps: Sequence[Step]) -> Step:
         for name, x in (("state", state), ("memory", memory)):
             if not isinstance(x, (list, tuple)) or len(x) != len(steps):
                 raise ValueError(
-                    f"{name} must be a tuple with one {name} for each of the {len(steps)} models "
-                    f"of the ensemble, None where a model has none; received {described(x)}."
+                    f"{name} must be a tuple with one entry for each of the {len(steps)} models, "
+                    f"which may be None; received {described(x)}."
                 )
         outputs = [one(tokens, *own) for one, *own in zip(steps, state, memory, strict=True)]
         logits, states, weights = zip(*outputs, strict=True)
         if any(x.shape[-1] != logits[0].shape[-1] for x in logits):
             raise ValueError(
-                "the models of an ensemble must share one vocabulary, but return logits for "
+                "average_steps: the models must share one vocabulary, but return logits for "
                 f"{[x.shape[-1] for x in logits]} tokens."
             )
         log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
