@@ -32,7 +32,7 @@ FOLDERS = ["tests/conformance", "tests/layers", "tests/models", "tests/ops", "te
 TESTS = {"tensorflow": [], "jax": ["tests/jax", *FOLDERS], "torch": FOLDERS}
 SHORT = {
     ("tensorflow", "nightly"): ["tests/conformance", "tests/layers/test_dropped_masks.py"],
-    ("jax", "stable"): ["tests/jax", "tests/search"],
+    ("jax", "stable"): ["tests/jax", "tests/search/test_search.py"],
     ("torch", "stable"): FOLDERS,
 }
 # What the tests of each backend need.

@@ -1,4 +1,4 @@
-"""The shapes and dtypes of nested inputs, as a file can hold them."""
+"""The shapes and dtypes of nested inputs, from which a file builds its model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,3 +38,25 @@ def mapped(function: Callable[[tuple, str], Any], form: Any) -> Nested:
 def symbolic(form: Any) -> Nested:
     """Symbolic inputs of a form: a call with them builds a model."""
     return mapped(lambda shape, dtype: keras.KerasTensor(shape, dtype=dtype), form)
+
+
+class KnownForm(keras.Model):
+    """A model that remembers the form of its inputs."""
+
+    def _note_form(self, inputs):
+        """Remembers ranks, features and dtypes, from which a loaded model is built."""
+        if not hasattr(self, "_input_form"):
+            self._input_form = Form(inputs)
+
+    def _form(self):
+        if not hasattr(self, "_input_form"):
+            raise ValueError(f"{self.name}: call or train the model once, then export it.")
+        return self._input_form.of[0]
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        if not hasattr(self, "_input_form"):
+            return None
+        return {"form": self._input_form.of}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        self(symbolic(config["form"]))

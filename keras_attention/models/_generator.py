@@ -3,7 +3,6 @@
 import abc
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -11,7 +10,7 @@ from keras_attention._checks import LAST_SEED, check_choice, check_positive_int
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
 from keras_attention.models._export import write_saved_model
-from keras_attention.models._forms import Form, symbolic
+from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
 from keras_attention.models._searches import SEARCHES, check_options
 from keras_attention.search import SearchResult
@@ -33,7 +32,7 @@ class LogProbability(NamedTuple):
     weights: np.ndarray | None
 
 
-class Generator(keras.Model):
+class Generator(KnownForm):
     """A model with a first state, a step and a distribution over targets, and so with a search."""
 
     start_token: int
@@ -231,24 +230,6 @@ class Generator(keras.Model):
             results = kind(*(None if x is None else ops.convert_to_numpy(x) for x in results))
             found.append((rows, results._replace(weights=widened(results.weights, given[0]))))
         return kind(*joined(found))
-
-    def _note_form(self, inputs):
-        """Remembers ranks, features and dtypes, from which a loaded model is built."""
-        if not hasattr(self, "_input_form"):
-            self._input_form = Form(inputs)
-
-    def _form(self):
-        if not hasattr(self, "_input_form"):
-            raise ValueError(f"{self.name}: call or train the model once, then export it.")
-        return self._input_form.of[0]
-
-    def get_build_config(self) -> dict[str, Any] | None:
-        if not hasattr(self, "_input_form"):
-            return None
-        return {"form": self._input_form.of}
-
-    def build_from_config(self, config: dict[str, Any]) -> None:
-        self(symbolic(config["form"]))
 
 
 def _best(found, kept):

@@ -7,10 +7,10 @@ import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.models._batches import padded
-from keras_attention.models._checks import check_pair, check_parts, check_targets, check_tokens
+from keras_attention.models._checks import check_pair, check_parts, check_tokens
 from keras_attention.models._generator import Generator
 from keras_attention.models._heads import decoded_logits, first_head_state
+from keras_attention.models._pairs import PairTrainer
 
 __all__ = ["Seq2Seq"]
 
@@ -18,7 +18,7 @@ PARTS = "encoder", "decoder", "target_embedding", "head"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Seq2Seq(Generator):
+class Seq2Seq(PairTrainer, Generator):
     """Turns one sequence into another, with attention (Bahdanau et al., 2015; Luong et al., 2015).
 
         memory, s[0], mask = encoder(x)
@@ -201,74 +201,6 @@ class Seq2Seq(Generator):
         token = ops.arange(logits.shape[-1])
         forbidden = ops.logical_or(token == self.pad_token, token == self.start_token)
         return ops.where(forbidden, ops.cast(-float("inf"), logits.dtype), logits)
-
-    def compile(
-        self,
-        optimizer: Any = "adam",
-        loss: Any = None,
-        metrics: list | None = None,
-        weighted_metrics: list | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Configures training. Padding counts neither in the loss nor in the metrics.
-
-        Args:
-            optimizer, kwargs: see `keras.Model.compile`.
-            loss: a loss on `(targets, logits)`. Defaults to the mean cross-entropy of the tokens.
-            metrics, weighted_metrics: metrics on `(targets, logits)`.
-        """
-        if loss is None:
-            loss = keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            )
-        metrics = [*(metrics or []), *(weighted_metrics or [])]
-        super().compile(optimizer, loss, weighted_metrics=metrics or None, **kwargs)
-
-    def compile_from_config(self, config: dict[str, Any]) -> None:
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        if self.built:
-            self.optimizer.build(self.trainable_variables)
-
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        y, sample_weight = self._weighted(x, y, sample_weight)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
-
-    def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        y, sample_weight = self._weighted(x, y, sample_weight)
-        return super().compute_metrics(x, y, y_pred, sample_weight)
-
-    def _weighted(self, pair, target, weight):
-        target = pair[1] if target is None else target
-        valid = ops.cast(ops.not_equal(target, self.pad_token), "float32")
-        if weight is None:
-            return target, valid
-        weight = ops.cast(weight, "float32")
-        return target, valid * (weight if len(weight.shape) == 2 else ops.reshape(weight, (-1, 1)))
-
-    def fit(self, x: Any = None, y: Any = None, **kwargs: Any) -> keras.callbacks.History:
-        """Trains on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
-
-        A data set or a generator yields `((source, target), target)`. Validation data is a pair of
-        the same kind. All other arguments are those of `keras.Model.fit`.
-        """
-        valid = kwargs.get("validation_data")
-        if isinstance(valid, (tuple, list)):
-            (source, target), *rest = self._pair(*valid[:2]), *valid[2:]
-            kwargs["validation_data"] = (source, target, *rest)
-        return super().fit(*self._pair(x, y), **kwargs)
-
-    def evaluate(self, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
-        """Returns the loss and the metrics: `evaluate(source, target)`. See `fit` for data sets."""
-        return super().evaluate(*self._pair(x, y), **kwargs)
-
-    def _pair(self, source, target=None):
-        """Makes ((source, target), target) of arrays; leaves everything else as it is."""
-        if target is None:
-            return source, target
-        source, target = (padded(x, self.pad_token) for x in (source, target))
-        check_targets(self.name, target, self.end_token)
-        already = isinstance(source, (tuple, list)) and len(source) == 2 and source[1] is target
-        return (source if already else (source, target)), target
 
     def get_config(self) -> dict[str, Any]:
         parts = {name: getattr(self, name) for name in PARTS}

@@ -14,6 +14,12 @@ from tests.models.cases import CASES, END, SOURCES, START, TARGETS, V, bahdanau,
 VALID = TARGETS != 0
 SHIFTED = np.pad(TARGETS[:, :-1], [(0, 0), (1, 0)], constant_values=START)
 every_case = pytest.mark.parametrize("name", CASES)
+# The default run has the cases whose steps differ most from a whole run.
+first = "local-m", "state", "pointer", "hard, monotonic"
+cases_first = pytest.mark.parametrize(
+    "name",
+    [name if name in first else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +94,7 @@ def test_padding_changes_nothing(name):
     np.testing.assert_allclose(numpy(padded)[:, :4][VALID], numpy(found)[VALID], atol=2e-6)
 
 
-@every_case
+@cases_first
 def test_the_score_of_a_search_is_the_log_probability_of_its_result(name):
     """So every step of the decoder, the attention and the head equals that of the whole run."""
     model = make_model(name)
@@ -152,6 +158,7 @@ def test_generate_uses_the_weights_that_the_model_has():
     assert not np.array_equal(first.tokens, expected.tokens)
 
 
+@pytest.mark.slow
 def test_several_sources():
     class Both(keras.layers.Layer):
         """The memory of one encoder behind that of another."""
@@ -177,7 +184,7 @@ def test_several_sources():
     np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["state", "tied"])
+@pytest.mark.parametrize("name", [pytest.param("state", marks=pytest.mark.slow), "tied"])
 def test_a_saved_model_generates_the_same(name, tmp_path):
     model = make_model(name)
     model.compile(keras.optimizers.Adam(0.01), metrics=["accuracy"])
@@ -213,6 +220,7 @@ def test_an_exported_model_generates_the_same(model, tmp_path):
     assert not (tmp_path / "model" / "old").exists()
 
 
+@pytest.mark.slow
 @only_on("tensorflow", reason="a SavedModel")
 def test_an_exported_model_takes_and_returns_strings(model, tmp_path):
     import tensorflow as tf
@@ -257,9 +265,9 @@ def test_an_ensemble_averages_probabilities(tmp_path):
     )
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_mixed_precision(policy):
-    keras.config.set_dtype_policy(policy)
+@pytest.mark.slow
+def test_mixed_precision():
+    keras.config.set_dtype_policy("mixed_float16")
     try:
         model = make_model()
         model.compile("sgd")
@@ -274,7 +282,7 @@ MISTAKES = {
     "encoder": (lambda parts: {**parts, "encoder": "gru"}, "`encoder` must be a layer"),
     "decoder": (
         lambda parts: {**parts, "decoder": keras.layers.GRU(8)},
-        "`decoder` must be an AttentionRNN.*without prepare, get_initial_state, step",
+        "`decoder` must be an AttentionRNN.*without prepare, step",
     ),
     "head": (lambda parts: {**parts, "head": 11}, "`head` must be a layer that returns logits"),
     "tied": (lambda parts: {**parts, "head": None}, "must be a keras.layers.ReversibleEmbedding"),
