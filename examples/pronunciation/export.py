@@ -20,7 +20,6 @@ def save(pronouncer, words, output):
     phones = pronouncer(words)
     source = pad(encode_words(pronouncer.letters, words))
     target = pad(encode_phones(pronouncer.phones, phones))
-    pronouncer.model((source, target))  # builds an ensemble
     write_model(pronouncer.model, output / "model.keras", (source, target))
     if keras.backend.backend() == "tensorflow":
         path = output / "saved_model"
