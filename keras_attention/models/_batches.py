@@ -9,6 +9,7 @@ from keras import ops, tree
 
 from keras_attention._checks import described, is_integer
 from keras_attention._typing import Nested
+from keras_attention.ops._graphs import is_symbolic
 
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
 
@@ -32,7 +33,7 @@ def as_arrays(model: str, given: Nested) -> Nested:
     def convert(x):
         if x is None:
             return None
-        if isinstance(x, keras.KerasTensor) or _is_symbolic(x):
+        if is_symbolic(x):
             raise ValueError(
                 f"{model}: generate and log_probability take arrays; received {described(x)}. "
                 "Inside a compiled function, call `search_batch`."
@@ -49,14 +50,6 @@ def as_arrays(model: str, given: Nested) -> Nested:
     if not shapes[0][0]:
         raise ValueError(f"{model}: there is no sample; pass at least one.")
     return given
-
-
-def _is_symbolic(x):
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return isinstance(x, jax.core.Tracer)
-    return hasattr(x, "graph") and not hasattr(x, "numpy")
 
 
 def batches(

@@ -14,6 +14,7 @@ from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
 from keras_attention.models._results import LogProbability, best
 from keras_attention.models._searches import BEAM_WIDTH, SEARCHES, check_options, make_seeds
+from keras_attention.ops._samples import take_last
 from keras_attention.search import SearchResult
 
 LARGEST_BATCH = 2**16
@@ -156,11 +157,9 @@ class Generator(KnownForm):
             source, target = pair
             target = ops.cast(target, "int32")
             log_probs, weights = self._distribution(source, target)
-            # A padding outside the vocabulary must not be looked up.
-            index = ops.expand_dims(ops.where(target == self.pad_token, self.end_token, target), -1)
-            chosen = ops.take_along_axis(log_probs, index, axis=-1)
             valid = ops.not_equal(target, self.pad_token)
-            chosen = ops.where(valid, ops.squeeze(chosen, -1), 0.0)
+            chosen = take_last(log_probs, ops.where(valid, target, self.end_token))
+            chosen = ops.where(valid, chosen, 0.0)
             return ops.sum(chosen, axis=-1), chosen, weights
 
         check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)

@@ -69,12 +69,7 @@ def log_forward(start: Tensor, said: Tensor, logs: Tensor) -> Tensor:
     return swap_steps(scan(step, start, (swap_steps(said), swap_steps(logs)))[1])
 
 
-def of_last(x: Tensor, place: Tensor) -> Tensor:
-    """x[..., place[...]]."""
-    return take_last(x, place)
-
-
 def probability_of(tokens: Tensor, log_probs: Tensor) -> Tensor:
     """The log probability of the tokens `(B, T)` at every position, `(B, T, Tk)`."""
     tokens = ops.broadcast_to(ops.expand_dims(tokens, 2), ops.shape(log_probs)[:-1])
-    return of_last(log_probs, tokens)
+    return take_last(log_probs, tokens)

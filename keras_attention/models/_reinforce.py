@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.models._positions import of_last
+from keras_attention.ops._samples import take_last
 from keras_attention.ops.masks import first_largest
 
 DECAY = 0.9  # of the moving average
@@ -31,7 +31,7 @@ def reinforce(
     """
     entropy = -ops.sum(ops.exp(logs) * logs, axis=-1)
     reward = ops.stop_gradient(reward)
-    terms = (reward - baseline) * of_last(logs, position) + weight * entropy
+    terms = (reward - baseline) * take_last(logs, position) + weight * entropy
     share = ops.cast(valid, logs.dtype)
     share = share / ops.maximum(ops.sum(share), 1.0)
     return -ops.sum(share * terms), DECAY * baseline + (1 - DECAY) * ops.sum(share * reward)

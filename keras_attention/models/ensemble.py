@@ -61,6 +61,9 @@ class Ensemble(Generator):
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         self._note_form(inputs)
+        for model in self.models:
+            if not model.built:
+                model(inputs)
         return self._distribution(*inputs)[0]
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:

@@ -19,11 +19,10 @@ from keras_attention.models._positions import (
     log_forward,
     log_start,
     log_weights,
-    of_last,
     probability_of,
 )
 from keras_attention.models._reinforce import reinforce, sampled
-from keras_attention.ops._samples import take_rows
+from keras_attention.ops._samples import take_last, take_rows
 from keras_attention.ops.masks import blanked, first_largest
 
 __all__ = ["HardAttention"]
@@ -242,7 +241,7 @@ class HardAttention(Head):
         position = sampled(logs, self.seed_generator) if training else first_largest(logs)
         found = self._log_probs(output + take_rows(memory, position))
         if training:
-            reward, valid = of_last(found, targets), targets != self.pad_token
+            reward, valid = take_last(found, targets), targets != self.pad_token
             weight, before = self.entropy_weight, self.baseline
             loss, baseline = reinforce(reward, before, logs, position, valid, weight)
             self.add_loss(loss)

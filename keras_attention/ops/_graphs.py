@@ -48,6 +48,17 @@ def in_compiled_code() -> bool:
     return in_graph() and _in_compiled_graph()
 
 
+def is_symbolic(x: Any) -> bool:
+    """Whether the values of a tensor are unknown, because a function is being traced."""
+    if isinstance(x, keras.KerasTensor):
+        return True
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return isinstance(x, jax.core.Tracer)
+    return hasattr(x, "graph") and not hasattr(x, "numpy")
+
+
 @contextlib.contextmanager
 def treated_as_compiled(answer: bool) -> Iterator[None]:
     """Fixes the answer of `in_compiled_code` in a gradient, where TensorFlow cannot tell."""

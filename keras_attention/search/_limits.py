@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from keras import ops, tree
 
 from keras_attention._checks import check_token, described, dtype_of
 from keras_attention._typing import Tensor
+from keras_attention.ops._graphs import is_symbolic
 from keras_attention.ops._samples import add_rows
 from keras_attention.search._arguments import LONGEST, check_count, check_positive
 
@@ -68,7 +68,7 @@ class Limits(NamedTuple):
 
 def _largest_id(prefix: Any) -> int:
     """The largest id of a prefix, or -1 in a graph, where the values are not known."""
-    if any(map(_is_symbolic, tree.flatten(prefix))):
+    if any(map(is_symbolic, tree.flatten(prefix))):
         return -1
     ids = np.asarray(ops.convert_to_numpy(prefix), "int64")
     if np.any(ids < -1):
@@ -77,14 +77,6 @@ def _largest_id(prefix: Any) -> int:
             "ids from 0 elsewhere."
         )
     return int(ids.max(initial=-1))
-
-
-def _is_symbolic(x: Any) -> bool:
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return isinstance(x, jax.core.Tracer)
-    return hasattr(x, "graph") and not hasattr(x, "numpy")
 
 
 def _end_after(least: int, end_token: int) -> Rule:
