@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._checks import check_token, described, dtype_of
+from keras_attention._checks import check_token, described
 from keras_attention.models.hard_attention import HardAttention
 
 INTERFACE = "prepare", "get_initial_state", "step"
@@ -70,10 +70,6 @@ def check_pair(inputs: Any) -> tuple[Any, Any]:
             "Seq2Seq: the target must be ids of shape (batch, steps); received "
             f"{described(target)}. Pad lists of ids with keras.utils.pad_sequences."
         )
-    if "int" not in dtype_of(target):
-        raise ValueError(
-            f"Seq2Seq: the target must hold integer ids; received {described(target)}."
-        )
     return source, target
 
 
@@ -90,8 +86,13 @@ def check_padding(pad_token: int, **parts: Any) -> None:
 
 def check_targets(model: str, target: Any, end_token: int, pad_token: int) -> None:
     """Every row of an array must have an end token, otherwise the model never learns to end."""
-    if not isinstance(target, np.ndarray) or target.ndim != 2:
+    if not isinstance(target, np.ndarray):
         return
+    if target.ndim != 2 or target.dtype.kind not in "iu":
+        raise ValueError(
+            f"{model}: the target must be integer ids of shape (batch, steps); received "
+            f"{described(target)}."
+        )
     ended = np.cumsum(target == end_token, axis=1) > 0
     wrong = np.flatnonzero(~ended.any(axis=1) | (~ended & (target == pad_token)).any(axis=1))
     if wrong.size:

@@ -27,7 +27,8 @@ def check_options(model: str, search: str, options: dict[str, Any]) -> None:
             f"{', '.join(known) or 'none'}."
         )
     for name, value in options.items():
-        if not (value is None or isinstance(value, (numbers.Real, str))):
+        # `search_batch` may get a tensor as its seed.
+        if name != "seed" and not isinstance(value, (numbers.Real, str, type(None))):
             raise ValueError(
                 f"{model}: the option `{name}` must be a number or a name; received "
                 f"{described(value)}."

@@ -170,17 +170,18 @@ def test_log_probability_is_that_of_the_softmax_over_allowed_tokens(model):
 
 
 def test_generate_is_a_search_over_step_in_batches_of_any_size(model):
+    options = {"start_token": START, "end_token": END, "max_length": 6, "beam_width": 3}
+    rows = [source[source > 0][None] for source in SOURCES]
+    expected = [beam_search(model.step, *model.start(ids), **options) for ids in rows]
     for batch_size in (1, 2, 64):
         found = model.generate(SOURCES, 6, beam_width=3, n_best=2, batch_size=batch_size)
-        for n, source in enumerate(SOURCES):
-            ids = source[source > 0][None]
-            options = {"start_token": START, "end_token": END, "max_length": 6, "beam_width": 3}
-            expected = beam_search(model.step, *model.start(ids), **options)
-            assert np.array_equal(found.tokens[n], numpy(expected.tokens)[0, :2])
-            np.testing.assert_allclose(found.scores[n], numpy(expected.scores)[0, :2], atol=1e-5)
-            read = numpy(expected.weights)[0, :2]
-            np.testing.assert_allclose(found.weights[n, ..., : ids.shape[1]], read, atol=1e-5)
-            assert not found.weights[n, ..., ids.shape[1] :].any()
+        for n, one in enumerate(expected):
+            width = rows[n].shape[1]
+            assert np.array_equal(found.tokens[n], numpy(one.tokens)[0, :2])
+            np.testing.assert_allclose(found.scores[n], numpy(one.scores)[0, :2], atol=1e-5)
+            read = numpy(one.weights)[0, :2]
+            np.testing.assert_allclose(found.weights[n, ..., :width], read, atol=1e-5)
+            assert not found.weights[n, ..., width:].any()
 
 
 def test_generate_takes_the_options_of_each_search(model):
@@ -244,7 +245,8 @@ def test_several_sources():
     np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", [pytest.param("state", marks=pytest.mark.slow), "tied"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["state", "tied"])
 def test_a_saved_model_generates_the_same(name, tmp_path):
     model = make_model(name)
     model.compile(keras.optimizers.Adam(0.01), metrics=["accuracy"])
@@ -304,6 +306,7 @@ def test_an_exported_model_takes_and_returns_strings(model, tmp_path):
     assert [text.decode() for text in found.numpy()] == expected
 
 
+@pytest.mark.slow
 def test_an_ensemble_averages_probabilities(tmp_path):
     models = [make_model(seed=n) for n in (0, 1)]
     alone, single = (x.generate(SOURCES, 6) for x in (Ensemble(models[:1]), models[0]))
