@@ -30,7 +30,8 @@ class Ensemble(Generator):
         training: has no effect.
 
     Returns:
-        Log probabilities `(B, T, V)`, as in `log_probability`.
+        Log probabilities `(B, T, V)` of all tokens, also of the padding and the start token, which
+        a search and `log_probability` leave out.
 
     Raises:
         ValueError: there is no model, or the models differ in their tokens.
@@ -61,10 +62,8 @@ class Ensemble(Generator):
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         self._note_form(inputs)
-        for model in self.models:
-            if not model.built:
-                model(inputs)
-        return self._distribution(*inputs)[0]
+        logits = [ops.cast(model(inputs), "float32") for model in self.models]
+        return _mean([ops.log_softmax(x) for x in logits])
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         states, memories = zip(*(model.start(source) for model in self.models), strict=True)
