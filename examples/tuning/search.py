@@ -55,6 +55,7 @@ def open_tuner(name, options):
     folder = options.output / name
     tuner_files.check_digests(folder)
     tuner_files.restore_copies(folder)
+    tuner_files.forget_begun(folder)
     try:
         return make_tuner(name, options)
     except json.JSONDecodeError as error:

@@ -12,6 +12,7 @@ from examples.common.files import (
     fingerprint,
     read_unchanged,
     refusal,
+    remove,
     write_bytes,
     write_text,
 )
@@ -34,6 +35,22 @@ def restore_copies(folder):
         if path.exists() and not can_be_read(path) and copy.exists():
             print(f"{path} is damaged, as a kill may leave it. Its copy is used instead.")
             write_bytes(path, copy.read_bytes())
+
+
+def forget_begun(folder):
+    """Deletes trials that the state of the search does not name.
+
+    keras-tuner writes the file of a new trial first, and then the state. A kill in between leaves a
+    trial that would never end.
+    """
+    state = folder / "oracle.json"
+    if not can_be_read(state):
+        return
+    known = json.loads(state.read_text(encoding="utf-8"))["start_order"]
+    for trial in folder.glob("trial_*"):
+        if trial.name.removeprefix("trial_") not in known:
+            print(f"{trial} had only just begun; it begins again.")
+            remove(trial)
 
 
 def can_be_read(path):

@@ -180,6 +180,16 @@ def test_a_search_that_is_killed_resumes(tmp_path, quick):
     assert "other settings" in run(tmp_path, *options, "--seed", "5", code=1)
 
 
+def test_a_trial_that_a_kill_left_out_of_the_state_is_forgotten(tmp_path):
+    for name in ("trial_0000", "trial_0001"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trial.json").write_text('{"status": "RUNNING"}')
+    tuner_files.forget_begun(tmp_path)  # without a state nothing is known
+    (tmp_path / "oracle.json").write_text('{"start_order": ["0000"]}')
+    tuner_files.forget_begun(tmp_path)
+    assert [path.name for path in tmp_path.glob("trial_*")] == ["trial_0000"]
+
+
 @pytest.mark.slow
 def test_rounds_of_hyperband_after_a_kill(tmp_path, quick):
     """Trials of the second round continue with weights from the first round."""
