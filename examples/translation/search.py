@@ -9,7 +9,7 @@ from examples.translation.evaluation import accuracy, bleu
 
 
 def translate(model, tokenizers, texts, max_length, **options):
-    """Translates texts. The options are those of `Seq2Seq.generate`."""
+    """Translates texts. `Seq2Seq.generate` takes the options."""
     found = model.generate(pad(encode(tokenizers[0], texts)), max_length, **options)
     return [text.decode() for text in detokenize(tokenizers[1], *found[:2]).numpy()]
 

@@ -75,7 +75,7 @@ class PairTrainer(keras.Model):
         """Trains on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
 
         A data set or a generator yields `((source, target), target)`. Validation data is a pair of
-        the same kind. All other arguments are those of `keras.Model.fit`.
+        the same kind. `keras.Model.fit` explains all other arguments.
         """
         valid = kwargs.get("validation_data")
         if isinstance(valid, (tuple, list)):

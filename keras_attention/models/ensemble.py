@@ -19,8 +19,8 @@ class Ensemble(Generator):
 
         p(y[i] | y[<i], x) = 1/M sum_m p_m(y[i] | y[<i], x)
 
-    Train the models one by one, for example with other seeds. `generate`, `log_probability`, `save`
-    and `export_generate` are those of `Seq2Seq`.
+    Train the models one by one, for example with other seeds. It has `generate`, `log_probability`,
+    `save` and `export_generate`, as `Seq2Seq` has.
 
     Args:
         models: a list of `Seq2Seq` models with the same tokens and vocabularies.

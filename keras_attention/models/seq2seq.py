@@ -53,7 +53,7 @@ class Seq2Seq(PairTrainer, Generator):
         training: whether dropout is active.
 
     Returns:
-        Logits `(B, T, V)`. Those of step i predict target i.
+        Logits `(B, T, V)`. Step i predicts target i.
 
     Raises:
         ValueError: a part lacks a method; two tokens are equal; a token is not an id; the encoder

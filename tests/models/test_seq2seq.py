@@ -199,7 +199,7 @@ def test_generate_takes_the_options_of_each_search(model):
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
     model.generate(SOURCES, 6, "sample")
-    # Every batch has a seed of its own, and no seed has those of the next.
+    # Every batch has its own seed, and consecutive seeds share none.
     same = np.repeat(SOURCES[:1], 8, axis=0)
     options = {"samples": 4, "temperature": 3.0, "batch_size": 2}
     several = [model.generate(same, 6, "sample", seed=n, **options).tokens for n in (0, 1)]
@@ -318,7 +318,7 @@ def test_an_ensemble_averages_probabilities(tmp_path):
     tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
     again = both.log_probability(SOURCES, tokens)
     np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
-    # For a given prefix, the probability of a token is the mean of those of the models.
+    # For a given prefix, the probability of a token is the mean over the models.
     each = [np.exp(x.log_probability(SOURCES, tokens).log_probs) for x in models]
     np.testing.assert_allclose(np.exp(again.log_probs), np.mean(each, axis=0), atol=1e-5)
     both.save(tmp_path / "model.keras")
