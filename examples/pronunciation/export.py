@@ -59,7 +59,7 @@ def export(pronouncer, path):
 
 
 def check_saved_model(path, scores, phones, words):
-    """Compares scores and phones with those of the SavedModel in a process without keras."""
+    """Checks that the SavedModel, in a process without keras, gives the same scores and phones."""
     answer = ask_saved_model(path, {"source": words})
     gap = np.abs(np.array(answer["scores"]) - scores).max()
     same = [" ".join(row) for row in phones] == answer["texts"]

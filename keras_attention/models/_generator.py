@@ -122,7 +122,7 @@ class Generator(KnownForm):
         """
         kept = self._check_search(search, max_length, n_best, options)
         check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
-        seed = options.pop("seed", None)
+        seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
 
         def run(given, seed):
             source, prefix = given
@@ -222,11 +222,11 @@ class Generator(KnownForm):
             )
         return n_best
 
-    def _in_batches(self, run, kind, key, given, batch_size, seed=None):
+    def _in_batches(self, run, kind, key, given, batch_size, seed=0):
         """Runs a compiled function on batches, and joins its results, tuples of this kind."""
         given = as_arrays(self.name, given)
         if not self.built:
-            one = tree.map_structure(lambda x: x[:1], given[0])
+            one = tree.map_structure(lambda x: None if x is None else x[:1], given[0])
             self((one, np.full((1, 1), self.end_token)))
         fixed = self._programs.fixed(self)
         parts = list(batches(given, self._cut_token, batch_size, fixed))

@@ -158,7 +158,8 @@ class Seq2Seq(PairTrainer, Generator):
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         """Encodes a source. Returns `(state, memory)`, with which a search over `step` starts.
 
-        beam_search(model.step, *model.start(source), start_token=1, end_token=2, max_length=9)
+        For example, `beam_search(model.step, *model.start(source), start_token=1, end_token=2,
+        max_length=9)`.
         """
         values, state, mask = self._encode(source, training=False)
         memory = self.decoder.prepare(values, mask)

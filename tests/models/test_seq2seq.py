@@ -199,6 +199,10 @@ def test_generate_takes_the_options_of_each_search(model):
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
     model.generate(SOURCES, 6, "sample")
+    # A search that draws nothing leaves NumPy's generator as it is.
+    before = np.random.get_state()[2]
+    model.generate(SOURCES, 6, "greedy")
+    assert np.random.get_state()[2] == before
     # Every batch has its own seed, and consecutive seeds share none.
     same = np.repeat(SOURCES[:1], 8, axis=0)
     options = {"samples": 4, "temperature": 3.0, "batch_size": 2}
@@ -318,7 +322,7 @@ def test_an_ensemble_averages_probabilities(tmp_path):
     tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
     again = both.log_probability(SOURCES, tokens)
     np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
-    # For a given prefix, the probability of a token is the mean over the models.
+    # After the same tokens, the probability of the next one is the mean over the models.
     each = [np.exp(x.log_probability(SOURCES, tokens).log_probs) for x in models]
     np.testing.assert_allclose(np.exp(again.log_probs), np.mean(each, axis=0), atol=1e-5)
     both.save(tmp_path / "model.keras")
