@@ -136,9 +136,10 @@ def test_padding_changes_no_prediction(attention):
     words, phones = [[2, 5, 6, 7, 3], [2, 8, 3]], [[6, 7, 8, 3], [9, 3]]
     together = np.array(model((data.pad(words), data.pad(phones))))
     alone = model((np.array(words[1:]), np.array(phones[1:])))
-    np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-5)
+    np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-6)
     swapped = model((data.pad(words[::-1]), data.pad(phones)))
-    assert np.abs(swapped - together)[0].max() > 1e-3  # the letters are read
+    # The letters are read, although an untrained monotonic attention reads almost nothing.
+    assert np.abs(swapped - together)[0].max() > 1e-4
 
 
 # --- the evaluation ------------------------------------------------------------------------------
