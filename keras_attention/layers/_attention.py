@@ -19,6 +19,7 @@ from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._queries import check_attend, check_output, check_prepare, check_window
 from keras_attention.layers._reading import read_memory
 from keras_attention.layers._types import Attended, Memory
+from keras_attention.ops._loops import leaves, pack_like
 from keras_attention.ops._xla import compiling
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import (
@@ -123,6 +124,7 @@ class Attention(CheckedLayer):
         position: int | Tensor | None = None,
         return_attention_scores: bool = True,
         training: bool | None = None,
+        drawn: Any = None,
     ) -> Attended:
         """Attends to a prepared memory.
 
@@ -133,6 +135,9 @@ class Attention(CheckedLayer):
                 attention has no state.
             return_attention_scores: pass False where the weights are not needed. This may save
                 the work of making them; then the weights may be None.
+            drawn: random numbers for training, what the hook `draw` of a `RecurrentScoringMixin`
+                returned; for a single step, its row. By default the layer draws them, which JAX
+                refuses in a loop of your own.
 
         Returns:
             `Attended(output, state, weights)`.
@@ -140,24 +145,26 @@ class Attention(CheckedLayer):
         check_bool(self.name, "return_attention_scores", return_attention_scores)
         check_training(self.name, training)
         check_attend(self, query, memory, query_mask, attention_mask, use_causal_mask, position)
-        if state is not None and not self.has_state:
-            raise ValueError(
-                f"{self.name}: this attention has no state; received {described(state)}. Leave "
-                "`state` out."
-            )
+        for name, given in {"state": state, "drawn": drawn}.items():
+            if given is not None and not self.has_state:
+                raise ValueError(
+                    f"{self.name}: this attention has no state; received {described(given)}. "
+                    f"Leave `{name}` out."
+                )
         one_step = len(query.shape) == 2
         if one_step:
             query, query_mask, attention_mask = (
                 None if x is None else ops.expand_dims(x, 1)
                 for x in (query, query_mask, attention_mask)
             )
+            drawn = pack_like(drawn, [ops.expand_dims(x, 0) for x in leaves(drawn)])
         query = blanked(query, query_mask)
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
         with compiling(True if training else None):
             window = self.window(query, memory, position)
             check_window(self.name, window, query.shape)
             context, weights, state = self._read(
-                query, memory, state, masks, window, return_attention_scores, training
+                query, memory, state, masks, window, return_attention_scores, training, drawn
             )
         output = self.combine(query, context)
         check_output(self.name, output, self.output_size(query.shape[-1], memory.value.shape[-1]))
@@ -171,7 +178,7 @@ class Attention(CheckedLayer):
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
         """Adds the loss of an attention that has one, after a call with a sequence of queries."""
 
-    def _read(self, query, memory, state, masks, window, weights_wanted, training):
+    def _read(self, query, memory, state, masks, window, weights_wanted, training, drawn):
         """Returns the context, the weights and the new state."""
         read = read_memory(self, query, memory, masks, window, weights_wanted, training)
         return *read, state

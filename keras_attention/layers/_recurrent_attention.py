@@ -5,9 +5,13 @@ from typing import Any
 from keras import ops
 
 from keras_attention._checks import LONGEST, check_positive_int, is_floating
-from keras_attention.layers._random import drawing_from, generator_states
 from keras_attention.layers._reading import read_values
-from keras_attention.layers._state_checks import check_advanced, check_given_state, check_state
+from keras_attention.layers._state_checks import (
+    check_advanced,
+    check_drawn,
+    check_given_state,
+    check_state,
+)
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps, where_valid
 from keras_attention.ops.masks import all_of, first_largest
@@ -27,7 +31,7 @@ class RecurrentAttention(ScoringMixin):
         if half_width is not None:
             check_positive_int(self.name, "half_width", half_width, LONGEST)
 
-    def _read(self, query, memory, state, masks, window, weights_wanted, training):
+    def _read(self, query, memory, state, masks, window, weights_wanted, training, drawn):
         state = self._first_state(memory) if state is None else self._given_state(memory, state)
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
@@ -42,17 +46,16 @@ class RecurrentAttention(ScoringMixin):
             position = ops.arange(length, dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
 
-        # A decoder prepares the generators before its loop.
-        loops = training and query.shape[1] != 1
-        generators = generator_states(self, steps) if loops else []
+        if drawn is None and training:
+            drawn = self._draw(memory, steps)
 
         def one_step(state, inputs):
-            tensors, generators = inputs
+            tensors, drawn = inputs
             query, mask, valid = (None if x is None else ops.expand_dims(x, 1) for x in tensors)
             kept, place = (state, None) if self.half_width is None else state
             near = None if training or place is None else self._near(place, length)
-            with drawing_from(self, generators):
-                found = self.advance(query, memory, all_of(of_memory, mask, near), kept, training)
+            readable = all_of(of_memory, mask, near)
+            found = self.advance(query, memory, readable, kept, drawn, training)
             check_advanced(self.name, found, (query.shape[0], 1, memory.value.shape[1]), kept)
             weights, new = ops.squeeze(found[0], 1), leaves(found[1])
             new = [ops.cast(x, old.dtype) for x, old in zip(new, leaves(kept), strict=True)]
@@ -70,10 +73,16 @@ class RecurrentAttention(ScoringMixin):
             weights = ops.zeros((batch, 0, length), self.score_dtype)
         else:
             tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
-            inputs = tuple(tensors), generators
+            inputs = tuple(tensors), drawn
             state, weights = scan(one_step, state, inputs, unroll=query.shape[1] == 1)
             weights = swap_steps(weights)
         return read_values(self, weights, memory.value, training), weights, state
+
+    def _draw(self, memory, steps):
+        """What the hook `draw` returns, checked."""
+        drawn = self.draw(memory, steps)
+        check_drawn(self.name, drawn, memory)
+        return drawn
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
         weights = ops.cast(weights, self.score_dtype)

@@ -34,6 +34,17 @@ def check_state(layer: str, state: Any, memory: Memory) -> None:
         check_batch(layer, value=memory.value.shape, state=x.shape)
 
 
+def check_drawn(layer: str, drawn: Any, memory: Memory) -> None:
+    """What the hook `draw` returned."""
+    for x in leaves(drawn):
+        if not hasattr(x, "shape") or len(x.shape) < 2:
+            raise ValueError(
+                f"{layer}: `draw` must return tensors whose first two axes are the steps and the "
+                f"batch; received {described(x)}."
+            )
+        check_batch(layer, value=memory.value.shape, drawn=x.shape[1:])
+
+
 def check_given_state(layer: str, given: list[Any], first: list[Tensor]) -> None:
     """A state, beside the tensors of the first one."""
     tensors = all(hasattr(x, "shape") and hasattr(x, "dtype") for x in given)

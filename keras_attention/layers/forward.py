@@ -98,6 +98,7 @@ class ForwardAttention(ContentAttention):
         memory: Memory,
         mask: Tensor | None,
         state: Nested,
+        drawn: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
         last, move = state if self.transition_agent else (state, None)

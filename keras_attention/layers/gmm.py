@@ -134,6 +134,7 @@ class GMMAttention(RecurrentScoringMixin):
         memory: Memory,
         mask: Tensor | None,
         state: Nested,
+        drawn: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
         hidden = ops.tanh(ops.add(self.project(query, self.query_kernel), self.bias))

@@ -12,7 +12,7 @@ from keras_attention._checks import (
     check_number,
     check_positive_int,
 )
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers._content import ContentAttention, at_the_start
 from keras_attention.layers._types import Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
@@ -148,20 +148,27 @@ class MonotonicAttention(ContentAttention):
         own = key if self.chunk_size is None else key[..., : self.units]
         return self.content.score(query, own) + offset
 
+    def draw(self, memory: Memory, steps: Size) -> Nested:
+        if self.noise == 0:
+            return None
+        shape = steps, *ops.shape(memory.value)[:2]
+        return keras.random.normal(
+            shape, stddev=self.noise, dtype=self.score_dtype, seed=self.noise_generator
+        )
+
     def advance(
         self,
         query: Tensor,
         memory: Memory,
         mask: Tensor | None,
         state: Nested,
+        drawn: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
         scores = self.score(query, memory.key, state)
-        if training and self.noise > 0:
-            scores = scores + self.noise * keras.random.normal(
-                ops.shape(scores), dtype=self.score_dtype, seed=self.noise_generator
-            )
-        scores = stored(scores)  # with the noise, so that the backward pass draws none
+        if drawn is not None:
+            scores = scores + ops.expand_dims(drawn, 1)
+        scores = stored(scores)
         if mask is not None:
             mask = ops.broadcast_to(mask, ops.shape(scores))
             if self.half_width is not None and not training:

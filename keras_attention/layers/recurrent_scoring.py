@@ -5,7 +5,7 @@ from typing import Any
 from keras import ops
 
 from keras_attention._shapes import check_scores
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.layers._recurrent_attention import RecurrentAttention
 from keras_attention.layers._state_checks import (
     check_hook,
@@ -68,7 +68,7 @@ class RecurrentScoringMixin(RecurrentAttention):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in ("score", "weigh", "next_state", "advance"):
+        for name in ("score", "weigh", "next_state", "draw", "advance"):
             check_hook(cls, name, getattr(RecurrentScoringMixin, name))
 
     def initial_state(self, memory: Memory) -> Nested:
@@ -112,24 +112,32 @@ class RecurrentScoringMixin(RecurrentAttention):
             "the same nesting and shapes."
         )
 
+    def draw(self, memory: Memory, steps: Size) -> Nested:
+        """Random numbers for all steps of a call in training: tensors `(steps, B, ...)`, or None.
+
+        They are drawn before the loop, because a loop repeats one step and, on JAX, cannot change
+        a `keras.random.SeedGenerator`.
+        """
+        return None
+
     def advance(
         self,
         query: Tensor,
         memory: Memory,
         mask: Tensor | None,
         state: Nested,
+        drawn: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
         """One step: calls `score`, `weigh` and `next_state`.
 
-        Override it if the state depends on the query, or if the step differs in training. It may
-        draw random numbers with a `keras.random.SeedGenerator` that is an attribute of the layer,
-        at most 64 times a step: after that, numbers repeat.
+        Override it if the state depends on the query, or if the step differs in training.
 
         Args:
             query: `(B, 1, Dq)` in `score_dtype`.
             memory: keys as `project_key` returned them, values, and their mask.
             mask: boolean, broadcasts to `(B, 1, Tk)`, or None.
+            drawn: what `draw` returned for this step, tensors `(B, ...)`; None at inference.
             training: whether to run in training mode.
 
         Returns:

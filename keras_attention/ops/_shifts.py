@@ -45,15 +45,16 @@ def folded(y: Tensor, before: int) -> Tensor:
 
 def _sliding(before, width, x):
     length = ops.shape(x)[1]
-    padded = ops.pad(x, [[0, 0], [before, width - 1 - before]])
+    # One zero more than needed: from an empty axis, JAX takes an array of the wrong shape.
+    padded = ops.pad(x, [[0, 0], [before, width - before]])
     place = ops.expand_dims(ops.arange(length, dtype="int32"), 1) + ops.arange(width, dtype="int32")
     return ops.take(padded, place, axis=1)
 
 
 def _folded(before, y):
     batch, length, width = ops.shape(y)
-    padded = ops.pad(y, [[0, 0], [width - 1 - before, before], [0, 0]])
-    flat = ops.reshape(padded, (batch, (length + width - 1) * width))
+    padded = ops.pad(y, [[0, 0], [width - 1 - before, before + 1], [0, 0]])
+    flat = ops.reshape(padded, (batch, (length + width) * width))
     column = ops.arange(width, dtype="int32")
     row = ops.expand_dims(ops.arange(length, dtype="int32"), 1) - column + (width - 1)
     return ops.sum(ops.take(flat, row * width + column, axis=1), axis=2)

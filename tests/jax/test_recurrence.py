@@ -68,7 +68,7 @@ def test_unrolled_with_a_mask(query):
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_random_numbers_in_advance(inside):
+def test_random_numbers_of_a_step(inside):
     layer = AttentionRNN(layers.GRUCell(3), Noisy()) if inside else Noisy()
     query, value = inputs()
     layer(query, value)

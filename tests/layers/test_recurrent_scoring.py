@@ -28,7 +28,7 @@ class Steps(RecurrentScoringMixin):
         count = ops.zeros((ops.shape(memory.value)[0],), "int32")
         return {"count": count, "last": (ops.zeros_like(memory.key[:, :, 0]), None)}
 
-    def advance(self, query, memory, mask, state, training):
+    def advance(self, query, memory, mask, state, drawn, training):
         place = ops.expand_dims(state["count"], 1) + int(bool(training))
         length = ops.shape(memory.value)[1]
         weights = ops.cast(ops.arange(length, dtype="int32") == place, self.score_dtype)
@@ -238,7 +238,7 @@ def test_hooks_that_return_something_else():
         "`score` must return (batch, query steps, memory steps), here (2, 1, 7)",
     )
     assert_refused(
-        refused(advance=lambda self, query, memory, mask, state, training: (state, state)),
+        refused(advance=lambda self, query, memory, mask, state, drawn, training: (state, state)),
         "the weights of one step must have shape (batch, 1, memory steps), here (2, 1, 7)",
     )
     assert_refused(
@@ -247,7 +247,7 @@ def test_hooks_that_return_something_else():
     )
 
     assert_refused(
-        refused(advance=lambda self, query, memory, mask, state, training: state),
+        refused(advance=lambda self, query, memory, mask, state, drawn, training: state),
         "`advance` must return the weights and the next state",
     )
     assert_refused(
@@ -322,9 +322,12 @@ class Noisy(PastWeightsAttention):
         super().__init__(**kwargs)
         self.noise = keras.random.SeedGenerator(3)
 
-    def advance(self, query, memory, mask, state, training):
-        shape = ops.shape(memory.value)[0], 1, memory.value.shape[1]
-        scores = keras.random.normal(shape, seed=self.noise) if training else ops.zeros(shape)
+    def draw(self, memory, steps):
+        return keras.random.normal((steps, *ops.shape(memory.value)[:2]), seed=self.noise)
+
+    def advance(self, query, memory, mask, state, drawn, training):
+        scores = ops.zeros_like(memory.value[:, :, 0]) if drawn is None else drawn
+        scores = ops.expand_dims(scores, 1)
         weights = self.weigh(scores, mask, state)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
@@ -339,7 +342,7 @@ def check_noise(weights, quiet):
 @on_tensorflow
 @pytest.mark.parametrize("place", ["eager", "graph", "XLA"])
 @pytest.mark.parametrize("inside", [False, True])
-def test_random_numbers_in_advance(place, inside):
+def test_random_numbers_of_a_step(place, inside):
     import tensorflow as tf
 
     layer = AttentionRNN(keras.layers.GRUCell(H), Noisy()) if inside else Noisy()
@@ -352,3 +355,48 @@ def test_random_numbers_in_advance(place, inside):
     if place != "eager":
         call = tf.function(call, autograph=False, jit_compile=place == "XLA")
     check_noise([numpy(call(True)) for _ in range(2)], numpy(call(False)))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_drawn_numbers_reach_their_steps(inside):
+    query, value = inputs()
+    numbers = normal(5, TQ, B, TK, dtype="float32")
+
+    class Given(Noisy):
+        def draw(self, memory, steps):
+            assert steps == TQ
+            return ops.cast(tensor(numbers), "float32")
+
+    attention = Given()
+    layer = AttentionRNN(keras.layers.GRUCell(H), attention) if inside else attention
+    _, weights = layer(query, value, training=True, return_attention_scores=True)
+    wanted = ops.softmax(tensor(numbers.swapaxes(0, 1)))
+    np.testing.assert_allclose(numpy(weights), numpy(wanted), rtol=0, atol=1e-6)
+
+
+def test_drawn_numbers_may_be_given():
+    query, value = inputs()
+    layer = Noisy()
+    layer(query, value)
+    memory = layer.prepare(tensor(value))
+    drawn = layer.draw(memory, TQ)
+    whole = layer.attend(tensor(query), memory, training=True, drawn=drawn)
+    state = None
+    for n in range(TQ):
+        _, state, weights = layer.attend(
+            tensor(query[:, n]), memory, state, training=True, drawn=drawn[n]
+        )
+        np.testing.assert_allclose(numpy(weights), numpy(whole.weights[:, n]), atol=1e-6)
+    plain = BahdanauAttention(3)
+    plain(query, value)
+    memory = plain.prepare(tensor(value))
+    assert_refused(lambda: plain.attend(tensor(query), memory, drawn=drawn), "Leave `drawn` out")
+
+
+def test_drawn_numbers_are_checked():
+    class Scalar(Noisy):
+        def draw(self, memory, steps):
+            return 3.0
+
+    message = "first two axes are the steps and the batch; received"
+    assert_refused(lambda: Scalar()(*inputs(), training=True), message)

@@ -6,8 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._checks import is_floating
 from keras_attention._typing import Nested, Tensor
-from keras_attention.layers._random import drawing_from
 from keras_attention.layers._types import Attended, Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.decoder._changes import refuse_changes
@@ -75,13 +75,14 @@ def attending(decoder: Any, memory: Memory, return_scores: bool) -> Part:
     return Part(weights, once, many, prepare=lambda tensors: tensors, backward=backward)
 
 
-def attending_with_state(decoder: Any, memory: Memory, first: Nested, training: Any) -> Part:
-    """The part `(query, *state, *generators) -> [output, weights, *state]`, with a state.
+def attending_with_state(
+    decoder: Any, memory: Memory, first: Nested, drawn: Nested, training: Any
+) -> Part:
+    """The part `(query, *state, *drawn) -> [output, weights, *state]`, with a state.
 
     Args:
         first: the initial state, whose nesting the others have.
-
-    The generators are the states of the random generators in a step, see `generator_states`.
+        drawn: the random numbers of all steps, whose nesting those of a step have.
     """
     variables = [x for x in decoder.attention.weights if "float" in x.dtype]
     count = 1 + len(leaves(first))
@@ -89,10 +90,12 @@ def attending_with_state(decoder: Any, memory: Memory, first: Nested, training: 
     def run(tensors, query, *rest):
         key, value, *weights = tensors
         given = memory._replace(key=key, value=value)
-        state, generators = pack_like(first, list(rest[: count - 1])), list(rest[count - 1 :])
-        scope = keras.StatelessScope(list(zip(variables, weights, strict=True)))
-        with scope, drawing_from(decoder.attention, generators):
-            found = attend(decoder, query, given, state=state, training=training)
+        state, of_step = (
+            pack_like(x, list(tensors))
+            for x, tensors in ((first, rest[: count - 1]), (drawn, rest[count - 1 :]))
+        )
+        with keras.StatelessScope(list(zip(variables, weights, strict=True))):
+            found = attend(decoder, query, given, state=state, drawn=of_step, training=training)
         return [found.output, found.weights, *leaves(found.state)]
 
     def once(tensors, *arguments):
@@ -101,10 +104,12 @@ def attending_with_state(decoder: Any, memory: Memory, first: Nested, training: 
 
     def backward(tensors, stored, upstream, *arguments):
         def function(floats, tensors):
+            rest = iter(floats)
+            given = [next(rest) if is_floating(x) else x for x in arguments]
             with reusing(stored):
-                return run(tensors, *floats, *arguments[count:]), None
+                return run(tensors, *given), None
 
-        given = list(arguments[:count]), list(tensors)
+        given = [x for x in arguments if is_floating(x)], list(tensors)
         return leaves(vector_jacobian(function, given, list(upstream))[0])
 
     return Part(

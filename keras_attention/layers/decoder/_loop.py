@@ -6,7 +6,6 @@ from keras import ops
 
 from keras_attention._checks import is_floating
 from keras_attention._typing import Tensor
-from keras_attention.layers._random import drawing_from, generator_states
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
 from keras_attention.layers.decoder._attending import attend, attending, attending_with_state
@@ -27,7 +26,7 @@ def run_step(
     return_attention_scores: bool = True,
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
-    read = _read(decoder, memory, return_attention_scores, None, [])
+    read = _read(decoder, memory, return_attention_scores, None, None)
     *carry, position = state
     output, carry, weights = one_step(decoder, called(decoder), read, inputs, carry, position)
     return output, DecoderState(*carry, position + 1), weights
@@ -132,9 +131,10 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
     sequences, mask, position = inputs
     cells = KnownCells(decoder.cell, sequences, decoder._fed_size, training)
     reading, parts = None, cells.parts
+    drawn = _draw(decoder, inputs, memory, training)
     if decoder.attends_inside:
         if decoder.attention.has_state:
-            reading = attending_with_state(decoder, memory, carry[2], training)
+            reading = attending_with_state(decoder, memory, carry[2], drawn, training)
         else:
             reading = attending(decoder, memory, return_scores)
         first = decoder.query == "previous"
@@ -143,11 +143,11 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
         position = None
 
     def step(call, carry, x):
-        x, generators = x
+        x, drawn = x
 
         def read(query, kept, position):
             if kept is not None:
-                output, weights, *new = call(reading, query, *leaves(kept), *generators)
+                output, weights, *new = call(reading, query, *leaves(kept), *leaves(drawn))
                 return Attended(output, pack_like(kept, new), weights)
             output, *weights = call(reading, query, *([] if position is None else [position]))
             return Attended(output, kept, weights[0] if weights else None)
@@ -158,19 +158,19 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
         return masked_step(decoder, run, read if reading else None, carry, x)
 
     # The parts hold the products of the sequences.
-    inputs = (None, mask, position), _generators(decoder, inputs, training)
+    inputs = (None, mask, position), drawn
     return recur(step, parts, carry, inputs, decoder.unroll, bool(training), steps)
 
 
 def _run_any(decoder, inputs, memory, carry, return_scores, training):
     """The loop over any other cell, which TensorFlow or JAX differentiates."""
-    generators = _generators(decoder, inputs, training)
+    drawn = _draw(decoder, inputs, memory, training)
 
     def step(carry, x):
-        inputs, generators = x
+        inputs, drawn = x
         read = None
         if decoder.attends_inside:
-            read = _read(decoder, memory, return_scores, training, generators)
+            read = _read(decoder, memory, return_scores, training, drawn)
         return masked_step(decoder, called(decoder), read, carry, inputs)
 
     sequences = inputs[0]
@@ -178,28 +178,27 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
     with DropoutMasks(decoder.cell, ops.shape(sequences)[1], size):
         return with_constant_weights(
             decoder,
-            lambda: scan(step, carry, (tuple(inputs), generators), unroll=decoder.unroll),
+            lambda: scan(step, carry, (tuple(inputs), drawn), unroll=decoder.unroll),
         )
 
 
-def _read(decoder, memory, return_scores, training, generators):
+def _read(decoder, memory, return_scores, training, drawn):
     """Reads the memory in one step."""
 
     def read(query, kept, position):
         options = {"return_attention_scores": return_scores, "training": training}
         if decoder.attention.uses_position:
             options["position"] = position
-        with drawing_from(decoder.attention, generators):
-            return attend(decoder, query, memory, state=kept, **options)
+        return attend(decoder, query, memory, state=kept, drawn=drawn, **options)
 
     return read
 
 
-def _generators(decoder, inputs, training):
-    """States of the random generators of an attention with a state, for every step."""
-    if not training or not decoder.attention.has_state:
-        return []
-    return generator_states(decoder.attention, ops.shape(inputs[0])[0])
+def _draw(decoder, inputs, memory, training):
+    """Random numbers for the steps of an attention with a state, or None."""
+    if not training or not decoder.attends_inside or not decoder.attention.has_state:
+        return None
+    return decoder.attention._draw(memory, ops.shape(inputs[0])[0])
 
 
 def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
