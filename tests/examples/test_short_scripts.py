@@ -11,6 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPTS = (
     "add_numbers",
+    "copy_names",
     "explain_documents",
     "follow_stories",
     "forecast",
