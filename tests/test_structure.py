@@ -20,6 +20,7 @@ BELOW = {
     "_typing": set(),
     "_version": set(),
     "distribution": set(),
+    "faithfulness": {*BASE, "ops"},
     "ops": BASE,
     "layers": {*BASE, "ops"},
     "search": {*BASE, "ops", "layers"},

@@ -110,7 +110,7 @@ def differentiable_cond(
 def vector_jacobian(
     function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], upstream: Nested
 ) -> tuple[tuple[Nested, ...], Nested]:
-    """The gradients of a function's inputs, on TensorFlow and JAX.
+    """The gradients of a function's inputs, on every backend.
 
     Args:
         function: takes the inputs, and returns its outputs and anything else to be returned.
@@ -125,6 +125,15 @@ def vector_jacobian(
 
         outputs, gradient, more = jax.vjp(function, *inputs, has_aux=True)
         return gradient(pack_like(outputs, leaves(upstream))), more
+    if keras.backend.backend() == "torch":
+        import torch
+
+        with torch.enable_grad():
+            inputs = pack_like(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
+            outputs, more = function(*inputs)
+            given = leaves(outputs), leaves(inputs), leaves(upstream)
+            found = torch.autograd.grad(*given, materialize_grads=True)
+        return pack_like(inputs, list(found)), more
     import tensorflow as tf
 
     # The same tensor may be given twice, and each copy needs its own gradient.

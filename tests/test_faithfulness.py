@@ -1,0 +1,157 @@
+"""Reasons of classifiers, beside loops written from the definitions."""
+
+import itertools
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.faithfulness import (
+    comprehensiveness,
+    erase,
+    gradient_times_input,
+    jensen_shannon,
+    overlap,
+    sufficiency,
+)
+from tests.helpers import assert_close, assert_refused
+
+RNG = np.random.default_rng(7)
+TABLE = RNG.normal(size=(6, 3))
+
+
+def predict(ids):
+    """A softmax of sums and products of neighbours, so that words depend on each other."""
+    ids = np.asarray(ids).reshape(len(ids), -1)
+    features = TABLE[ids] * (ids > 0)[..., None]
+    logits = features.sum(1) + (features[:, :-1] * features[:, 1:]).sum(1)
+    return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+
+
+def by_hand(words, importance, count, keep):
+    """The loss of one document of words, without padding."""
+    top = sorted(range(len(words)), key=lambda n: (-importance[n], n))[:count]
+    left = [word if (n in top) == keep else 0 for n, word in enumerate(words)]
+    before, after = (predict(np.array([x]))[0] for x in (words, left))
+    return before[before.argmax()] - after[before.argmax()]
+
+
+@pytest.mark.parametrize(
+    ("share", "count"), [(0.1, 1), (0.25, 1), (0.3, 2), (0.5, 2), (0.75, 3), (1, 4)]
+)
+def test_all_orders_of_four_words(share, count):
+    words = [3, 1, 5, 2]
+    for order in itertools.permutations([0.1, 0.2, 0.3, 0.4]):
+        given = predict, np.array([words]), np.array([order]), share
+        for measure, keep in ((comprehensiveness, False), (sufficiency, True)):
+            assert_close(measure(*given), [by_hand(words, order, count, keep)], "float64")
+
+
+def test_padding_is_no_part():
+    short, long = [3, 1], [4, 2, 5, 1, 3]
+    ids = np.array([[*short, 0, 0, 0], long])
+    importance = RNG.normal(size=ids.shape)
+    importance[0, 2:] = [9, np.nan, 9]  # of padding, so it does not matter
+    found = comprehensiveness(predict, ids, importance, 0.5)
+    assert_close(
+        found[0], by_hand([*short, 0, 0, 0], [*importance[0, :2], *[-9] * 3], 1, False), "float64"
+    )
+    assert_close(found[1], by_hand(long, importance[1], 3, False), "float64")
+
+
+def test_whole_sentences():
+    ids = np.array([[[1, 2, 0], [3, 0, 0], [4, 5, 1], [0, 0, 0]]])
+    importance = np.array([[0.2, 0.5, 0.3, 9.0]])
+    erased = erase(ids, importance, 0.34)
+    assert erased.tolist() == [[[1, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]]
+    kept = erase(ids, importance, 0.33, keep=True)
+    assert kept.tolist() == [[[0, 0, 0], [3, 0, 0], [0, 0, 0], [0, 0, 0]]]
+
+
+def test_another_id_for_padding():
+    assert erase([[8, 0, 7, 9]], [[0.2, 0.9, 0.3, 1.0]], 0.3, pad=9).tolist() == [[8, 9, 7, 9]]
+
+
+def test_a_share_is_not_rounded_up_twice():
+    """0.1 * 30 is a little more than 3 in floating point, and 0.7 * 10 a little less than 7."""
+    for share, length, count in ((0.1, 30, 3), (0.7, 10, 7), (0.6, 5, 3), (0.55, 100, 55)):
+        erased = erase(np.ones((1, length), int), RNG.normal(size=(1, length)), share)
+        assert (erased == 0).sum() == count
+
+
+def test_an_empty_document():
+    ids = np.zeros((1, 3), int)
+    assert comprehensiveness(predict, ids, np.ones((1, 3))) == 0
+    assert overlap(np.ones((1, 3)), np.ones((1, 3)), ids) == 1
+    assert jensen_shannon(np.zeros((1, 3)), np.zeros((1, 3))) == 0
+
+
+def test_gradient_times_input():
+    """With logits sum_t x[b,t,d]^2, the derivative of p_y is 2 x[b,t,d] p_y ([y = d] - p_d)."""
+    features = RNG.normal(size=(2, 5, 3)).astype("float32")
+    found = gradient_times_input(lambda x: ops.softmax(ops.sum(x * x, axis=1)), features)
+    logits = (features.astype("float64") ** 2).sum(axis=1)
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    for b, t in np.ndindex(2, 5):
+        y = p[b].argmax()
+        terms = [2 * features[b, t, d] ** 2 * p[b, y] * ((y == d) - p[b, d]) for d in range(3)]
+        assert abs(found[b, t] - sum(terms)) < 1e-6
+
+
+def test_a_keras_model():
+    keras.utils.set_random_seed(2)
+    ids = keras.Input((None,), dtype="int32")
+    embed, classify = keras.layers.Embedding(9, 4), keras.layers.Dense(3, activation="softmax")
+    model = keras.Model(ids, classify(ops.sum(embed(ids), axis=1)))
+    words = np.array([[3, 1, 4], [1, 5, 2]])
+    importance = gradient_times_input(lambda x: classify(ops.sum(x, axis=1)), embed(words))
+    assert importance.shape == words.shape
+    found = comprehensiveness(model.predict_on_batch, words, importance, 0.3)
+    assert_close(found, comprehensiveness(model, words, importance, 0.3), "float32")
+    others = [
+        comprehensiveness(model, words, x, 0.3) for x in np.eye(3)[:, None] + np.zeros((2, 1))
+    ]
+    assert np.all(found <= np.max(others, axis=0) + 1e-6)
+    assert np.any(found != 0)
+
+
+def test_jensen_shannon():
+    first, second = RNG.random((2, 2, 3, 5))
+    found = jensen_shannon(first, second)
+    for b in range(2):
+        a, z = (list(x[b].ravel() / x[b].sum()) for x in (first, second))
+        middle = [(x + y) / 2 for x, y in zip(a, z, strict=True)]
+        parts = [sum(x * math.log(x / m) for x, m in zip(w, middle, strict=True)) for w in (a, z)]
+        assert_close(found[b], sum(parts) / 2, "float64")
+    apart = jensen_shannon([[1.0, 0, 0]], [[0, 2.0, 3.0]])
+    assert_close(apart, [math.log(2)], "float64")
+    assert jensen_shannon(first, 3 * first).max() < 1e-15
+
+
+def test_overlap():
+    ids = np.array([[1, 2, 3, 4, 0]])
+    first, second = [[0.4, 0.3, 0.2, 0.1, 9]], [[0.1, 0.4, 0.3, 0.2, 9]]
+    assert [float(overlap(first, second, ids, share)[0]) for share in (0.25, 0.5, 0.75, 1)] == [
+        0,
+        1 / 2,
+        2 / 3,
+        1,
+    ]
+
+
+def test_refusals():
+    ids, weights = np.array([[1, 2, 3]]), np.ones((1, 3))
+    refuse = assert_refused
+    refuse(
+        lambda: erase(ids, np.ones((1, 4))), "`importance` must have the shape", "(1, 3)", "(1, 4)"
+    )
+    refuse(lambda: erase(ids, np.ones(1)), "`importance` must have the shape", "(1,)")
+    refuse(lambda: erase(ids, [[1, np.nan, 2]]), "holds NaN")
+    for share in (0, 1.1, -0.1, "half"):
+        refuse(lambda share=share: erase(ids, weights, share), "`share`", repr(share))
+    refuse(lambda: comprehensiveness(lambda x: x[0], ids, weights), "(1, classes)", "(3,)")
+    refuse(lambda: jensen_shannon([[1.0, -1]], [[1.0, 1]]), "`first` must hold weights")
+    refuse(lambda: jensen_shannon([[1.0, 1]], [[1.0, 1, 1]]), "`second`", "(1, 2)")
+    refuse(lambda: overlap(weights, np.ones((1, 2)), ids), "`second`", "(1, 2)")
