@@ -44,18 +44,21 @@ def _reproducible():
 def pytest_collection_modifyitems(items):
     """Divides the cases of every `each_value` test.
 
-    The default run has every value of every parameter. The slow tests add every pair of values of
-    two parameters. The remaining cases are marked `exhaustive`.
+    The default run has every value of every parameter, without the values that are marked slow. The
+    slow tests add every pair of values of two parameters. The remaining cases are `exhaustive`.
     """
     tests = {}
     for item in items:
-        if item.get_closest_marker("each_value") and not item.get_closest_marker("slow"):
+        if item.get_closest_marker("each_value"):
             tests.setdefault((item.module, item.cls, item.originalname), []).append(item)
     for cases in tests.values():
-        rest = repeating(cases, values_of)
-        usual = [case for case in cases if case not in rest]
+        fast = [case for case in cases if not case.get_closest_marker("slow")]
+        repeated = repeating(fast, values_of)
+        usual = [case for case in fast if case not in repeated]
+        rest = [case for case in cases if case not in usual]
         exhaustive = repeating(rest, pairs_of, set().union(*map(pairs_of, usual)))
         for case in rest:
+            case.own_markers[:] = [x for x in case.own_markers if x.name != "slow"]
             case.add_marker("exhaustive" if case in exhaustive else "slow")
 
 
