@@ -952,7 +952,7 @@ def crash():
     raise MemoryError
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_stopped_run_resumes_to_the_same_result(data_path, tmp_path, monkeypatch, capsys):
     results, weights = run_small(data_path, tmp_path / "whole", monkeypatch)
     assert sorted(weights) == [1, 2]

@@ -449,7 +449,7 @@ def run_small(output, patch, examples, at=None):
     return (losses, summary, (folder / "predictions.json").read_text()), saved
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_run_continues_to_the_same_result(tmp_path, examples, monkeypatch, capsys):
     whole, weights = run_small(tmp_path / "whole", monkeypatch, examples)
     with pytest.raises(Killed):
@@ -652,7 +652,7 @@ def write_questions(folder, sizes):
         (folder / name).write_text(json.dumps(document), encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_of_another_backend_is_finished(tmp_path):
     """JAX trains for two epochs and shows the progress; TensorFlow exports."""
     pytest.importorskip("jax", reason="JAX is not installed")

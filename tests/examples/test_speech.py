@@ -219,7 +219,7 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch):
     corpora = {
         "train": data.make_corpus(LANGUAGE, "train", 12, (1, 3), seed=1),

@@ -457,7 +457,7 @@ def task_1(data_path, output, *more):
     return [sys.executable, "-m", "examples.stories", *given, *more]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="Linux only")
 def test_a_killed_run_resumes(data_path, tmp_path):
     output = tmp_path / "killed"

@@ -190,7 +190,7 @@ def test_a_trial_that_a_kill_left_out_of_the_state_is_forgotten(tmp_path):
     assert [path.name for path in tmp_path.glob("trial_*")] == ["trial_0000"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_rounds_of_hyperband_after_a_kill(tmp_path, quick):
     """Trials of the second round continue with weights from the first round."""
     options = ["--smoke", "--searches", "hyperband", "--epochs", "3"]
@@ -240,7 +240,7 @@ def test_a_search_that_is_stopped(number, workers, tmp_path, quick):
     assert_ended(text, workers + 1 if workers else 0)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_supervisor_that_is_killed(tmp_path, quick):
     options = ["--smoke", "--searches", "bayesian", "--trials", "9", "--distributed", "1"]
     pattern = r"\b[1-8] trials finished"
