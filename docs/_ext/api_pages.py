@@ -1,0 +1,99 @@
+"""Writes a page for every public name, before the pages are read."""
+
+import importlib
+import inspect
+import pathlib
+import re
+
+from docstrings import marked, public_names
+
+# The parts of the reference, in its order, and what is said of each.
+PARTS = {
+    "layers": "Attention layers, and the protocol that they are made of.",
+    "layers.decoder": "Attention inside a recurrence.",
+    "models": "Sequence to sequence: the model, its encoder and its heads.",
+    "search": "Searches for the best output, and loops over the steps of a decoder.",
+    "ops": "The equations as functions.",
+    "plotting": "Pictures and pages of weights.",
+    "faithfulness": "Whether weights are reasons.",
+    "tuning": "Searches for hyperparameters with keras-tuner.",
+    "distribution": "Several devices.",
+}
+# Bases whose members are shown with a class of ours.
+ENDS = "Layer, Model, Callback, HyperModel, tuple, object"
+
+
+def setup(app):
+    app.connect("builder-inited", write)
+    app.connect("autodoc-skip-member", skip)
+    return {"parallel_read_safe": True}
+
+
+def skip(app, what, name, thing, skipped, options):
+    """Leaves out what Keras documents."""
+    function = inspect.unwrap(getattr(thing, "fget", None) or thing)
+    module = getattr(function, "__module__", None) or ""
+    return True if module.split(".")[0] == "keras" else None
+
+
+def write(app):
+    folder = pathlib.Path(app.srcdir) / "api"
+    names = public_names("keras_attention")
+    listed = {part: [] for part in PARTS}
+    for name, path in names.items():
+        listed[part_of(path)].append(path)
+        _update(folder / f"{path}.rst", page(name, path))
+    wanted = {f"{path}.rst" for path in names.values()} | {"index.rst"}
+    for old in folder.glob("*.rst"):
+        if old.name not in wanted:
+            old.unlink()
+    _update(folder / "index.rst", index(listed))
+
+
+def part_of(path):
+    """The part of the reference that a name belongs to: the longest that its module begins with."""
+    module, _, name = path.rpartition(".")
+    thing = getattr(importlib.import_module(module), name)
+    module = getattr(thing, "__module__", module).removeprefix("keras_attention.")
+    return max((part for part in PARTS if f"{module}.".startswith(f"{part}.")), key=len)
+
+
+def page(name, path):
+    module, _, _ = path.rpartition(".")
+    thing = getattr(importlib.import_module(module), name)
+    lines = [name, "=" * len(name), "", f".. currentmodule:: {module}", ""]
+    if inspect.isclass(thing):
+        lines += [f".. autoclass:: {name}", "   :members:", f"   :inherited-members: {ENDS}"]
+    elif callable(thing):
+        lines += [f".. autofunction:: {name}"]
+    else:
+        lines += [f".. autodata:: {name}"]
+    return "\n".join([*lines, ""])
+
+
+def index(listed):
+    lines = ["API reference", "=============", ""]
+    for part, paths in listed.items():
+        title = f"``keras_attention.{part}``"
+        lines += [title, "-" * len(title), "", PARTS[part], ""]
+        lines += [".. list-table::", "   :widths: 30 70", ""]
+        for path in sorted(paths, key=str.lower):
+            lines += [f"   * - :py:obj:`{path.rpartition('.')[2]} <{path}>`", f"     - {summary(path)}"]
+        lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {path}" for path in paths), ""]
+    return "\n".join(lines)
+
+
+def summary(path):
+    """The first sentence of a docstring."""
+    module, _, name = path.rpartition(".")
+    text = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+    first = " ".join(text.split("\n\n")[0].split())
+    first = re.split(r"(?<=[.:]) (?=[A-Z])", first)[0].rstrip(":")
+    return marked(first, {})
+
+
+def _update(path, text):
+    """Writes a page if it has changed, so that Sphinx reads only what is new."""
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists() or path.read_text("utf-8") != text:
+        path.write_text(text, "utf-8")
