@@ -11,8 +11,9 @@ import numpy as np
 
 from keras_attention._checks import check_positive_int
 from keras_attention._typing import Nested
+from keras_attention.plotting._figures import matplotlib_classes
 from keras_attention.plotting._inputs import string_list
-from keras_attention.plotting._text import Text, matplotlib_classes
+from keras_attention.plotting._text import Text
 from keras_attention.plotting.attention_page import attention_page
 from keras_attention.plotting.heat_map import plot_attention
 from keras_attention.plotting.weights import attention_weights
