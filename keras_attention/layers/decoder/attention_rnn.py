@@ -54,8 +54,8 @@ class AttentionRNN(CheckedLayer):
             query="previous", either the first state of the cell is its output, as in the cells of
             Keras, or the cell has a method `query(states)` that returns the query.
         attention: a layer built on `ScoringMixin` or `RecurrentScoringMixin`.
-        query: "previous" or "current", as above. Defaults to "current" with input feeding, otherwise
-            to the paper of the attention, its attribute `decoder_query`: "previous" for additive,
+        query: "previous" or "current", as above. Defaults to "current" with input feeding. Otherwise
+            it follows the paper of the attention, its `decoder_query`: "previous" for additive,
             location-sensitive and monotonic attention, "current" for the others.
         input_feeding: whether h_i is also an input of the next step; with query="current".
         output_mode: "cell" (H), "attention" (A) or "concat" (A + H, attention first). Defaults to
