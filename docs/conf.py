@@ -35,7 +35,9 @@ autodoc_inherit_docstrings = False
 # Type names of other packages, which no page of ours describes.
 nitpick_ignore_regex = [("py:.*", r"(keras|numpy|np|tensorflow|collections)\..*"), ("py:class", ".*")]
 
-# The gallery of short scripts. The folders in `examples/` are packages and not part of it.
+# The gallery of short scripts. The folders in `examples/` are packages and not part of it, so their
+# modules may have equal names.
+suppress_warnings = ["sphinx_gallery.duplicate_filename"]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "examples",
