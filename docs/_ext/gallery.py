@@ -9,6 +9,7 @@ import weakref
 import keras
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from sphinx_gallery import notebook
 from sphinx_gallery.scrapers import figure_rst
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -17,6 +18,15 @@ SHOWN = weakref.WeakSet()
 # Scripts start processes that import the package, and open no window.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))
 os.environ["MPLBACKEND"] = "Agg"
+to_markdown = notebook.rst2md
+
+
+def text_of_notebook(source, *args, **kwargs):
+    """Turns links to pages of the site into code, because a notebook has no such pages."""
+    return to_markdown(re.sub(r":py:obj:(`[^`]+`)", r"\1", source), *args, **kwargs)
+
+
+notebook.rst2md = text_of_notebook  # sphinx-gallery has no option for it
 
 
 def scrape(block, block_vars, gallery_conf):
