@@ -63,9 +63,8 @@ train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 # %%
 # Model
 # -----
-# The network takes the word ids of the story, (sentences, words), and those of the question. It
-# has embeddings of its own and reads no padding. Each hop reads the sentences with what the hop
-# before has found.
+# The network takes word ids: the story, (sentences, words), and the question. It has embeddings of
+# its own and reads no padding. Each hop reads the sentences with what the hop before has found.
 story = keras.Input((None, None), dtype="int32")
 question = keras.Input((None,), dtype="int32")
 network = MemoryNetwork(len(VOCABULARY) + 1, UNITS, hops=HOPS, name="network")

@@ -88,7 +88,7 @@ model = keras.Model([passage, question], logits)
 # %%
 # Training
 # --------
-# The loss is the one of a classifier whose classes are the words of the passage.
+# The model is a classifier whose classes are the words of the passage.
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(LEARNING_RATE), loss)
 model.fit(

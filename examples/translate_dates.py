@@ -83,7 +83,7 @@ model.fit(source_ids[train], target_ids[train], epochs=EPOCHS, batch_size=BATCH_
 # %%
 # Result
 # ------
-# For a new date nobody knows the right characters, so the decoder sees its own. Beam search keeps
+# Nobody knows the right characters of a new date, so the decoder sees its own. Beam search keeps
 # the three best translations at every step and returns the best one. It returns the weights of the
 # attention too.
 found = model.generate(source_ids[test], max_length=11, beam_width=3)
