@@ -130,8 +130,8 @@ assert right.mean() > 0.9, "The pointer should copy at least 90% of new names."
 # Picture
 # -------
 # The weights of the first new sentence, drawn by
-# :py:obj:`keras_attention.plotting.plot_attention`. The weights in the row of a copied name are
-# the probabilities of copying each word.
+# :py:obj:`keras_attention.plotting.plot_attention`. Where the model copies, the weights in a row
+# are the probabilities of the words of the sentence.
 figure = plot_attention(
     found.weights[0, : len(texts[0]), : len(sales[test][0])],
     sales[test][0],
