@@ -1,4 +1,8 @@
-"""Builds the documentation: python -m sphinx -W --keep-going -n docs build/docs."""
+"""Builds the documentation: python -m sphinx -W --keep-going -n docs build/docs.
+
+The build runs the short scripts of `examples/`, unless they ran before and have not changed.
+`-D plot_gallery=0` leaves them out. `-D sphinx_gallery_conf.filename_pattern=calculator` runs one.
+"""
 
 import pathlib
 import sys
@@ -16,6 +20,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
     "docstrings",
     "api_pages",
 ]
@@ -32,6 +37,28 @@ nitpick_ignore_regex = [
     ("py:.*", r"(keras|numpy|np|tensorflow|collections)\..*"),
     ("py:class", ".*"),
 ]
+
+# The gallery of short scripts. The folders in `examples/` are packages and not part of it, so their
+# modules may have equal names.
+suppress_warnings = ["sphinx_gallery.duplicate_filename"]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "examples",
+    "filename_pattern": r"\.py$",
+    "ignore_pattern": r"__init__\.py$",
+    "within_subsection_order": "gallery.order",
+    "image_scrapers": ("gallery.scrape",),
+    "reset_modules": ("gallery.reset",),
+    "capture_repr": (),
+    "abort_on_example_error": True,
+    "write_computation_times": False,
+    "min_reported_time": 1,
+    "download_all_examples": False,
+    "show_signature": False,
+    "first_notebook_cell": "%matplotlib inline\n"
+    '# %pip install "keras-attention-layers[plot]" tensorflow',
+    "last_notebook_cell": "figure",
+}
 
 html_theme = "furo"
 html_title = "keras_attention"

@@ -1,9 +1,11 @@
-"""Copy names that the model has never seen: who owns what after a sale.
+"""
+Copy names that the model has never seen
+========================================
 
 "Zorvi sold a red boat to Melkan ." becomes "Melkan owns a red boat ." Every sentence has names of
-its own, so no vocabulary holds them. A pointer-generator writes each word from the vocabulary or
-copies one from the sentence. The same model with an ordinary head has to write "[UNK]". Look at the
-picture: where the model copies, it points at the name.
+its own, so no vocabulary holds them. :py:obj:`keras_attention.PointerGenerator` writes each word
+from the vocabulary or copies one from the sentence. The same model with an ordinary head has to
+write "[UNK]". Look at the picture: where the model copies, it points at the name.
 
 Paper: See, Liu and Manning, 2017, https://arxiv.org/abs/1704.04368
 """
@@ -45,7 +47,12 @@ keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)
 
 
-# Data: names of two to four syllables, which hardly ever occur twice.
+# %%
+# Data
+# ----
+# Names have two to four syllables, and hardly any occurs twice.
+# :py:obj:`keras_attention.ExtendedVocabulary` gives the unknown words of a sentence numbers behind
+# the numbers of the vocabulary, so that the model can copy them.
 def make_name():
     syllables = [rng.choice(list(CONSONANTS)) + rng.choice(list("aeiou")) for _ in range(4)]
     return "".join(syllables[: rng.integers(2, 5)]).capitalize()
@@ -68,8 +75,13 @@ new = np.array([answer[0] not in seen for answer in answers[test]])
 endings = [[*answer, "[END]"] for answer in answers]
 
 
-# Model: with the pointer, the names of a sentence have numbers of their own. Without, they are all
-# the same unknown word.
+# %%
+# Model
+# -----
+# Two models differ in their heads alone, the last part of a :py:obj:`keras_attention.Seq2Seq`.
+# Both have a :py:obj:`keras_attention.RecurrentEncoder`, and an
+# :py:obj:`keras_attention.AttentionRNN` with :py:obj:`keras_attention.BahdanauAttention`. Without
+# the pointer, all names are the same unknown word.
 def make_model(head):
     gru = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
     encoder = RecurrentEncoder(keras.layers.Embedding(len(words), UNITS), gru)
@@ -85,7 +97,11 @@ variants = {
     "with the pointer": (make_model(PointerGenerator(len(words), MAX_EXTRA, UNITS)), names),
 }
 
-# Training: afterwards a beam search writes the answers to new sentences.
+# %%
+# Training
+# --------
+# Each model trains on the same sentences. Afterwards a beam search writes the answers to new
+# sentences.
 written = {}
 for title, (model, extra) in variants.items():
     source, target = (
@@ -98,7 +114,11 @@ for title, (model, extra) in variants.items():
     ids = [tokens[tokens > END] for tokens in found.tokens]
     written[title] = vocabulary.decode(ids, extra[test])
 
-# Result: the owners whose names no training sentence holds.
+# %%
+# Result
+# ------
+# Only sentences count whose new owner has a name that no training sentence holds. The ordinary
+# head cannot write such a name.
 for title, texts in written.items():
     right = np.array([x[:1] == y[:1] for x, y in zip(texts, answers[test], strict=True)])[new]
     print(f"{title}: {right.mean():.1%} of {len(right)} new names are right.")
@@ -106,7 +126,12 @@ for sale, text in list(zip(sales[test], texts, strict=True))[:3]:
     print(" ".join(sale), "->", " ".join(text))
 assert right.mean() > 0.9, "The pointer should copy at least 90% of new names."
 
-# Picture: the weights of the first new sentence, with the pointer.
+# %%
+# Picture
+# -------
+# The weights of the first new sentence, drawn by
+# :py:obj:`keras_attention.plotting.plot_attention`. Where the model copies, the weights in a row
+# are the probabilities of the words of the sentence.
 figure = plot_attention(
     found.weights[0, : len(texts[0]), : len(sales[test][0])],
     sales[test][0],

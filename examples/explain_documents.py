@@ -1,8 +1,11 @@
-"""Classify reviews of restaurants by what they say about the food, and show why.
+"""
+Classify documents and show why
+===============================
 
-One sentence of a review is about the food. The others praise or blame something else in the same
-words, so counting good and bad words is not enough. Look at the picture: the bars show which
-sentence decided, the colours which of its words.
+A review of a restaurant praises or blames the food in one sentence. The other sentences praise or
+blame something else in the same words, so counting good and bad words is not enough.
+:py:obj:`keras_attention.HierarchicalAttention` weighs words in sentences, and sentences in the
+review. Look at the picture: the bars show which sentence decided, the colours which of its words.
 
 Paper: Yang et al., 2016, https://aclanthology.org/N16-1174
 """
@@ -30,7 +33,11 @@ keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)
 
 
-# Data: a review has from four to eight sentences, one of them about the food.
+# %%
+# Data
+# ----
+# A review has from four to eight sentences, one of them about the food. Its label says whether the
+# food is good. The ids of a review have the shape (sentences, words), filled up with zeros.
 def make_review():
     good_food, length = rng.integers(2), rng.integers(4, 9)
     place, sentences = rng.integers(length), []
@@ -56,7 +63,12 @@ VOCABULARY = sorted({word for review in reviews for sentence in review for word 
 ids, labels, places = encode(reviews), np.array(labels), np.array(places)
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: the mask keeps padding words and padding sentences out.
+# %%
+# Model
+# -----
+# A recurrent layer reads every sentence, word by word. The attention turns its words into a
+# sentence vector, and the sentence vectors into one vector for the review. The mask keeps padding
+# words and padding sentences out.
 words = keras.Input((None, None), dtype="int32")
 embedding = keras.layers.Embedding(len(VOCABULARY) + 1, UNITS, mask_zero=True)
 mask = embedding.compute_mask(words)
@@ -66,11 +78,19 @@ review_vector = attention(embedding(words), mask=mask)
 probability = keras.layers.Dense(1, activation="sigmoid")(review_vector)
 model = keras.Model(words, probability)
 
+# %%
 # Training
+# --------
+# Only the label of the whole review is given. Nobody tells the model which sentence decides.
 model.compile(keras.optimizers.Adam(LEARNING_RATE), "binary_crossentropy")
 model.fit(ids[train], labels[train], batch_size=BATCH_SIZE, epochs=EPOCHS, verbose=2)
 
-# Result: compared with counting good and bad words.
+# %%
+# Result
+# ------
+# The model is compared with counting good and bad words.
+# :py:obj:`keras_attention.plotting.attention_weights` returns the weights of words and sentences,
+# so we can check whether the largest weight is at the sentence about the food.
 test_ids, test_reviews, truth = ids[test], reviews[test], labels[test]
 probabilities = model.predict(test_ids, verbose=0)[:, 0]
 predictions = (probabilities > 0.5).astype(int)
@@ -90,7 +110,11 @@ print(f"In {found:.1%} the sentence with the largest weight is the one about the
 assert accuracy > 0.9 > 0.8 > counting, "The model should read the right sentence."
 assert found > 0.8, "The weights should show which sentence decides."
 
-# Picture: the longest new review.
+# %%
+# Picture
+# -------
+# The longest new review: :py:obj:`keras_attention.plotting.Document` holds its words and weights,
+# and :py:obj:`keras_attention.plotting.plot_document` draws them.
 n = int(np.argmax([len(review) for review in test_reviews]))
 label = predictions[n]
 document = Document(

@@ -1,7 +1,10 @@
-"""Answer questions about a story that need two of its sentences, with a memory network.
+"""
+Follow a story in two hops
+==========================
 
-"Where is the milk?" No sentence says so. The first hop finds who took the milk, the second hop
-finds where this person went. Look at the picture: it shows what the two hops read in two stories.
+"Where is the milk?" No sentence of the story says so. In the first hop
+:py:obj:`keras_attention.MemoryNetwork` finds who took the milk, in the second hop where this person
+went. Look at the picture: it shows what the two hops read in two stories.
 
 Paper: Sukhbaatar, Szlam, Weston and Fergus, 2015, https://arxiv.org/abs/1503.08895
 """
@@ -27,7 +30,12 @@ keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)
 
 
-# Data: four people take four things and go to four places, in any order.
+# %%
+# Data
+# ----
+# In a story four people take four things and go to four places, in any order. The answer to a
+# question needs two sentences. We keep their places to check the hops, and the model does not see
+# them.
 def make_story():
     people, things, places = (rng.permutation(names)[:4] for names in (PEOPLE, THINGS, PLACES))
     took = [f"{person} took the {thing}" for person, thing in zip(people, things, strict=True)]
@@ -52,14 +60,21 @@ question_ids = np.array([encode(question) for question in questions])
 answer_ids = np.array([VOCABULARY.index(answer) + 1 for answer in answers])
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: the network looks up the word ids itself and reads no padding.
+# %%
+# Model
+# -----
+# The network takes word ids: the story, (sentences, words), and the question. It has embeddings of
+# its own and reads no padding. Each hop reads the sentences with what the hop before has found.
 story = keras.Input((None, None), dtype="int32")
 question = keras.Input((None,), dtype="int32")
 network = MemoryNetwork(len(VOCABULARY) + 1, UNITS, hops=HOPS, name="network")
 model = keras.Model([story, question], network(story, question))
 
-# Training: without the softmax in the first epochs; otherwise the network does not find the two
-# sentences. The paper calls this a linear start.
+# %%
+# Training
+# --------
+# The first epochs leave the softmax out. The paper calls this a linear start. Without it the
+# network does not find the two sentences.
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(LEARNING_RATE), loss)
 inputs, answer = [story_ids[train], question_ids[train]], answer_ids[train]
@@ -68,7 +83,12 @@ model.fit(inputs, answer, batch_size=BATCH_SIZE, epochs=LINEAR_EPOCHS, verbose=2
 network.linear = False
 model.fit(inputs, answer, batch_size=BATCH_SIZE, epochs=EPOCHS, verbose=2)
 
-# Result: a guess among the four places of a story is right in a quarter of the cases.
+# %%
+# Result
+# ------
+# A guess among the four places of a story is right in a quarter of the cases.
+# :py:obj:`keras_attention.plotting.attention_weights` returns the weights of both hops, and their
+# largest weights should be at the two sentences.
 test_inputs, truth = [story_ids[test], question_ids[test]], answer_ids[test]
 predictions = model.predict(test_inputs, verbose=0).argmax(axis=-1)
 weights = attention_weights(model, test_inputs)["network"]
@@ -97,7 +117,11 @@ print(f"the second where this person went in {second:.1%}.")
 assert accuracy > 0.8, "The network should put two sentences together."
 assert min(first, second) > 0.8, "Each hop should read its sentence."
 
-# Picture: two new stories.
+# %%
+# Picture
+# -------
+# Two new stories: :py:obj:`keras_attention.plotting.Hops` holds a story with its weights, and
+# :py:obj:`keras_attention.plotting.plot_hops` draws a column for each hop.
 figure = plot_hops(*samples)
 figure.suptitle("What the two hops read; the sentences that decide are bold", y=1.08)
 PICTURE.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,11 @@
-"""Forecast the temperature of the next day where many measurements are missing.
+"""
+Forecast a time series with missing steps
+=========================================
 
-A missing value stays NaN. The mask keeps it out of the forecast and out of the gradients, so nobody
-has to invent a number for it. The queries are the hours to forecast, the keys are the past hours,
-and the values are the measurements. Look at the picture: a forecast reads the same hour of the last
-days and skips what is missing.
+The temperature of the next day is forecast from a week in which many measurements are missing. A
+missing value stays NaN. The mask of :py:obj:`keras_attention.LuongAttention` keeps it out of the
+forecast and out of the gradients, so nobody has to invent a number for it. Look at the picture: a
+forecast reads the same hour of the last days and skips missing hours.
 
 Paper: Luong, Pham and Manning, 2015, https://arxiv.org/abs/1508.04025, the score "general".
 """
@@ -27,7 +29,11 @@ PICTURE = pathlib.Path("output/forecast.png")
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)
 
-# Data: every series has its own daily pattern, its own level, which drifts, and noise.
+# %%
+# Data
+# ----
+# Every series has its own daily pattern, its own level, which drifts, and noise. In the past week,
+# 40% of the hours are missing and have the value NaN.
 count = TRAIN_SIZE + TEST_SIZE
 steps = np.arange(-PAST, FUTURE)  # hours; the forecast begins at 0
 hours = rng.integers(0, 24, (count, 1)) + steps
@@ -47,7 +53,12 @@ times = times.astype("float32")
 inputs = [times[:, PAST:], history[:, :, None], times[:, :PAST]]
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: the weights sum to one over what is there, so the output is an average of measurements.
+# %%
+# Model
+# -----
+# The queries are the hours to forecast, the keys are the past hours, and the values are the
+# measurements. The mask is False where a value is NaN. The weights of the other hours sum to one,
+# so a forecast is an average of measurements.
 query = keras.Input((FUTURE, times.shape[-1]))
 value = keras.Input((PAST, 1))
 key = keras.Input((PAST, times.shape[-1]))
@@ -56,13 +67,21 @@ attention = LuongAttention("general", name="attention")
 forecast = attention(query, value, key, value_mask=mask)
 model = keras.Model([query, value, key], forecast)
 
+# %%
 # Training
+# --------
+# The loss compares every forecast with the true temperature. The layer learns which hours to
+# compare.
 model.compile(keras.optimizers.Adam(LEARNING_RATE), "mean_squared_error")
 training_inputs = [x[train] for x in inputs]
 answers = future[train, :, None]
 model.fit(training_inputs, answers, batch_size=BATCH_SIZE, epochs=EPOCHS, verbose=2)
 
-# Result: compared with two simpler ways to treat missing values.
+# %%
+# Result
+# ------
+# The error is compared with two simpler ways: zeros in place of missing values, and the mean of
+# the same hour on all days.
 test_inputs, truth = [x[test] for x in inputs], future[test]
 predictions = model.predict(test_inputs, verbose=0)[:, :, 0]
 zeros_inputs = [np.nan_to_num(x) for x in test_inputs]
@@ -79,7 +98,11 @@ print(f"Mean of what was measured at the same hour of the week's days: {same_hou
 assert error < 0.9 * same_hours_error, "The attention should prefer the last days."
 assert error < 0.5 * zeros_error, "The mask should matter."
 
-# Picture: one forecast, and what it reads for the hour that was measured most of late.
+# %%
+# Picture
+# -------
+# One forecast, and what it reads for the hour that has the most measurements in the last days.
+# :py:obj:`keras_attention.plotting.attention_weights` returns the weights of a trained model.
 missing = np.isnan(history[TRAIN_SIZE])
 hour = int(missing.reshape(-1, 24)[-4:].sum(axis=0).argmin())
 weights = attention_weights(model, [x[:1] for x in test_inputs])["attention"][0, hour]

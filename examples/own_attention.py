@@ -1,8 +1,10 @@
-"""Write your own attention: a Gaussian kernel that learns which samples are similar.
+"""
+Write your own attention
+========================
 
-Each task shows labelled samples of three new kinds and asks for the kind of others. Two of twelve
-directions tell the kinds apart, and the layer learns which. `ScoringMixin` adds the softmax, masks,
-saving and the use in an `AttentionRNN`. Look at the picture: the layer separates the kinds.
+A Gaussian kernel learns which samples are similar. Each task shows labelled samples of three new
+kinds and asks for the kind of others. Two of twelve directions tell the kinds apart, and the layer
+learns which. Look at the picture: the layer separates the kinds.
 
 Paper: Vinyals et al., 2016, https://arxiv.org/abs/1606.04080, here with another score.
 """
@@ -27,7 +29,12 @@ keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)
 
 
-# The whole attention: one weight and one equation.
+# %%
+# The attention
+# -------------
+# An attention of your own needs one method, ``score``. :py:obj:`keras_attention.ScoringMixin` adds
+# the softmax, masks, saving and the use in an :py:obj:`keras_attention.AttentionRNN`.
+# ``project_key`` computes what depends on the keys alone.
 @keras.saving.register_keras_serializable("my_package")
 class GaussianAttention(ScoringMixin):
     """Attention by distance: softmax_j(-|W q_i - W k_j|^2)."""
@@ -51,7 +58,11 @@ class GaussianAttention(ScoringMixin):
         return -ops.sum(ops.square(difference), axis=-1)
 
 
-# Data: every task has its own three centres, and from 5 to 15 labelled samples.
+# %%
+# Data
+# ----
+# Every task has its own three centres, and from 5 to 15 labelled samples near them. A rotation
+# hides the two directions that tell the kinds apart.
 count = TRAIN_SIZE + TEST_SIZE
 centres = rng.normal(0, 2, (count, KINDS, 2))
 kinds = rng.integers(0, KINDS, (count, MEMORIES + QUERIES))
@@ -66,7 +77,11 @@ labels = np.eye(KINDS, dtype="float32")[kinds]
 inputs = [samples[:, MEMORIES:], labels[:, :MEMORIES], samples[:, :MEMORIES], given]
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: the values are the labels, so that the output is a probability for every kind.
+# %%
+# Model
+# -----
+# The queries are the samples to classify, the keys are the labelled samples. The values are their
+# labels, so the output is a probability for every kind.
 query = keras.Input((None, FEATURES))
 value = keras.Input((None, KINDS))
 key = keras.Input((None, FEATURES))
@@ -74,13 +89,20 @@ mask = keras.Input((None,), dtype="bool")
 attention = GaussianAttention(units=2, name="attention")
 model = keras.Model([query, value, key, mask], attention(query, value, key, value_mask=mask))
 
+# %%
 # Training
+# --------
+# The layer has one kernel, and the loss of a classifier trains it.
 model.compile(keras.optimizers.Adam(LEARNING_RATE), "categorical_crossentropy")
 answers = labels[train, MEMORIES:]
 training_inputs = [x[train] for x in inputs]
 model.fit(training_inputs, answers, batch_size=BATCH_SIZE, epochs=EPOCHS, verbose=2)
 
-# Result: compared with the kind of the nearest sample.
+# %%
+# Result
+# ------
+# The layer is compared with the kind of the nearest labelled sample. Then the model is saved and
+# loaded: the decorator at the class lets Keras find it.
 test_inputs, truth = [x[test] for x in inputs], kinds[test, MEMORIES:]
 predictions = model.predict(test_inputs, verbose=0).argmax(axis=-1)
 distances = np.linalg.norm(test_inputs[0][:, :, None] - test_inputs[2][:, None], axis=-1)
@@ -97,7 +119,11 @@ loaded = keras.models.load_model(PICTURE.with_suffix(".keras"))
 again = loaded.predict(test_inputs, verbose=0).argmax(axis=-1)
 assert np.all(again == predictions), "A saved model should predict the same."
 
-# Picture: the first new task, as it is measured and as the layer compares it.
+# %%
+# Picture
+# -------
+# The first new task, as it is measured and as the layer compares it.
+# :py:obj:`keras_attention.plotting.attention_weights` returns the weights of the query.
 weights = attention_weights(model, [x[:1] for x in test_inputs])["attention"][0, 0]
 figure, panels = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 compared = samples @ ops.convert_to_numpy(attention.kernel)

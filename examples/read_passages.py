@@ -1,8 +1,11 @@
-"""Answer questions about a passage: find the word of the passage that is the answer.
+"""
+Answer questions about a passage
+================================
 
-The attention flow compares every word of the passage with every word of the question, and a
-recurrent layer reads what it found. A guess among the cities of a passage is right once in four
-times at best. Look at the picture: names and verbs of the question are found in the passage.
+The answer is a word of the passage. :py:obj:`keras_attention.BiDAFAttentionFlow` compares every
+word of the passage with every word of the question, and a recurrent layer reads the result. A guess
+among the cities of a passage is right once in four times at best. Look at the picture: names and
+verbs of the question are found in the passage.
 
 Paper: Seo, Kembhavi, Farhadi and Hajishirzi, 2017, https://arxiv.org/abs/1611.01603, without the
 recurrent layer below the attention, so that each weight belongs to one word.
@@ -33,7 +36,11 @@ keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)
 
 
-# Data: passages of four to six facts about three people; the answer is the number of a word.
+# %%
+# Data
+# ----
+# A passage has from four to six facts about three people, and a question asks for one of them. The
+# target is the place of the answer in the passage.
 def make_passage():
     names, cities = rng.permutation(NAMES)[:3], rng.permutation(CITIES)
     known = rng.permutation(9)[: rng.integers(4, 7)]
@@ -58,7 +65,11 @@ VOCABULARY = sorted({word for text in passages + questions for word in text})
 passage_ids, question_ids, answers = encode(passages), encode(questions), np.array(answers)
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: both masks go to every layer that must not read padding.
+# %%
+# Model
+# -----
+# Passage and question share one embedding. Pass both masks to every layer that reads padding
+# otherwise: the attention, the recurrent layer, and the choice of a word at the end.
 passage = keras.Input((None,), dtype="int32")
 question = keras.Input((None,), dtype="int32")
 spread = keras.initializers.RandomNormal(stddev=0.5)  # equal words stand out from the start
@@ -74,7 +85,10 @@ logits = keras.layers.Dense(1)(states)[:, :, 0]
 logits = ops.where(passage_mask, logits, -1e9)
 model = keras.Model([passage, question], logits)
 
+# %%
 # Training
+# --------
+# The model is a classifier whose classes are the words of the passage.
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(LEARNING_RATE), loss)
 model.fit(
@@ -85,7 +99,11 @@ model.fit(
     verbose=2,
 )
 
+# %%
 # Result
+# ------
+# The word with the largest logit is the answer. The questions and passages are new, the words are
+# not.
 test_inputs, truth = [passage_ids[test], question_ids[test]], answers[test]
 test_passages, test_questions = passages[test], questions[test]
 predictions = model.predict(test_inputs, verbose=0).argmax(axis=-1)
@@ -97,7 +115,12 @@ for n in range(3):
 print(f"{accuracy:.1%} of the answers are right.")
 assert accuracy > 0.8, "The model should find the answers."
 
-# Picture: the weights of every word of the first new passage over the words of its question.
+# %%
+# Picture
+# -------
+# What every word of the first new passage reads in its question.
+# :py:obj:`keras_attention.plotting.attention_weights` returns the weights, and
+# :py:obj:`keras_attention.plotting.plot_attention` draws them.
 to_question, to_passage = attention_weights(model, [x[:1] for x in test_inputs])["attention"]
 passage, question = test_passages[0], test_questions[0]
 figure = plot_attention(

@@ -1,8 +1,11 @@
-"""Translate written dates: "Sunday, 03 May 1998" becomes "1998-05-03".
+"""
+Translate written dates
+=======================
 
-A recurrent decoder writes the ISO date character by character and attends to the written date at
-every step. Beam search keeps the three best translations. Look at the picture: the decoder jumps to
-the year, from there to the month, and then to the day.
+"Sunday, 03 May 1998" becomes "1998-05-03". A recurrent decoder,
+:py:obj:`keras_attention.AttentionRNN`, writes the ISO date character by character. At every step
+:py:obj:`keras_attention.BahdanauAttention` reads the written date. Look at the picture: the decoder
+jumps to the year, from there to the month, and then to the day.
 
 Paper: Bahdanau, Cho and Bengio, 2015, https://arxiv.org/abs/1409.0473
 """
@@ -29,7 +32,12 @@ keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)
 
 
-# Data: no day is in both the training and the test set.
+# %%
+# Data
+# ----
+# The source is a date in one of six formats, the target is the same date in ISO format. Both
+# become rows of numbers, one for each character, filled up with zeros. No day is in both the
+# training and the test set.
 def encode(texts):
     ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
     return keras.utils.pad_sequences(ids, padding="post")  # 0 is padding
@@ -47,7 +55,12 @@ source_ids = encode(sources)
 target_ids = encode([target + "$" for target in targets])
 train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
 
-# Model: it shifts the targets, and keeps the attention off the padding behind short dates.
+# %%
+# Model
+# -----
+# :py:obj:`keras_attention.RecurrentEncoder` turns the source into the memory, one vector for each
+# character. :py:obj:`keras_attention.Seq2Seq` joins it to the decoder. It also shifts the targets,
+# and keeps the attention off the padding behind short dates.
 size = len(CHARACTERS) + 1
 rnn = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
 model = Seq2Seq(
@@ -59,11 +72,20 @@ model = Seq2Seq(
     end_token=END,
 )
 
-# Training: the decoder sees the right characters so far and predicts the next one.
+# %%
+# Training
+# --------
+# The decoder sees the right characters so far and predicts the next one. The model has a loss of
+# its own, which leaves out the padding.
 model.compile(keras.optimizers.Adam(LEARNING_RATE))
 model.fit(source_ids[train], target_ids[train], epochs=EPOCHS, batch_size=BATCH_SIZE, verbose=2)
 
-# Result: in the search the decoder sees its own characters.
+# %%
+# Result
+# ------
+# Nobody knows the right characters of a new date, so the decoder sees its own. Beam search keeps
+# the three best translations at every step and returns the best one. It returns the weights of the
+# attention too.
 found = model.generate(source_ids[test], max_length=11, beam_width=3)
 predictions = np.array([decode(ids) for ids in found.tokens])
 right = predictions == targets[test]
@@ -74,7 +96,11 @@ accuracy = right.mean()
 print(f"{accuracy:.1%} of {TEST_SIZE} new dates are right in every character.")
 assert accuracy > 0.8, "The model should translate at least 80% of new dates."
 
-# Picture: the weights of the longest date.
+# %%
+# Picture
+# -------
+# The weights of the longest new date, drawn by :py:obj:`keras_attention.plotting.plot_attention`.
+# A row shows what the decoder read for one character: the darker, the more.
 n = int(np.argmax([len(text) for text in sources[test]]))
 figure = plot_attention(
     found.weights[n, : len(predictions[n]), : len(sources[test][n])],

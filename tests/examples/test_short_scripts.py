@@ -1,8 +1,10 @@
 """The short example scripts: they can be copied as they are, and they do what they promise."""
 
 import ast
+import importlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -10,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPTS = (
-    "add_numbers",
+    "calculator",
     "copy_names",
     "explain_documents",
     "follow_stories",
@@ -18,8 +20,12 @@ SCRIPTS = (
     "own_attention",
     "read_passages",
     "translate_dates",
+    "two_spaces",
 )
 ALLOWED = {"keras", "keras_attention", "matplotlib", "numpy", *sys.stdlib_module_names}
+PARTS = ["Data", "Model", "Training", "Result", "Picture"]
+# A cell of text, as sphinx-gallery reads it: a title, its underline, and a paragraph.
+CELL = re.compile(r"^# %%\n# (.+)\n# (-+)\n((?:# .+\n)+)", re.MULTILINE)
 every_script = pytest.mark.parametrize("name", SCRIPTS)
 
 
@@ -36,9 +42,27 @@ def calls_in(tree):
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
+def text_cells(name):
+    """From the titles of the cells of text to their texts."""
+    cells = CELL.findall(source_of(name))
+    assert all(len(title) == len(underline) for title, underline, _ in cells)
+    texts = {title: " ".join(x.removeprefix("# ") for x in y.splitlines()) for title, _, y in cells}
+    assert len(texts) == len(cells) == source_of(name).count("# %%")
+    return texts
+
+
+def links_in(text):
+    return re.findall(r":py:obj:`([^`]+)`", text)
+
+
+def test_every_script_is_tested():
+    files = (ROOT / "examples").glob("*.py")
+    assert sorted(SCRIPTS) == sorted(path.stem for path in files if path.stem != "__init__")
+
+
 @every_script
 def test_a_script_is_short(name):
-    assert len(source_of(name).splitlines()) <= 120
+    assert len(source_of(name).splitlines()) <= 150
 
 
 @every_script
@@ -57,22 +81,46 @@ def test_a_script_imports_only_what_a_notebook_has(name):
 @every_script
 def test_a_script_says_what_it_shows(name):
     docstring = ast.get_docstring(ast.parse(source_of(name)))
-    first, blank, *rest = docstring.splitlines()
-    assert first.endswith(".")
+    title, underline, blank, *rest = docstring.splitlines()
+    assert underline == "=" * len(title)
+    assert title[0].isupper()
+    assert not title.endswith(".")
     assert blank == ""
-    text = " ".join(rest)
-    assert "Look at the picture" in text
-    assert "Paper: " in text
-    assert "https://" in text
+    shown, paper = " ".join(rest).split("  ")
+    assert "Look at the picture" in shown
+    assert paper.startswith("Paper: ")
+    assert "https://" in paper
 
 
 @every_script
 def test_all_scripts_have_the_same_parts(name):
     """Who has read one script finds everything in the others."""
-    parts = ["Data", "Model", "Training", "Result", "Picture"]
-    comments = [line for line in source_of(name).splitlines() if line.startswith("# ")]
-    found = [comment.removeprefix("# ").split(":")[0] for comment in comments]
-    assert [part for part in found if part in parts] == parts
+    assert [title for title in text_cells(name) if title in PARTS] == PARTS
+
+
+@every_script
+def test_a_text_explains_every_part(name):
+    for title, text in text_cells(name).items():
+        assert 1 <= len(re.findall(r"[.?](?= [A-Z:]|$)", text)) <= 4, title
+        assert text.endswith(".")
+
+
+@every_script
+def test_a_script_links_all_that_it_uses(name):
+    """Every name of ours has a link to its page, and every link is a public name."""
+    source = source_of(name)
+    used = {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("keras_attention")
+        for alias in node.names
+    }
+    text = " ".join([ast.get_docstring(ast.parse(source)), *text_cells(name).values()])
+    links = links_in(text)
+    assert used <= set(links)
+    for link in links:
+        module, _, public = link.rpartition(".")
+        assert public in importlib.import_module(module).__all__
 
 
 @every_script

@@ -54,7 +54,7 @@ class AttentionRNN(CheckedLayer):
             query="previous", either the first state of the cell is its output, as in the cells of
             Keras, or the cell has a method `query(states)` that returns the query.
         attention: a layer built on `ScoringMixin` or `RecurrentScoringMixin`.
-        query: "previous" or "current", as above. Defaults to "current" with input feeding. Otherwise
+        query: "previous" or "current", as above. Defaults to "current" with input feeding. Without,
             it follows the paper of the attention, its `decoder_query`: "previous" for additive,
             location-sensitive and monotonic attention, "current" for the others.
         input_feeding: whether h_i is also an input of the next step; with query="current".

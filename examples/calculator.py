@@ -1,0 +1,144 @@
+"""
+Calculate with characters
+=========================
+
+"57+386" becomes "443", and "512-37" becomes "475". The decoder is a stack of LSTM cells with a
+residual connection, :py:obj:`keras_attention.ResidualRNNCells`, and beam search writes the results.
+The trained model is saved, and a new process loads it and calculates. Look at the picture: a digit
+of the result reads the numbers at its own place.
+
+Paper: Luong, Pham and Manning, 2015, https://arxiv.org/abs/1508.04025, with the stack of Wu et al.,
+2016, https://arxiv.org/abs/1609.08144
+"""
+
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention import AttentionRNN, LuongAttention, ResidualRNNCells, Seq2Seq
+from keras_attention.plotting import plot_attention
+
+SEED = 0
+TRAIN_SIZE, TEST_SIZE = 30_000, 500
+UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 5, 100, 0.007
+CHARACTERS = "^$0123456789+-"  # "^" begins and "$" ends a result
+START, END = 1, 2
+PLACES = ("ones", "tens", "hundreds", "thousands")
+PICTURE = pathlib.Path("output/calculator.png")
+MODEL = PICTURE.with_suffix(".keras")
+
+keras.utils.set_random_seed(SEED)
+rng = np.random.default_rng(SEED)
+
+
+# %%
+# Data
+# ----
+# A result is written from its last digit to its first, as one does on paper. Results have from one
+# to four digits: the end token follows the last digit, and zeros fill the row. No calculation is in
+# both the training and the test set.
+def encode(texts):
+    ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
+    return keras.utils.pad_sequences(ids, padding="post")  # 0 is padding
+
+
+def decode(ids):
+    return "".join(CHARACTERS[number - 1] for number in ids if number > END)[::-1]
+
+
+def make_pair(number):
+    number, minus = divmod(int(number), 2)
+    first, second = divmod(number, 1000)
+    if minus:
+        first, second = max(first, second), min(first, second)
+        return f"{first}-{second}", first - second
+    return f"{first}+{second}", first + second
+
+
+numbers = rng.choice(2_000_000, 2 * TRAIN_SIZE, replace=False)
+pairs = list(dict.fromkeys(map(make_pair, numbers)))[: TRAIN_SIZE + TEST_SIZE]
+sources, targets = (np.array(texts, str) for texts in zip(*pairs, strict=True))
+source_ids = encode(sources)
+target_ids = encode([target[::-1] + "$" for target in targets])
+train, test = slice(TRAIN_SIZE), slice(TRAIN_SIZE, None)
+
+# %%
+# Model
+# -----
+# An encoder of your own returns the memory, the initial state and the mask. The state is nested as
+# the cells are: a list ``[h, c]`` for each LSTM cell, and both start from the last states of the
+# encoder. Input feeding of :py:obj:`keras_attention.AttentionRNN` tells the decoder what it read
+# before with :py:obj:`keras_attention.LuongAttention`, so that it knows what to carry.
+size = len(CHARACTERS) + 1
+
+
+def embed():
+    return keras.layers.Embedding(size, UNITS, "glorot_uniform")  # larger than by default
+
+
+source = keras.Input((None,), dtype="int32")
+mask = source != 0
+lstm = keras.layers.LSTM(UNITS, return_sequences=True, return_state=True)
+memory, *states = keras.layers.Bidirectional(lstm)(embed()(source), mask=mask)
+state = [ops.concatenate(states[n::2], axis=-1) for n in range(2)]  # h and c, of both directions
+encoder = keras.Model(source, [memory, [state, state], mask])
+cells = ResidualRNNCells([keras.layers.LSTMCell(2 * UNITS) for _ in range(2)])
+decoder = AttentionRNN(cells, LuongAttention("general", units=2 * UNITS), input_feeding=True)
+model = Seq2Seq(encoder, decoder, embed(), keras.layers.Dense(size), START, END)
+
+# %%
+# Training
+# --------
+# :py:obj:`keras_attention.Seq2Seq` gives the decoder the right digits so far. Padding counts
+# neither in the loss nor in the state.
+rate = keras.optimizers.schedules.CosineDecay(LEARNING_RATE, EPOCHS * TRAIN_SIZE // BATCH_SIZE)
+model.compile(keras.optimizers.Adam(rate))
+model.fit(source_ids[train], target_ids[train], epochs=EPOCHS, batch_size=BATCH_SIZE, verbose=2)
+
+# %%
+# Result
+# ------
+# In the search the decoder sees its own digits. The file holds the whole model, so a new process
+# needs this file and the imports, but no code that builds the model.
+found = model.generate(source_ids[test], max_length=5, beam_width=3)
+predictions = np.array([decode(ids) for ids in found.tokens])
+right = predictions == targets[test]
+for n in range(6):
+    verdict = "right" if right[n] else f"wrong, it is {targets[test][n]}"
+    print(f"{sources[test][n]:>8} = {predictions[n]:<4} {verdict}")
+print(f"{right.mean():.1%} of {TEST_SIZE} new results are right in every digit.")
+assert right.mean() > 0.9, "The model should calculate at least 90% of the results."
+
+PROGRAM = """
+import sys, keras, numpy, keras_attention
+model = keras.saving.load_model(sys.argv[1])
+print(model.generate(numpy.load(sys.argv[2]), max_length=5, beam_width=3).tokens.tolist())
+"""
+PICTURE.parent.mkdir(parents=True, exist_ok=True)
+model.save(MODEL)
+np.save(MODEL.with_suffix(".npy"), source_ids[test][:6])
+command = [sys.executable, "-c", PROGRAM, MODEL, MODEL.with_suffix(".npy")]
+printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+assert printed.split("\n")[-2] == str(found.tokens[:6].tolist()), "The file should hold the model."
+print("A new process that loads the model finds the same results.")
+
+# %%
+# Picture
+# -------
+# The weights of the first right result, drawn by
+# :py:obj:`keras_attention.plotting.plot_attention`. The rows are the digits in the order in which
+# they are written.
+n = int(np.argmax(right))
+figure = plot_attention(
+    found.weights[n, : len(predictions[n]), : len(sources[test][n])],
+    list(sources[test][n]),
+    [f"{x} ({place})" for x, place in zip(predictions[n][::-1], PLACES, strict=False)],
+    title=f"What the decoder reads while it writes {sources[test][n]} = {predictions[n]}",
+)
+figure.axes[0].set(xlabel="characters that it reads", ylabel="digits that it writes")
+figure.savefig(PICTURE)
+print(f"The picture is in {PICTURE}.")
