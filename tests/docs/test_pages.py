@@ -23,7 +23,7 @@ def marked(name):
     return pytest.param(name, marks=marks, id=name.removesuffix(".md"))
 
 
-@pytest.mark.parametrize("name", map(marked, PAGES))
+@pytest.mark.parametrize("name", [marked(name) for name in PAGES])
 def test_the_code_of_a_page_runs(name, tmp_path, monkeypatch):
     """All blocks of a page share their names. A block of text after one is what it prints."""
     monkeypatch.chdir(tmp_path)
