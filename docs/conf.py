@@ -6,7 +6,7 @@ import sys
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 
-import keras_attention
+import keras_attention  # noqa: E402
 
 project = "keras_attention"
 copyright = "2026, the authors of keras_attention"
@@ -28,7 +28,10 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False
 # Type names of other packages, which no page of ours describes.
-nitpick_ignore_regex = [("py:.*", r"(keras|numpy|np|tensorflow|collections)\..*"), ("py:class", ".*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(keras|numpy|np|tensorflow|collections)\..*"),
+    ("py:class", ".*"),
+]
 
 html_theme = "furo"
 html_title = "keras_attention"

@@ -78,7 +78,10 @@ def index(listed):
         lines += [title, "-" * len(title), "", PARTS[part], ""]
         lines += [".. list-table::", "   :widths: 30 70", ""]
         for path in sorted(paths, key=str.lower):
-            lines += [f"   * - :py:obj:`{path.rpartition('.')[2]} <{path}>`", f"     - {summary(path)}"]
+            lines += [
+                f"   * - :py:obj:`{path.rpartition('.')[2]} <{path}>`",
+                f"     - {summary(path)}",
+            ]
         lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {path}" for path in paths), ""]
     return "\n".join(lines)
 

@@ -4,6 +4,7 @@ Figures open no window. Save them with `figure.savefig(path)`. They need matplot
 `pip install "keras-attention-layers[plot]"`. Tokens are strings, or bytes in UTF-8.
 """
 
+from keras_attention.plotting.attention_page import attention_page
 from keras_attention.plotting.callback import AttentionMapCallback
 from keras_attention.plotting.document_page import document_page
 from keras_attention.plotting.document_picture import plot_document
@@ -17,6 +18,7 @@ __all__ = [
     "AttentionMapCallback",
     "Document",
     "Hops",
+    "attention_page",
     "attention_weights",
     "document_page",
     "highlight",

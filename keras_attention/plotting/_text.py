@@ -3,7 +3,9 @@
 import functools
 import itertools
 import unicodedata
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from keras_attention.plotting._figures import matplotlib_classes
 
 Text: TypeAlias = str | bytes
 
@@ -117,15 +119,3 @@ def _fonts():
     families = tuple(name for name in _KNOWN_FONTS if name in installed)
     paths = [manager.findfont(manager.FontProperties(family=family)) for family in families]
     return families, frozenset().union(*map(_codes, paths))
-
-
-def matplotlib_classes() -> tuple[Any, Any]:
-    """`(Figure, FigureCanvasAgg)`, which draw without a window."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            'Pictures need matplotlib: pip install "keras-attention-layers[plot]"'
-        ) from error
-    return Figure, FigureCanvasAgg

@@ -1,6 +1,7 @@
 """Attention maps in TensorBoard."""
 
 import os
+import pathlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 
 from keras_attention._checks import check_positive_int
 from keras_attention._typing import Nested
+from keras_attention.plotting._figures import matplotlib_classes
 from keras_attention.plotting._inputs import string_list
-from keras_attention.plotting._text import Text, matplotlib_classes
+from keras_attention.plotting._text import Text
+from keras_attention.plotting.attention_page import attention_page
 from keras_attention.plotting.heat_map import plot_attention
 from keras_attention.plotting.weights import attention_weights
 
@@ -21,7 +24,9 @@ __all__ = ["AttentionMapCallback"]
 class AttentionMapCallback(keras.callbacks.Callback):
     """Draws attention maps of some samples after every epoch, as images for TensorBoard.
 
-    If weights have become NaN, the callback warns and draws no maps.
+    The file `attention-N.html` in the folder is the `attention_page` of sample N after the last
+    epoch. It is left out if there is no target, or if the folder is remote. If weights have become
+    NaN, the callback warns and draws no maps.
 
     Sizes: N samples, each with its own number of tokens.
 
@@ -82,7 +87,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Draws once before training: otherwise a mistake would show only after the first epoch.
         matplotlib_classes()
-        list(self._figures())
+        for one in self._maps():
+            plot_attention(*one)
         self._writer = _summaries().create_file_writer(str(self.log_dir))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -91,8 +97,9 @@ class AttentionMapCallback(keras.callbacks.Callback):
         summary = _summaries()
         try:
             with self._writer.as_default(step=epoch):
-                for number, figure in enumerate(self._figures()):
-                    summary.image(f"attention/{number}", _pixels(figure)[None])
+                for number, one in enumerate(self._maps()):
+                    summary.image(f"attention/{number}", _pixels(plot_attention(*one))[None])
+                    self._write_page(number, epoch + 1, *one)
         except ValueError as error:
             # The weights may be NaN, and Keras continues to train.
             warnings.warn(
@@ -105,7 +112,17 @@ class AttentionMapCallback(keras.callbacks.Callback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._writer.close()
 
-    def _figures(self) -> Iterator[Any]:
+    def _write_page(self, number, epoch, weights, source, target):
+        if target is None or "://" in str(self.log_dir):
+            return
+        page = attention_page(weights, source, target, f"Sample {number} after epoch {epoch}")
+        path = pathlib.Path(self.log_dir) / f"attention-{number}.html"
+        written = path.with_suffix(".tmp")
+        written.write_text(page, encoding="utf-8")
+        written.replace(path)
+
+    def _maps(self) -> Iterator[Any]:
+        """Weights, source and target of every sample, without the padding."""
         found = attention_weights(self.model, self.inputs)
         name = self.layer or next(iter(found))
         if name not in found or (self.layer is None and len(found) > 1):
@@ -124,10 +141,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
         for number, source in enumerate(self.sources):
             one = weights[number]
             if self.targets is None:
-                yield plot_attention(one[: len(source)], source)
+                yield one[: len(source)], source, None
             else:
                 target = self.targets[number]
-                yield plot_attention(one[: len(target), : len(source)], source, target)
+                yield one[: len(target), : len(source)], source, target
 
 
 def _token_lists(name, lists):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from keras_attention.plotting.documents import Document, percent, read_document, verdict
-from keras_attention.plotting.html import escape
+from keras_attention.plotting.html import WholePage, escape
 
 __all__ = ["document_page"]
 
@@ -64,7 +64,7 @@ less weight, by the square root of their bar. Point at a word or a bar for the e
 """
 
 
-def document_page(documents: Iterable[Document], title: str) -> str:
+def document_page(documents: Iterable[Document], title: str = "Documents") -> WholePage:
     """Shows documents on a page of HTML, with words and sentences coloured by their weights.
 
     The page needs no other file, runs no scripts, has a light and a dark mode, and fits the screen
@@ -75,7 +75,7 @@ def document_page(documents: Iterable[Document], title: str) -> str:
         title: title of the page.
 
     Returns:
-        The page as a string. Write it to a file, in UTF-8.
+        The page as a string that notebooks display. Write it to a file, in UTF-8.
 
     Raises:
         ValueError: the sizes of a document do not agree, or a weight is NaN, infinite or negative.
@@ -113,7 +113,7 @@ def document_page(documents: Iterable[Document], title: str) -> str:
         *articles,
         "</body>\n</html>\n",
     ]
-    return "".join(parts)
+    return WholePage("".join(parts))
 
 
 def _article(number, document, sentences):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from keras_attention.plotting._figures import matplotlib_classes, placed
 from keras_attention.plotting._lines import Placed, flow_lines, reads_to_left
-from keras_attention.plotting._text import font_families, matplotlib_classes, shorten
+from keras_attention.plotting._text import font_families, shorten
 from keras_attention.plotting.documents import (
     Document,
     Sentence,
@@ -28,7 +29,7 @@ _INK, _QUIET, _WRONG, _SENTENCE, _TRACK = "#1a1a1a", "#595959", "#b3261e", "#2f6
 _WORD = (255, 176, 32)
 
 
-def plot_document(document: Document) -> Figure:
+def plot_document(document: Document, ax: Any = None) -> Figure:
     """Draws a document with the weights of its words and sentences.
 
     The sentence with the largest weight has a full bar. The word with the largest weight of its
@@ -38,6 +39,7 @@ def plot_document(document: Document) -> Figure:
 
     Args:
         document: a `Document`.
+        ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -110,7 +112,7 @@ def plot_document(document: Document) -> Figure:
         "the largest of its sentence, paler in lighter sentences."
     )
     write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
-    return figure
+    return placed(figure, ax)
 
 
 def _title(document):

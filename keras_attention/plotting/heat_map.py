@@ -6,18 +6,18 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_attention._checks import check_positive_int
 from keras_attention._typing import Tensor
+from keras_attention.plotting._figures import matplotlib_classes, placed
 from keras_attention.plotting._inputs import check_shape, checked, string_list
 from keras_attention.plotting._text import (
     Text,
     drawable,
     font_families,
-    matplotlib_classes,
     shorten,
     width_of,
 )
@@ -37,6 +37,7 @@ def plot_attention(
     largest: float | None = None,
     marked: Iterable[int] = (),
     per_line: int = 90,
+    ax: Any = None,
 ) -> Figure:
     """Draws which source tokens each target token attended to, as a heat map.
 
@@ -55,6 +56,7 @@ def plot_attention(
         marked: indices of the source tokens to draw bold and red, such as an answer.
         per_line: the most source tokens side by side; the map of a longer source has several
             lines.
+        ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
     Returns:
         A `matplotlib.figure.Figure`, whose size grows with the number of tokens.
@@ -137,4 +139,4 @@ def plot_attention(
     bar.ax.tick_params(labelsize=7)
     bar.set_ticks(np.linspace(0, top, 2 if high < 2.5 else 5))
     bar.ax.yaxis.set_major_formatter("{x:.2g}")
-    return figure
+    return placed(figure, ax)

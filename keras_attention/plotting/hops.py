@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from keras_attention._typing import Tensor
+from keras_attention.plotting._figures import matplotlib_classes, placed
 from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import (
     Text,
     font_families,
-    matplotlib_classes,
     shorten,
     visible,
 )
@@ -50,13 +50,14 @@ class Hops(NamedTuple):
     facts: Collection[int] = ()
 
 
-def plot_hops(*samples: Hops) -> Figure:
+def plot_hops(*samples: Hops, ax: Any = None) -> Figure:
     """Draws the memories of every sample, with the weight that each hop gave them.
 
     Long memories are cut. If there are many, only those with the largest weights are drawn.
 
     Args:
         samples: `Hops`, drawn in two columns.
+        ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -121,7 +122,7 @@ def plot_hops(*samples: Hops) -> Figure:
     for y, line in enumerate(grid):
         for x, sample in enumerate(line):
             _draw_hops(figure.add_subplot(outer[y, x]), sample, rows[y][x], heights[y])
-    return figure
+    return placed(figure, ax)
 
 
 def _most_read(sample):

@@ -67,6 +67,17 @@ class Page(str):
         return str(self)
 
 
+class WholePage(Page):
+    """A whole page of HTML, which notebooks show in a frame of its own."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:32rem;border:1px solid #999"
+        frame = f'sandbox="allow-scripts" style="{style}" title="attention"'
+        return f'<iframe srcdoc="{html.escape(self)}" {frame}></iframe>'
+
+
 def escape(text: Text) -> str:
     """Makes a text visible and escapes it for HTML."""
     return html.escape(visible(text))

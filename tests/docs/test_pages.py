@@ -12,7 +12,7 @@ from tests import ROOT
 LONG = "tutorials", "howto"
 PAGES = {
     str(path.relative_to(ROOT / "docs")): path
-    for path in sorted((ROOT / "docs").glob("*/*.md"))
+    for path in sorted((ROOT / "docs").rglob("*.md"))
     if "```python" in path.read_text("utf-8")
 }
 CODE = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)

@@ -1,0 +1,112 @@
+"""The page of weights, in a browser."""
+
+import numpy as np
+import pytest
+
+from keras_attention.plotting import attention_page
+from tests.helpers import assert_refused
+
+RNG = np.random.default_rng(3)
+SOURCE = ["das", "</script><b>Haus", "ist", "a lt"]
+TARGET = ["the", "house<i>", "is"]
+MAPS = {"first <hop>": RNG.dirichlet(np.ones(4), 3), "second": RNG.dirichlet(np.ones(4), 3)}
+
+
+@pytest.fixture
+def page(browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(attention_page(MAPS, SOURCE, TARGET, "A <map>"), encoding="utf-8")
+    browser.get(path.as_uri())
+    return browser
+
+
+def strengths(page):
+    """The colour of every source token of every map, relative to the largest."""
+    return page.execute_script(
+        """return [...document.querySelectorAll(".source")].map(panel => [...panel.children].map(
+            token => Number(token.style.getPropertyValue("--s"))))"""
+    )
+
+
+def wanted(row):
+    rows = [x.mean(axis=0) if row is None else x[row] for x in MAPS.values()]
+    return [pytest.approx(x / x.max(), abs=2e-3) for x in rows]
+
+
+def pressed(page):
+    script = "return [...document.querySelectorAll('button')].map(b => b.ariaPressed)"
+    return [x == "true" for x in page.execute_script(script)]
+
+
+def test_pointing_and_pinning(page):
+    from selenium.webdriver import ActionChains
+
+    assert strengths(page) == wanted(None)
+    buttons = page.find_elements("tag name", "button")
+    ActionChains(page).move_to_element(buttons[1]).perform()
+    assert strengths(page) == wanted(1)
+    buttons[1].click()
+    ActionChains(page).move_to_element(buttons[2]).perform()
+    assert strengths(page) == wanted(2)
+    ActionChains(page).move_to_element(page.find_element("tag name", "h1")).perform()
+    assert strengths(page) == wanted(1)
+    assert pressed(page) == [False, True, False]
+    assert page.find_element("id", "said").text == "house<i> reads:"
+    buttons[1].click()
+    assert pressed(page) == [False] * 3
+
+
+def test_keys(page):
+    from selenium.webdriver import ActionChains, Keys
+
+    def press(key):
+        ActionChains(page).send_keys(key).perform()
+
+    press(Keys.TAB)
+    assert strengths(page) == wanted(0)
+    press(Keys.ARROW_LEFT)
+    assert strengths(page) == wanted(2)
+    press(Keys.ENTER)
+    assert pressed(page) == [False, False, True]
+    press(Keys.ESCAPE)
+    assert pressed(page) == [False] * 3
+
+
+def test_the_largest_weight_is_marked_and_exact(page):
+    script = """return [...document.querySelectorAll(".source")].map(panel =>
+        [...panel.children].map(token => [token.className, Number(token.title)]))"""
+    for tokens, weights in zip(page.execute_script(script), MAPS.values(), strict=True):
+        mean = weights.mean(axis=0)
+        assert [name == "most" for name, _ in tokens] == list(mean == mean.max())
+        assert [number for _, number in tokens] == pytest.approx(mean, rel=6e-3)
+
+
+def test_texts_are_those_given_and_inject_nothing(page):
+    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
+    assert page.execute_script(script, "button") == TARGET
+    assert page.execute_script(script, ".source span") == [*SOURCE, *SOURCE]
+    assert page.execute_script(script, "h1, h2") == ["A <map>", *MAPS]
+    assert page.execute_script("return document.querySelectorAll('b, i').length") == 0
+    assert not page.get_log("browser")  # the policy refused nothing
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_it_fits_the_screen(page, width):
+    page.set_window_size(width, 800)
+    room = page.execute_script("return [document.body.scrollWidth, document.body.clientWidth]")
+    assert room[0] <= room[1]
+
+
+def test_notebooks_show_it_in_a_frame():
+    page = attention_page(MAPS["second"], SOURCE, TARGET)
+    shown = page._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "</script>" not in shown
+
+
+def test_refusals():
+    weights = np.ones((3, 4)) / 4
+    assert_refused(lambda: attention_page({}, SOURCE, TARGET), "at least one map")
+    assert_refused(lambda: attention_page(np.ones((0, 4)), SOURCE, []), "0 target tokens")
+    assert_refused(lambda: attention_page(weights.T, SOURCE, TARGET), "(target, source)")
+    assert_refused(lambda: attention_page(weights * np.nan, SOURCE, TARGET), "finite")
