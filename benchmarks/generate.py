@@ -2,10 +2,10 @@
 
     python benchmarks/generate.py [--repeats N] [--small]
 
-A translator of the size of docs/results.md, with random weights, searches 1,000 random sentences
-with the lengths of captions and beams of 5. The bare search is a compiled function, called on
-batches that were sorted, cut and made into tensors before. Both take turns. Prints seconds and
-their ratio, in a TensorFlow graph and on JAX.
+A translator of the size of docs/results/multi30k.md, with random weights, searches 1,000 random
+sentences with the lengths of captions and beams of 5. The bare search is a compiled function,
+called on batches that were sorted, cut and made into tensors before. Both take turns. Prints
+seconds and their ratio, in a TensorFlow graph and on JAX.
 """
 
 import argparse

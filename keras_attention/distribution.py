@@ -1,6 +1,6 @@
 """How the weights of the layers are split over several devices, for `keras.distribution` on JAX.
 
-`docs/distribution.md` says which ways there are to train on several devices and machines.
+`docs/howto/devices.md` says which ways there are to train on several devices and machines.
 """
 
 from typing import Any

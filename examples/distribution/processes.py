@@ -1,7 +1,7 @@
 """Trains a translator in several processes with JAX, as on several machines.
 
 --local 2 starts two processes on this machine. On several machines, start this command in every
-process; the environment says who is who (docs/distribution.md has commands for Slurm and
+process; the environment says who is who (docs/howto/devices.md has commands for Slurm and
 Kubernetes):
 
     KERAS_DISTRIBUTION_JOB_ADDRESSES   HOST:PORT of process 0

@@ -16,7 +16,7 @@ class and one file for each document, or a file with lines like {"text": "...", 
 compares attention with the average and the maximum on the same encoders. A run that was interrupted
 or killed resumes when the same command is run again. The files come from the first fold. Its model
 has not seen the documents on the page: some of each class, and some that it classified wrongly.
-Measured figures are in docs/results.md.
+Measured figures are in docs/results/documents.md.
 """
 
 import json

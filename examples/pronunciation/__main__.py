@@ -13,8 +13,8 @@ and a SavedModel from words to phones, which it then runs in a process without k
 does the same for the files `dut_train.tsv`, `dut_dev.tsv` and `dut_test.tsv` in DIR or below it,
 whose lines are a word, a tab, and phones with spaces between them. The files of the shared task are
 at https://github.com/sigmorphon/2021-task1. Five models with seeds that follow each other decide
-together. An interrupted run resumes when the same command is run again. docs/results.md compares
-the figures with the shared task.
+together. An interrupted run resumes when the same command is run again.
+docs/results/pronunciation.md compares the figures with the shared task.
 """
 
 import json

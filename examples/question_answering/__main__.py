@@ -14,7 +14,7 @@ does the same on SQuAD v1.1: DIR holds `train-v1.1.json` and `dev-v1.1.json`. `-
 downloads the official files. All questions of the dev file are scored by exact match and F1, as in
 the official evaluation. `--vectors glove.6B.100d.txt` starts from word vectors that stay fixed. A
 run that was interrupted or killed resumes when the same command is run again. Measured figures are
-in docs/results.md.
+in docs/results/questions.md.
 """
 
 import json

@@ -13,7 +13,7 @@ process without keras.
 
 does the same for any two files whose lines are translations of each other. It learns subwords from
 the training files and reports BLEU. An interrupted run resumes when the same command is run again.
-Multi30k, the corpus of docs/results.md, is at https://github.com/multi30k/dataset.
+Multi30k, the corpus of docs/results/multi30k.md, is at https://github.com/multi30k/dataset.
 
     python -m examples.translation.shards train.de train.en --output DIR
     python -m examples.translation --shards DIR --steps 20000 --valid val.de val.en \\

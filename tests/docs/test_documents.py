@@ -14,7 +14,14 @@ import pytest
 from tests import ROOT
 
 DOCUMENTS = ["README.md", "docs/guide.md"]
-OTHERS = ["CHANGELOG.md", "docs/distribution.md", "docs/results.md"]
+OTHERS = [
+    "CHANGELOG.md",
+    *(
+        str(path.relative_to(ROOT))
+        for folder in ("howto", "results")
+        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ),
+]
 
 
 def run(document):

@@ -153,8 +153,8 @@ def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(trained
 
 
 def test_the_code_of_the_page_runs():
-    page = (ROOT / "docs" / "distribution.md").read_text(encoding="utf-8")
-    mirrored, *sharded = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    page = (ROOT / "docs" / "howto" / "devices.md").read_text(encoding="utf-8")
+    mirrored, *sharded = re.findall(r"```{code-block} python\n(.*?)```", page, re.DOTALL)
     check = "print(strategy.num_replicas_in_sync)"
     assert "2" in finish(start("-c", mirrored + check, backend="tensorflow"))
     check = "print(keras.distribution.distribution().device_mesh.shape)"
