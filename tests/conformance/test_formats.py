@@ -1,4 +1,4 @@
-"""Exported models: layer by format, the table of docs/guide.md.
+"""Exported models: layer by format, the table of docs/howto/export.md.
 
 Run all of it, some minutes, with `python -m pytest -m slow tests/conformance/test_formats.py`.
 """

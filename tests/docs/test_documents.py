@@ -1,4 +1,4 @@
-"""The code and the links of the documents."""
+"""The code and the links of the README and of all pages of the site."""
 
 import contextlib
 import io
@@ -8,89 +8,69 @@ import shlex
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from tests import ROOT
 
-DOCUMENTS = ["README.md", "docs/guide.md"]
-OTHERS = [
-    "CHANGELOG.md",
-    *(
-        str(path.relative_to(ROOT))
-        for folder in ("howto", "results")
-        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
-    ),
-]
+PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md")))]
+# These train a model, or start servers and other processes.
+LONG = "docs/tutorials/", "docs/howto/"
+CODE = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 
 
-def run(document):
-    """Runs all code, in one namespace; what it prints must be the block of text that follows."""
-    names = {}
-    pattern = r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?"
-    for code, text in re.findall(pattern, (ROOT / document).read_text("utf-8"), re.DOTALL):
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(code, document, "exec"), names)
-        assert printed.getvalue() == text
-    return names
+def text_of(page):
+    return (ROOT / page).read_text("utf-8")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_code_compiles_and_headings_are_outside_of_it(document):
-    _, *parts = re.split(r"^```", (ROOT / document).read_text("utf-8"), flags=re.MULTILINE)
-    assert len(parts) % 2 == 0  # every fence is closed
-    inside = parts[::2]
-    assert not [x for x in inside if re.search(r"^## ", x, re.MULTILINE)]
-    code = [x.split("\n", 1) for x in inside]
-    code = [x for language, x in code if language in ("python", "py")]
-    assert code
-    for x in code:
-        compile(x, document, "exec")
+def with_code():
+    for page in PAGES:
+        if CODE.search(text_of(page)):
+            yield pytest.param(page, marks=pytest.mark.slow if page.startswith(LONG) else ())
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    """The code of the documents writes its files into a temporary folder."""
+@pytest.mark.parametrize("page", list(with_code()))
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    """All blocks of a page share their names. A block of text after one is what it prints."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names = {"__name__": "page"}
+    for code, text in CODE.findall(text_of(page)):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, page, "exec"), names)
+        assert printed.getvalue() == text, code
+    if page == "README.md":
+        a_new_process_loads_the_model()
 
 
-def test_the_code_of_the_readme_runs():
-    """A new process loads the model that it saved, with the command of the README."""
-    run("README.md")
-    (command,) = re.findall(r"^python -c .*$", (ROOT / "README.md").read_text("utf-8"), re.M)
+def a_new_process_loads_the_model():
+    """With the command of the README, in the folder where its code has saved the model."""
+    (command,) = re.findall(r"^python -c .*$", text_of("README.md"), re.MULTILINE)
     command = [sys.executable, *shlex.split(command)[1:]]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert found.stdout.splitlines()[-1] == "[[5 6 7 8 9 2]]"
 
 
-@pytest.mark.slow
-def test_the_translator_of_the_guide_learns():
-    names = run("docs/guide.md")
-    found = names["found"]
-    tokens, ids = np.array(found.tokens), names["ids"]
-    np.testing.assert_array_equal(tokens[0, 0, :6], [*ids[0, ::-1], names["END"]])
-    assert not np.array(found.weights)[1, 0, :, 4].any()  # padding
-    assert {tuple(x) for x in np.array(names["begun"].tokens)[0, :, :2]} == {(7, 6)}
-    assert tuple(names["drawn"].tokens.shape) == (2, 10, 8)
-    np.testing.assert_array_equal(np.array(names["both"].tokens)[:, 0], tokens[:, 0])
-    assert names["looking"].output_shape == (None, None, None)
+@pytest.mark.parametrize("page", PAGES)
+def test_fences_are_closed_and_hold_no_headings(page):
+    _, *parts = re.split(r"^```", text_of(page), flags=re.MULTILINE)
+    assert len(parts) % 2 == 0
+    assert not [x for x in parts[::2] if re.search(r"^## ", x, re.MULTILINE)]
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *OTHERS])
-def test_local_links_lead_somewhere(document):
-    path = ROOT / document
-    links = re.findall(r"\]\(([^)#]+)", path.read_text("utf-8"))
-    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
-    assert not missing
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md"])
+def test_local_links_lead_somewhere(page):
+    """Sphinx checks the headings that links of its pages lead to."""
+    text = re.sub(r"^```.*?^```", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r"\]\(([^)#]+)", text)
+    local = [link for link in links if "://" not in link and not is_made(link)]
+    assert not [link for link in local if not (ROOT / page).parent.joinpath(link).exists()]
 
 
-def test_links_to_headings_lead_somewhere():
-    path = ROOT / "README.md"
-    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text("utf-8"))
-    assert links
-    for file, anchor in links:
-        text = (path.parent / file if file else path).read_text("utf-8")
-        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-        slugs = [re.sub(r"[^\w\- ]", "", x.lower()).replace(" ", "-") for x in headings]
-        assert anchor in slugs, (file, anchor)
+def is_made(link):
+    """Whether the build of the site makes the page."""
+    return re.search(r"(^|/)(api|examples)/[\w.]+(\.rst)?$", link) and not link.endswith(".md")
+
+
+def test_the_readme_is_short():
+    assert len(text_of("README.md").splitlines()) <= 150

@@ -1,0 +1,90 @@
+"""The pages of the API: every public name has one, with an example that is tested."""
+
+import importlib
+import inspect
+import sys
+
+import pytest
+
+from tests import ROOT
+from tests.test_structure import MODULES
+
+sys.path.append(str(ROOT / "docs" / "_ext"))
+docstrings = importlib.import_module("docstrings")
+api_pages = pytest.importorskip("api_pages")
+NAMES = docstrings.public_names("keras_attention")
+# Still to be written. The test fails if a name of this list has an example, or another has none.
+WITHOUT_EXAMPLE = {
+    *("Attended", "DecoderState", "Document", "FreeRun", "Hops", "LogProbability", "Masks"),
+    *("Memory", "SearchResult", "Window", "all_of", "blanked", "completed_trials"),
+    *("failure_cause", "first_largest", "gaussian", "get_layout_map", "gradient_times_input"),
+    *("greedy_search", "jensen_shannon", "last_valid", "overlap", "project", "sentence_span"),
+    *("spread_windows", "sufficiency", "take_windows"),
+}
+
+
+def thing_of(path):
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def test_every_public_name_has_a_page(tmp_path):
+    public = {
+        name
+        for module in MODULES
+        if not any(part.startswith("_") for part in module.split("."))
+        for name in importlib.import_module(module).__all__
+    }
+    assert set(NAMES) == public
+
+    class App:
+        srcdir = tmp_path
+
+    api_pages.write(App)
+    index = (tmp_path / "api" / "index.rst").read_text("utf-8")
+    for name, path in NAMES.items():
+        assert f"`{name} <{path}>`" in index
+        page = (tmp_path / "api" / f"{path}.rst").read_text("utf-8")
+        assert f":: {name}\n" in page
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_has_a_docstring_with_an_example(name):
+    text = inspect.getdoc(thing_of(NAMES[name])) or ""
+    assert len(text.split()) >= 5
+    assert (">>>" in text) != (name in WITHOUT_EXAMPLE)
+
+
+def test_a_docstring_becomes_a_page():
+    lines = """Reads `Memory` once (Smith, 2020).
+
+    c[b] = |a| * k_
+
+The keys are in `memory.key`, see
+`BahdanauAttention`.
+
+Args:
+    units, width: U, the width;
+        required.
+    *rest: more.
+
+Returns:
+    Context `(B, D)`.
+
+Example:
+    >>> 1 + 1
+    2
+
+Reference: https://arxiv.org/abs/1409.0473, section 3.""".splitlines()
+    found = "\n".join(docstrings.convert(lines, NAMES))
+    assert ":py:obj:`Memory <keras_attention.Memory>` once" in found
+    assert ".. code-block:: text\n\n    c[b] = |a| * k_\n" in found
+    assert (
+        "``memory.key``, see :py:obj:`BahdanauAttention <keras_attention.BahdanauAttention>`."
+        in found
+    )
+    assert "* **units**, **width**: U, the width; required.\n" in found
+    assert r"* **\*rest**: more." in found
+    assert "Context ``(B, D)``.\n" in found
+    assert "\n>>> 1 + 1\n2\n" in found
+    assert "https://arxiv.org/abs/1409.0473, section 3." in found
