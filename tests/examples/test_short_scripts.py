@@ -146,7 +146,7 @@ def test_a_script_has_a_row_in_the_table(name):
     assert table.count(f"| `python examples/{name}.py` |") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # the site runs all scripts, with their assertions
 @every_script
 def test_a_script_learns_and_draws(name, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
