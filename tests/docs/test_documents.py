@@ -13,8 +13,6 @@ import pytest
 from tests import ROOT
 
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md")))]
-# These train a model, or start servers and other processes.
-LONG = "docs/tutorials/", "docs/howto/"
 CODE = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 
 
@@ -22,13 +20,8 @@ def text_of(page):
     return (ROOT / page).read_text("utf-8")
 
 
-def with_code():
-    for page in PAGES:
-        if CODE.search(text_of(page)):
-            yield pytest.param(page, marks=pytest.mark.slow if page.startswith(LONG) else ())
-
-
-@pytest.mark.parametrize("page", list(with_code()))
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if CODE.search(text_of(page))])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     """All blocks of a page share their names. A block of text after one is what it prints."""
     monkeypatch.chdir(tmp_path)
