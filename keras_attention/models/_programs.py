@@ -17,6 +17,7 @@ class Programs:
 
     def __init__(self) -> None:
         self._functions: dict[Hashable, Callable] = {}
+        self._variables: list[Any] = []
 
     @staticmethod
     def fixed(model: keras.Model) -> bool:
@@ -27,6 +28,7 @@ class Programs:
         self, model: keras.Model, key: Hashable, run: Callable, batch: Nested, seed: int
     ) -> Any:
         """Runs `run(batch, seed)`, compiled. Functions of one key must do the same."""
+        self._forget_old(model)
         leaves = [x for x in tree.flatten(batch) if x is not None]
         nesting = tree.map_structure(lambda x: None if x is None else 0, batch)
         forms = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in leaves)
@@ -44,6 +46,14 @@ class Programs:
             make = {"tensorflow": _graph, "jax": _jitted}[keras.backend.backend()]
             self._functions[key] = make(model, of_leaves, tensors)
         return self._functions[key](tensors, seed)
+
+    def _forget_old(self, model):
+        """Drops the functions if `quantize` or `enable_lora` has replaced variables."""
+        variables = model.variables
+        same = len(variables) == len(self._variables)
+        if not same or any(x is not y for x, y in zip(variables, self._variables, strict=True)):
+            self._functions.clear()
+            self._variables = list(variables)
 
 
 def _graph(model, run, tensors):

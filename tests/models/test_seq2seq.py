@@ -223,6 +223,22 @@ def test_generate_uses_the_weights_that_the_model_has():
     assert not np.array_equal(first.tokens, expected.tokens)
 
 
+@pytest.mark.parametrize("change", ["enable_lora", "quantize"])
+def test_generate_notices_that_a_part_has_changed(change, tmp_path):
+    model = make_model()
+    before = model.generate(SOURCES, 6)
+    if change == "enable_lora":
+        model.head.enable_lora(2)
+        model.head.lora_kernel_b.assign(np.ones((2, V)) * np.arange(V))
+    else:
+        model.head.quantize("int8")
+    found = model.generate(SOURCES, 6)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(found.scores, loaded.generate(SOURCES, 6).scores, atol=1e-5)
+    assert abs(found.scores - before.scores).max() > 1e-6
+
+
 @pytest.mark.slow
 def test_several_sources():
     class Both(keras.layers.Layer):
