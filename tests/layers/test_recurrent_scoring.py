@@ -357,8 +357,12 @@ def test_random_numbers_of_a_step(place, inside):
     check_noise([numpy(call(True)) for _ in range(2)], numpy(call(False)))
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_drawn_numbers_reach_their_steps(inside):
+class AnyCell(keras.layers.GRUCell):
+    """A subclass, which the decoder calls as it is."""
+
+
+@pytest.mark.parametrize("place", ["alone", "known cell", "any cell"])
+def test_drawn_numbers_reach_their_steps(place):
     query, value = inputs()
     numbers = normal(5, TQ, B, TK, dtype="float32")
 
@@ -368,7 +372,8 @@ def test_drawn_numbers_reach_their_steps(inside):
             return ops.cast(tensor(numbers), "float32")
 
     attention = Given()
-    layer = AttentionRNN(keras.layers.GRUCell(H), attention) if inside else attention
+    cell = {"known cell": keras.layers.GRUCell, "any cell": AnyCell}.get(place)
+    layer = attention if cell is None else AttentionRNN(cell(H), attention)
     _, weights = layer(query, value, training=True, return_attention_scores=True)
     wanted = ops.softmax(tensor(numbers.swapaxes(0, 1)))
     np.testing.assert_allclose(numpy(weights), numpy(wanted), rtol=0, atol=1e-6)

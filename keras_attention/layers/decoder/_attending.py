@@ -82,7 +82,7 @@ def attending_with_state(
 
     Args:
         first: the initial state, whose nesting the others have.
-        drawn: the random numbers of all steps, whose nesting those of a step have.
+        drawn: the random numbers of all steps. The numbers of one step have the same nesting.
     """
     variables = [x for x in decoder.attention.weights if "float" in x.dtype]
     count = 1 + len(leaves(first))
