@@ -13,10 +13,11 @@ text to classes and weights, which it then runs in a process without keras.
 
 does the same on your documents by cross-validation. DIR is a folder with one sub-folder for each
 class and one file for each document, or a file with lines like {"text": "...", "label": "..."}. It
-compares attention with the average and the maximum on the same encoders. A run that was interrupted
-or killed resumes when the same command is run again. The files come from the first fold. Its model
-has not seen the documents on the page: some of each class, and some that it classified wrongly.
-Measured figures are in docs/results/documents.md.
+compares attention with the average and the maximum on the same encoders, and with a linear SVM and
+logistic regression on the TF-IDF of the words. A run that was interrupted or killed resumes when
+the same command is run again. The files come from the first fold. Its model has not seen the
+documents on the page: some of each class, and some that it classified wrongly. Measured figures are
+in docs/results/documents.md.
 """
 
 import json
@@ -37,6 +38,7 @@ from examples.common.files import fingerprint, make_folder
 from examples.common.interrupt import Interrupt
 from examples.common.results import Results
 from examples.documents import letters
+from examples.documents.baselines import BASELINES, run_baselines
 from examples.documents.data import load_data
 from examples.documents.evaluation import report
 from examples.documents.folds import Folds
@@ -125,7 +127,7 @@ def parse(argv):
 
 def main(argv=None):
     arguments = parse(argv)
-    check_extras("tensorflow_text", "matplotlib")
+    check_extras("tensorflow_text", "matplotlib", "sklearn")
     texts, deciding = load_data(arguments)
     settings = {
         name: value
@@ -152,6 +154,9 @@ def main(argv=None):
                 shutil.rmtree(folder / f"fold-{number + 1}", ignore_errors=True)
                 if interrupt.asked:
                     raise SystemExit("stopped after this fold; run the same command to resume.")
+            if not results.find(pooling=BASELINES[0], fold=number + 1):
+                for entry in run_baselines(task, number, arguments.seed):
+                    results.add(entry)
     report(results, arguments, task)
 
 

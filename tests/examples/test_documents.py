@@ -20,7 +20,7 @@ from examples.common import batching, seeds, tokens
 from examples.common.results import Results
 from examples.common.sentences import CLOSING, ENDS, split_sentences
 from examples.documents import __main__ as command
-from examples.documents import encoding, evaluation, folds, letters, reading, training
+from examples.documents import baselines, encoding, evaluation, folds, letters, reading, training
 from examples.documents import model as han
 from examples.documents.reading import Document
 from tests.helpers import wait_for
@@ -684,6 +684,30 @@ def test_results_are_kept(tmp_path):
         Results(path, {"a": 1})
 
 
+# --- linear models -------------------------------------------------------------------------------
+
+
+def test_linear_models_are_trained_on_the_other_folds():
+    words = ["good", "bad"]
+    texts = [f"{words[n % 2]} film number n{n}" for n in range(12)]
+    # In the last fold the classes have changed places.
+    given = [Document("", text, "ab"[(n + (n >= 8)) % 2]) for n, text in enumerate(texts)]
+    task = folds.Folds(given, 3, 9, 1)
+    found = baselines.run_baselines(task, 2, 1)
+    assert [entry["pooling"] for entry in found] == list(baselines.BASELINES)
+    for entry in found:
+        assert (entry["fold"], entry["documents"], entry["accuracy"]) == (3, 4, 0.0)
+    # One sign tells the class of these.
+    given = [Document("", "?!"[n % 2], "ab"[n % 2]) for n in range(12)]
+    found = baselines.run_baselines(folds.Folds(given, 3, 9, 1), 0, 1)
+    assert [entry["accuracy"] for entry in found] == [100.0, 100.0]
+
+
+def test_linear_models_need_a_word():
+    given = [Document("", " \n", "ab"[n % 2]) for n in range(4)]
+    assert baselines.run_baselines(folds.Folds(given, 2, 9, 1), 0, 1) == []
+
+
 # --- whole runs ----------------------------------------------------------------------------------
 
 
@@ -702,7 +726,9 @@ SMALL = [
 
 
 def without_times(path):
+    """The results without the linear models."""
     results = json.loads(path.read_text(encoding="utf-8"))["results"]
+    results = [entry for entry in results if entry["pooling"] not in baselines.BASELINES]
     assert all(entry.pop("epoch_seconds") > 0 for entry in results)
     return results
 
@@ -815,14 +841,20 @@ def test_the_page_shows_the_weights_of_the_saved_model(whole_run, data_path):
 @pytest.mark.slow
 def test_a_finished_run_is_only_reported(whole_run, monkeypatch, capsys):
     arguments, output = whole_run
-    monkeypatch.setattr(command, "run_fold", stub(pytest.fail))
+    for name in ("run_fold", "run_baselines"):
+        monkeypatch.setattr(command, name, stub(pytest.fail))
     before = (output / "results.json").read_bytes()
     command.main(arguments)
     printed = capsys.readouterr().out
     assert "20 documents, 1 of 2 folds; mean and" in printed
     assert "2 documents without a word; they are kept" in printed
-    (entry,) = json.loads(before)["results"]
-    assert printed.endswith(f"attention: accuracy {entry['accuracy']:.2f}%\n")
+    entry, *linear = json.loads(before)["results"]
+    assert [other["pooling"] for other in linear] == list(baselines.BASELINES)
+    lines = [f"{other['pooling']}: accuracy {other['accuracy']:.2f}%" for other in (entry, *linear)]
+    for other in linear:
+        gain = entry["accuracy"] - other["accuracy"]
+        lines.append(f"attention over {other['pooling']}: {gain:.2f} points")
+    assert printed.endswith("\n".join(lines) + "\n")
     assert "±" not in printed
     for name, value in (("seed", "7"), ("epochs", "3"), ("folds", "3"), ("encoder", "none")):
         with pytest.raises(SystemExit, match=rf"other settings \({name}: '?\w+'? then, '?{value}"):
@@ -907,7 +939,7 @@ def test_the_report_compares_fold_by_fold(tmp_path, capsys):
     evaluation.report(results, command.parse(arguments), task)
     assert capsys.readouterr().out.endswith(
         "max: accuracy 91.33 ± 5.13%\nattention: accuracy 95.00 ± 3.00%\n"
-        "attention over max: 3.67 ± 2.31 points\n"
+        "attention over max: 3.67 ± 2.31 points, standard error 1.33\n"
     )
     evaluation.report(results, command.parse([*arguments, "--smoke"]), task)
     results.add({"pooling": "average", "fold": 1, "accuracy": 89.9})
