@@ -24,6 +24,7 @@ def present_parts(inputs, importance, pad, name="importance"):
 
 
 def most_important(importance, parts, share, name="importance"):
+    """Marks the share of the parts with the largest importance, the first of equal ones."""
     if check_number("faithfulness", "share", share, 0) > 1 or share == 0:
         raise ValueError(
             f"faithfulness: `share` must be more than 0 and at most 1; received {share!r}. For "
@@ -41,4 +42,5 @@ def most_important(importance, parts, share, name="importance"):
 
 
 def as_rows(x):
+    """One row for each sample."""
     return x.reshape(len(x), -1)

@@ -80,12 +80,14 @@ class Ensemble(Generator):
         return _mean([ops.log_softmax(x) for x in logits])
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
+        """Encodes a source with every model. Returns their states and their memories."""
         states, memories = zip(*(model.start(source) for model in self.models), strict=True)
         return states, memories
 
     def step(
         self, tokens: Tensor, state: Nested, memory: Nested
     ) -> tuple[Tensor, Nested, Tensor | None]:
+        """Predicts the next token by the average of all models, see `average_steps`."""
         return average_steps([model.step for model in self.models])(tokens, state, memory)
 
     @property

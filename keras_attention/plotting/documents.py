@@ -158,6 +158,7 @@ def _relative(value, largest):
 
 
 def percent(value: float) -> str:
+    """A share as a percentage that shows a small one as more than zero."""
     return "<0.1%" if 0 < value < 0.0005 else f"{100 * value:.1f}%"
 
 

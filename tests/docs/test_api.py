@@ -49,6 +49,24 @@ def test_every_public_name_has_an_example(name):
     assert any(example.want for example in doctest.DocTestParser().get_examples(text))
 
 
+def methods_of(cls):
+    """The public methods and properties that only our classes define."""
+    for name in dir(cls):
+        owners = {base.__module__.split(".")[0] for base in cls.__mro__ if name in vars(base)}
+        found = getattr(cls, name)
+        is_method = inspect.isroutine(found) or isinstance(found, property)
+        if is_method and owners == {"keras_attention"} and not name.startswith("_"):
+            yield found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_says_what_it_does(name):
+    """`interrogate` leaves out the hooks. A base describes each, and `help` shows its docstring."""
+    thing = thing_of(NAMES[name])
+    methods = methods_of(thing) if inspect.isclass(thing) else ()
+    assert not [x for x in methods if len((inspect.getdoc(x) or "").split()) < 4]
+
+
 def test_a_docstring_becomes_a_page():
     lines = """Reads `Memory` once (Smith, 2020).
 
