@@ -62,5 +62,6 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "keras_attention"
-html_static_path = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False

@@ -26,6 +26,7 @@ def check_choice(layer, name, value, choices, hint=""):
 
 
 def unquoted(value):
+    """The advice to leave out the quotes, for a string."""
     return ", without quotes" if isinstance(value, str) else ""
 
 
@@ -137,6 +138,7 @@ def described(value):
 
 
 def dtype_of(x):
+    """The name of a dtype, also of one that Keras does not know."""
     try:
         return keras.backend.standardize_dtype(x.dtype)
     except ValueError:
@@ -144,6 +146,7 @@ def dtype_of(x):
 
 
 def is_floating(x):
+    """Whether a tensor holds floating-point numbers, of any precision."""
     return "float" in dtype_of(x)
 
 

@@ -88,15 +88,21 @@ def get_layout_map(
             Keras does not run on JAX and would ignore the map.
 
     Example:
-        ```python
-        mesh = keras.distribution.DeviceMesh((2, 2), ("batch", "model"))
-        layout_map = get_layout_map(mesh)
-        layout_map["(.*/)?logits/kernel"] = (None, "model")  # a Dense layer named "logits"
-        distribution = keras.distribution.ModelParallel(
-            layout_map=layout_map, batch_dim_name="batch"
-        )
-        keras.distribution.set_distribution(distribution)  # before the model is made
-        ```
+        With four devices, before the model is made. Set `KERAS_BACKEND=jax`, and
+        `JAX_NUM_CPU_DEVICES=4` to simulate them.
+
+        >>> import keras
+        >>> from keras_attention.distribution import get_layout_map
+        >>> names = "batch", "model"
+        >>> mesh = keras.distribution.DeviceMesh((2, 2), names)  # doctest: +SKIP
+        >>> layout_map = get_layout_map(mesh)  # doctest: +SKIP
+        >>> layout_map["(.*/)?logits/kernel"] = None, "model"  # doctest: +SKIP
+        >>> split = keras.distribution.ModelParallel(layout_map=layout_map)  # doctest: +SKIP
+        >>> keras.distribution.set_distribution(split)  # doctest: +SKIP
+        >>> logits = keras.layers.Dense(6, name="logits")
+        >>> logits.build((2, 4))
+        >>> logits.kernel.value.sharding.shard_shape((4, 6))  # doctest: +SKIP
+        (4, 3)
     """
     backend = keras.backend.backend()
     if backend != "jax":

@@ -1,5 +1,6 @@
 """Writes a page for every public name, before the pages are read."""
 
+import collections
 import importlib
 import inspect
 import pathlib
@@ -19,6 +20,7 @@ PARTS = {
     "tuning": "Searches for hyperparameters with keras-tuner.",
     "distribution": "Several devices.",
 }
+Fields = collections.namedtuple("Fields", "field")
 # Bases whose members are shown with a class of ours.
 ENDS = "Layer, Model, Callback, HyperModel, tuple, object"
 
@@ -30,7 +32,9 @@ def setup(app):
 
 
 def skip(app, what, name, thing, skipped, options):
-    """Leaves out what Keras documents."""
+    """Leaves out what Keras documents, and fields of tuples, which a class lists."""
+    if isinstance(thing, type(Fields.field)):
+        return True
     function = inspect.unwrap(getattr(thing, "fget", None) or thing)
     module = getattr(function, "__module__", None) or ""
     return True if module.split(".")[0] == "keras" else None

@@ -60,6 +60,7 @@ class Level:
         return self.attention(sequence, mask=mask, return_attention_scores=True, training=training)
 
     def output_size(self, features: int) -> int:
+        """The features of the sequence that the attention reads."""
         if self.encoder is None:
             return features
         # Without a length: a Sequential encoder keeps the one that it was built with.

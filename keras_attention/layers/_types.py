@@ -10,6 +10,17 @@ class Memory(NamedTuple):
         key: `(B, Tk, Dp)`, the result of `project_key`.
         value: `(B, Tk, Dv)`.
         mask: `(B, Tk)` boolean, or None where every step is valid.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import BahdanauAttention
+        >>> attention, words = BahdanauAttention(3), numpy.ones((2, 7, 5), "float32")
+        >>> attention.build((2, 11), words.shape)
+        >>> memory = attention.prepare(words, value_mask=numpy.arange(7) < [[7], [4]])
+        >>> for query in numpy.ones((9, 2, 11), "float32"):  # the keys are projected once for all
+        ...     context, _, weights = attention.attend(query, memory)
+        >>> keras.ops.convert_to_numpy(weights)[1].round(2).tolist()
+        [0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0]
     """
 
     key: Any
@@ -26,6 +37,22 @@ class Window(NamedTuple):
         center: p, `(B, Tq)`, floating point, in positions of the memory.
         half_width: D, a positive integer.
         gaussian: whether the weights are multiplied by exp(-(j - p)^2 / (2 (D/2)^2)).
+
+    Example:
+        A hook `window` that lets query i read the memory steps i - 1 to i + 1:
+
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention import BahdanauAttention, Window
+        >>> class DiagonalAttention(BahdanauAttention):
+        ...     def window(self, query, memory, position):
+        ...         batch, steps, _ = ops.shape(query)
+        ...         center = ops.arange(steps, dtype="float32")
+        ...         return Window(ops.broadcast_to(center, (batch, steps)), half_width=1)
+        >>> x = numpy.ones((1, 5, 3), "float32")
+        >>> _, weights = DiagonalAttention(4)(x[:, :3], x, return_attention_scores=True)
+        >>> [row.round(2).tolist() for row in ops.convert_to_numpy(weights)[0].astype("float64")]
+        [[0.5, 0.5, 0.0, 0.0, 0.0], [0.33, 0.33, 0.33, 0.0, 0.0], [0.0, 0.33, 0.33, 0.33, 0.0]]
     """
 
     center: Any
@@ -40,6 +67,15 @@ class Attended(NamedTuple):
         output: `(B, Tq, Do)`, or `(B, Do)` for one query.
         state: the state of the attention, or None.
         weights: `(B, Tq, Tk)`, or `(B, Tk)` for one query.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import LuongAttention
+        >>> attention, words = LuongAttention("dot"), numpy.ones((2, 7, 5), "float32")
+        >>> attention.build((2, 5), words.shape)
+        >>> attended = attention.attend(words[:, 0], attention.prepare(words))
+        >>> tuple(attended.output.shape), tuple(attended.weights.shape), attended.state
+        ((2, 5), (2, 7), None)
     """
 
     output: Any
@@ -55,6 +91,19 @@ class DecoderState(NamedTuple):
         fed: the output of the attention at the step before, `(B, A)`, with input feeding.
         attention: the state of an attention that has one.
         position: the number of the next step, `(B,)` int32.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, BahdanauAttention
+        >>> decoder = AttentionRNN(keras.layers.GRUCell(7), BahdanauAttention(5))
+        >>> words, encoded = numpy.ones((3, 2, 11)), numpy.ones((2, 13, 17))
+        >>> decoder.build((2, 1, 11), encoded.shape)
+        >>> memory = decoder.prepare(encoded)
+        >>> state = decoder.get_initial_state(memory)
+        >>> for word in words:
+        ...     output, state, weights = decoder.step(word, state, memory)
+        >>> keras.ops.convert_to_numpy(state.position).tolist()
+        [3, 3]
     """
 
     cells: Any

@@ -109,8 +109,7 @@ class LuongAttention(ScoringMixin):
         score_mode: "dot" (Dq = Dk), "general", "concat", or "location", which ignores the keys.
         alignment: "global", "local-m" (monotonic) or "local-p" (predictive). half_width: D.
         units: width of the attentional vector; None returns the context.
-        max_length: the largest Tk, for score_mode="location". A graph of unknown Tk does not attend
-            to memory steps beyond it.
+        max_length: the largest Tk, for score_mode="location"; a graph of unknown Tk reads no more.
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
@@ -172,6 +171,7 @@ class LuongAttention(ScoringMixin):
 
     @property
     def uses_position(self) -> bool:
+        """Whether one step needs its `position`, which local-m reads."""
         return self.alignment == "local-m"
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
@@ -198,6 +198,7 @@ class LuongAttention(ScoringMixin):
         return SCORES[self.score_mode].score(self, query, key)
 
     def score_window(self, query: Tensor, key: Tensor, position: Tensor) -> Tensor:
+        """Scores of the keys at the positions of windows, `(B, Tq, W)`."""
         return SCORES[self.score_mode].score_window(self, query, key, position)
 
     def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
@@ -227,8 +228,7 @@ class LuongAttention(ScoringMixin):
                 logit = ops.sum(hidden * self.position_vector, axis=-1)
             else:
                 logit = ops.matmul(hidden, self.position_vector)
-            center = size * ops.sigmoid(logit)
-            return Window(start + center, self.half_width, gaussian=True)
+            return Window(start + size * ops.sigmoid(logit), self.half_width, gaussian=True)
         if position is None:
             position = ops.expand_dims(ops.arange(ops.shape(query)[1]), 0)  # (1, Tq)
         elif query.shape[1] == 1:

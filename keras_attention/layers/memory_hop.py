@@ -81,10 +81,12 @@ class MemoryHop(ScoringMixin):
 
     @property
     def linear(self) -> bool:
+        """Whether the softmax is left out. Setting it compiles nothing again."""
         return bool(ops.convert_to_numpy(self._switch)) if self.built else self._linear
 
     @linear.setter
     def linear(self, value: bool) -> None:
+        """Switches the softmax, in compiled programs too."""
         self._linear = check_bool(self.name, "linear", value)
         if self.built:
             self._switch.assign(value)

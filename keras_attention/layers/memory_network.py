@@ -145,10 +145,12 @@ class MemoryNetwork(CheckedLayer):
 
     @property
     def linear(self) -> bool:
+        """Whether all hops leave out the softmax. Setting it compiles nothing again."""
         return self.hop_layers[0].linear
 
     @linear.setter
     def linear(self, value: bool) -> None:
+        """Switches the softmax of all hops, in compiled programs too."""
         for hop in self.hop_layers:
             hop.linear = value
 

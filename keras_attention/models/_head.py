@@ -67,6 +67,7 @@ class Head(CheckedLayer):
         return ops.concatenate([ops.cast(x, self.compute_dtype) for x in tensors], axis=-1)
 
     def dense(self, units: int, name: str, **options: Any) -> keras.layers.Dense:
+        """Makes a `Dense` with the dtype policy of the head."""
         return keras.layers.Dense(units, dtype=self.dtype_policy, name=name, **options)
 
 

@@ -37,9 +37,23 @@ class Ensemble(Generator):
         ValueError: there is no model, or the models differ in their tokens.
 
     Example:
-        >>> from keras_attention import Ensemble, Seq2Seq
-        >>> def translate(models, source):
-        ...     return Ensemble(models).generate(source, max_length=20, beam_width=5)
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, BahdanauAttention, Ensemble
+        >>> from keras_attention import RecurrentEncoder, Seq2Seq
+        >>> def translator():
+        ...     gru = keras.layers.GRU(7, return_sequences=True, return_state=True)
+        ...     return Seq2Seq(
+        ...         RecurrentEncoder(keras.layers.Embedding(11, 5), gru),
+        ...         AttentionRNN(keras.layers.GRUCell(7), BahdanauAttention(5)),
+        ...         target_embedding=keras.layers.Embedding(13, 5),
+        ...         head=keras.layers.Dense(13),
+        ...         start_token=1,
+        ...         end_token=2,
+        ...     )
+        >>> models = [translator(), translator()]  # train each with `fit`
+        >>> source = numpy.array([[3, 4, 5, 6]])
+        >>> Ensemble(models).generate(source, max_length=6, beam_width=3).tokens.shape
+        (1, 6)
     """
 
     def __init__(self, models: list[Generator], **kwargs: Any) -> None:
@@ -66,12 +80,14 @@ class Ensemble(Generator):
         return _mean([ops.log_softmax(x) for x in logits])
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
+        """Encodes a source with every model. Returns their states and their memories."""
         states, memories = zip(*(model.start(source) for model in self.models), strict=True)
         return states, memories
 
     def step(
         self, tokens: Tensor, state: Nested, memory: Nested
     ) -> tuple[Tensor, Nested, Tensor | None]:
+        """Predicts the next token by the average of all models, see `average_steps`."""
         return average_steps([model.step for model in self.models])(tokens, state, memory)
 
     @property

@@ -136,6 +136,7 @@ class HardAttention(Head):
 
     @property
     def reads(self) -> tuple[str, ...]:
+        """The features that the head asks of its `Seq2Seq`."""
         more = ("tokens",) * self.monotonic + ("targets",) * self.samples
         return ("weights", "memory", "memory_mask", *more)
 

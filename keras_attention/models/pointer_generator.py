@@ -148,4 +148,5 @@ class PointerGenerator(Head):
 
 
 def swap_last(x):
+    """Exchanges the last two of three axes."""
     return ops.transpose(x, (0, 2, 1))

@@ -47,6 +47,8 @@ def compiling(choice: bool | None) -> Iterator[None]:
         >>> from keras_attention.ops import compiling
         >>> with compiling(False):
         ...     context = BahdanauAttention(13)(numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11)))
+        >>> tuple(context.shape)
+        (2, 3, 11)
     """
     if not isinstance(choice, bool | None):
         raise ValueError(f"`choice` must be True, False or None; received {choice!r:.80}.")

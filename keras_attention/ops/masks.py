@@ -16,6 +16,14 @@ def first_largest(x: Tensor) -> Tensor:
 
     ONNX can run it. In TensorFlow `ops.argmax` of floating-point numbers looks at sign bits, which
     ONNX cannot.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops.masks import first_largest
+        >>> scores = numpy.array([[0.1, 0.7, 0.7], [0.5, 0.2, 0.3]])
+        >>> ops.convert_to_numpy(first_largest(scores)).tolist()
+        [1, 0]
     """
     if x.shape[-1] == 0:
         return ops.zeros(ops.shape(x)[:-1], "int32")
@@ -24,7 +32,16 @@ def first_largest(x: Tensor) -> Tensor:
 
 
 def last_valid(mask: Tensor) -> Tensor:
-    """The last position where a mask `(B, 1, Tk)` is True, `(B, 1)` int32; 0 without one."""
+    """The last position where a mask `(B, 1, Tk)` is True, `(B, 1)` int32; 0 without one.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops.masks import last_valid
+        >>> mask = numpy.array([[[True, True, False]], [[False, False, False]]])
+        >>> ops.convert_to_numpy(last_valid(mask)).tolist()
+        [[1], [0]]
+    """
     if mask.shape[-1] == 0:
         return ops.zeros(ops.shape(mask)[:-1], "int32")
     position = ops.arange(ops.shape(mask)[-1], dtype="int32")
@@ -42,6 +59,15 @@ def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:
 
     Returns:
         `(B, T, D)`.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import blanked
+        >>> sequence = numpy.array([[[1.0], [2.0], [numpy.nan]]])
+        >>> mask = numpy.array([[True, True, False]])
+        >>> ops.convert_to_numpy(blanked(sequence, mask)).tolist()
+        [[[1.0], [2.0], [0.0]]]
     """
     if mask is None:
         return sequence
@@ -56,6 +82,14 @@ def all_of(*masks: Tensor | None) -> Tensor | None:
 
     Returns:
         One mask, or None if there is none to join.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import all_of, causal_mask
+        >>> words = numpy.array([[True, False, True]])
+        >>> ops.convert_to_numpy(all_of(words, None, causal_mask(2, 3))).tolist()
+        [[True, False, False], [True, False, False]]
     """
     masks = tuple(mask for mask in masks if mask is not None)
     if not masks:
@@ -94,6 +128,14 @@ class Masks(NamedTuple):
         query: `(B, Tq)` boolean.
         pairs: `(Tq, Tk)` or `(B, Tq, Tk)` boolean.
         causal: whether query step i attends to the memory steps 0 .. i only.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops.masks import Masks
+        >>> masks = Masks(memory=numpy.array([[False, True, True]]), causal=True)
+        >>> ops.convert_to_numpy(masks.joined(steps=2, length=3)).tolist()
+        [[[False, False, False], [False, True, False]]]
     """
 
     memory: Tensor | None = None

@@ -33,8 +33,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         >>> import numpy
         >>> from keras import ops
         >>> from keras_attention.ops import masked_softmax
-        >>> weights = masked_softmax(numpy.array([1.0, 1.0, 9.0]), numpy.array([True, True, False]))
-        >>> ops.convert_to_numpy(weights).tolist()
+        >>> scores, mask = numpy.array([1, 1, 9], "float32"), numpy.array([True, True, False])
+        >>> ops.convert_to_numpy(masked_softmax(scores, mask)).tolist()
         [0.5, 0.5, 0.0]
     """
     scores = _widen(scores)

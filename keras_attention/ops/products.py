@@ -21,6 +21,14 @@ def project(sequence: Tensor, kernel: Tensor) -> Tensor:
 
     Returns:
         y, `(..., U)`, in the dtype of the arguments.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import project
+        >>> words, kernel = numpy.array([[[1.0, 2.0], [3.0, 4.0]]]), numpy.array([[1.0], [10.0]])
+        >>> ops.convert_to_numpy(project(words, kernel)).tolist()
+        [[[21.0], [43.0]]]
     """
     rows = ops.reshape(sequence, (-1, kernel.shape[0]))
     return ops.reshape(ops.matmul(rows, kernel), (*ops.shape(sequence)[:-1], kernel.shape[1]))

@@ -44,6 +44,15 @@ def sentence_span(
     Returns:
         `(start, size)`, each `(B,)`: the first valid position, and S. Both are 0 where no position
         is valid.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import sentence_span
+        >>> mask = numpy.array([[True, True, False, False], [False, True, False, True]])
+        >>> start, size = sentence_span(mask, 2, 4)
+        >>> ops.convert_to_numpy(start).tolist(), ops.convert_to_numpy(size).tolist()
+        ([0.0, 1.0], [2.0, 3.0])
     """
     if mask is None:
         return ops.zeros((batch_size,), dtype), ops.ones((batch_size,), dtype) * ops.cast(
@@ -94,6 +103,14 @@ def gaussian(center: Tensor, position: Tensor, half_width: int) -> Tensor:
 
     Returns:
         Factors of the weights, `(B, Tq, Tk)` or `(B, Tq, W)`, in the dtype of `center`.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import gaussian
+        >>> factors = gaussian(numpy.array([[1.5]], "float32"), numpy.arange(4), 2)
+        >>> [round(x, 2) for x in ops.convert_to_numpy(factors)[0, 0].tolist()]
+        [0.32, 0.88, 0.88, 0.32]
     """
     return ops.exp(-ops.square(_offsets(center, position)) * (2.0 / half_width**2))
 
@@ -134,6 +151,15 @@ def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
 
     Returns:
         `(B, Tq, W, ...)`.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import take_windows, window_positions
+        >>> words = numpy.array([[10.0, 11.0, 12.0, 13.0, 14.0]])
+        >>> position, _ = window_positions(numpy.array([[1.5, 3.0]]), 1, 5)
+        >>> ops.convert_to_numpy(take_windows(words, position)).tolist()
+        [[[10.0, 11.0, 12.0], [12.0, 13.0, 14.0]]]
     """
     return take_rows(sequence, position)
 
@@ -148,6 +174,14 @@ def spread_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:
 
     Returns:
         `(B, Tq, Tk)`, zero outside the windows.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import spread_windows
+        >>> weights, center = numpy.array([[[0.25, 0.5, 0.25]]]), numpy.array([[2.0]])
+        >>> ops.convert_to_numpy(spread_windows(weights, center, 5)).tolist()
+        [[[0.0, 0.25, 0.5, 0.25, 0.0]]]
     """
     width = weights.shape[-1]
     start = ops.floor(ops.stop_gradient(center)) - width // 2

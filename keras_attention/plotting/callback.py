@@ -47,8 +47,17 @@ class AttentionMapCallback(keras.callbacks.Callback):
         ImportError: when training begins, if matplotlib or TensorBoard is missing.
 
     Example:
+        >>> import keras, numpy, pathlib, tempfile
+        >>> from keras_attention import BahdanauAttention
         >>> from keras_attention.plotting import AttentionMapCallback
-        >>> maps = AttentionMapCallback("logs", [[3, 4]], [["das", "Haus"]], [["the", "house"]])
+        >>> query, value = keras.Input((2, 3)), keras.Input((2, 3))
+        >>> model = keras.Model([query, value], BahdanauAttention(4)(query, value))
+        >>> model.compile("sgd", "mse")
+        >>> x, logs = numpy.ones((1, 2, 3)), tempfile.mkdtemp()
+        >>> maps = AttentionMapCallback(logs, [x, x], [["das", "Haus"]], [["the", "house"]])
+        >>> history = model.fit([x, x], x, callbacks=[maps], verbose=0)
+        >>> [page.name for page in pathlib.Path(logs).glob("*.html")]
+        ['attention-0.html']
     """
 
     log_dir: str | os.PathLike[str]

@@ -31,6 +31,15 @@ class Document(NamedTuple):
         probability: the probability of the predicted class, 0 to 1, or None.
         expected: the true class, or None if it is not known.
         gaps: S lists of strings, the text before each word; None for single blanks.
+
+    Example:
+        >>> from keras_attention.plotting import Document, document_page
+        >>> words = [["Dear", "all", "."], ["It", "broke", "."]]
+        >>> word_weights, sentence_weights = [[0.4, 0.5, 0.1], [0.1, 0.8, 0.1]], [0.1, 0.9]
+        >>> letter = Document(words, word_weights, sentence_weights, predicted="complaint")
+        >>> right, wrong = (letter._replace(expected=x) for x in ("complaint", "praise"))
+        >>> document_page([right, wrong]).count("✗ wrong")
+        1
     """
 
     words: Sequence[Sequence[Text]]
@@ -149,6 +158,7 @@ def _relative(value, largest):
 
 
 def percent(value: float) -> str:
+    """A share as a percentage that shows a small one as more than zero."""
     return "<0.1%" if 0 < value < 0.0005 else f"{100 * value:.1f}%"
 
 

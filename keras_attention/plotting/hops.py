@@ -40,6 +40,14 @@ class Hops(NamedTuple):
         answer: the answer of the network.
         expected: the right answer, or None if it is not known.
         facts: indices of the memories that hold the answer, if they are known; drawn bold.
+
+    Example:
+        >>> from keras_attention.plotting import Hops, plot_hops
+        >>> story = ["Mary took the milk.", "John sat down.", "Mary went out."]
+        >>> weights = [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
+        >>> sample = Hops(story, weights, "Where is the milk?", "garden", expected="out")
+        >>> [text.get_text() for text in plot_hops(sample).axes[0].texts][:2]
+        ['garden (right: out)', 'Where is the milk?']
     """
 
     memories: Sequence[Text]

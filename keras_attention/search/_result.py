@@ -24,6 +24,20 @@ class SearchResult(NamedTuple):
             each token, zeros after the end; None if the step returns no weights.
         log_probs: float32, `(B, L)` or `(B, K, L)`: the log probability of each token under the
             model, zeros after the end.
+
+    Example:
+        A step that counts, and tokens without what fills the buffer:
+
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention import greedy_search
+        >>> def step(tokens, state, memory):
+        ...     return 9.0 * ops.one_hot(state + 1, 6), state + 1, None
+        >>> state = numpy.array([0, 2], "int32")
+        >>> found = greedy_search(step, state, start_token=0, end_token=5, max_length=7)
+        >>> tokens, lengths = (ops.convert_to_numpy(x) for x in (found.tokens, found.lengths))
+        >>> [row[: length - 1].tolist() for row, length in zip(tokens, lengths)]
+        [[1, 2, 3, 4], [3, 4]]
     """
 
     tokens: Tensor

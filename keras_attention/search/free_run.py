@@ -30,6 +30,16 @@ class FreeRun(NamedTuple):
         lengths: int32, `(B,)`: the number of steps, the one that stopped included; L for a sample
             that never stopped.
         weights: `(B, L, Tk)`, zeros after the end; None if the step returns no weights.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attention import free_run
+        >>> def double(last, state, memory):
+        ...     return 2 * last, 2 * last[:, 0] - 7, state, None
+        >>> run = free_run(double, None, first=ops.convert_to_tensor([[1.0], [3.0]]), max_steps=9)
+        >>> frames, lengths = (ops.convert_to_numpy(x) for x in (run.outputs, run.lengths))
+        >>> [sample[:length, 0].tolist() for sample, length in zip(frames, lengths)]
+        [[2.0, 4.0, 8.0], [6.0, 12.0]]
     """
 
     outputs: Tensor

@@ -52,6 +52,22 @@ def greedy_search(
 
     Raises:
         ValueError: as `beam_search`.
+
+    Example:
+        The memory of one sample is a table of p(next | last).
+
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from keras_attention import greedy_search
+        >>> table = np.array([[[0.1, 0.2, 0.7], [0.3, 0.4, 0.3], [0.1, 0.8, 0.1]]])
+        >>> def step(tokens, state, memory):
+        ...     row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
+        ...     return ops.log(ops.squeeze(row, 1)), state, None
+        >>> found = greedy_search(step, None, table, start_token=0, end_token=1, max_length=4)
+        >>> ops.convert_to_numpy(found.tokens).tolist()
+        [[2, 1, 1, 1]]
+        >>> [round(p, 2) for p in np.exp(ops.convert_to_numpy(found.scores)).tolist()]
+        [0.56]
     """
 
     limits = Limits(

@@ -28,6 +28,17 @@ def completed_trials(
         ValueError: `tuner` is not a tuner, or `failed` is unknown.
         RuntimeError: no trial completed, or, with failed="raise", not all did. The message names
             each of the others and the cause, as does the warning.
+
+    Example:
+        >>> import keras_tuner, tempfile
+        >>> from keras_attention.tuning import completed_trials
+        >>> class Tuner(keras_tuner.GridSearch):  # its trials train no model
+        ...     def run_trial(self, trial, **options):
+        ...         return abs(trial.hyperparameters.Int("units", 1, 3) - 2)
+        >>> tuner = Tuner(directory=tempfile.mkdtemp())
+        >>> tuner.search(verbose=0)
+        >>> [trial.hyperparameters["units"] for trial in completed_trials(tuner)]
+        [2, 1, 3]
     """
     check_choice("completed_trials", "failed", failed, ("raise", "warn"))
     if not hasattr(tuner, "oracle"):
@@ -57,6 +68,16 @@ def failure_cause(trial: keras_tuner.engine.trial.Trial) -> str:
 
     Returns:
         The last line of its error, or a sentence about its status if there was no error.
+
+    Example:
+        >>> import keras_tuner
+        >>> from keras_tuner.engine.trial import Trial
+        >>> from keras_attention.tuning import failure_cause
+        >>> message = "Traceback (most recent call last):\\n...\\nMemoryError: 9 GiB"
+        >>> failure_cause(Trial(keras_tuner.HyperParameters(), status="FAILED", message=message))
+        'MemoryError: 9 GiB'
+        >>> failure_cause(Trial(keras_tuner.HyperParameters(), status="RUNNING"))
+        'it was stopped from outside'
     """
     if trial.message:
         return trial.message.strip().splitlines()[-1].strip()

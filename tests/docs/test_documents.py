@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import keras_attention
 from tests import ROOT
 
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md")))]
@@ -63,6 +64,14 @@ def test_local_links_lead_somewhere(page):
 def is_made(link):
     """Whether the build of the site makes the page."""
     return re.search(r"(^|/)(api|examples)/[\w.]+(\.rst)?$", link) and not link.endswith(".md")
+
+
+def test_the_changelog_begins_with_the_version():
+    """`publish` asks for a date, and for a tag that is the version."""
+    heading = re.search(r"^## (.*)", text_of("CHANGELOG.md"), re.MULTILINE).group(1)
+    version, _, date = heading.partition(" - ")
+    assert version == keras_attention.__version__
+    assert re.fullmatch(r"unreleased|\d{4}-\d{2}-\d{2}", date)
 
 
 def test_the_readme_is_short():

@@ -44,6 +44,7 @@ def query_of(cell, states):
 
 
 def has_query(cell):
+    """Whether a cell chooses its own query, by a method `query`."""
     return any(callable(getattr(x, "query", None)) for x in (cell, last_cell(cell)))
 
 
@@ -56,6 +57,7 @@ def query_size(cell, query):
 
 
 def output_size(cell):
+    """The features of a cell's output; of its first state, if the cell does not say."""
     return getattr(cell, "output_size", None) or tree.flatten(state_sizes(last_cell(cell)))[0]
 
 

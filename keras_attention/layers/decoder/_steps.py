@@ -48,6 +48,7 @@ def one_step(decoder, run, read, inputs, carry, position):
 
 
 def joined_output(decoder: Any, hidden: Tensor, attended: Tensor) -> Tensor:
+    """What a step returns, by the `output_mode` of the decoder."""
     if decoder.output_mode == "concat":
         return ops.concatenate([attended, hidden], axis=-1)
     return hidden if decoder.output_mode == "cell" else attended

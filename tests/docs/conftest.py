@@ -1,0 +1,3 @@
+"""The fixtures of this folder."""
+
+from tests.browser import browser  # noqa: F401
