@@ -9,15 +9,16 @@ them the sentence with the largest weight is the deciding one. The command write
 which words and sentences were read, a picture of it, a `.keras` file, and a SavedModel from raw
 text to classes and weights, which it then runs in a process without keras.
 
-    python -m examples.documents --data DIR --pooling attention average max
+    python -m examples.documents --data DIR --pooling attention average
 
 does the same on your documents by cross-validation. DIR is a folder with one sub-folder for each
 class and one file for each document, or a file with lines like {"text": "...", "label": "..."}. It
-compares attention with the average and the maximum on the same encoders, and with a linear SVM and
-logistic regression on the TF-IDF of the words. A run that was interrupted or killed resumes when
-the same command is run again. The files come from the first fold. Its model has not seen the
-documents on the page: some of each class, and some that it classified wrongly. Measured figures are
-in docs/results/documents.md.
+compares attention with the average on the same words, and with a linear SVM and logistic regression
+on their TF-IDF. The attention reads single words and word pairs, and is trained in seconds. With
+`--encoder gru` it is the paper's hierarchy, which also takes `--pooling max`. A run that was
+interrupted or killed resumes when the same command is run again. The files come from the first
+fold. Its model has not seen the documents on the page: some of each class, and some that it
+classified wrongly. Measured figures are in docs/results/documents.md.
 """
 
 import json
@@ -25,6 +26,7 @@ import pathlib
 import shutil
 
 import keras
+import numpy as np
 
 from examples.common.arguments import (
     check_at_least_one,
@@ -41,25 +43,30 @@ from examples.documents import letters
 from examples.documents.baselines import BASELINES, run_baselines
 from examples.documents.data import load_data
 from examples.documents.evaluation import report
-from examples.documents.folds import Folds
+from examples.documents.folds import Folds, labels_of, split_folds
 from examples.documents.model import ENCODERS, POOLINGS
+from examples.documents.prior import FORMS
 from examples.documents.training import run_fold
 
 # Defaults for your documents, and for letters.
 DEFAULTS = {
     "folds": (10, 5),
     # An encoder of sentences would blur which sentence of a letter decides.
-    "encoder": ("gru", "words"),
-    "embedding": (64, 32),
-    "units": (32, 24),
-    "epochs": (6, 5),
-    "min_count": (5, 1),
-    "learning_rate": (0.003, 0.005),
-    "dropout": (0.5, 0.5),
-    "word_dropout": (0.1, 0.0),
+    "encoder": ("ngrams", "words"),
     "pooling": (["attention"], ["attention", "average"]),
     "documents": (None, 5000),
     "runs": (None, 1),
+}
+# Defaults for `ngrams`, and for the other encoders on your documents and on letters.
+TRAINING = {
+    "embedding": (None, 64, 32),
+    "units": (None, 32, 24),
+    "epochs": (20, 6, 5),
+    "min_count": (2, 5, 1),
+    "learning_rate": (0.5, 0.003, 0.005),
+    "dropout": (None, 0.5, 0.5),
+    "word_dropout": (None, 0.1, 0.0),
+    "form": ("auto", None, None),
 }
 
 
@@ -67,20 +74,35 @@ def parse(argv):
     parser = make_parser("documents", __doc__)
 
     def add(name, kind, text):
-        given, of_letters = DEFAULTS[name]
-        flag, text = f"--{name.replace('_', '-')}", f"{text} (default: {given}; {of_letters})"
+        listed = "; ".join(str(x) for x in TRAINING[name] if x is not None)
+        flag, text = f"--{name.replace('_', '-')}", f"{text} (default: {listed})"
         parser.add_argument(flag, type=kind, help=text)
 
     parser.add_argument("--data", metavar="PATH", help="a folder of folders, or a JSON-lines file")
     parser.add_argument("--pooling", nargs="+", choices=POOLINGS, help="one or more")
     parser.add_argument(
-        "--encoder", choices=ENCODERS, help="of words and sentences (default: gru; letters: words)"
+        "--encoder",
+        choices=ENCODERS,
+        help="of words and sentences, or `ngrams`, attention over words and word pairs (default: "
+        "ngrams; letters: words)",
     )
-    add("folds", int, "number of folds; of two defaults, the second is for letters")
+    parser.add_argument("--folds", type=int, help="number of folds (default: 10; letters: 5)")
     parser.add_argument("--runs", type=int, help="folds that are run (default: all; letters: 1)")
-    add("embedding", int, "width of a word")
+    parser.add_argument(
+        "--without",
+        type=int,
+        metavar="FOLD",
+        help="leave the documents of this fold out and split the others, to choose settings",
+    )
+    parser.add_argument("--form", choices=FORMS, help="of the weights of ngrams (default: auto)")
+    add(
+        "epochs",
+        int,
+        "passes over the training documents; of three defaults, the first is for "
+        "ngrams, the last for letters",
+    )
+    add("embedding", int, "width of a word; of two defaults, the second is for letters")
     add("units", int, "width of a GRU in one direction")
-    add("epochs", int, "passes over the training documents")
     parser.add_argument(
         "--batch-size", type=int, default=32, help="largest number of documents in a batch"
     )
@@ -91,7 +113,7 @@ def parse(argv):
         "--longest", type=int, default=25, help="largest number of words in a sentence"
     )
     add("min_count", int, "how often a known word occurs")
-    add("learning_rate", float, "the highest learning rate")
+    add("learning_rate", float, "the highest learning rate; for ngrams, times the classes")
     add("dropout", float, "of the features of words and of the document")
     add("word_dropout", float, "share of words that are replaced by the unknown one")
     parser.add_argument("--documents", type=int, help="number of letters (default: 5000)")
@@ -116,11 +138,25 @@ def parse(argv):
     if arguments.smoke:
         fill(arguments, {"documents": 2000, "epochs": 4, "pooling": ["attention"]})
     fill(arguments, {name: values[not arguments.data] for name, values in DEFAULTS.items()})
+    ngrams = arguments.encoder == "ngrams"
+    column = 0 if ngrams else 1 if arguments.data else 2
+    for name, values in TRAINING.items():
+        if getattr(arguments, name) is not None and values[column] is None:
+            parser.error(
+                f"--{name.replace('_', '-')} has no effect with --encoder {arguments.encoder}"
+            )
+    fill(arguments, {name: values[column] for name, values in TRAINING.items()})
+    if ngrams and "max" in arguments.pooling:
+        parser.error("--pooling max needs an encoder of words, such as --encoder gru")
     fill(arguments, {"runs": arguments.folds})
     if arguments.folds < 2 or arguments.runs > arguments.folds:
         parser.error(
             f"--folds must be at least 2, and --runs no more; received {arguments.folds} and "
             f"{arguments.runs}"
+        )
+    if arguments.without is not None and not 1 <= arguments.without <= arguments.folds:
+        parser.error(
+            f"--without must be a fold from 1 to {arguments.folds}; received {arguments.without}"
         )
     return arguments
 
@@ -129,6 +165,12 @@ def main(argv=None):
     arguments = parse(argv)
     check_extras("tensorflow_text", "matplotlib", "sklearn")
     texts, deciding = load_data(arguments)
+    if arguments.without:
+        kept = np.flatnonzero(
+            split_folds(labels_of(texts), arguments.folds) != arguments.without - 1
+        )
+        texts = [texts[n] for n in kept]
+        deciding = deciding and [deciding[n] for n in kept]
     settings = {
         name: value
         for name, value in vars(arguments).items()

@@ -19,9 +19,7 @@ class Folds:
     def __init__(self, texts, folds, longest, min_count):
         self.texts, self.longest, self.min_count = texts, longest, min_count
         lines = [document.text for document in texts]
-        # An array of objects, because NumPy makes all strings as wide as the longest one.
-        labels = np.array([document.label for document in texts], object)
-        self.classes, numbers = np.unique(labels, return_inverse=True)
+        self.classes, numbers = np.unique(labels_of(texts), return_inverse=True)
         self.fold = split_folds(numbers, folds)
         self.words = np.array([*count_tokens(lines)[0]], object)
         self.data = encode(lines, numbers, Words(self.words), longest)
@@ -42,7 +40,7 @@ class Folds:
 
 
 def split_folds(labels, folds):
-    """The fold of each document: consecutive blocks of each class in the given order.
+    """The fold of each label: consecutive blocks of each class in the given order.
 
     Ten folds of the movie reviews, sorted by file name, are the folds of the authors.
     """
@@ -51,3 +49,8 @@ def split_folds(labels, folds):
         where = np.flatnonzero(labels == label)
         fold[where] = np.arange(len(where)) * folds // len(where)
     return fold
+
+
+def labels_of(texts):
+    # An array of objects, because NumPy makes all strings as wide as the longest one.
+    return np.array([document.label for document in texts], object)

@@ -6,7 +6,7 @@ from keras import layers, ops
 from keras_attention import HierarchicalAttention
 
 POOLINGS = ("attention", "average", "max")
-# "gru" encodes words and sentences, "words" encodes words alone.
+# "gru" encodes words and sentences, "words" encodes words alone. "ngrams" is in `ngrams.py`.
 ENCODERS = ("gru", "words", "none")
 
 

@@ -1,6 +1,5 @@
 """Trains one fold of the cross-validation, and tests it."""
 
-import collections
 import sys
 import time
 
@@ -9,14 +8,14 @@ import numpy as np
 
 from examples.common.batching import budgeted
 from examples.common.checkpoint import Checkpoint
-from examples.common.devices import COMPILED
 from examples.common.schedules import warmup_cosine
 from examples.common.seeds import reseed, seed_model
 from examples.documents.export import choose, save
 from examples.documents.model import build_model
+from examples.documents.outputs import padded, padded_sizes, read
+from examples.documents.prior import prepare
 
-# Sizes are padded to multiples of this number.
-MULTIPLE = 16 if COMPILED else 1
+SMOOTHING = 0.1  # of the labels, for `ngrams`
 
 
 def run_fold(task, deciding, settings, pooling, number, output, interrupt):
@@ -34,10 +33,13 @@ def run_fold(task, deciding, settings, pooling, number, output, interrupt):
     settings = {**settings, "pooling": pooling, "fold": number + 1}
     data, vocabulary, inside, outside = task.split(number)
     seed_model((settings["seed"] + number) % 2**32)
-    shape = {name: settings[name] for name in ("embedding", "units", "dropout", "word_dropout")}
-    model, reader = build_model(
-        vocabulary.size, len(task.classes), pooling, settings["encoder"], **shape
-    )
+    words, classes = vocabulary.size, len(task.classes)
+    if settings["encoder"] == "ngrams":
+        model, reader = prepare(words, classes, data, inside, pooling, settings)
+    else:
+        names = ("embedding", "units", "dropout", "word_dropout")
+        shape = {name: settings[name] for name in names}
+        model, reader = build_model(words, classes, pooling, settings["encoder"], **shape)
     print(
         f"\n{pooling}, fold {number + 1} of {settings['folds']}: {model.count_params():,} "
         f"parameters, {vocabulary.size - 2:,} words, {len(inside):,} documents to train on, "
@@ -77,13 +79,8 @@ def train(model, data, chosen, settings, checkpoint, interrupt):
         return [chosen[batch] for batch in made]
 
     steps = settings["epochs"] * len(batches(0))
-    model.compile(
-        keras.optimizers.Adam(
-            warmup_cosine(settings["learning_rate"], steps, last=0.05), global_clipnorm=1.0
-        ),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
+    labels = np.eye(model.output.shape[1], dtype="float32")[data.labels]
+    compile_model(model, settings, steps)
     done = checkpoint.restore(model)
     for epoch in range(done, settings["epochs"]):
         reseed(model, settings["seed"], epoch)
@@ -91,9 +88,7 @@ def train(model, data, chosen, settings, checkpoint, interrupt):
         losses, right = 0.0, 0.0
         for step, batch in enumerate(epoch_batches, 1):
             model.reset_metrics()
-            logs = model.train_on_batch(
-                data.padded(batch, MULTIPLE), data.labels[batch], return_dict=True
-            )
+            logs = model.train_on_batch(padded(data, batch), labels[batch], return_dict=True)
             losses += float(logs["loss"]) * len(batch) / len(chosen)
             right += float(logs["accuracy"]) * len(batch) / len(chosen)
             if interrupt.asked and step < len(epoch_batches):
@@ -126,17 +121,17 @@ def train(model, data, chosen, settings, checkpoint, interrupt):
         )
 
 
-def read(reader, data, chosen, settings):
-    """Predicts the documents `chosen`: a dictionary of lists with one item for each document."""
-    sizes = padded_sizes(data, chosen)
-    found = collections.defaultdict(lambda: [None] * len(chosen))
-    for batch in budgeted(sizes, settings["batch_size"], settings["cells"]):
-        outputs = reader.predict_on_batch(data.padded(chosen[batch], MULTIPLE))
-        for name, values in outputs.items():
-            for n, value in zip(batch, values, strict=True):
-                found[name][n] = value
-    return found
-
-
-def padded_sizes(data, chosen):
-    return -(-data.sizes[chosen] // MULTIPLE) * MULTIPLE
+def compile_model(model, settings, steps):
+    """Gives the model the optimizer and the loss of its encoder."""
+    rate = settings["learning_rate"]
+    smoothing = 0.0
+    if settings["encoder"] == "ngrams":
+        # Adam's equal steps would teach rare n-grams as much as frequent ones.
+        rate = warmup_cosine(rate * model.output.shape[1], steps, last=0.0)
+        optimizer = keras.optimizers.SGD(rate, momentum=0.9)
+        smoothing = SMOOTHING
+    else:
+        rate = warmup_cosine(rate, steps, last=0.05)
+        optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=smoothing)
+    model.compile(optimizer, loss, metrics=["accuracy"])

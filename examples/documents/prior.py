@@ -1,0 +1,105 @@
+"""Sets the scores of the n-grams before the training, and chooses the form of the weights.
+
+An n-gram that one class uses more than the others is read more. How much more comes from naive
+Bayes, which counts documents and learns nothing else.
+"""
+
+import collections
+
+import numpy as np
+from keras import ops
+
+from examples.common.batching import budgeted
+from examples.documents.ngrams import LARGEST, build_ngram_model
+from examples.documents.outputs import read
+
+FORMS = ("auto", "opinion", "topic")
+LEAST = 2  # how many documents a pair must occur in
+
+
+def find_pairs(data, chosen, words):
+    """The codes of the pairs of known words in `LEAST` of the documents `chosen`, sorted."""
+    base = min(words, LARGEST)
+    lengths = np.diff(data.sentences)
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    owner = np.repeat(np.arange(len(data.labels)), np.diff(data.documents))[sentence]
+    first, second = data.words[:-1].astype("int64"), data.words[1:]
+    # The last word id is the unknown word.
+    inside = (sentence[:-1] == sentence[1:]) & np.isin(owner[:-1], chosen)
+    inside &= (first < min(base, words - 1)) & (second < min(base, words - 1))
+    codes = (first * base + second)[inside]
+    each = np.unique(np.stack([codes, owner[:-1][inside]], axis=1), axis=0)[:, 0]
+    codes, counts = np.unique(each, return_counts=True)
+    return codes[counts >= LEAST].astype("int32")
+
+
+def count_documents(layer, data, chosen, settings):
+    """The number of documents of each class that hold an n-gram: `(C, n-grams)`."""
+    counts = np.zeros((layer.classes, layer.size))
+    for batch in budgeted(data.sizes[chosen], settings["batch_size"], settings["cells"]):
+        index = chosen[batch]
+        for label, found in zip(data.labels[index], layer.ngrams(data.padded(index)), strict=True):
+            counts[label, np.unique(ops.convert_to_numpy(found))] += 1
+    counts[:, 0] = 0
+    return counts
+
+
+def log_ratios(counts):
+    """How much more of the n-grams of a class an n-gram is than of the others, `(C, n-grams)`.
+
+        r[c,n] = log((1 + N[c,n]) / sum_m (1 + N[c,m])) - the same for the other classes
+
+    These are the weights of naive Bayes, with one document added to every count.
+    """
+
+    def log_share(counts):
+        return np.log((1 + counts) / (1 + counts).sum(axis=1, keepdims=True))
+
+    return log_share(counts) - log_share(counts.sum(axis=0) - counts)
+
+
+def log_prior(ratios):
+    """`log sqrt(max_c r[c,n])`, the part of the score that depends on the n-gram."""
+    return 0.5 * np.log(np.maximum(ratios.max(axis=0), 1e-3))
+
+
+def prepare(words, classes, data, chosen, pooling, settings):
+    """Builds the model and the reader for the training documents `chosen`, with their prior."""
+    pairs = find_pairs(data, chosen, words)
+    form = "average" if pooling == "average" else settings["form"]
+
+    def build(form):
+        model, reader = build_ngram_model(words, len(pairs), classes, form)
+        model.get_layer("ngrams").codes.assign(np.append(pairs, np.iinfo("int32").max))
+        return model, reader
+
+    if form == "auto":
+        form = choose_form({form: build(form) for form in FORMS[1:]}, data, chosen, settings)
+    model, reader = build(form)
+    layer = model.get_layer("ngrams")
+    layer.prior.assign(log_prior(log_ratios(count_documents(layer, data, chosen, settings))))
+    return model, reader
+
+
+def choose_form(models, data, chosen, settings):
+    """Chooses the form with which naive Bayes is right more often, in five folds of `chosen`.
+
+    Naive Bayes is the same model with the ratios as its values, so nothing has to be trained.
+    """
+    part = np.random.default_rng(settings["seed"]).permutation(len(chosen)) % 5
+    layer = next(iter(models.values()))[0].get_layer("ngrams")
+    counts = [count_documents(layer, data, chosen[part == n], settings) for n in range(5)]
+    right = collections.Counter()
+    for form, (model, reader) in models.items():
+        layer = model.get_layer("ngrams")
+        for n in range(5):
+            ratios = log_ratios(sum(counts) - counts[n])
+            layer.prior.assign(log_prior(ratios))
+            layer.value.assign(ratios.T)
+            held = chosen[part == n]
+            found = np.argmax(read(reader, data, held, settings)["probabilities"], axis=1)
+            right[form] += int((found == data.labels[held]).sum())
+    best = max(models, key=right.get)
+    shares = ", ".join(f"{form} {100 * right[form] / len(chosen):.1f}%" for form in models)
+    print(f"  form of the weights: {best}; naive Bayes is right in {shares}", flush=True)
+    return best
