@@ -12,10 +12,15 @@ class Document(NamedTuple):
 
 
 def read(path):
-    """Reads a folder with a sub-folder for each class, or a file with JSON objects as lines."""
+    """Reads a folder with a sub-folder for each class, or a file with JSON objects as lines.
+
+    A file of SQuAD gives its paragraphs, and the titles of their articles are the classes.
+    """
     path = pathlib.Path(path)
     if path.is_dir():
         documents = _read_folder(path)
+    elif path.suffix == ".json":
+        documents = _read_articles(path)
     elif path.is_file():
         documents = _read_lines(path)
     else:
@@ -104,3 +109,18 @@ def _read_lines(path):
     if not documents:
         raise SystemExit(f"{path}: holds no document. Nothing was written.")
     return documents
+
+
+def _read_articles(path):
+    try:
+        return [
+            Document(f"{article['title']}, paragraph {number}", paragraph["context"], article["title"])
+            for article in json.loads(_text(path))["data"]
+            for number, paragraph in enumerate(article["paragraphs"], 1)
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SystemExit(
+            f"{path}: not a file of SQuAD, which holds articles in `data` ({error!r}). Other "
+            'documents go into a file that ends in .jsonl, with lines like {"text": "...", '
+            '"label": "..."}. Nothing was written.'
+        ) from error
