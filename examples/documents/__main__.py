@@ -117,6 +117,11 @@ def parse(argv):
     add("dropout", float, "of the features of words and of the document")
     add("word_dropout", float, "share of words that are replaced by the unknown one")
     parser.add_argument("--documents", type=int, help="number of letters (default: 5000)")
+    parser.add_argument(
+        "--agreement",
+        action="store_true",
+        help="train the first fold again with the next seed, and compare the attention weights",
+    )
     parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
     parser.add_argument("--output", default="output/classify", help="folder for the results")
     parser.add_argument("--smoke", action="store_true", help="few letters, within a minute")
@@ -142,9 +147,8 @@ def parse(argv):
     column = 0 if ngrams else 1 if arguments.data else 2
     for name, values in TRAINING.items():
         if getattr(arguments, name) is not None and values[column] is None:
-            parser.error(
-                f"--{name.replace('_', '-')} has no effect with --encoder {arguments.encoder}"
-            )
+            flag = f"--{name.replace('_', '-')}"
+            parser.error(f"{flag} has no effect with --encoder {arguments.encoder}; leave it out")
     fill(arguments, {name: values[column] for name, values in TRAINING.items()})
     if ngrams and "max" in arguments.pooling:
         parser.error("--pooling max needs an encoder of words, such as --encoder gru")

@@ -10,8 +10,11 @@ from examples.common.sentences import split_sentences
 from keras_attention.plotting import Document, document_page, plot_document
 
 
-def save(reader, vocabulary, task, data, shown, output):
-    """Writes and checks all files of a trained model; the documents `shown` are on the page."""
+def save(reader, vocabulary, task, data, shown, note, output):
+    """Writes and checks all files of a trained model.
+
+    The documents `shown` and the text `note` are on the page.
+    """
     # Without MULTIPLE, so that the ids are as wide as in the SavedModel.
     ids = data.padded(shown)
     write_model(reader, output / "model.keras", ids)
@@ -35,7 +38,7 @@ def save(reader, vocabulary, task, data, shown, output):
     )
     readings = [reading(task.texts[n], reply, row) for row, n in enumerate(shown)]
     title = f"Which words and sentences were read: {len(readings)} of the test documents"
-    write_text(output / "documents.html", document_page(readings, title))
+    write_text(output / "documents.html", document_page(readings, title, note))
     save_figure(output / "document.png", plot_document(readings[0]))
     print(f"{output / 'documents.html'}: documents with words and sentences coloured by weight")
 

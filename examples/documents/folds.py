@@ -25,6 +25,10 @@ class Folds:
         self.data = encode(lines, numbers, Words(self.words), longest)
         self.empty = int((self.data.sizes[:, 0] == 0).sum())
 
+    def has_words(self, number):
+        """Whether a training document of a fold has a word."""
+        return bool(self.data.sizes[self.fold != number, 0].any())
+
     def split(self, number):
         """Encoded documents, the `Words` of a fold, its training numbers and its test numbers."""
         train, test = np.flatnonzero(self.fold != number), np.flatnonzero(self.fold == number)

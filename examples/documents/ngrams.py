@@ -76,6 +76,7 @@ class NgramAttention(layers.Layer):
         return ops.stack([word, pair], axis=3)
 
     def call(self, ids, gates=None, return_attention_scores=False):
+        ids = ops.cast(ids, "int32")
         ngrams = self.ngrams(ids)
         size = ops.shape(ids)[0]
         flat = ops.reshape(ngrams, (size, -1))

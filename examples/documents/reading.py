@@ -114,7 +114,9 @@ def _read_lines(path):
 def _read_articles(path):
     try:
         return [
-            Document(f"{article['title']}, paragraph {number}", paragraph["context"], article["title"])
+            Document(
+                f"{article['title']}, paragraph {number}", paragraph["context"], article["title"]
+            )
             for article in json.loads(_text(path))["data"]
             for number, paragraph in enumerate(article["paragraphs"], 1)
         ]

@@ -14,6 +14,7 @@ from examples.documents.export import choose, save
 from examples.documents.model import build_model
 from examples.documents.outputs import padded, padded_sizes, read
 from examples.documents.prior import prepare
+from examples.documents.reasons import describe, measure
 
 SMOOTHING = 0.1  # of the labels, for `ngrams`
 
@@ -31,23 +32,9 @@ def run_fold(task, deciding, settings, pooling, number, output, interrupt):
         interrupt: an `Interrupt`.
     """
     settings = {**settings, "pooling": pooling, "fold": number + 1}
-    data, vocabulary, inside, outside = task.split(number)
-    seed_model((settings["seed"] + number) % 2**32)
-    words, classes = vocabulary.size, len(task.classes)
-    if settings["encoder"] == "ngrams":
-        model, reader = prepare(words, classes, data, inside, pooling, settings)
-    else:
-        names = ("embedding", "units", "dropout", "word_dropout")
-        shape = {name: settings[name] for name in names}
-        model, reader = build_model(words, classes, pooling, settings["encoder"], **shape)
-    print(
-        f"\n{pooling}, fold {number + 1} of {settings['folds']}: {model.count_params():,} "
-        f"parameters, {vocabulary.size - 2:,} words, {len(inside):,} documents to train on, "
-        f"{len(outside):,} to test on",
-        flush=True,
-    )
-    checkpoint = Checkpoint(output / f"fold-{number + 1}", settings)
-    train(model, data, inside, settings, checkpoint, interrupt)
+    data, vocabulary, _, outside = task.split(number)
+    folder = output / f"fold-{number + 1}"
+    model, reader, history = trained(task, settings, folder, interrupt)
     found = read(reader, data, outside, settings)
     guesses = np.argmax(found["probabilities"], axis=1)
     right = guesses == data.labels[outside]
@@ -57,15 +44,46 @@ def run_fold(task, deciding, settings, pooling, number, output, interrupt):
         "accuracy": 100 * float(right.mean()),
         "documents": len(outside),
         "parameters": model.count_params(),
-        "epoch_seconds": float(np.mean([e["seconds"] for e in checkpoint.state["history"]])),
+        "epoch_seconds": float(np.mean([e["seconds"] for e in history])),
     }
     if deciding is not None and pooling == "attention":
         largest = [weights.argmax() for weights in found["sentence_weights"]]
         entry["deciding"] = 100 * float(np.mean(largest == np.array(deciding)[outside]))
     print(f"  accuracy {entry['accuracy']:.2f}%", flush=True)
     if number == 0:
-        save(reader, vocabulary, task, data, choose(right, outside, data.labels), output)
+        other = None
+        if settings["agreement"]:
+            again = {**settings, "seed": (settings["seed"] + 1) % 2**32}
+            _, other, _ = trained(task, again, folder / "agreement", interrupt)
+        if task.has_words(number):
+            entry["reasons"] = measure(model, reader, other, task, number, outside, settings)
+        lines = describe(entry.get("reasons", {}), number, len(outside))
+        print("\n".join(lines), flush=True)
+        chosen = choose(right, outside, data.labels)
+        save(reader, vocabulary, task, data, chosen, "\n".join(lines), output)
     return entry
+
+
+def trained(task, settings, folder, interrupt):
+    """Builds and trains the models of a fold: the model, the reader, the history of the epochs."""
+    data, vocabulary, inside, outside = task.split(settings["fold"] - 1)
+    pooling, words, classes = settings["pooling"], vocabulary.size, len(task.classes)
+    seed_model((settings["seed"] + settings["fold"] - 1) % 2**32)
+    if settings["encoder"] == "ngrams":
+        model, reader = prepare(words, classes, data, inside, pooling, settings)
+    else:
+        names = ("embedding", "units", "dropout", "word_dropout")
+        shape = {name: settings[name] for name in names}
+        model, reader = build_model(words, classes, pooling, settings["encoder"], **shape)
+    print(
+        f"\n{pooling}, fold {settings['fold']} of {settings['folds']}: {model.count_params():,} "
+        f"parameters, {vocabulary.size - 2:,} words, {len(inside):,} documents to train on, "
+        f"{len(outside):,} to test on",
+        flush=True,
+    )
+    checkpoint = Checkpoint(folder, settings)
+    train(model, data, inside, settings, checkpoint, interrupt)
+    return model, reader, checkpoint.state["history"]
 
 
 def train(model, data, chosen, settings, checkpoint, interrupt):

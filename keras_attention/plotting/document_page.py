@@ -37,7 +37,8 @@ li {
   display: grid; grid-template-columns: 3.25rem clamp(1.5rem, 9vw, 6rem) 1fr;
   column-gap: .6rem; margin: .2rem 0;
 }
-li p { margin: 0; white-space: pre-wrap; }
+li p, pre { white-space: pre-wrap; }
+li p { margin: 0; }
 mark { color: inherit; background: rgb(var(--word) / var(--s)); border-radius: .15em; }
 .share { color: var(--quiet); font-size: .85rem; line-height: 1.6rem; text-align: right;
   font-variant-numeric: tabular-nums; overflow-wrap: normal; }
@@ -64,7 +65,9 @@ less weight, by the square root of their bar. Point at a word or a bar for the e
 """
 
 
-def document_page(documents: Iterable[Document], title: str = "Documents") -> WholePage:
+def document_page(
+    documents: Iterable[Document], title: str = "Documents", note: str = ""
+) -> WholePage:
     """Shows documents on a page of HTML, with words and sentences coloured by their weights.
 
     The page needs no other file, runs no scripts, has a light and a dark mode, and fits the screen
@@ -73,6 +76,7 @@ def document_page(documents: Iterable[Document], title: str = "Documents") -> Wh
     Args:
         documents: a list of `Document`.
         title: title of the page.
+        note: lines below the title, such as how far the weights can be trusted.
 
     Returns:
         The page as a string that notebooks display. Write it to a file, in UTF-8.
@@ -109,6 +113,7 @@ def document_page(documents: Iterable[Document], title: str = "Documents") -> Wh
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         f'<h1 dir="auto">{escape(title)}</h1>\n<p>{count}.</p>\n',
         f"<p>Wrong: {missed}.</p>\n" if missed else "",
+        f'<pre dir="auto">{escape(note)}</pre>\n' if note else "",
         _LEGEND,
         *articles,
         "</body>\n</html>\n",

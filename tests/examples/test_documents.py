@@ -20,9 +20,20 @@ from examples.common import batching, seeds, tokens
 from examples.common.results import Results
 from examples.common.sentences import CLOSING, ENDS, split_sentences
 from examples.documents import __main__ as command
-from examples.documents import baselines, encoding, evaluation, folds, letters, reading, training
+from examples.documents import (
+    baselines,
+    encoding,
+    evaluation,
+    folds,
+    letters,
+    outputs,
+    reading,
+    reasons,
+    training,
+)
 from examples.documents import model as han
 from examples.documents.reading import Document
+from keras_attention.faithfulness import comprehensiveness, sufficiency
 from tests.helpers import wait_for
 
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
@@ -188,6 +199,25 @@ def test_a_folder_is_read(tmp_path):
         Document("pos/a.txt", "Großartig", "pos"),
         Document("pos/b.txt", "Good.\r\nYes.", "pos"),
     ]
+
+
+def test_articles_are_read(tmp_path):
+    path = tmp_path / "squad.json"
+    articles = [
+        {"title": title, "paragraphs": [{"context": f"{title} {n}", "qas": []} for n in range(2)]}
+        for title in ("Rain", "Sun")
+    ]
+    path.write_text(json.dumps({"data": articles}), encoding="utf-8")
+    assert reading.read(path) == [
+        Document(f"{title}, paragraph {n + 1}", f"{title} {n}", title)
+        for title in ("Rain", "Sun")
+        for n in range(2)
+    ]
+    for content in ("[1", "[]", '{"data": [{"title": "x"}]}'):
+        path.write_text(content)
+        message = refused(tmp_path, path)
+        assert message.startswith(f"{path}: not a file of SQuAD, which holds articles in `data` (")
+        assert "a file that ends in .jsonl" in message
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
@@ -470,7 +500,7 @@ def make_ids():
     return ids
 
 
-@pytest.mark.parametrize("encoder", han.ENCODERS)
+@pytest.mark.parametrize("encoder", ["gru", "words", "none"])
 @pytest.mark.parametrize("pooling", han.POOLINGS)
 def test_the_model_and_what_padding_changes(pooling, encoder):
     ids = make_ids()
@@ -708,10 +738,118 @@ def test_linear_models_need_a_word():
     assert baselines.run_baselines(folds.Folds(given, 2, 9, 1), 0, 1) == []
 
 
+# --- reasons -------------------------------------------------------------------------------------
+
+
+def reasons_task():
+    """Two classes of few words, in four folds, and a model of them."""
+    rng = np.random.default_rng(4)
+    texts = []
+    for n in range(24):
+        words = [*rng.choice(["the", "film", "was", "so", "old"], 9), ("bad", "good")[n % 2]]
+        texts.append(Document(str(n), " ".join(rng.permutation(words)), "ab"[n % 2]))
+    task = folds.Folds(texts, 4, 5, 1)
+    model, reader = han.build_model(
+        task.split(0)[1].size, 2, "attention", "words", 5, 3, dropout=0.0, word_dropout=0.0
+    )
+    for n, weight in enumerate(model.trainable_weights):
+        weight.assign(np.random.default_rng(n).normal(size=weight.shape))
+    return task, model, reader
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_coefficients_are_those_of_the_svm(classes):
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.svm import LinearSVC
+
+    rng = np.random.default_rng(1)
+    texts = [" ".join(rng.choice(["one", "two", "six", "ten"], 5)) + " 42" for _ in range(30)]
+    given = [Document("", text, "abc"[n % classes]) for n, text in enumerate(texts)]
+    task = folds.Folds(given, 3, 9, 1)
+    data, vocabulary, inside, _ = task.split(1)
+    found = baselines.word_coefficients(task, 1, vocabulary, 7)
+    assert found.shape == (classes, vocabulary.size)
+    assert not found[:, [0, -1]].any()
+    tf_idf = TfidfVectorizer(sublinear_tf=True, token_pattern=baselines.TOKENS)
+    rows = tf_idf.fit_transform([texts[n] for n in inside])
+    svm = LinearSVC(random_state=7).fit(rows, data.labels[inside])
+    for n in inside[:5]:
+        # The score is the sum over the words, with their counts as logarithms.
+        words = collections.Counter(texts[n].split())
+        counts = {word: 1 + np.log(count) for word, count in words.items()}
+        ids = vocabulary(tf.constant([*counts])).numpy()
+        idf = [tf_idf.idf_[tf_idf.vocabulary_[word]] for word in counts]
+        length = np.linalg.norm(np.multiply([*counts.values()], idf))
+        scores = found[:, ids] @ np.array([*counts.values()]) / length + svm.intercept_
+        expected = svm.decision_function(tf_idf.transform([texts[n]]))[0]
+        np.testing.assert_allclose(scores if classes > 2 else scores[1], expected, atol=1e-9)
+
+
+def test_gradients_of_words():
+    task, model, reader = reasons_task()
+    ids = task.data.padded(np.arange(3))
+    found = reasons.gradients(model, ids)
+    assert found.shape == ids.shape
+    table = model.get_layer("embedding").embeddings
+    before = np.array(table)
+    probabilities = reader(ids)["probabilities"].numpy()
+    classes = probabilities.argmax(axis=1)
+    # A word whose row grows by a part of itself.
+    for word in (1, 3):
+        changed = before.copy()
+        changed[word] *= 1.001
+        table.assign(changed)
+        after = reader(ids)["probabilities"].numpy()
+        table.assign(before)
+        gain = (after - probabilities)[np.arange(3), classes] / 0.001
+        np.testing.assert_allclose((found * (ids == word)).sum(axis=(1, 2)), gain, atol=2e-3)
+
+
+def test_reasons_are_averages_over_documents():
+    task, model, reader = reasons_task()
+    data, *_, outside = task.split(0)
+    settings = {"seed": 3, "batch_size": 4, "cells": 1000}
+    found = reasons.measure(model, reader, reader, task, 0, outside, settings)
+    ids = data.padded(outside)
+
+    def predict(ids):
+        return reader(ids)["probabilities"].numpy()
+
+    outputs = {name: value.numpy() for name, value in reader(ids).items()}
+    weights = outputs["word_weights"] * outputs["sentence_weights"][:, :, None]
+    for kind, importance in {
+        "attention weights": weights,
+        "gradient times input": reasons.gradients(model, ids),
+    }.items():
+        expected = {
+            "comprehensiveness": comprehensiveness(predict, ids, importance).mean(),
+            "sufficiency": sufficiency(predict, ids, importance).mean(),
+        }
+        assert found[kind] == pytest.approx(expected, abs=1e-5)
+    assert set(found) == {
+        "attention weights",
+        "gradient times input",
+        "coefficients of the SVM",
+        "random words",
+        "attention weights of another seed",
+    }
+    # The same model stands for the other seed.
+    again = found["attention weights of another seed"]
+    assert again == pytest.approx({"overlap": 1, "jensen_shannon": 0}, abs=1e-6)
+    lines = reasons.describe(found, 0, len(outside))
+    assert lines[0].endswith("6 documents of fold 1, 10% of their words:")
+    assert f"{found['attention weights']['comprehensiveness']:.3f}" in lines[2]
+    assert lines[-1].startswith("Beside the attention weights of another seed: 100% of")
+    alone = reasons.measure(model, reader, None, task, 0, outside, settings)
+    assert set(alone) == set(found) - {"attention weights of another seed"}
+
+
 # --- whole runs ----------------------------------------------------------------------------------
 
 
 SMALL = [
+    "--encoder",
+    "gru",
     "--units",
     "2",
     "--embedding",
@@ -758,7 +896,7 @@ def whole_run(data_path, tmp_path_factory):
     arguments = ["--data", str(data_path), "--output", str(output), *SMALL, "--epochs", "2"]
     arguments += ["--runs", "1", "--longest", "5"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "MULTIPLE", 16)
+        patch.setattr(outputs, "MULTIPLE", 16)
         command.main(arguments)
     return arguments, output
 
@@ -780,6 +918,7 @@ def test_what_a_run_writes(whole_run, data_path, capsys):
     data, _, _, outside = load_task(data_path).split(0)
     model = keras.saving.load_model(folder / "model.keras")
     found = model.predict_on_batch(data.padded(outside))["probabilities"]
+    assert set(entry["reasons"]) >= {"attention weights", "random words"}
     assert entry["accuracy"] == 100 * np.mean(found.argmax(axis=1) == data.labels[outside])
     assert entry["parameters"] == model.count_params()
 
@@ -1058,6 +1197,11 @@ def test_the_last_seed_has_folds(tmp_path, monkeypatch):
         (["--pooling", "median"], "invalid choice: 'median'"),
         (["--pooling"], "expected at least one argument"),
         (["--encoder", "lstm"], "invalid choice: 'lstm'"),
+        (["--data", "x", "--units", "9"], "--units has no effect with --encoder ngrams; leave it"),
+        (["--form", "topic"], "--form has no effect with --encoder words; leave it out"),
+        (["--data", "x", "--pooling", "max"], "--pooling max needs an encoder of words"),
+        (["--without", "6"], "--without must be a fold from 1 to 5; received 6"),
+        (["--without", "0"], "--without must be a fold from 1 to 5; received 0"),
     ],
 )
 def test_bad_arguments(arguments, fragment, capsys):
@@ -1071,9 +1215,11 @@ def test_defaults():
     assert (found.folds, found.runs, found.pooling) == (5, 1, ["attention", "average"])
     assert (found.documents, command.parse(["--smoke"]).documents) == (5000, 2000)
     assert command.parse(["--smoke", "--documents", "70"]).documents == 70
-    found = command.parse(["--data", "x", "--dropout", "0", "--folds", "4"])
+    found = command.parse(["--data", "x", "--encoder", "gru", "--dropout", "0", "--folds", "4"])
     assert (found.folds, found.runs, found.dropout, found.min_count) == (4, 4, 0, 5)
     assert found.pooling == ["attention"]
+    found = command.parse(["--data", "x"])
+    assert (found.encoder, found.form, found.epochs, found.units) == ("ngrams", "auto", 20, None)
 
 
 @pytest.mark.parametrize("count", [1, 2, 6])
