@@ -39,6 +39,7 @@ from examples.common.extras import check_extras
 from examples.common.files import fingerprint, make_folder
 from examples.common.interrupt import Interrupt
 from examples.common.results import Results
+from examples.common.vectors import read_vectors
 from examples.documents import letters
 from examples.documents.baselines import BASELINES, run_baselines
 from examples.documents.data import load_data
@@ -62,8 +63,8 @@ TRAINING = {
     "embedding": (None, 64, 32),
     "units": (None, 32, 24),
     "epochs": (20, 6, 5),
-    "min_count": (2, 5, 1),
-    "learning_rate": (0.5, 0.003, 0.005),
+    "min_count": (1, 5, 1),
+    "learning_rate": (0.3, 0.003, 0.005),
     "dropout": (None, 0.5, 0.5),
     "word_dropout": (None, 0.1, 0.0),
     "form": ("auto", None, None),
@@ -102,6 +103,9 @@ def parse(argv):
         "ngrams, the last for letters",
     )
     add("embedding", int, "width of a word; of two defaults, the second is for letters")
+    parser.add_argument(
+        "--vectors", metavar="FILE", help="fixed word vectors, a text file of GloVe or fastText"
+    )
     add("units", int, "width of a GRU in one direction")
     parser.add_argument(
         "--batch-size", type=int, default=32, help="largest number of documents in a batch"
@@ -113,7 +117,7 @@ def parse(argv):
         "--longest", type=int, default=25, help="largest number of words in a sentence"
     )
     add("min_count", int, "how often a known word occurs")
-    add("learning_rate", float, "the highest learning rate; for ngrams, times the classes")
+    add("learning_rate", float, "the highest learning rate")
     add("dropout", float, "of the features of words and of the document")
     add("word_dropout", float, "share of words that are replaced by the unknown one")
     parser.add_argument("--documents", type=int, help="number of letters (default: 5000)")
@@ -145,11 +149,15 @@ def parse(argv):
     fill(arguments, {name: values[not arguments.data] for name, values in DEFAULTS.items()})
     ngrams = arguments.encoder == "ngrams"
     column = 0 if ngrams else 1 if arguments.data else 2
+    if arguments.vectors and arguments.embedding:
+        parser.error("--embedding is the width of --vectors: leave it out")
     for name, values in TRAINING.items():
         if getattr(arguments, name) is not None and values[column] is None:
             flag = f"--{name.replace('_', '-')}"
             parser.error(f"{flag} has no effect with --encoder {arguments.encoder}; leave it out")
     fill(arguments, {name: values[column] for name, values in TRAINING.items()})
+    if ngrams and arguments.vectors:
+        parser.error("--vectors needs an encoder of words, such as --encoder gru")
     if ngrams and "max" in arguments.pooling:
         parser.error("--pooling max needs an encoder of words, such as --encoder gru")
     fill(arguments, {"runs": arguments.folds})
@@ -187,6 +195,9 @@ def main(argv=None):
     folders = {pooling: make_folder(output / pooling) for pooling in arguments.pooling}
     results = Results(output / "results.json", settings)
     task = Folds(texts, arguments.folds, arguments.longest, arguments.min_count)
+    if arguments.vectors:
+        task.vectors = read_vectors(arguments.vectors, {*task.words})
+        print(f"{arguments.vectors}: vectors of {len(task.vectors):,} words, fixed")
     if task.empty:
         print(f"{task.empty:,} documents without a word; they are kept, as vectors of zeros")
     with Interrupt() as interrupt:

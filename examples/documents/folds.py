@@ -3,6 +3,7 @@
 import numpy as np
 
 from examples.common.tokens import Words, count_tokens
+from examples.common.vectors import first_vectors
 from examples.documents.encoding import encode
 
 
@@ -15,6 +16,8 @@ class Folds:
         longest: the largest number of words in a sentence.
         min_count: how often a word of the vocabulary must occur.
     """
+
+    vectors = None  # a dictionary from words to vectors `(d,)`, if they are given
 
     def __init__(self, texts, folds, longest, min_count):
         self.texts, self.longest, self.min_count = texts, longest, min_count
@@ -29,18 +32,29 @@ class Folds:
         """Whether a training document of a fold has a word."""
         return bool(self.data.sizes[self.fold != number, 0].any())
 
+    def word_vectors(self, number, seed):
+        """The vectors of the words of a fold, by their ids, or None."""
+        if self.vectors is None:
+            return None
+        kept = self._known(number)
+        return first_vectors(self.words[kept - 1], self.vectors, len(kept) + 2, seed)
+
     def split(self, number):
         """Encoded documents, the `Words` of a fold, its training numbers and its test numbers."""
         train, test = np.flatnonzero(self.fold != number), np.flatnonzero(self.fold == number)
-        words = self.data.words
-        owner = np.repeat(self.fold, np.diff(self.data.sentences[self.data.documents]))
-        counts = np.bincount(words[owner != number], minlength=len(self.words) + 2)
-        counts[[0, -1]] = 0
-        kept = np.argsort(-counts, kind="stable")[: (counts >= self.min_count).sum()]
-        ids = np.full(len(counts), len(kept) + 1, "int32")
+        kept = self._known(number)
+        ids = np.full(len(self.words) + 2, len(kept) + 1, "int32")
         ids[kept] = np.arange(1, len(kept) + 1)
         vocabulary = Words(self.words[kept - 1])
-        return self.data._replace(words=ids[words]), vocabulary, train, test
+        return self.data._replace(words=ids[self.data.words]), vocabulary, train, test
+
+    def _known(self, number):
+        """The words that the training documents of a fold hold often enough, by their numbers."""
+        owner = np.repeat(self.fold, np.diff(self.data.sentences[self.data.documents]))
+        inside = self.data.words[owner != number]
+        counts = np.bincount(inside, minlength=len(self.words) + 2)
+        counts[[0, -1]] = 0
+        return np.argsort(-counts, kind="stable")[: (counts >= self.min_count).sum()]
 
 
 def split_folds(labels, folds):

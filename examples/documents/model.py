@@ -84,7 +84,9 @@ class WordDropout(layers.Layer):
         return {**super().get_config(), **config}
 
 
-def build_model(words, classes, pooling, encoder, embedding, units, dropout, word_dropout):
+def build_model(
+    words, classes, pooling, encoder, embedding, units, dropout, word_dropout, vectors=None
+):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
     Args:
@@ -96,6 +98,7 @@ def build_model(words, classes, pooling, encoder, embedding, units, dropout, wor
         units: the width of each direction of a GRU.
         dropout: the dropout rate of embedded words and of the document.
         word_dropout: the share of words that are replaced by the unknown word.
+        vectors: fixed word vectors `(words, embedding)`, or None to learn them.
 
     Returns:
         `(model, reader)`. Both take word ids `(B, S, W)`. The model returns logits `(B, classes)`,
@@ -135,4 +138,7 @@ def build_model(words, classes, pooling, encoder, embedding, units, dropout, wor
             "sentence_weights": sentence_weights,
         },
     )
+    if vectors is not None:
+        embed.embeddings.assign(vectors)
+        embed.trainable = False
     return keras.Model(ids, logits), reader

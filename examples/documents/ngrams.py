@@ -22,7 +22,7 @@ class NgramAttention(layers.Layer):
 
         a = softmax(prior[n_i] + log w_i)       over the occurrences i of all n-grams
         t[n] = sum of a_i over the occurrences i of n
-        logits = sum_n t[n] value[n] / |t| + bias
+        margins = sum_n t[n] value[n] / |t| + bias
 
     The Euclidean norm makes long and short documents alike. `w_i` depends on the form, where p is
     the place from 0 to 1 and c the count of the n-gram in the document: `(1 + 2 p_i) / c` for
@@ -44,7 +44,7 @@ class NgramAttention(layers.Layer):
         return_attention_scores: whether to return the weights too.
 
     Returns:
-        Logits `(B, C)`, with weights `(B, S, W)`. Half the weight of a pair belongs to each word.
+        Margins `(B, C)`, with weights `(B, S, W)`. Half the weight of a pair belongs to each word.
     """
 
     def __init__(self, words, pairs, classes, form, **kwargs):
@@ -106,16 +106,32 @@ class NgramAttention(layers.Layer):
             weights *= ops.reshape(gates, (size, -1))
         total = totals(weights)
         length = ops.sum(ops.square(total), axis=1, keepdims=True)
-        logits = ops.matmul(total * ops.rsqrt(ops.maximum(length, 1e-12)), self.value) + self.bias
+        margins = ops.matmul(total * ops.rsqrt(ops.maximum(length, 1e-12)), self.value) + self.bias
         if not return_attention_scores:
-            return logits
+            return margins
         word, pair = ops.unstack(ops.reshape(weights, ops.shape(ngrams)), 2, axis=3)
         before = ops.pad(pair[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
-        return logits, word + (pair + before) / 2
+        return margins, word + (pair + before) / 2
 
     def get_config(self):
         names = ("words", "pairs", "classes", "form")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+@keras.saving.register_keras_serializable(package="keras_attention_examples")
+class MarginProbabilities(layers.Layer):
+    """Probabilities from margins that were trained with the squared hinge loss.
+
+        p[c] = (1 + z[c]) / 2, at least almost 0, and divided by the sum over the classes
+
+    The margin with the least expected loss is `2 p - 1`.
+
+    Reference: Zhang (2004), https://doi.org/10.1214/aos/1079120130
+    """
+
+    def call(self, margins):
+        shares = ops.maximum(1 + margins, 1e-6)
+        return shares / ops.sum(shares, axis=-1, keepdims=True)
 
 
 def places(ids):
@@ -130,15 +146,15 @@ def build_ngram_model(words, pairs, classes, form):
     """Builds the model that is trained, and a reader; see `model.build_model`."""
     ids = keras.Input((None, None), dtype="int32", name="ids")
     attend = NgramAttention(words, pairs, classes, form, name="ngrams")
-    logits, weights = attend(ids, return_attention_scores=True)
+    margins, weights = attend(ids, return_attention_scores=True)
     sentences = ops.sum(weights, axis=2)
     given = ops.expand_dims(ops.where(sentences > 0, sentences, 1.0), 2)
     reader = keras.Model(
         ids,
         {
-            "probabilities": layers.Softmax(name="probabilities")(logits),
+            "probabilities": MarginProbabilities(name="probabilities")(margins),
             "word_weights": weights / given,
             "sentence_weights": sentences,
         },
     )
-    return keras.Model(ids, logits), reader
+    return keras.Model(ids, margins), reader

@@ -11,14 +11,19 @@ MULTIPLE = 16 if COMPILED else 1
 
 def read(reader, data, chosen, settings):
     """Predicts the documents `chosen`: a dictionary of lists with one item for each document."""
-    sizes = padded_sizes(data, chosen)
     found = collections.defaultdict(lambda: [None] * len(chosen))
-    for batch in budgeted(sizes, settings["batch_size"], settings["cells"]):
-        outputs = reader.predict_on_batch(padded(data, chosen[batch]))
+    for batch, outputs in predict(reader, data, chosen, settings):
         for name, values in outputs.items():
             for n, value in zip(batch, values, strict=True):
                 found[name][n] = value
     return found
+
+
+def predict(model, data, chosen, settings):
+    """Yields batches, as indices into `chosen`, with the outputs of the model for them."""
+    sizes = padded_sizes(data, chosen)
+    for batch in budgeted(sizes, settings["batch_size"], settings["cells"]):
+        yield batch, model.predict_on_batch(padded(data, chosen[batch]))
 
 
 def padded(data, chosen):

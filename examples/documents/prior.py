@@ -11,7 +11,7 @@ from keras import ops
 
 from examples.common.batching import budgeted
 from examples.documents.ngrams import LARGEST, build_ngram_model
-from examples.documents.outputs import read
+from examples.documents.outputs import predict
 
 FORMS = ("auto", "opinion", "topic")
 LEAST = 2  # how many documents a pair must occur in
@@ -58,9 +58,18 @@ def log_ratios(counts):
     return log_share(counts) - log_share(counts.sum(axis=0) - counts)
 
 
-def log_prior(ratios):
-    """`log sqrt(max_c r[c,n])`, the part of the score that depends on the n-gram."""
-    return 0.5 * np.log(np.maximum(ratios.max(axis=0), 1e-3))
+def log_prior(counts, documents, form):
+    """The part of the score that depends on the n-gram, `(n-grams,)`.
+
+        log sqrt(max_c r[c,n])                                        for "opinion"
+        log (sqrt(max_c r[c,n]) (1 + log((1 + D) / (1 + D[n]))))      for "topic"
+
+    D documents, of which D[n] hold the n-gram.
+    """
+    prior = 0.5 * np.log(np.maximum(log_ratios(counts).max(axis=0), 1e-3))
+    if form == "topic":
+        prior += np.log(1 + np.log((1 + documents) / (1 + counts.sum(axis=0))))
+    return prior
 
 
 def prepare(words, classes, data, chosen, pooling, settings):
@@ -77,7 +86,8 @@ def prepare(words, classes, data, chosen, pooling, settings):
         form = choose_form({form: build(form) for form in FORMS[1:]}, data, chosen, settings)
     model, reader = build(form)
     layer = model.get_layer("ngrams")
-    layer.prior.assign(log_prior(log_ratios(count_documents(layer, data, chosen, settings))))
+    counts = count_documents(layer, data, chosen, settings)
+    layer.prior.assign(log_prior(counts, len(chosen), form))
     return model, reader
 
 
@@ -90,15 +100,14 @@ def choose_form(models, data, chosen, settings):
     layer = next(iter(models.values()))[0].get_layer("ngrams")
     counts = [count_documents(layer, data, chosen[part == n], settings) for n in range(5)]
     right = collections.Counter()
-    for form, (model, reader) in models.items():
+    for form, (model, _) in models.items():
         layer = model.get_layer("ngrams")
         for n in range(5):
-            ratios = log_ratios(sum(counts) - counts[n])
-            layer.prior.assign(log_prior(ratios))
-            layer.value.assign(ratios.T)
-            held = chosen[part == n]
-            found = np.argmax(read(reader, data, held, settings)["probabilities"], axis=1)
-            right[form] += int((found == data.labels[held]).sum())
+            held, others = chosen[part == n], sum(counts) - counts[n]
+            layer.prior.assign(log_prior(others, len(chosen) - len(held), form))
+            layer.value.assign(log_ratios(others).T)
+            for batch, margins in predict(model, data, held, settings):
+                right[form] += int((margins.argmax(axis=1) == data.labels[held[batch]]).sum())
     best = max(models, key=right.get)
     shares = ", ".join(f"{form} {100 * right[form] / len(chosen):.1f}%" for form in models)
     print(f"  form of the weights: {best}; naive Bayes is right in {shares}", flush=True)

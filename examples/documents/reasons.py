@@ -7,6 +7,7 @@ from keras import ops
 
 from examples.common.batching import budgeted
 from examples.documents.baselines import word_coefficients
+from examples.documents.ngrams import MarginProbabilities
 from examples.documents.outputs import padded_sizes
 from keras_attention.faithfulness import (
     comprehensiveness,
@@ -77,10 +78,10 @@ def gradients(model, ids):
     """The gradient times the input of each word: its embedding, or for ngrams its weight."""
     names = [layer.name for layer in model.layers]
     if "ngrams" in names:
-        attend = model.get_layer("ngrams")
+        attend, probabilities = model.get_layer("ngrams"), MarginProbabilities()
 
         def predict(gates):
-            return ops.softmax(attend(ids, gates=gates[..., 0]))
+            return probabilities(attend(ids, gates=gates[..., 0]))
 
         return gradient_times_input(predict, np.ones((*ids.shape, 1), "float32"))
     hierarchy, classes = model.get_layer("hierarchy"), model.get_layer("classes")

@@ -16,8 +16,6 @@ from examples.documents.outputs import padded, padded_sizes, read
 from examples.documents.prior import prepare
 from examples.documents.reasons import describe, measure
 
-SMOOTHING = 0.1  # of the labels, for `ngrams`
-
 
 def run_fold(task, deciding, settings, pooling, number, output, interrupt):
     """Trains on all folds but one and tests on that one: an entry of the results.
@@ -74,6 +72,9 @@ def trained(task, settings, folder, interrupt):
     else:
         names = ("embedding", "units", "dropout", "word_dropout")
         shape = {name: settings[name] for name in names}
+        vectors = task.word_vectors(settings["fold"] - 1, settings["seed"])
+        if vectors is not None:
+            shape.update(embedding=vectors.shape[1], vectors=vectors)
         model, reader = build_model(words, classes, pooling, settings["encoder"], **shape)
     print(
         f"\n{pooling}, fold {settings['fold']} of {settings['folds']}: {model.count_params():,} "
@@ -142,14 +143,14 @@ def train(model, data, chosen, settings, checkpoint, interrupt):
 def compile_model(model, settings, steps):
     """Gives the model the optimizer and the loss of its encoder."""
     rate = settings["learning_rate"]
-    smoothing = 0.0
     if settings["encoder"] == "ngrams":
-        # Adam's equal steps would teach rare n-grams as much as frequent ones.
+        # Keras averages the loss over the classes; the rate is for their sum.
         rate = warmup_cosine(rate * model.output.shape[1], steps, last=0.0)
+        # Adam's equal steps would teach rare n-grams as much as frequent ones.
         optimizer = keras.optimizers.SGD(rate, momentum=0.9)
-        smoothing = SMOOTHING
+        loss = keras.losses.SquaredHinge()
     else:
         rate = warmup_cosine(rate, steps, last=0.05)
         optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=smoothing)
+        loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])

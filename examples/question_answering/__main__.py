@@ -30,12 +30,12 @@ from examples.common.arguments import (
 from examples.common.extras import check_extras
 from examples.common.files import make_folder, write_text
 from examples.common.tokens import count_tokens
+from examples.common.vectors import first_vectors, read_vectors
 from examples.question_answering.data import describe, load_data, prepare
 from examples.question_answering.evaluation import report
 from examples.question_answering.export import save
 from examples.question_answering.model import FLOWS
 from examples.question_answering.training import run
-from examples.question_answering.vectors import first_vectors, read_vectors
 from examples.question_answering.vocabulary import learn_vocabulary
 
 

@@ -60,7 +60,7 @@ def occurrences(document):
 
 
 def by_hand(layer, document):
-    """Logits, and the weight of each word, by loops."""
+    """Margins, and the weight of each word, by loops."""
     found = occurrences(document.tolist())
     log_prior, value, bias = (np.array(x) for x in (layer.prior, layer.value, layer.bias))
     scores = []
@@ -83,27 +83,28 @@ def by_hand(layer, document):
 
 
 @pytest.mark.parametrize("form", ngrams.FORMS)
-def test_weights_and_logits(form):
+def test_weights_and_margins(form):
     model, reader, layer = make_model(form)
     ids = make_ids()
     assert {number for number, *_ in occurrences(ids[0].tolist())} >= {1, 2, 8, 9, 10}
-    logits, weights = layer(ids, return_attention_scores=True)
-    for document, *found in zip(ids, logits, weights, strict=True):
+    margins, weights = layer(ids, return_attention_scores=True)
+    for document, *found in zip(ids, margins, weights, strict=True):
         for x, expected in zip(found, by_hand(layer, document), strict=True):
             np.testing.assert_allclose(x, expected, atol=1e-5)
     np.testing.assert_allclose(np.sum(weights, axis=(1, 2)), [1, 1, 0, 1], atol=1e-6)
     for name, value in {"model": model(ids), "graph": tf.function(model)(ids)}.items():
-        np.testing.assert_allclose(value, logits, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(value, margins, atol=1e-6, err_msg=name)
     found = {name: np.array(value) for name, value in reader(ids).items()}
     product = found["word_weights"] * found["sentence_weights"][:, :, None]
     np.testing.assert_allclose(product, weights, atol=1e-6)
     inside = np.sum(weights, axis=2) > 0
     np.testing.assert_allclose(found["word_weights"].sum(axis=2), inside, atol=1e-6)
-    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = np.maximum(1 + np.array(margins), 1e-6)
+    expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
     # With more padding.
     wider = np.pad(ids, [(0, 2), (0, 3), (0, 5)])
-    np.testing.assert_allclose(model(wider)[:4], logits, atol=1e-5)
+    np.testing.assert_allclose(model(wider)[:4], margins, atol=1e-5)
 
 
 def test_xla_agrees():
@@ -207,7 +208,10 @@ def test_ratios_are_those_of_naive_bayes():
         expected = math.log((1 + counts[c, n]) / (1 + counts[c]).sum())
         expected -= math.log((1 + others[n]) / (1 + others).sum())
         np.testing.assert_allclose(ratios[c, n], expected, atol=1e-12)
-    np.testing.assert_allclose(np.exp(2 * prior.log_prior(ratios)), ratios.max(axis=0).clip(1e-3))
+    roots = np.sqrt(ratios.max(axis=0).clip(1e-3))
+    np.testing.assert_allclose(np.exp(prior.log_prior(counts, 13, "opinion")), roots)
+    rare = [1 + math.log(14 / (1 + held)) for held in counts.sum(axis=0)]
+    np.testing.assert_allclose(np.exp(prior.log_prior(counts, 13, "topic")), roots * rare)
 
 
 def two_tasks():
@@ -244,4 +248,4 @@ def test_naive_bayes_chooses_the_form(form, capsys):
         assert layer.form == expected
         assert not np.any(layer.value)
     counts = prior.count_documents(layer, data, chosen, SETTINGS)
-    np.testing.assert_allclose(layer.prior, prior.log_prior(prior.log_ratios(counts)), atol=1e-6)
+    np.testing.assert_allclose(layer.prior, prior.log_prior(counts, 60, "average"), atol=1e-6)

@@ -608,6 +608,23 @@ def test_the_vocabulary_is_that_of_the_training_documents(least):
         assert data.sizes.tolist() == [[2, 2], [0, 0], [2, 2], [1, 2], [2, 2], [1, 2]]
 
 
+def test_given_vectors_are_those_of_the_words_of_a_fold():
+    task = make_task(1)
+    assert task.word_vectors(0, 1) is None
+    task.vectors = {"red": np.array([1.0, 2.0]), "gamma": np.array([3.0, 4.0])}
+    for number in range(3):
+        vocabulary = task.split(number)[1]
+        found = task.word_vectors(number, 1)
+        assert found.shape == (vocabulary.size, 2)
+        for word, vector in task.vectors.items():
+            (known,) = vocabulary(tf.constant([word])).numpy()
+            assert known == vocabulary.size - 1 or np.array_equal(found[known], vector)
+    model, _ = han.build_model(vocabulary.size, 2, "max", "none", 2, 3, 0.0, 0.0, vectors=found)
+    embedding = model.get_layer("embedding")
+    assert np.array_equal(embedding.embeddings, found)
+    assert not embedding.trainable
+
+
 def test_a_word_of_the_tested_documents_alone_is_unknown():
     texts = [Document("", text, "ab"[n % 2]) for n, text in enumerate(["new", "old", "old", "x"])]
     _, vocabulary, *_ = folds.Folds(texts, 2, 9, 1).split(0)
@@ -1021,6 +1038,10 @@ def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training, "read", noted)
     monkeypatch.setattr(training, "save", lambda *given: saved.append(given))
     arguments = ["--data", str(data_path), "--output", str(tmp_path / "o"), *SMALL]
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("dull 1 2 3\ngreat 4 5 6\n", encoding="utf-8")
+    arguments = [x for x in arguments if x not in ("--embedding", "3")]
+    arguments += ["--vectors", str(vectors)]
     arguments += ["--epochs", "1", "--encoder", "none", "--folds", "3", "--cells", "200"]
     command.main([*arguments, "--pooling", "average", "max", "--runs", "1"])
     command.main([*arguments, "--pooling", "max", "average", "max", "--runs", "2"])
@@ -1200,6 +1221,8 @@ def test_the_last_seed_has_folds(tmp_path, monkeypatch):
         (["--data", "x", "--units", "9"], "--units has no effect with --encoder ngrams; leave it"),
         (["--form", "topic"], "--form has no effect with --encoder words; leave it out"),
         (["--data", "x", "--pooling", "max"], "--pooling max needs an encoder of words"),
+        (["--data", "x", "--vectors", "y"], "--vectors needs an encoder of words, such as"),
+        (["--vectors", "y", "--embedding", "9"], "--embedding is the width of --vectors: leave"),
         (["--without", "6"], "--without must be a fold from 1 to 5; received 6"),
         (["--without", "0"], "--without must be a fold from 1 to 5; received 0"),
     ],

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples.common import checkpoint, seeds, tokens
+from examples.common import checkpoint, seeds, tokens, vectors
 from examples.question_answering import __main__ as command
 from examples.question_answering import data as questions
-from examples.question_answering import export, passages, training, vectors, vocabulary
+from examples.question_answering import export, passages, training, vocabulary
 from examples.question_answering import model as bidaf
 from examples.question_answering.squad import Example
 
@@ -164,6 +164,10 @@ def test_vectors(tmp_path):
     assert list(vectors.read_vectors(path, {"at a place"})) == ["at a place"]
     found = vectors.read_vectors(path, {"the", ".", "cat"})
     assert sorted(found) == [".", "the"]
+    fast = tmp_path / "vectors.vec"
+    fast.write_text("3 3\nthe 1 2 3 \n. 4 5 6 \nat a place 7 8 9 \n", encoding="utf-8")
+    for word, vector in vectors.read_vectors(fast, {"the", "."}).items():
+        assert np.array_equal(vector, found[word])
     given = vectors.first_vectors([".", "cat", "the"], found, 6, seed=1)
     assert given.shape == (6, 3)
     assert given[1].tolist() == [4, 5, 6]

@@ -1,17 +1,23 @@
-"""Word vectors from a GloVe file."""
+"""Word vectors from a file of GloVe or fastText."""
 
 import numpy as np
 
 
 def read_vectors(path, wanted):
-    """Reads the vectors of the words in `wanted`: a dictionary from words to `(d,)`."""
+    """Reads the vectors of the words in `wanted`: a dictionary from words to `(d,)`.
+
+    A file of fastText begins with the number of words and the width.
+    """
     found, width = {}, None
     try:
         with open(path, encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
-                width = width or len(line.split()) - 1
+                parts = line.split()
+                if number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts):
+                    continue
+                width = width or len(parts) - 1
                 # Split from the right: in some files words contain spaces.
-                word, *numbers = line.rstrip("\n").rsplit(" ", max(width, 1))
+                word, *numbers = line.rstrip().rsplit(" ", max(width, 1))
                 try:
                     vector = np.array(numbers, "float32")
                 except ValueError:
