@@ -71,6 +71,13 @@ WIDE = """
 const width = document.documentElement.clientWidth;
 return document.documentElement.scrollWidth > width || document.body.scrollWidth > width;
 """
+# What scrolls sideways and cannot have the focus.
+UNREACHABLE = """
+return [...document.querySelectorAll("article *")].filter(e => {
+    const scrolls = ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+    return scrolls && e.scrollWidth > e.clientWidth && e.tabIndex < 0;
+}).map(e => e.outerHTML.slice(0, 80));
+"""
 
 
 @pytest.fixture(scope="module", params=PAGES)
@@ -104,6 +111,7 @@ def test_texts_stand_out_and_the_page_fits(browser, path, width, scheme):
     show(browser, path, width, scheme)
     assert browser.execute_script(FAINT) == []
     assert not browser.execute_script(WIDE)
+    assert browser.execute_script(UNREACHABLE) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
