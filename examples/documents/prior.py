@@ -15,6 +15,7 @@ from examples.documents.outputs import predict
 
 FORMS = ("auto", "opinion", "topic")
 LEAST = 2  # how many documents a pair must occur in
+SPECIFIC = 0.1  # how much the ratio of naive Bayes adds to the weight of a word in "topic"
 
 
 def find_pairs(data, chosen, words):
@@ -58,18 +59,30 @@ def log_ratios(counts):
     return log_share(counts) - log_share(counts.sum(axis=0) - counts)
 
 
-def log_prior(counts, documents, form):
-    """The part of the score that depends on the n-gram, `(n-grams,)`.
+def log_prior(counts, documents, words, form):
+    """The part of the score that depends on the n-gram, the logarithm of
 
-        log sqrt(max_c r[c,n])                                        for "opinion"
-        log (sqrt(max_c r[c,n]) (1 + log((1 + D) / (1 + D[n]))))      for "topic"
+        sqrt(max_c r[c,n])                                             for "opinion"
+        sqrt(w[n] + max_c r[c,n] / 10) (1 + log((1 + D) / (1 + D[n])))  for "topic"
 
-    D documents, of which D[n] hold the n-gram.
+    where D[n] of the D documents hold the n-gram, and w[n] is 1 for words and 0 for pairs. The
+    second factor is the inverse document frequency, so topics are close to TF-IDF.
+
+    Args:
+        counts: `(C, n-grams)`, what `count_documents` returns.
+        documents: D.
+        words: the number of word ids.
+        form: of the weights.
+
+    Returns:
+        `(n-grams,)`.
     """
-    prior = 0.5 * np.log(np.maximum(log_ratios(counts).max(axis=0), 1e-3))
-    if form == "topic":
-        prior += np.log(1 + np.log((1 + documents) / (1 + counts.sum(axis=0))))
-    return prior
+    prior = np.maximum(log_ratios(counts).max(axis=0), 1e-3)
+    if form != "topic":
+        return 0.5 * np.log(prior)
+    word = np.arange(len(prior)) < words - 1
+    frequency = (1 + counts.sum(axis=0)) / (1 + documents)
+    return 0.5 * np.log(word + SPECIFIC * prior) + np.log(1 - np.log(frequency))
 
 
 def prepare(words, classes, data, chosen, pooling, settings):
@@ -87,7 +100,7 @@ def prepare(words, classes, data, chosen, pooling, settings):
     model, reader = build(form)
     layer = model.get_layer("ngrams")
     counts = count_documents(layer, data, chosen, settings)
-    layer.prior.assign(log_prior(counts, len(chosen), form))
+    layer.prior.assign(log_prior(counts, len(chosen), words, form))
     return model, reader
 
 
@@ -104,7 +117,7 @@ def choose_form(models, data, chosen, settings):
         layer = model.get_layer("ngrams")
         for n in range(5):
             held, others = chosen[part == n], sum(counts) - counts[n]
-            layer.prior.assign(log_prior(others, len(chosen) - len(held), form))
+            layer.prior.assign(log_prior(others, len(chosen) - len(held), layer.words, form))
             layer.value.assign(log_ratios(others).T)
             for batch, margins in predict(model, data, held, settings):
                 right[form] += int((margins.argmax(axis=1) == data.labels[held[batch]]).sum())

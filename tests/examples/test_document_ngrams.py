@@ -209,9 +209,11 @@ def test_ratios_are_those_of_naive_bayes():
         expected -= math.log((1 + others[n]) / (1 + others).sum())
         np.testing.assert_allclose(ratios[c, n], expected, atol=1e-12)
     roots = np.sqrt(ratios.max(axis=0).clip(1e-3))
-    np.testing.assert_allclose(np.exp(prior.log_prior(counts, 13, "opinion")), roots)
+    np.testing.assert_allclose(np.exp(prior.log_prior(counts, 13, WORDS, "opinion")), roots)
     rare = [1 + math.log(14 / (1 + held)) for held in counts.sum(axis=0)]
-    np.testing.assert_allclose(np.exp(prior.log_prior(counts, 13, "topic")), roots * rare)
+    specific = [math.sqrt((n < WORDS - 1) + roots[n] ** 2 / 10) for n in range(layer.size)]
+    found = np.exp(prior.log_prior(counts, 13, WORDS, "topic"))
+    np.testing.assert_allclose(found, np.multiply(specific, rare))
 
 
 def two_tasks():
@@ -248,4 +250,6 @@ def test_naive_bayes_chooses_the_form(form, capsys):
         assert layer.form == expected
         assert not np.any(layer.value)
     counts = prior.count_documents(layer, data, chosen, SETTINGS)
-    np.testing.assert_allclose(layer.prior, prior.log_prior(counts, 60, "average"), atol=1e-6)
+    np.testing.assert_allclose(
+        layer.prior, prior.log_prior(counts, 60, WORDS, "average"), atol=1e-6
+    )
