@@ -23,6 +23,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "docstrings",
     "api_pages",
+    "downloads",
 ]
 exclude_patterns = ["_ext"]
 

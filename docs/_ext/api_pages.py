@@ -6,14 +6,14 @@ import inspect
 import pathlib
 import re
 
-from docstrings import marked, public_names
+from docstrings import DESCRIBED, marked, public_names
 
 # The parts of the reference, in its order, and what is said of each.
 PARTS = {
     "layers": "Attention layers, and the protocol that they are made of.",
     "layers.decoder": "Attention inside a recurrence.",
     "models": "Sequence to sequence: the model, its encoder and its heads.",
-    "search": "Searches for the best output, and loops over the steps of a decoder.",
+    "search": "",
     "ops": "The equations as functions.",
     "plotting": "Pictures and pages of weights.",
     "faithfulness": "Whether weights are reasons.",
@@ -79,7 +79,11 @@ def index(listed):
     lines = ["API reference", "=============", ""]
     for part, paths in listed.items():
         title = f"``keras_attention.{part}``"
-        lines += [title, "-" * len(title), "", PARTS[part], ""]
+        lines += [title, "-" * len(title), ""]
+        if f"keras_attention.{part}" in DESCRIBED:
+            lines += [f".. automodule:: keras_attention.{part}", ""]
+        else:
+            lines += [PARTS[part], ""]
         lines += [".. list-table::", "   :widths: 30 70", ""]
         for path in sorted(paths, key=str.lower):
             lines += [
