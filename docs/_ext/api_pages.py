@@ -6,14 +6,15 @@ import inspect
 import pathlib
 import re
 
-from docstrings import DESCRIBED, marked, public_names
+from docstrings import marked, public_names
 
-# The parts of the reference, in its order, and what is said of each.
+# The parts of the reference, in its order, and what is said of each. None stands for the docstring
+# of the module.
 PARTS = {
     "layers": "Attention layers, and the protocol that they are made of.",
     "layers.decoder": "Attention inside a recurrence.",
     "models": "Sequence to sequence: the model, its encoder and its heads.",
-    "search": "",
+    "search": None,
     "ops": "The equations as functions.",
     "plotting": "Pictures and pages of weights.",
     "faithfulness": "Whether weights are reasons.",
@@ -80,10 +81,7 @@ def index(listed):
     for part, paths in listed.items():
         title = f"``keras_attention.{part}``"
         lines += [title, "-" * len(title), ""]
-        if f"keras_attention.{part}" in DESCRIBED:
-            lines += [f".. automodule:: keras_attention.{part}", ""]
-        else:
-            lines += [PARTS[part], ""]
+        lines += [PARTS[part] or f".. automodule:: keras_attention.{part}", ""]
         lines += [".. list-table::", "   :widths: 30 70", ""]
         for path in sorted(paths, key=str.lower):
             lines += [
