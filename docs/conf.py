@@ -24,6 +24,7 @@ extensions = [
     "docstrings",
     "api_pages",
     "scrolling",
+    "downloads",
 ]
 exclude_patterns = ["_ext"]
 

@@ -8,12 +8,13 @@ import re
 
 from docstrings import marked, public_names
 
-# The parts of the reference, in its order, and what is said of each.
+# The parts of the reference, in its order, and what is said of each. None stands for the docstring
+# of the module.
 PARTS = {
     "layers": "Attention layers, and the protocol that they are made of.",
     "layers.decoder": "Attention inside a recurrence.",
     "models": "Sequence to sequence: the model, its encoder and its heads.",
-    "search": "Searches for the best output, and loops over the steps of a decoder.",
+    "search": None,
     "ops": "The equations as functions.",
     "plotting": "Pictures and pages of weights.",
     "faithfulness": "Whether weights are reasons.",
@@ -79,7 +80,8 @@ def index(listed):
     lines = ["API reference", "=============", ""]
     for part, paths in listed.items():
         title = f"``keras_attention.{part}``"
-        lines += [title, "-" * len(title), "", PARTS[part], ""]
+        lines += [title, "-" * len(title), ""]
+        lines += [PARTS[part] or f".. automodule:: keras_attention.{part}", ""]
         lines += [".. list-table::", "   :widths: 30 70", ""]
         for path in sorted(paths, key=str.lower):
             lines += [

@@ -9,6 +9,8 @@ SECTIONS = (
     *("Args", "Arguments", "Attributes", "Weights", "Call arguments", "Returns", "Raises"),
     *("Example", "Sizes", "Reference", "References", "Yields"),
 )
+# Modules whose docstring is on the index of the reference.
+DESCRIBED = ("keras_attention.search",)
 ITEM = re.compile(r"(`[^`]+`|\*{0,2}\w+)(, (`[^`]+`|\*{0,2}\w+))*: ")
 
 
@@ -125,6 +127,8 @@ def code(part, names):
     if part.startswith("http"):
         return part
     content = part.strip("`")
+    if content in DESCRIBED:
+        return f":py:mod:`{content}`"
     name = content.removeprefix("keras_attention.").rpartition(".")[2]
     if name in names and names[name].endswith(content):
         return f":py:obj:`{content} <{names[name]}>`"

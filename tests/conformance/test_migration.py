@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import BahdanauAttention, LuongAttention
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MonotonicAttention
 from tests.helpers import lengths_mask, normal, numpy
 
 B, TQ, TK, DQ, DK, U = 2, 3, 5, 7, 11, 13
@@ -112,3 +112,72 @@ def test_weights_of_tfa_attention_wrapper():
     vector = np.tanh(np.concatenate([query, context], -1) @ attention_layer)
     arrays = [memory_layer.T, np.concatenate([attention_layer[DQ:], attention_layer[:DQ]])]
     assert_same(LuongAttention("general", units=U), arrays, query, value, (vector, weights))
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_weights_of_tfa_bahdanau_monotonic(normalize):
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
+    query_layer, memory_layer, v = normal(3, DQ, U), normal(4, DK, U), normal(5, U)
+    g, b = (0.3, normal(6, U)) if normalize else (np.linalg.norm(v), np.zeros(U))
+    score_bias = -0.7
+    pairs = (query @ query_layer)[:, :, None] + (value @ memory_layer)[:, None] + b
+    stops = 1 / (1 + np.exp(-(np.tanh(pairs) @ (g * v / np.linalg.norm(v)) + score_bias)))
+    stops *= MASK[:, None]
+    weights, last = np.zeros((B, TQ, TK)), np.eye(1, TK).repeat(B, axis=0)
+    for i in range(TQ):
+        reached = np.zeros(B)
+        for j in range(TK):
+            reached = last[:, j] + (reached * (1 - stops[:, i, j - 1]) if j else 0)
+            weights[:, i, j] = stops[:, i, j] * reached
+        last = weights[:, i]
+    named = {
+        "query_kernel": query_layer,
+        "key_kernel": memory_layer,
+        "score_vector": v,
+        "bias": b,
+        "gain": g,
+        "offset_bias": score_bias,
+    }
+    layer = MonotonicAttention(U, noise=0.0, initial_offset=0.0)
+    layer.build(query.shape, value.shape)
+    arrays = [np.asarray(named[weight.name]) for weight in layer.weights]
+    assert_same(layer, arrays, query, value, (weights @ value, weights))
+
+
+class WithLayer(BahdanauAttention):
+    """The attention of docs/howto/migrate.md, whose output is a linear layer of TFA's wrapper."""
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        shape = (query_shape[-1] + value_shape[-1], U)
+        self.layer_kernel = self.add_weight(shape, name="layer_kernel")
+
+    def combine(self, query, context):
+        both = keras.ops.concatenate([query, context], axis=-1)
+        return keras.ops.cast(self.project(both, self.layer_kernel), self.compute_dtype)
+
+    def output_size(self, query_size, value_size):
+        return U
+
+
+@pytest.mark.parametrize("attention", [BahdanauAttention, WithLayer])
+def test_a_decoder_is_tfas_attention_wrapper_around_bahdanau(attention):
+    """The new state of the cell asks, and the next step reads what the attention returned."""
+    words, value = (
+        normal(n, B, *sizes).astype("float32") for n, sizes in ((1, (TQ, 3)), (2, (TK, DK)))
+    )
+    cell = keras.layers.GRUCell(DQ)
+    decoder = AttentionRNN(cell, attention(U), input_feeding=True)
+    found = numpy(decoder(words, value, memory_mask=MASK))
+    named = {weight.name: numpy(weight) for weight in decoder.attention.weights}
+    fed, states = np.zeros((B, U if attention is WithLayer else DK), "float32"), [np.zeros((B, DQ))]
+    for i in range(TQ):
+        hidden, states = cell(np.concatenate([words[:, i], fed], axis=-1), states)
+        hidden = numpy(hidden)
+        pairs = (hidden @ named["query_kernel"])[:, None] + value @ named["key_kernel"]
+        context, _ = read((np.tanh(pairs) @ named["score_vector"])[:, None], value)
+        fed = context[:, 0]
+        if attention is WithLayer:
+            fed = np.concatenate([hidden, fed], axis=-1) @ named["layer_kernel"]
+        fed = fed.astype("float32")
+        np.testing.assert_allclose(found[:, i], fed, rtol=0, atol=1e-6)

@@ -56,7 +56,8 @@ class AttentionRNN(CheckedLayer):
         attention: a layer built on `ScoringMixin` or `RecurrentScoringMixin`.
         query: "previous" or "current", as above. Defaults to "current" with input feeding. Without,
             it follows the paper of the attention, its `decoder_query`: "previous" for additive,
-            location-sensitive and monotonic attention, "current" for the others.
+            location-sensitive and monotonic attention, "current" for the others of this package.
+            An attention of your own has "previous", unless its class sets `decoder_query`.
         input_feeding: whether h_i is also an input of the next step; with query="current".
         output_mode: "cell" (H), "attention" (A) or "concat" (A + H, attention first). Defaults to
             "cell" for query="previous", and to "attention" for query="current".
@@ -66,8 +67,8 @@ class AttentionRNN(CheckedLayer):
     Call arguments:
         sequences: x, `(B, T, D)`.
         memory: `(B, Tk, Dv)`, both keys and values.
-        initial_state: the states of the cell, one tensor or a list; defaults to zeros. The rest of
-            what `return_state` returns may follow.
+        initial_state: the states of the cell, one tensor or a list; defaults to zeros. To resume,
+            pass all states that a call with `return_state` returned.
         sequences_mask: `(B, T)` boolean; a step where it is False keeps the state, and its output
             and weights are zero.
         memory_mask: `(B, Tk)` boolean; steps where it is False are not attended to. Pass it: from
