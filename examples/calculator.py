@@ -5,7 +5,7 @@ Calculate with characters
 "57+386" becomes "443", and "512-37" becomes "475". The decoder is a stack of LSTM cells with a
 residual connection, :py:obj:`keras_attention.ResidualRNNCells`, and beam search writes the results.
 The trained model is saved, and a new process loads it and calculates. Look at the picture: a digit
-of the result reads the numbers at its own place.
+of the result reads digits at its own place.
 
 Paper: Luong, Pham and Manning, 2015, https://arxiv.org/abs/1508.04025, with the stack of Wu et al.,
 2016, https://arxiv.org/abs/1609.08144

@@ -170,7 +170,7 @@ class Seq2Seq(PairTrainer, Generator):
     def step(
         self, tokens: Tensor, state: Nested, memory: Nested
     ) -> tuple[Tensor, Nested, Tensor | None]:
-        """Predicts the next token. The form is that of a step of `keras_attention.search`.
+        """Predicts the next token, as the step of a search does; see `keras_attention.search`.
 
         Args:
             tokens: `(N,)` int32, the last tokens.

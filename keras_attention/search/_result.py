@@ -19,7 +19,8 @@ class SearchResult(NamedTuple):
         lengths: int32, `(B,)` or `(B, K)`: the number of tokens, the end token included; L for a
             sequence that never ended.
         scores: float32, `(B,)` or `(B, K)`: the summed log probability of a greedy search and of a
-            draw; the score of a beam search, with its penalties, in descending order.
+            draw; the score of a beam search, with its penalties, in descending order. The sum of
+            `log_probs` is the log probability.
         weights: `(B, L, Tk)` or `(B, K, L, Tk)`: the attention weights of the step that chose
             each token, zeros after the end; None if the step returns no weights.
         log_probs: float32, `(B, L)` or `(B, K, L)`: the log probability of each token under the

@@ -67,8 +67,9 @@ class AttentionRNN(CheckedLayer):
     Call arguments:
         sequences: x, `(B, T, D)`.
         memory: `(B, Tk, Dv)`, both keys and values.
-        initial_state: the states of the cell, one tensor or a list; defaults to zeros. To resume,
-            pass all states that a call with `return_state` returned.
+        initial_state: the states of the cell, one tensor or a list, for several cells nested or
+            flat; defaults to zeros. To resume, pass all states that a call with `return_state`
+            returned.
         sequences_mask: `(B, T)` boolean; a step where it is False keeps the state, and its output
             and weights are zero.
         memory_mask: `(B, Tk)` boolean; steps where it is False are not attended to. Pass it: from
