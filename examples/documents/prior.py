@@ -107,7 +107,8 @@ def prepare(words, classes, data, chosen, pooling, settings):
 def choose_form(models, data, chosen, settings):
     """Chooses the form with which naive Bayes is right more often, in five folds of `chosen`.
 
-    Naive Bayes is the same model with the ratios as its values, so nothing has to be trained.
+    Naive Bayes is the same model with the ratios as its values, so nothing has to be trained. Its
+    prior is the same for all forms: what repetition and place tell is compared.
     """
     part = np.random.default_rng(settings["seed"]).permutation(len(chosen)) % 5
     layer = next(iter(models.values()))[0].get_layer("ngrams")
@@ -117,7 +118,8 @@ def choose_form(models, data, chosen, settings):
         layer = model.get_layer("ngrams")
         for n in range(5):
             held, others = chosen[part == n], sum(counts) - counts[n]
-            layer.prior.assign(log_prior(others, len(chosen) - len(held), layer.words, form))
+            prior = log_prior(others, len(chosen) - len(held), layer.words, "opinion")
+            layer.prior.assign(prior)
             layer.value.assign(log_ratios(others).T)
             for batch, margins in predict(model, data, held, settings):
                 right[form] += int((margins.argmax(axis=1) == data.labels[held[batch]]).sum())
