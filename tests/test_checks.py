@@ -627,8 +627,8 @@ MISTAKES = {
     # Custom layers.
     "a score that is not returned": (
         lambda: NoScore()(QUERY, VALUE),
-        "`score` must return (batch, query steps, memory steps), here (2, 3, 7); it returned "
-        "NoneType.",
+        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
+        "here (2, 3, 7); it returned None.",
     ),
 }
 

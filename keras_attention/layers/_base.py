@@ -59,6 +59,7 @@ class CheckedLayer(keras.layers.Layer):
         warn_of_strategy()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        check_initialised(self)
         parameters = _parameters_of(type(self))
         names = list(parameters)
         given = dict(zip(names, args, strict=False))
@@ -105,6 +106,15 @@ class CheckedLayer(keras.layers.Layer):
         for name, x in moved.items():
             setattr(layer, name, x)
         return layer
+
+
+def check_initialised(layer: keras.layers.Layer) -> None:
+    """Whether the constructor of Keras has run."""
+    if not hasattr(layer, "built"):
+        raise ValueError(
+            f"{type(layer).__name__}: the constructor of the mixin has not run. Begin __init__ "
+            "with super().__init__(**kwargs)."
+        )
 
 
 @functools.cache

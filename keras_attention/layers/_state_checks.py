@@ -1,7 +1,5 @@
-"""Checks of the hooks of an attention with a state."""
+"""Checks of what the hooks of an attention with a state return."""
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 from keras import tree
@@ -11,20 +9,6 @@ from keras_attention._shapes import check_batch, fits
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._types import Memory
 from keras_attention.ops._loops import leaves
-
-
-def check_hook(layer: type, name: str, original: Callable) -> None:
-    """Whether a hook takes as many arguments as the one that it overrides."""
-    if not inspect.isfunction(inspect.getattr_static(layer, name)):
-        return
-    parameters = inspect.signature(getattr(layer, name)).parameters
-    wanted = list(inspect.signature(original).parameters)
-    open_end = any(x.kind is x.VAR_POSITIONAL for x in parameters.values())
-    if len(parameters) < len(wanted) and not open_end:
-        raise TypeError(
-            f"{layer.__name__}: an attention must define {name}({', '.join(wanted)}); found "
-            f"{name}({', '.join(parameters)}). Add the missing arguments, even if it ignores them."
-        )
 
 
 def check_state(layer: str, state: Any, memory: Memory) -> None:

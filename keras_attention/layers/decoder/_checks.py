@@ -2,11 +2,14 @@
 
 import inspect
 
-from keras_attention._checks import UNROLLED, described, is_cell, made
+from keras_attention._checks import UNROLLED, check_choice, described, is_cell, made
 from keras_attention._shapes import check_sequences
+from keras_attention.layers._base import check_initialised
 from keras_attention.layers._types import Memory
 from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
 from keras_attention.layers.scoring import ScoringMixin
+
+QUERIES = "previous", "current"
 
 
 def check_parts(layer, dtype, cell, attention):
@@ -32,6 +35,7 @@ def check_parts(layer, dtype, cell, attention):
             "layer(query, value), such as BahdanauAttention(256); received "
             f"{described(attention)}.{made(attention)}"
         )
+    check_initialised(attention)
     for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
         if getattr(part, "compute_dtype", dtype) != dtype:
             raise ValueError(
@@ -49,6 +53,11 @@ def _cell_of(given):
         cell = f"{type(given).__name__}Cell(units)"
         return f" It runs over whole sequences; pass a cell, such as keras.layers.{cell}."
     return ""
+
+
+def default_query(attention):
+    """The query of a decoder that names none."""
+    return check_choice(attention.name, "decoder_query", attention.decoder_query, QUERIES)
 
 
 def check_output(layer, cell, hidden, states=None):

@@ -16,10 +16,12 @@ from keras_attention.layers.decoder._cells import (
     run_at_least_once,
 )
 from keras_attention.layers.decoder._checks import (
+    QUERIES,
     check_built,
     check_parts,
     check_prepared,
     check_shapes,
+    default_query,
 )
 from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.decoder._states import check_step, first_state
@@ -120,8 +122,8 @@ class AttentionRNN(CheckedLayer):
         self.attention = attention
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
-            query = "current" if input_feeding else attention.decoder_query
-        self.query = check_choice(self.name, "query", query, ("previous", "current"))
+            query = "current" if input_feeding else default_query(attention)
+        self.query = check_choice(self.name, "query", query, QUERIES)
         if input_feeding and query == "previous":
             raise ValueError(
                 f'{self.name}: `input_feeding=True` goes with query="current"; with '
