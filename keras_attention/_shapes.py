@@ -55,8 +55,8 @@ def check_sequences(layer, call, **shapes):
         if not one or len(shape) != 3 or shape[-1] is None:
             missing = f"`{name}` is missing: " if shape is None else ""
             raise ValueError(
-                f"{layer}: {missing}`{name}` must be one tensor of shape (batch, steps, features), "
-                f"its features known; received {shape and tuple(shape)}. Call {call}."
+                f"{layer}: {missing}`{name}` must be one tensor of shape (batch, steps, features) "
+                f"with a known number of features; received {shape and tuple(shape)}. Call {call}."
             )
     check_batch(layer, **shapes)
 

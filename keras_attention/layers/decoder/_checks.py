@@ -3,8 +3,9 @@
 import inspect
 
 from keras_attention._checks import UNROLLED, check_choice, described, is_cell, made
-from keras_attention._shapes import check_sequences
+from keras_attention._shapes import check_sequences, check_width, shape_of
 from keras_attention.layers._base import check_initialised
+from keras_attention.layers._tensors import check_mask, check_tensor, check_vectors
 from keras_attention.layers._types import Memory
 from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
 from keras_attention.layers.scoring import ScoringMixin
@@ -85,6 +86,16 @@ def check_prepared(layer, memory):
             f"{layer}: `memory` must be what prepare(memory, memory_mask) returns, made "
             f"once before the first step; received {described(memory)}."
         )
+
+
+def check_memory(decoder, memory, mask):
+    """A memory that is to be prepared, and its mask."""
+    name, call = decoder.name, "prepare(memory, memory_mask=mask)"
+    check_tensor(name, "memory", memory, f" Call {call}.")
+    check_vectors(name, "memory", memory, " Pass a mask by its name: `memory_mask`.")
+    check_sequences(name, call, memory=shape_of(memory))
+    check_width(name, "memory", memory.shape, decoder._memory_size)
+    check_mask(name, "memory_mask", mask, [tuple(memory.shape)[:2]])
 
 
 def check_shapes(layer, unroll, sequences_shape, memory_shape):

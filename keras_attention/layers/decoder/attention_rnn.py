@@ -18,6 +18,7 @@ from keras_attention.layers.decoder._cells import (
 from keras_attention.layers.decoder._checks import (
     QUERIES,
     check_built,
+    check_memory,
     check_parts,
     check_prepared,
     check_shapes,
@@ -161,9 +162,7 @@ class AttentionRNN(CheckedLayer):
     ) -> Tensor | list:
         check_shapes(self.name, self.unroll, shape_of(sequences), shape_of(memory))
         check_width(self.name, "sequences", sequences.shape, self._input_size)
-        check_width(self.name, "memory", memory.shape, self._memory_size)
         check_mask(self.name, "sequences_mask", sequences_mask, [tuple(sequences.shape)[:2]])
-        check_mask(self.name, "memory_mask", memory_mask, [tuple(memory.shape)[:2]])
         prepared = self.prepare(memory, memory_mask)
         state = self.get_initial_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
@@ -184,6 +183,8 @@ class AttentionRNN(CheckedLayer):
 
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
+        check_built(self)
+        check_memory(self, memory, memory_mask)
         return self.attention.prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
