@@ -276,6 +276,12 @@ MISTAKES = {
         "The arguments of BahdanauAttention are units, use_bias, weight_norm, normalizer, dropout, "
         "seed. It also takes the arguments of every Keras layer, such as name and dtype.",
     ),
+    "the memory of TensorFlow Addons": (
+        lambda: BahdanauAttention(4, memory=VALUE, alignment_history=True),
+        "BahdanauAttention: {'memory': float32 of shape (2, 7, 5), 'alignment_history': True}.",
+        "For `memory`, call layer(query, memory). For `alignment_history`, pass "
+        "return_attention_scores=True in the call.",
+    ),
     "sequences of a decoder": (
         lambda: decoder(return_sequences=True),
         "{'return_sequences': True}",
@@ -794,6 +800,10 @@ SEARCHES = {
         {"step": lambda tokens, state, memory: (ops.ones((10, 1, 5)), None, None)},
         "step must return logits of rank 2",
         "(10, 1, 5)",
+    ),
+    "two outputs": (
+        {"step": lambda tokens, state, memory: (ops.ones((10, 5)), None)},
+        "step must return the tuple (logits, state, weights), but returned a tuple of 2.",
     ),
     "a ragged memory": (
         {"memory": RAGGED},

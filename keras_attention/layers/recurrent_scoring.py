@@ -104,7 +104,10 @@ class RecurrentScoringMixin(RecurrentAttention):
         return super().weigh(scores, mask)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
-        """The state after a step of weights `(B, Tk)`, in the nesting and shapes of `state`."""
+        """The state after a step of weights `(B, Tk)`.
+
+        It has the nesting, shapes and dtypes of `state`, the same keys in a dictionary.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} must define next_state(state, weights) -> the next state, of "
             "the same nesting and shapes."

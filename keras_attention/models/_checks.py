@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import tree
 
-from keras_attention._checks import check_token, described, dtype_of, is_floating
+from keras_attention._checks import check_token, counted, described, dtype_of, is_floating
 from keras_attention._shapes import fits
 from keras_attention.models.hard_attention import HardAttention
 
@@ -87,7 +87,7 @@ def check_encoded(model: str, found: Any) -> tuple[Any, Any, Any]:
     if not several or len(found) != 3:
         raise ValueError(
             f"{model}: the encoder must return (memory, state, mask); received "
-            f"{len(found) if several else 'one tensor'}. A layer may return None for the state or "
+            f"{counted(found)}. A layer may return None for the state or "
             "the mask. A functional model may not: return zeros, and a mask of ones."
         )
     memory, _, mask = found

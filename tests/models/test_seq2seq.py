@@ -477,7 +477,7 @@ ENCODED = {
         "float32 of shape (3, 5)').",
     ),
     "ids": (lambda memory, state, mask: (mask, state, mask), "received ('bool of shape (3, 5)'"),
-    "two values": (lambda memory, state, mask: (memory, state), "received 2."),
+    "two values": (lambda memory, state, mask: (memory, state), "received a tuple of 2."),
 }
 
 
