@@ -137,6 +137,12 @@ def described(value):
     return f"{value!r:.200}"
 
 
+def counted(value):
+    """Describes what a function returned in place of a tuple of another length."""
+    several = isinstance(value, (tuple, list))
+    return f"a {type(value).__name__} of {len(value)}" if several else described(value)
+
+
 def dtype_of(x):
     """The name of a dtype, also of one that Keras does not know."""
     try:

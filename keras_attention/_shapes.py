@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_attention._checks import described, is_floating
+
 
 def check_query_value(layer, query_shape, value_shape, key_shape=None):
     """The shapes of a call layer(query, value, key)."""
@@ -53,8 +55,8 @@ def check_sequences(layer, call, **shapes):
         if not one or len(shape) != 3 or shape[-1] is None:
             missing = f"`{name}` is missing: " if shape is None else ""
             raise ValueError(
-                f"{layer}: {missing}`{name}` must be one tensor of shape (batch, steps, features), "
-                f"its features known; received {shape and tuple(shape)}. Call {call}."
+                f"{layer}: {missing}`{name}` must be one tensor of shape (batch, steps, features) "
+                f"with a known number of features; received {shape and tuple(shape)}. Call {call}."
             )
     check_batch(layer, **shapes)
 
@@ -79,11 +81,11 @@ def check_width(layer, name, shape, size):
 
 
 def check_scores(layer, scores, wanted):
-    given = tuple(scores.shape) if hasattr(scores, "shape") else type(scores).__name__
-    if isinstance(given, str) or not fits(given, wanted):
+    tensor = hasattr(scores, "shape") and hasattr(scores, "dtype")
+    if not tensor or not fits(tuple(scores.shape), wanted) or not is_floating(scores):
         raise ValueError(
-            f"{layer}: `score` must return (batch, query steps, memory steps), here "
-            f"{wanted}; it returned {given}."
+            f"{layer}: `score` must return floating-point numbers of shape (batch, query steps, "
+            f"memory steps), here {wanted}; it returned {described(scores)}."
         )
 
 

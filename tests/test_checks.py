@@ -276,6 +276,12 @@ MISTAKES = {
         "The arguments of BahdanauAttention are units, use_bias, weight_norm, normalizer, dropout, "
         "seed. It also takes the arguments of every Keras layer, such as name and dtype.",
     ),
+    "the memory of TensorFlow Addons": (
+        lambda: BahdanauAttention(4, memory=VALUE, alignment_history=True),
+        "BahdanauAttention: {'memory': float32 of shape (2, 7, 5), 'alignment_history': True}.",
+        "For `memory`, call layer(query, memory). For `alignment_history`, pass "
+        "return_attention_scores=True in the call.",
+    ),
     "sequences of a decoder": (
         lambda: decoder(return_sequences=True),
         "{'return_sequences': True}",
@@ -410,8 +416,14 @@ MISTAKES = {
     ),
     "a mask of lengths": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=np.array([3, 4])),
-        "`value_mask` must be boolean, True where attention is allowed; received dtype int64",
-        "Make it of lengths: keras.ops.arange(7) < keras.ops.expand_dims(value_mask, 1).",
+        "`value_mask` must be boolean, True where a step is valid; received dtype int64",
+        "Make it of lengths: keras.ops.less(keras.ops.arange(7), keras.ops.expand_dims(value_mask, "
+        "1)).",
+    ),
+    "a mask of lengths as a column": (
+        lambda: decoder()(QUERY, VALUE, sequences_mask=np.array([[3.0], [2.0]])),
+        "`sequences_mask` must be boolean, True where a step is valid; received dtype float",
+        "Make it of lengths: keras.ops.less(keras.ops.arange(3), sequences_mask).",
     ),
     "a mask of integers": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.astype(int)),
@@ -419,7 +431,7 @@ MISTAKES = {
     ),
     "a mask to be added": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=np.zeros((TQ, TK), "float32")),
-        "received dtype float32",
+        "must be boolean, True where attention is allowed; received dtype float32",
         "where it is added to scores, 0 where attention is allowed: attention_mask == 0",
     ),
     "a mask of lists": (
@@ -434,7 +446,7 @@ MISTAKES = {
     ),
     "a value as mask": (
         lambda: AttentionPooling(4)(QUERY, VALUE),
-        "`mask` must be boolean, True where attention is allowed; received dtype float32. One of "
+        "`mask` must be boolean, True where a step is valid; received dtype float32. One of "
         "shape (2, 7, 5) is no mask: check the order of the arguments.",
     ),
     "a mask in prepare": (
@@ -561,7 +573,54 @@ MISTAKES = {
             QUERY, VALUE, initial_state=[np.zeros((B, 4), "float32")]
         ),
         "`initial_state` must hold 2 cell states [(batch, 4), (batch, 6)]; "
-        "received 1, [(2, 4)]. Leave `initial_state` out to start from zeros.",
+        "received 1, [(2, 4)]. A list of the 2 cell states alone suffices; a GRU has one, an LSTM "
+        "has two. Leave `initial_state` out to start from zeros.",
+    ),
+    "a state of another size": (
+        lambda: decoder()(QUERY, VALUE, initial_state=np.zeros((B, 6), "float32")),
+        "received 1, [(2, 6)]. Project a state of another size: keras.layers.Dense(4)(state).",
+    ),
+    "states by name": (
+        lambda: decoder(layers.LSTMCell(4))(QUERY, VALUE, initial_state={"h": STEP, "c": STEP}),
+        "`initial_state` must be a tensor or a list of tensors, in the order of the cell, such as "
+        "[h, c]; received a dictionary of 'h', 'c'.",
+    ),
+    "states of integers": (
+        lambda: decoder()(QUERY, VALUE, initial_state=np.zeros((B, 4), int)),
+        "`initial_state` must hold vectors of floating-point numbers, the states of an encoder; "
+        "received dtype int64.",
+    ),
+    "ids as states of a decoder that counts": (
+        lambda: decoder(None, LuongAttention(alignment="local-m"))(
+            QUERY, VALUE, initial_state=np.zeros((B, 4), int)
+        ),
+        "`initial_state` must hold vectors of floating-point numbers",
+    ),
+    "a prepared memory for a decoder": (
+        lambda: started()[0](QUERY, started()[2]),
+        "`memory` must be one tensor; received a prepared Memory. Call decoder.step(inputs, state,",
+    ),
+    "a memory of ids": (
+        lambda: started()[0].prepare(IDS),
+        "attention_rnn",
+        "`memory` must hold vectors",
+    ),
+    "a memory of rank 2": (
+        lambda: started()[0].prepare(STEP),
+        "`memory` must be one tensor of shape (batch, steps, features) with a known number of "
+        "features; received (2, 5). Call prepare(memory, memory_mask=mask).",
+    ),
+    "a memory of another width": (
+        lambda: started()[0].prepare(WIDER),
+        "was built for a `memory` of 5 features",
+    ),
+    "a memory with a mask of integers": (
+        lambda: started()[0].prepare(VALUE, MASK.astype(int)),
+        "`memory_mask` must be boolean",
+    ),
+    "a memory before the weights are there": (
+        lambda: decoder().prepare(VALUE),
+        "has no weights yet. Call it once, or its build(), before decoding.",
     ),
     "True as initial state": (
         lambda: decoder()(QUERY, VALUE, initial_state=True),
@@ -590,6 +649,15 @@ MISTAKES = {
         lambda: started()[0].step(np.array([1, 2]), *started()[1:]),
         "`inputs` of a step must have shape (batch, 5)",
         "received (2,). Embed token ids first: embedding(tokens).",
+    ),
+    "a step of integers": (
+        lambda: started()[0].step(STEP.astype(int), *started()[1:]),
+        "`inputs` must hold vectors of floating-point numbers; received dtype int64.",
+    ),
+    "a step of the beams of a search": (
+        lambda: started()[0].step(np.repeat(STEP, 5, axis=0), *started()[1:]),
+        "`inputs` and `memory` of a step must have the same batch size; received inputs of 10 and "
+        "a memory of 2. In a search, read the memory that it passes to `step`",
     ),
     "a step with a list as state": (
         lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
@@ -627,8 +695,8 @@ MISTAKES = {
     # Custom layers.
     "a score that is not returned": (
         lambda: NoScore()(QUERY, VALUE),
-        "`score` must return (batch, query steps, memory steps), here (2, 3, 7); it returned "
-        "NoneType.",
+        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
+        "here (2, 3, 7); it returned None.",
     ),
 }
 
@@ -732,6 +800,10 @@ SEARCHES = {
         {"step": lambda tokens, state, memory: (ops.ones((10, 1, 5)), None, None)},
         "step must return logits of rank 2",
         "(10, 1, 5)",
+    ),
+    "two outputs": (
+        {"step": lambda tokens, state, memory: (ops.ones((10, 5)), None)},
+        "step must return the tuple (logits, state, weights), but returned a tuple of 2.",
     ),
     "a ragged memory": (
         {"memory": RAGGED},

@@ -16,6 +16,7 @@ from keras_attention._checks import (
 from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
+from keras_attention.layers._hooks import check_key
 from keras_attention.layers._queries import check_attend, check_output, check_prepare, check_window
 from keras_attention.layers._reading import read_memory
 from keras_attention.layers._types import Attended, Memory
@@ -108,6 +109,7 @@ class Attention(CheckedLayer):
         check_prepare(self, value, key, value_mask)
         value = blanked(value, value_mask)
         key = self.project_key(value if key is None else blanked(key, value_mask))
+        check_key(self.name, key, value)
         # A cast would copy the keys even if their dtype is right.
         if keras.backend.standardize_dtype(key.dtype) != self.score_dtype:
             key = ops.cast(key, self.score_dtype)

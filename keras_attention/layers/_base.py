@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import keras
 
-from keras_attention._checks import check_bool, check_training
+from keras_attention._checks import check_bool, check_training, described
 from keras_attention.layers._dropped_masks import warn_of_dropped_masks
 from keras_attention.layers._strategies import warn_of_strategy
 from keras_attention.layers._tensors import (
@@ -27,6 +27,18 @@ RENAMED = {
     "window": "half_width",
     "output": "output_mode",
     "linear_start": "linear",
+}
+# Arguments of TensorFlow Addons, and what takes their place.
+ADDONS = {
+    "memory": "call layer(query, memory)",
+    "memory_sequence_length": "pass the boolean `value_mask` in the call",
+    "probability_fn": "write normalizer=...",
+    "scale": 'the score "general" learns its scale',
+    "attention_layer_size": "write LuongAttention(units=...) in an AttentionRNN",
+    "alignment_history": "pass return_attention_scores=True in the call",
+    "sigmoid_noise": "write noise=... in MonotonicAttention",
+    "score_bias_init": "write initial_offset=... in MonotonicAttention",
+    "maximum_iterations": "write max_length=... in a search",
 }
 
 
@@ -50,15 +62,20 @@ class CheckedLayer(keras.layers.Layer):
         except ValueError as error:
             if "Unrecognized keyword" not in str(error):
                 raise
+            unknown = {name: x for name, x in kwargs.items() if repr(name) in str(error)}
+            given = ", ".join(f"{name!r}: {described(x)}" for name, x in unknown.items())
             own = ", ".join(_arguments_of(type(self)))
+            hints = [f" For `{name}`, {ADDONS[name]}." for name in unknown if name in ADDONS]
             raise ValueError(
-                f"{error}. The arguments of {type(self).__name__} are {own}. It also takes "
-                "the arguments of every Keras layer, such as name and dtype."
+                f"Unrecognized keyword arguments passed to {type(self).__name__}: {{{given}}}. "
+                f"The arguments of {type(self).__name__} are {own}. It also takes the arguments of "
+                f"every Keras layer, such as name and dtype.{''.join(hints)}"
             ) from None
         # Not in `call`: a layer is made in the scope of its strategy, but may be called outside it.
         warn_of_strategy()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        check_initialised(self)
         parameters = _parameters_of(type(self))
         names = list(parameters)
         given = dict(zip(names, args, strict=False))
@@ -105,6 +122,15 @@ class CheckedLayer(keras.layers.Layer):
         for name, x in moved.items():
             setattr(layer, name, x)
         return layer
+
+
+def check_initialised(layer: keras.layers.Layer) -> None:
+    """Whether the constructor of Keras has run."""
+    if not hasattr(layer, "built"):
+        raise ValueError(
+            f"{type(layer).__name__}: the constructor of the mixin has not run. Begin __init__ "
+            "with super().__init__(**kwargs)."
+        )
 
 
 @functools.cache

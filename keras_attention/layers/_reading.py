@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention._shapes import check_scores
+from keras_attention.layers._hooks import check_weighed
 from keras_attention.ops._batched import weighted_sums
 from keras_attention.ops._gathered import window_sum
 from keras_attention.ops._gradients import differentiable_cond, in_decoder
@@ -123,6 +124,7 @@ def _read_gathered(layer, query, memory, masks, window, weights_wanted, training
 
 def _weigh(layer, scores, mask, window, position):
     weights = layer.weigh(scores, mask)
+    check_weighed(layer.name, weights, scores.shape)
     if window is None or not window.gaussian:
         return weights
     return weights * gaussian(window.center, position, window.half_width)

@@ -113,9 +113,9 @@ class RecurrentAttention(ScoringMixin):
 
     def _given_state(self, memory, given):
         """A state, or a flat list of its tensors, as the layer keeps it."""
-        first, given = self._first_state(memory), leaves(given)
-        check_given_state(self.name, given, leaves(first))
-        pairs = zip(given, leaves(first), strict=True)
+        first = self._first_state(memory)
+        check_given_state(self.name, given, first)
+        pairs = zip(leaves(given), leaves(first), strict=True)
         return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])
 
 

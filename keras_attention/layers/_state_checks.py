@@ -1,26 +1,14 @@
-"""Checks of the hooks of an attention with a state."""
+"""Checks of what the hooks of an attention with a state return."""
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
-from keras_attention._checks import described, dtype_of
+from keras import tree
+
+from keras_attention._checks import described, dtype_of, is_floating
 from keras_attention._shapes import check_batch, fits
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Nested, Shape
 from keras_attention.layers._types import Memory
 from keras_attention.ops._loops import leaves
-
-
-def check_hook(layer: type, name: str, original: Callable) -> None:
-    """Whether a hook takes as many arguments as the one that it overrides."""
-    parameters = inspect.signature(getattr(layer, name)).parameters
-    wanted = list(inspect.signature(original).parameters)
-    open_end = any(x.kind is x.VAR_POSITIONAL for x in parameters.values())
-    if len(parameters) < len(wanted) and not open_end:
-        raise TypeError(
-            f"{layer.__name__}: an attention with a state must define {name}"
-            f"({', '.join(wanted)}); found {name}({', '.join(parameters)})."
-        )
 
 
 def check_state(layer: str, state: Any, memory: Memory) -> None:
@@ -45,20 +33,37 @@ def check_drawn(layer: str, drawn: Any, memory: Memory) -> None:
         check_batch(layer, value=memory.value.shape, drawn=x.shape[1:])
 
 
-def check_given_state(layer: str, given: list[Any], first: list[Tensor]) -> None:
-    """A state, beside the tensors of the first one."""
-    tensors = all(hasattr(x, "shape") and hasattr(x, "dtype") for x in given)
-    if not tensors or len(given) != len(first) or not all(map(_alike, given, first)):
-        wanted, received = ([described(x) for x in state] for state in (first, given))
+def check_given_state(layer: str, given: Any, first: Nested) -> None:
+    """A state, or a flat list of its tensors, beside the first state."""
+    flat = isinstance(given, list) and not any(map(tree.is_nested, given))
+    if not _same_form(given, leaves(first) if flat else first):
+        wanted, received = (tree.map_structure(described, x) for x in (first, given))
         raise ValueError(
             f"{layer}: `state` must come from the previous step, {wanted}; received {received}. A "
             "state is valid only for the memory that it was made for. Pass None on the first step."
         )
 
 
+def _same_form(new, old):
+    """Whether the tensors of two states have the same places, shapes and kinds of numbers."""
+    (places, tensors), (wanted, first) = map(_places, (new, old))
+    return places == wanted and all(map(_alike, tensors, first))
+
+
+def _places(state):
+    found = [(path, x) for path, x in tree.flatten_with_path(state) if x is not None]
+    return [path for path, _ in found], [x for _, x in found]
+
+
 def _alike(x, y):
-    floating = all("float" in dtype_of(z) for z in (x, y))
-    return fits(tuple(x.shape), tuple(y.shape)) and (floating or dtype_of(x) == dtype_of(y))
+    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+        return False
+    return fits(tuple(x.shape), tuple(y.shape)) and _kind(x) == _kind(y)
+
+
+def _kind(x):
+    """The dtype without its precision."""
+    return "float" if is_floating(x) else dtype_of(x).rstrip("0123456789")
 
 
 def check_weights(layer: str, weights: Any, wanted: Shape) -> None:
@@ -79,9 +84,9 @@ def check_advanced(layer: str, found: Any, wanted: Shape, state: Any) -> None:
             f"{described(found)}."
         )
     check_weights(layer, found[0], wanted)
-    before, after = ([tuple(x.shape) for x in leaves(z)] for z in (state, found[1]))
-    if len(before) != len(after) or not all(map(fits, after, before)):
+    if not _same_form(found[1], state):
+        before, after = (tree.map_structure(described, x) for x in (state, found[1]))
         raise ValueError(
-            f"{layer}: the next state must have the same shapes as the current state, {before}; "
-            f"received {after}. Change `next_state`, or `initial_state`."
+            f"{layer}: the next state must have the structure, shapes and dtypes of the current "
+            f"state, {before}; received {after}. Change `next_state`, or `initial_state`."
         )

@@ -25,9 +25,10 @@ def check_tensor(layer, name, x, call=""):
         return
     prefix = f"{layer}: `{name}` must be"
     if isinstance(x, Memory):
-        raise ValueError(
-            f"{prefix} one tensor; received a prepared Memory. Call layer.attend(query, memory)."
-        )
+        remedy = "layer.attend(query, memory)"
+        if name == "memory":  # of a decoder
+            remedy = "decoder.step(inputs, state, memory), or pass the tensor that was prepared"
+        raise ValueError(f"{prefix} one tensor; received a prepared Memory. Call {remedy}.")
     several = isinstance(x, (list, tuple)) and any(hasattr(one, "shape") for one in x)
     if several or isinstance(x, dict):
         found = f"a list of {len(x)}" if several else "a dictionary"
@@ -85,28 +86,28 @@ def check_mask(layer, name, mask, shapes):
             f"{type(mask).__name__}.{remedy}"
         )
     given, dtype = tuple(mask.shape), dtype_of(mask)
+    pairs = name == "attention_mask"
     if dtype != "bool":
         remedy = f'Convert it: keras.ops.cast({name}, "bool")'
+        steps = shapes[0][-1] if isinstance(shapes[0][-1], int) else "steps"
+        column = given if len(given) == 2 and given[1] == 1 != steps else None
         if len(given) > max(map(len, shapes)):
             remedy = f"One of shape {given} is no mask: check the order of the arguments"
+        elif column or len(given) == 1 < min(map(len, shapes)):
+            lengths = name if column else f"keras.ops.expand_dims({name}, 1)"
+            remedy = f"Make it of lengths: keras.ops.less(keras.ops.arange({steps}), {lengths})"
         elif "float" in dtype:
             remedy += (
                 f", or, where it is added to scores, 0 where attention is allowed: {name} == 0"
             )
-        elif len(given) == 1 < min(map(len, shapes)):
-            steps = shapes[0][-1]
-            steps = steps if isinstance(steps, int) else "steps"
-            remedy = (
-                f"Make it of lengths: keras.ops.arange({steps}) < keras.ops.expand_dims({name}, 1)"
-            )
+        valid = "attention is allowed" if pairs else "a step is valid"
         raise ValueError(
-            f"{layer}: `{name}` must be boolean, True where attention is allowed; received dtype "
-            f"{dtype}. {remedy}."
+            f"{layer}: `{name}` must be boolean, True where {valid}; received dtype {dtype}. "
+            f"{remedy}."
         )
     if not any(fits(given, shape) for shape in shapes):
         wanted = " or ".join(str(tuple(shape)) for shape in shapes)
         of = f"step of `{'inputs' if name == 'mask' else name.removesuffix('_mask')}`"
-        pairs = name == "attention_mask"
         raise ValueError(
             f"{layer}: `{name}` must have shape {wanted}, one truth value for each "
             f"{'pair of a query and a memory step' if pairs else of}; received {given}."

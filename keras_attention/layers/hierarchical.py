@@ -173,5 +173,5 @@ class HierarchicalAttention(CheckedLayer):
         if not one or len(shape) != 4 or shape[-1] is None:
             raise ValueError(
                 f"{self.name}: `inputs` must be one tensor of shape (batch, sentences, words, "
-                f"features), its features known; received {tuple(shape)}."
+                f"features) with a known number of features; received {tuple(shape)}."
             )

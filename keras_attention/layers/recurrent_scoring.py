@@ -6,11 +6,9 @@ from keras import ops
 
 from keras_attention._shapes import check_scores
 from keras_attention._typing import Nested, Size, Tensor
+from keras_attention.layers._hooks import check_hook
 from keras_attention.layers._recurrent_attention import RecurrentAttention
-from keras_attention.layers._state_checks import (
-    check_hook,
-    check_weights,
-)
+from keras_attention.layers._state_checks import check_weights
 from keras_attention.layers._types import Memory
 from keras_attention.ops._stored import stored
 
@@ -67,9 +65,9 @@ class RecurrentScoringMixin(RecurrentAttention):
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
         for name in ("score", "weigh", "next_state", "draw", "advance"):
             check_hook(cls, name, getattr(RecurrentScoringMixin, name))
+        super().__init_subclass__(**kwargs)
 
     def initial_state(self, memory: Memory) -> Nested:
         """The state before the first step: tensors `(B, ...)` in any nesting."""
@@ -106,7 +104,10 @@ class RecurrentScoringMixin(RecurrentAttention):
         return super().weigh(scores, mask)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
-        """The state after a step of weights `(B, Tk)`, in the nesting and shapes of `state`."""
+        """The state after a step of weights `(B, Tk)`.
+
+        It has the nesting, shapes and dtypes of `state`, the same keys in a dictionary.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} must define next_state(state, weights) -> the next state, of "
             "the same nesting and shapes."

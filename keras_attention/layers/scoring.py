@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention._typing import Tensor
 from keras_attention.layers._attention import NORMALIZERS, Attention
+from keras_attention.layers._hooks import check_hook
 from keras_attention.layers._types import Attended, Memory, Window
 from keras_attention.ops._stored import stored
 from keras_attention.ops.products import project
@@ -70,7 +71,7 @@ class ScoringMixin(Attention):
         ValueError: ranks, batch sizes or lengths do not agree; a mask is not boolean or has
             another shape; no value is given; a tensor does not hold floating-point numbers; an
             argument is out of its range.
-        TypeError: an argument of the call is unknown.
+        TypeError: an argument of the call is unknown; a hook of a subclass takes too few arguments.
     """
 
     # Which output of the cell is the query in an `AttentionRNN`: "previous" or "current".
@@ -85,6 +86,10 @@ class ScoringMixin(Attention):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        hooks = ["score", "project_key", "weigh", "window", "combine", "output_size"]
+        # A layer with a call of its own is built with other shapes.
+        for name in [*hooks, *["build"] * (cls.call is Attention.call)]:
+            check_hook(cls, name, getattr(ScoringMixin, name))
         if "score" in vars(cls) and "score_window" not in vars(cls):
             cls.score_window = None  # the inherited one belongs to another score
 
@@ -112,7 +117,11 @@ class ScoringMixin(Attention):
 
         Args:
             scores: `(B, Tq, Tk)`, or `(B, Tq, W)` in a window.
-            mask: boolean, broadcasts to the scores, or None.
+            mask: boolean, broadcasts to the scores, or None. The weights must be zero where it is
+                False; nothing masks them afterwards.
+
+        Returns:
+            Weights of the shape of the scores.
         """
         return NORMALIZERS[self.normalizer](scores, mask)
 

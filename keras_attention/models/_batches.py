@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._checks import described, is_integer
+from keras_attention._checks import described, dtype_of, is_integer
 from keras_attention._typing import Nested
 from keras_attention.ops._graphs import is_symbolic
 
@@ -33,6 +33,12 @@ def as_arrays(model: str, given: Nested) -> Nested:
     def convert(x):
         if x is None:
             return None
+        if isinstance(x, (str, bytes)):
+            raise ValueError(
+                f"{model}: generate and log_probability take ids; received {described(x)}. Look "
+                "the tokens up in the vocabulary. An export takes strings: "
+                "export_generate(tokenize=...)."
+            )
         if is_symbolic(x):
             raise ValueError(
                 f"{model}: generate and log_probability take arrays; received {described(x)}. "
@@ -42,6 +48,8 @@ def as_arrays(model: str, given: Nested) -> Nested:
 
     given = tree.map_structure(convert, given)
     shapes = [x.shape for x in tree.flatten(given) if x is not None]
+    if not shapes:
+        raise ValueError(f"{model}: there is no sample; pass at least one.")
     if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
         raise ValueError(
             f"{model}: all arrays must have the same number of samples as their first axis; "
@@ -50,6 +58,24 @@ def as_arrays(model: str, given: Nested) -> Nested:
     if not shapes[0][0]:
         raise ValueError(f"{model}: there is no sample; pass at least one.")
     return given
+
+
+def with_a_step(source: Nested, pad_token: int | None) -> Nested:
+    """Ids with at least one step, padding where they have none, which no loop can read.
+
+    A pad_token of None leaves everything as it is.
+    """
+
+    def lengthen(x):
+        ids = hasattr(x, "shape") and len(x.shape) == 2 and "int" in dtype_of(x)
+        if pad_token is None or not ids or (x.shape[1] or 0) > 0:
+            return x
+        batch, steps = ops.shape(x)
+        more = 1 if isinstance(steps, int) else ops.maximum(1 - steps, 0)
+        padding = ops.full((batch, more), pad_token, dtype=x.dtype)
+        return ops.concatenate([x, padding], axis=1)
+
+    return tree.map_structure(lengthen, source)
 
 
 def batches(
@@ -105,7 +131,7 @@ def _of_width(x, width, fill):
 def widened(weights: np.ndarray | None, batch: Nested, source: Nested) -> np.ndarray | None:
     """Gives weights `(..., Tk)` the width of the source, if they have that of its batch."""
     ids = isinstance(source, np.ndarray) and source.ndim == 2
-    if weights is None or not ids or weights.shape[-1] != batch.shape[1]:
+    if weights is None or not ids or weights.shape[-1] != max(1, batch.shape[1]):
         return weights
     return _of_width(weights, source.shape[1], 0)
 

@@ -4,8 +4,10 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import tree
 
-from keras_attention._checks import check_token, described
+from keras_attention._checks import check_token, counted, described, dtype_of, is_floating
+from keras_attention._shapes import fits
 from keras_attention.models.hard_attention import HardAttention
 
 INTERFACE = "prepare", "get_initial_state", "step"
@@ -29,6 +31,12 @@ def check_parts(encoder: Any, decoder: Any, target_embedding: Any, head: Any) ->
         raise ValueError(
             "Seq2Seq: `head` must be a layer that returns logits, such as "
             f"keras.layers.Dense(vocabulary_size), or None; received {described(head)}."
+        )
+    function = getattr(head, "activation", None)
+    if function in (keras.activations.softmax, keras.activations.sigmoid):
+        raise ValueError(
+            f"Seq2Seq: `head` must return logits, but its activation makes probabilities of them; "
+            f"received activation={function.__name__!r}. Leave the activation out."
         )
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
     if isinstance(head, HardAttention) and feeds:
@@ -73,6 +81,42 @@ def check_pair(inputs: Any) -> tuple[Any, Any]:
     return source, target
 
 
+def check_encoded(model: str, found: Any) -> tuple[Any, Any, Any]:
+    """What an encoder returned: a memory, a state and a mask."""
+    several = isinstance(found, (tuple, list))
+    if not several or len(found) != 3:
+        raise ValueError(
+            f"{model}: the encoder must return (memory, state, mask); received "
+            f"{counted(found)}. A layer may return None for the state or "
+            "the mask. A functional model may not: return zeros, and a mask of ones."
+        )
+    memory, _, mask = found
+    shape = tuple(getattr(memory, "shape", ()))
+    right = len(shape) == 3 and is_floating(memory)
+    if right and mask is not None:
+        shapes = fits(tuple(getattr(mask, "shape", ())), shape[:2])
+        right = shapes and dtype_of(mask) == "bool"
+    if not right:
+        parts = tree.map_structure(described, tuple(found))
+        raise ValueError(
+            f"{model}: the encoder must return (memory, state, mask): vectors (batch, steps, "
+            "features), the states of the decoder's cell as a list or None, and a boolean mask "
+            f"(batch, steps) or None; received {parts}. Collect the states in one list, and make "
+            "the mask of ids, such as source != 0."
+        )
+    return tuple(found)
+
+
+def check_logits(model: str, logits: Any, end_token: int) -> None:
+    """Whether the head has a logit for the end token."""
+    if isinstance(logits.shape[-1], int) and logits.shape[-1] <= end_token:
+        raise ValueError(
+            f"{model}: `head` must return a logit for every token of the vocabulary; received "
+            f"{logits.shape[-1]}, without the end token, {end_token}. Pass "
+            "keras.layers.Dense(vocabulary_size)."
+        )
+
+
 def check_padding(pad_token: int, **parts: Any) -> None:
     """A part that has a `pad_token` must have that of the model."""
     for name, part in parts.items():
@@ -84,14 +128,26 @@ def check_padding(pad_token: int, **parts: Any) -> None:
             )
 
 
-def check_targets(model: str, target: Any, end_token: int, pad_token: int) -> None:
-    """Every row of an array must have an end token, otherwise the model never learns to end."""
+def check_targets(
+    model: str, target: Any, start_token: int, end_token: int, pad_token: int
+) -> None:
+    """Every row of an array must have an end token, otherwise the model never learns to end.
+
+    It holds no start token, to which a search gives no probability.
+    """
     if not isinstance(target, np.ndarray):
         return
     if target.ndim != 2 or target.dtype.kind not in "iu":
         raise ValueError(
             f"{model}: the target must be integer ids of shape (batch, steps); received "
             f"{described(target)}."
+        )
+    wrong = np.flatnonzero((target == start_token).any(axis=1) & (start_token != pad_token))
+    if wrong.size:
+        raise ValueError(
+            f"{model}: the target must not contain the start token, {start_token}: the model puts "
+            f"it in front itself. {wrong.size} of {len(target)} do, the first in row {wrong[0]}. "
+            "Leave it out."
         )
     ended = np.cumsum(target == end_token, axis=1) > 0
     wrong = np.flatnonzero(~ended.any(axis=1) | (~ended & (target == pad_token)).any(axis=1))

@@ -1,12 +1,13 @@
 """Writes a SavedModel that generates."""
 
 import pathlib
-import shutil
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
+from keras_attention._checks import described
 from keras_attention.models._forms import mapped
 
 
@@ -14,7 +15,7 @@ def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any])
     """Writes a SavedModel with one endpoint, in place of an earlier one.
 
     Args:
-        path: the folder.
+        path: the folder: a new one, an empty one or a SavedModel.
         serve: a function from the source, or from strings, to a dictionary of tensors.
         form: shapes and dtypes of the source; None for strings.
         tracked: the models, tables and tokenizers that `serve` uses.
@@ -27,6 +28,7 @@ def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any])
         )
     import tensorflow as tf
 
+    path = _free_path(path)
     single = isinstance(form, dict) and isinstance(form.get("dtype"), str)
 
     def spec(shape, dtype):
@@ -40,20 +42,49 @@ def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any])
     archive.add_endpoint(
         "serving_default", tf.function(serve, input_signature=signature, autograph=False)
     )
-    path = pathlib.Path(path)
-    temporary, old = (path.with_name(f"{part}-{path.name}") for part in ("tmp", "old"))
-    try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        archive.write_out(str(temporary), verbose=False)
-        shutil.rmtree(old, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{path.name}-", dir=path.parent) as folder:
+        new, old = pathlib.Path(folder, "new"), pathlib.Path(folder, "old")
+        try:
+            archive.write_out(str(new), verbose=False)
+        except AssertionError as error:
+            raise ValueError(
+                "export_generate: `tracked` must hold every table, tokenizer and layer that "
+                "`tokenize` and `detokenize` use, such as tracked=[table]; it does not."
+            ) from error
         if path.exists():
             path.rename(old)
         try:
-            temporary.rename(path)
+            new.rename(path)
         except OSError:
             if old.exists():
                 old.rename(path)
             raise
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_export(tokenize: Any, detokenize: Any, tracked: Any) -> None:
+    """The arguments of `export_generate` that are not those of a search."""
+    for name, function in {"tokenize": tokenize, "detokenize": detokenize}.items():
+        if function is not None and not callable(function):
+            raise ValueError(
+                f"export_generate: `{name}` must be a function or None; received "
+                f"{described(function)}."
+            )
+    if not isinstance(tracked, (list, tuple)):
+        raise ValueError(
+            "export_generate: `tracked` must be a list of tables, tokenizers and layers; received "
+            f"{described(tracked)}. Write tracked=[...]."
+        )
+
+
+def _free_path(path):
+    """The path as a `Path`, if nothing but a SavedModel can be lost there."""
+    path = pathlib.Path(path).absolute()
+    saved = (path / "saved_model.pb").is_file()
+    free = path.is_dir() and not any(path.iterdir())
+    if path.exists() and not saved and not free:
+        raise ValueError(
+            "export_generate: `path` must be a new or empty folder, or a SavedModel, which is "
+            f"replaced; {path} holds other files. Choose another path."
+        )
+    return path

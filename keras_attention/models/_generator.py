@@ -9,7 +9,7 @@ from keras import ops, tree
 from keras_attention._checks import check_choice, check_positive_int
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
-from keras_attention.models._export import write_saved_model
+from keras_attention.models._export import check_export, write_saved_model
 from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
 from keras_attention.models._results import LogProbability, best
@@ -174,25 +174,26 @@ class Generator(KnownForm):
         *,
         tokenize: Any = None,
         detokenize: Any = None,
-        tracked: tuple = (),
+        tracked: list | tuple = (),
         n_best: int | None = None,
         **options: Any,
     ) -> None:
         """Writes a SavedModel that generates, from ids to ids or from strings to strings.
 
         The SavedModel runs without keras. It returns a dictionary with the items of a
-        `SearchResult`, and with `detokenize` also "texts". An earlier folder is replaced when the
-        new one is complete. Exporting needs the TensorFlow backend.
+        `SearchResult`, and with `detokenize` also "texts". An earlier SavedModel is replaced when
+        the new one is complete. Exporting needs the TensorFlow backend.
 
         Args:
-            path: the folder.
+            path: the folder: a new one, an empty one or a SavedModel.
             max_length, search, n_best, options: see `generate`.
             tokenize: a function from strings `(B,)` to what the encoder takes. By default the
                 SavedModel takes ids.
             detokenize: a function from `(tokens, lengths)` to strings `(B,)`.
-            tracked: the tables and tokenizers that these functions use.
+            tracked: a list of the tables, tokenizers and layers that these functions use.
         """
         kept = self._check_search(search, max_length, n_best, options)
+        check_export(tokenize, detokenize, tracked)
 
         def serve(source):
             source = source if tokenize is None else tokenize(source)

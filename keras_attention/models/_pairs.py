@@ -18,6 +18,7 @@ class PairTrainer(keras.Model):
     Its `pad_token` counts neither in the loss nor in the metrics.
     """
 
+    start_token: int
     end_token: int
     pad_token: int
 
@@ -98,7 +99,7 @@ class PairTrainer(keras.Model):
         if target is None:
             return source, target
         source, target = (padded(x, self.pad_token) for x in (source, target))
-        check_targets(self.name, target, self.end_token, self.pad_token)
+        check_targets(self.name, target, self.start_token, self.end_token, self.pad_token)
         already = isinstance(source, (tuple, list)) and len(source) == 2
         already = already and (source[1] is target or np.array_equal(source[1], target))
         return (source if already else (source, target)), target

@@ -41,7 +41,7 @@ class RecurrentEncoder(CheckedLayer):
         mask `(B, S)` boolean.
 
     Raises:
-        ValueError: the recurrent layer returns no sequences.
+        ValueError: the recurrent layer returns no sequences; the source has another rank.
 
     Example:
         >>> import keras, numpy
@@ -88,6 +88,11 @@ class RecurrentEncoder(CheckedLayer):
         return self._read(source, training)
 
     def _read(self, source, training):
+        if len(source.shape) != 2:
+            raise ValueError(
+                f"{self.name}: `source` must be ids of shape (batch, steps); received the shape "
+                f"{tuple(source.shape)}. Pass a batch: one source is source[None]."
+            )
         mask = ops.not_equal(source, self.pad_token)
         vectors = self.drop(self.embedding(source), training=training)
         found = self.rnn(vectors, mask=mask, training=training)

@@ -6,7 +6,15 @@ import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.models._checks import check_padding, check_pair, check_parts, check_tokens
+from keras_attention.models._batches import with_a_step
+from keras_attention.models._checks import (
+    check_encoded,
+    check_logits,
+    check_padding,
+    check_pair,
+    check_parts,
+    check_tokens,
+)
 from keras_attention.models._generator import Generator
 from keras_attention.models._heads import decoded_logits, first_head_state
 from keras_attention.models._pairs import PairTrainer
@@ -42,7 +50,8 @@ class Seq2Seq(PairTrainer, Generator):
         head: a layer from the output of the decoder to logits `(B, T, V)`, such as `Dense`; see
             `keras_attention.models` for heads that read more. None multiplies the output by the
             transposed table of a `keras.layers.ReversibleEmbedding`.
-        start_token: the id that the first step reads. Do not put it in a target.
+        start_token: the id that the first step reads. Do not put it in a target: `fit` refuses it
+            in arrays, and its probability is zero.
         end_token: the id that ends every target.
         pad_token: the id that fills the rest of a target. Use it in the source too.
 
@@ -56,8 +65,10 @@ class Seq2Seq(PairTrainer, Generator):
         Logits `(B, T, V)`. Step i predicts target i.
 
     Raises:
-        ValueError: a part lacks a method; two tokens are equal; a token is not an id; the encoder
-            does not return three values; a target is missing; a target of `fit` has no end token.
+        ValueError: a part lacks a method; the head is a `Dense` that returns probabilities; two
+            tokens are equal; a token is not an id; the encoder returns something else than a
+            memory, a state and a mask; a target is missing; a target of `fit` has no end token, or
+            a start token.
 
     Example:
         >>> import keras, numpy
@@ -134,19 +145,15 @@ class Seq2Seq(PairTrainer, Generator):
             "source": source,
             "targets": target if training else None,
         }
-        return decoded_logits(self, output, features, training=training), weights
+        logits = decoded_logits(self, output, features, training=training)
+        check_logits(self.name, logits, self.end_token)
+        return logits, weights
 
     def _encode(self, source, training=None):
         found = self.encoder(self._known(source), training=training)
-        if not isinstance(found, (tuple, list)) or len(found) != 3:
-            raise ValueError(
-                f"{self.name}: the encoder must return (memory, state, mask); received "
-                f"{len(found) if isinstance(found, (tuple, list)) else 'one tensor'}. A layer may "
-                "return None for the state or the mask. A functional model may not: return zeros, "
-                "and a mask of ones."
-            )
-        self._masked = found[2] is not None
-        return tuple(found)
+        memory, state, mask = check_encoded(self.name, found)
+        self._masked = mask is not None
+        return memory, state, mask
 
     def _embed(self, tokens, training=None):
         return self.target_embedding(self._known(tokens), training=training)
@@ -161,6 +168,7 @@ class Seq2Seq(PairTrainer, Generator):
         For example, `beam_search(model.step, *model.start(source), start_token=1, end_token=2,
         max_length=9)`.
         """
+        source = with_a_step(source, self._cut_token)
         values, state, mask = self._encode(source, training=False)
         memory = self.decoder.prepare(values, mask)
         head_state = first_head_state(self.head, memory.value, mask)
@@ -204,6 +212,7 @@ class Seq2Seq(PairTrainer, Generator):
         return memory[0].mask
 
     def _distribution(self, source, target):
+        source = with_a_step(source, self._cut_token)
         logits, weights = self._teach((source, target), False, True)
         return ops.log_softmax(ops.cast(self._allowed(logits), "float32")), weights
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import keras
 from keras import ops, tree
 
+from keras_attention._checks import counted
 from keras_attention._shapes import fits
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.layers._tensors import check_dense
@@ -59,8 +60,8 @@ def checked(
     """Checks the outputs of a step and returns them, with the state as a list of tensors."""
     if not isinstance(outputs, tuple) or len(outputs) != 3:
         raise ValueError(
-            f"step must return the tuple (logits, state, weights), but returned {outputs!r:.200}. "
-            "Return None for a state or weights that do not exist."
+            "step must return the tuple (logits, state, weights), but returned "
+            f"{counted(outputs)}. Return None for a state or weights that do not exist."
         )
     logits, state, weights = outputs
     for name, x in (("logits", logits), ("weights", logits if weights is None else weights)):

@@ -53,7 +53,8 @@ def beam_search(
     A living hypothesis proposes its V continuations. An ended hypothesis proposes itself, with the
     score it ended with. The K proposals with the best scores survive. The search stops when all
     beams of all samples have ended. If fewer than K sequences are possible, the surplus beams come
-    last, with score -inf, length 0, only end tokens, and weights of zeros.
+    last, with score -inf, length 0, only end tokens, and weights of zeros. If the logits are NaN,
+    no sequence is possible: all beams of the sample are like that.
 
     On JAX, compile the search. Otherwise every call compiles its loop again. The compiled function
     stores the weights that the layers of `step` had at its first call:

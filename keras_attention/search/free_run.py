@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 import keras
 from keras import ops
 
-from keras_attention._checks import described, is_floating
+from keras_attention._checks import counted, described, is_floating
 from keras_attention._shapes import fits
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._gradients import without_gradients
@@ -143,7 +143,7 @@ def _checked(found, last):
     if not isinstance(found, tuple) or len(found) != 4:
         raise ValueError(
             f"step must return the tuple (output, stop, state, weights); returned "
-            f"{described(found)}. Return None for a state or weights that do not exist."
+            f"{counted(found)}. Return None for a state or weights that do not exist."
         )
     output, stop, _, weights = found
     for name, x, wanted in (("output", output, last.shape), ("stop", stop, last.shape[:1])):

@@ -425,7 +425,7 @@ def test_another_width_than_the_layer_was_built_for(symbolic):
 @pytest.mark.parametrize("name", GOOD)
 def test_features_must_be_known(name):
     inputs = arguments({**GOOD, name: (*GOOD[name][:-1], None)}, symbolic=True)
-    assert_refused(lambda: BiDAFAttentionFlow()(**inputs), f"`{name}` {RANK}", "features known")
+    assert_refused(lambda: BiDAFAttentionFlow()(**inputs), f"`{name}` {RANK}", "a known number")
 
 
 def test_half_precision_scores_are_summed_in_float32():

@@ -613,7 +613,7 @@ def test_compute_output_shape(kind):
 
 
 RANK = (
-    "`inputs` must be one tensor of shape (batch, sentences, words, features), its features known"
+    "`inputs` must be one tensor of shape (batch, sentences, words, features) with a known number"
 )
 GOOD = {"inputs": (B, S, W, D)}
 BAD_CALLS = {

@@ -249,7 +249,7 @@ def test_the_mask_comes_from_an_embedding():
     assert_all_close(run(layer, embedding(words)), expected, "float32")
 
 
-RANK = "`inputs` must be one tensor of shape (batch, steps, features), its features known"
+RANK = "`inputs` must be one tensor of shape (batch, steps, features) with a known number"
 GOOD = {"inputs": (B, T, D)}
 BAD_CALLS = {
     "rank 2": ({"inputs": (B, D)}, (RANK, "received (2, 5)")),

@@ -230,12 +230,22 @@ def refused(**hooks):
 def test_hooks_that_return_something_else():
     assert_refused(
         refused(next_state=lambda self, state, weights: weights[:, 1:]),
-        "the next state must have the same shapes as the current state, [(2, 7)]; received",
-        "[(2, 6)]",
+        "the next state must have the structure, shapes and dtypes of the current state, float32 "
+        "of shape (2, 7); received float32 of shape (2, 6).",
+    )
+    assert_refused(
+        refused(next_state=lambda self, state, weights: ops.cast(state + weights, "int32")),
+        "received int32 of shape (2, 7)",
+    )
+    assert_refused(
+        refused(score=lambda self, query, key, state: ops.cast(key[:, None, :, 0], "int32")),
+        "`score` must return floating-point numbers",
+        "it returned int32 of shape (2, 1, 7)",
     )
     assert_refused(
         refused(score=lambda self, query, key, state: state),
-        "`score` must return (batch, query steps, memory steps), here (2, 1, 7)",
+        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
+        "here (2, 1, 7)",
     )
     assert_refused(
         refused(advance=lambda self, query, memory, mask, state, drawn, training: (state, state)),
@@ -254,6 +264,39 @@ def test_hooks_that_return_something_else():
         refused(weigh=lambda self, scores, mask, state: state),
         "the weights of one step must have shape (batch, 1, memory steps), here (2, 1, 7)",
     )
+
+
+class Named(PastWeightsAttention):
+    """Its state has two parts of one shape."""
+
+    def initial_state(self, memory):
+        zeros = super().initial_state(memory)
+        return {"total": zeros, "last": zeros}
+
+    def score(self, query, key, state):
+        return super().score(query, key, state["total"])
+
+    def next_state(self, state, weights):
+        return {"total": state["total"] + weights, "last": weights}
+
+
+def test_the_parts_of_a_state_keep_their_places():
+    query, value = inputs()
+    layer = Named()
+    layer(query, value)
+    whole = "float32 of shape (2, 7)"
+    layer.next_state = lambda state, weights: (state["total"] + weights, weights)
+    assert_refused(lambda: layer(query, value), "'total'", f"received ('{whole}', '{whole}')")
+    layer.next_state = lambda state, weights: {"total": weights}
+    assert_refused(lambda: layer(query, value), "the next state", f"{{'total': '{whole}'}}")
+    memory, zeros = layer.prepare(tensor(value)), np.zeros((B, TK), "float32")
+    del layer.next_state
+    for right in ({"last": zeros, "total": zeros}, [zeros, zeros]):
+        layer.attend(query[:, 0], memory, right)
+    for wrong in ((zeros, zeros), {"total": zeros, "first": zeros}):
+        assert_refused(
+            lambda x=wrong: layer.attend(query[:, 0], memory, x), "`state` must come from"
+        )
 
 
 def test_hooks_that_take_too_little():
@@ -291,7 +334,7 @@ def test_a_state_of_another_memory():
     memory = layer.prepare(tensor(value))
     assert_refused(
         lambda: layer.attend(query[:, 0], memory, np.zeros((B, TK + 1), "float32")),
-        "`state` must come from the previous step, ['float32 of shape (2, 7)']",
+        "`state` must come from the previous step, float32 of shape (2, 7)",
         "float32 of shape (2, 8)",
     )
     for wrong in (np.zeros((B, TK), "int32"), [1.0], [np.zeros((B, TK), "float32")] * 2):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import BahdanauAttention, LuongAttention, ScoringMixin, Window
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ScoringMixin, Window
 from tests.backends import XLA
 from tests.helpers import (
     DK,
@@ -568,6 +568,77 @@ def test_a_score_of_another_shape():
 class Dot(ScoringMixin):
     def score(self, query, key):
         return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
+
+
+X = np.ones((2, 3, 5), "float32")
+MISTAKEN_HOOKS = {
+    "an integer score": (
+        {"score": lambda self, query, key: keras.ops.ones((2, 3, 3), "int32")},
+        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
+        "here (2, 3, 3); it returned int32 of shape (2, 3, 3).",
+    ),
+    "weights of another shape": (
+        {"weigh": lambda self, scores, mask: scores[..., :1]},
+        "`weigh` must return floating-point weights of the shape of the scores, here (2, 3, 3); "
+        "it returned float32 of shape (2, 3, 1).",
+    ),
+    "no weights": ({"weigh": lambda self, scores, mask: None}, "`weigh`", "it returned None."),
+    "no key": (
+        {"project_key": lambda self, key: None},
+        "`project_key` must return (batch, memory steps, features), here (2, 3, features); it "
+        "returned None.",
+    ),
+    "a key of rank 2": (
+        {"project_key": lambda self, key: key[..., 0]},
+        "`project_key` must return",
+        "it returned float32 of shape (2, 3).",
+    ),
+    "no constructor": (
+        {"__init__": lambda self: None},
+        "Mistaken: the constructor of the mixin has not run. Begin __init__ with "
+        "super().__init__(**kwargs).",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKEN_HOOKS)
+def test_what_hooks_return(name):
+    hooks, *fragments = MISTAKEN_HOOKS[name]
+    mistaken = type("Mistaken", (Dot,), hooks)
+    assert_refused(lambda: mistaken()(X, X), *fragments)
+    start = fragments[0].split(" of shape")[0].split(", here")[0]
+    assert_refused(lambda: AttentionRNN(keras.layers.GRUCell(5), mistaken())(X, X), start)
+
+
+def test_hooks_that_take_too_little():
+    def refused(**hooks):
+        with pytest.raises(TypeError) as error:
+            type("Mistaken", (ScoringMixin,), hooks)
+        return str(error.value)
+
+    assert "must define score(self, query, key); found score(self, query)" in refused(
+        score=lambda self, query: query
+    )
+    wanted = "must define build(self, query_shape, value_shape, key_shape); found build(self, input"
+    assert wanted in refused(build=lambda self, input_shape: None)
+
+    class Static(ScoringMixin):
+        @staticmethod
+        def score(query, key):
+            return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
+
+        def build(self, query_shape, value_shape):
+            super().build(query_shape, value_shape)
+
+    assert Static()(X, X).shape == X.shape
+
+
+def test_the_query_of_a_decoder_is_checked():
+    attention = type("Mistaken", (Dot,), {"decoder_query": "curent"})(name="mine")
+    assert_refused(
+        lambda: AttentionRNN(keras.layers.GRUCell(5), attention),
+        "mine: `decoder_query` must be one of 'previous', 'current'; received 'curent'.",
+    )
 
 
 class OwnBuild(Dot):

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq, beam_search
 from keras_attention.ops import compiling
 from tests.backends import only_on
-from tests.helpers import lengths_mask, numpy
+from tests.helpers import assert_refused, lengths_mask, numpy
 from tests.models.cases import CASES, END, SOURCES, START, TARGETS, V, bahdanau, by_hand, make_model
 
 VALID = TARGETS != 0
@@ -290,6 +290,7 @@ def test_an_exported_model_generates_the_same(model, tmp_path):
     import tensorflow as tf
 
     (tmp_path / "model").mkdir()
+    model.export_generate(tmp_path / "model", 6, beam_width=3)
     (tmp_path / "model" / "old").touch()
     model.export_generate(tmp_path / "model", 6, beam_width=3)
     serve = tf.saved_model.load(tmp_path / "model").signatures["serving_default"]
@@ -300,6 +301,45 @@ def test_an_exported_model_generates_the_same(model, tmp_path):
     np.testing.assert_allclose(found["weights"], expected.weights, atol=1e-6)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
     assert not (tmp_path / "model" / "old").exists()
+    for batch, steps in ((0, 0), (0, 5), (2, 0)):
+        empty = serve(tf.zeros((batch, steps), tf.int64))
+        assert empty["tokens"].shape == (batch, 6)
+    np.testing.assert_allclose(
+        empty["scores"], model.generate([[], []], 6, beam_width=3).scores, atol=1e-6
+    )
+
+
+@only_on("tensorflow", reason="a SavedModel")
+def test_an_export_deletes_no_other_files(model, tmp_path):
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / "notes.txt").write_text("x")
+    for path in (tmp_path / "keep", tmp_path / "keep" / "notes.txt"):
+        assert_refused(
+            lambda x=path: model.export_generate(x, 6),
+            "`path` must be a new or empty folder, or a SavedModel",
+            f"{path} holds other files",
+        )
+    assert (tmp_path / "keep" / "notes.txt").read_text() == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["keep"]
+
+
+@only_on("tensorflow", reason="a SavedModel")
+def test_wrong_arguments_of_an_export_are_refused(model, tmp_path):
+    import tensorflow as tf
+
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [3]), 4)
+
+    def refused(*fragments, **options):
+        assert_refused(lambda: model.export_generate(tmp_path / "model", 6, **options), *fragments)
+
+    def tokenize(texts):
+        return table.lookup(texts)[:, None]
+
+    refused("`tokenize` must be a function or None; received 'a'", tokenize="a")
+    refused("`detokenize` must be a function or None; received 3", detokenize=3)
+    refused("`tracked` must be a list", "Write tracked=[...]", tracked=table)
+    refused("`tracked` must hold every table, tokenizer and layer", tokenize=tokenize)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -369,6 +409,10 @@ MISTAKES = {
     ),
     "head": (lambda parts: {**parts, "head": 11}, "`head` must be a layer that returns logits"),
     "tied": (lambda parts: {**parts, "head": None}, "must be a keras.layers.ReversibleEmbedding"),
+    "probabilities": (
+        lambda parts: {**parts, "head": keras.layers.Dense(V, activation="softmax")},
+        "`head` must return logits.*received activation='softmax'",
+    ),
     "tokens": (lambda parts: {**parts, "end_token": 1}, "`end_token` must differ"),
     "token": (lambda parts: {**parts, "start_token": "<s>"}, "Look it up in the vocabulary"),
 }
@@ -385,8 +429,19 @@ def test_wrong_parts_are_refused(mistake, model):
 def test_wrong_calls_are_refused(model):
     with pytest.raises(ValueError, match="1 of 3 do not, the first in row 1"):
         model.fit(SOURCES, np.where(np.arange(3)[:, None] == 1, 5, TARGETS))
+    with pytest.raises(ValueError, match=r"start token, 1: .* 1 of 3 do, the first in"):
+        model.fit(SOURCES, np.where(TARGETS == 4, START, TARGETS))
     with pytest.raises(ValueError, match=r"takes the pair \(source, target\)"):
         model(SOURCES)
+    with pytest.raises(
+        ValueError, match=r"`source` must be ids of shape .* received the shape \(5"
+    ):
+        model((SOURCES[0], TARGETS))
+    for nothing in ([], np.zeros((0, 5), int)):
+        with pytest.raises(ValueError, match="there is no sample"):
+            model.generate(nothing, 6)
+    with pytest.raises(ValueError, match=r"take ids; received '03 May'\. Look the tokens"):
+        model.generate(["03 May"], 6)
     with pytest.raises(ValueError, match=r"has no option beams\. Its options are beam_width"):
         model.generate(SOURCES, 6, beams=3)
     with pytest.raises(ValueError, match="must be one of 'beam', 'greedy', 'sample'"):
@@ -407,6 +462,53 @@ def test_wrong_calls_are_refused(model):
         other_tokens(model, pad_token=7)
     with pytest.raises(ValueError, match="return_sequences=True"):
         RecurrentEncoder(keras.layers.Embedding(V, 5), keras.layers.GRU(8))
+
+
+FLOATS = np.ones((3, 5), "float32")
+ENCODED = {
+    "states beside the memory": (
+        lambda memory, state, mask: [memory, *2 * state],
+        "(3, 8)', 'float32",
+    ),
+    "a mask in second place": (lambda memory, state, mask: (memory, mask, state), "bool of shape"),
+    "lengths": (lambda memory, state, mask: (memory, state, FLOATS[:, 0]), "float32 of shape (3,)"),
+    "a mask of numbers": (
+        lambda memory, state, mask: (memory, state, FLOATS),
+        "float32 of shape (3, 5)').",
+    ),
+    "ids": (lambda memory, state, mask: (mask, state, mask), "received ('bool of shape (3, 5)'"),
+    "two values": (lambda memory, state, mask: (memory, state), "received a tuple of 2."),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* looks like it has unbuilt state")
+@pytest.mark.parametrize("name", ENCODED)
+def test_an_encoder_that_returns_something_else_is_refused(name, model):
+    change, fragment = ENCODED[name]
+
+    class Mistaken(keras.layers.Layer):
+        def call(self, source, training=None):
+            return change(*model.encoder(source))
+
+    other = Seq2Seq(Mistaken(), model.decoder, model.target_embedding, model.head, START, END)
+    message = "the encoder must return (memory, state, mask)"
+    assert_refused(lambda: other((SOURCES, TARGETS)), message, fragment)
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* looks like it has unbuilt state")
+def test_a_head_without_the_end_token_is_refused(model):
+    parts = model.encoder, model.decoder, model.target_embedding, keras.layers.Dense(END)
+    message = "`head` must return a logit for every token of the vocabulary; received 2, without"
+    assert_refused(lambda: Seq2Seq(*parts, START, END)((SOURCES, TARGETS)), message)
+
+
+def test_an_empty_source_alone_gives_the_result_that_it_gives_beside_others(model):
+    alone, beside = (model.generate(x, 4, beam_width=2) for x in ([[]], [[], [5, 3]]))
+    assert np.array_equal(alone.tokens[0], beside.tokens[0])
+    np.testing.assert_allclose(alone.scores[0], beside.scores[0], atol=1e-6)
+    assert alone.weights.shape == (1, 4, 0)
+    alone, beside = (model.log_probability(x, len(x) * [[5, 2]]) for x in ([[]], [[], [5, 3]]))
+    np.testing.assert_allclose(alone.log_probs[0], beside.log_probs[0], atol=1e-6)
 
 
 def other_tokens(model, **tokens):

@@ -81,7 +81,7 @@ def test_frames_of_any_shape_and_no_weights():
 @pytest.mark.parametrize(
     ("change", "fragments"),
     [
-        (lambda o, s, z, w: (o, s, z), ("step must return the tuple (output, stop, state",)),
+        (lambda o, s, z, w: (o, s, z), ("the tuple (output, stop, state", "a tuple of 3")),
         (lambda o, s, z, w: (o[:, :1], s, z, w), ("output of shape (3, 2)", "returned (3, 1)")),
         (lambda o, s, z, w: (o, o, z, w), ("stop of shape (3,)", "returned (3, 2)")),
         (lambda o, s, z, w: (o, s > 0, z, w), ("stop as floating-point logits", "returned bool")),

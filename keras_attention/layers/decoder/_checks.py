@@ -2,11 +2,15 @@
 
 import inspect
 
-from keras_attention._checks import UNROLLED, described, is_cell, made
-from keras_attention._shapes import check_sequences
+from keras_attention._checks import UNROLLED, check_choice, described, is_cell, made
+from keras_attention._shapes import check_sequences, check_width, shape_of
+from keras_attention.layers._base import check_initialised
+from keras_attention.layers._tensors import check_mask, check_tensor, check_vectors
 from keras_attention.layers._types import Memory
 from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
 from keras_attention.layers.scoring import ScoringMixin
+
+QUERIES = "previous", "current"
 
 
 def check_parts(layer, dtype, cell, attention):
@@ -32,6 +36,7 @@ def check_parts(layer, dtype, cell, attention):
             "layer(query, value), such as BahdanauAttention(256); received "
             f"{described(attention)}.{made(attention)}"
         )
+    check_initialised(attention)
     for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
         if getattr(part, "compute_dtype", dtype) != dtype:
             raise ValueError(
@@ -49,6 +54,11 @@ def _cell_of(given):
         cell = f"{type(given).__name__}Cell(units)"
         return f" It runs over whole sequences; pass a cell, such as keras.layers.{cell}."
     return ""
+
+
+def default_query(attention):
+    """The query of a decoder that names none."""
+    return check_choice(attention.name, "decoder_query", attention.decoder_query, QUERIES)
 
 
 def check_output(layer, cell, hidden, states=None):
@@ -76,6 +86,16 @@ def check_prepared(layer, memory):
             f"{layer}: `memory` must be what prepare(memory, memory_mask) returns, made "
             f"once before the first step; received {described(memory)}."
         )
+
+
+def check_memory(decoder, memory, mask):
+    """A memory that is to be prepared, and its mask."""
+    name, call = decoder.name, "prepare(memory, memory_mask=mask)"
+    check_tensor(name, "memory", memory, f" Call {call}.")
+    check_vectors(name, "memory", memory, " Pass a mask by its name: `memory_mask`.")
+    check_sequences(name, call, memory=shape_of(memory))
+    check_width(name, "memory", memory.shape, decoder._memory_size)
+    check_mask(name, "memory_mask", mask, [tuple(memory.shape)[:2]])
 
 
 def check_shapes(layer, unroll, sequences_shape, memory_shape):

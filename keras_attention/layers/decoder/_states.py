@@ -4,9 +4,9 @@ from typing import Any
 
 from keras import ops, tree
 
-from keras_attention._checks import described, dtype_of
+from keras_attention._checks import described, dtype_of, is_floating
 from keras_attention._shapes import check_batch, fits
-from keras_attention.layers._tensors import check_tensor
+from keras_attention.layers._tensors import check_tensor, check_vectors
 from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import as_states, state_sizes
 from keras_attention.layers.decoder._checks import check_prepared
@@ -21,10 +21,11 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     groups = {"cell state": cells, "fed vector": fed}
     if state is not None:
         groups["attention state"] = [tuple(x.shape[1:]) for x in leaves(state)]
+    _refuse_names(decoder.name, initial_state)
     given = [] if initial_state is None else leaves(initial_state)
     position = ops.zeros((batch,), "int32")
     last = given[-1] if given and attention.uses_position else None
-    if hasattr(last, "dtype") and "int" in dtype_of(last):
+    if hasattr(last, "dtype") and "int" in dtype_of(last) and len(last.shape) == 1:
         *given, position = given
     _check(decoder.name, "initial_state", given, groups, memory.value.shape[0])
     shapes = [*cells, *fed]
@@ -40,13 +41,21 @@ def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
     """The arguments of one step of a decoder; the attention checks its own state."""
     layer, size = decoder.name, decoder._input_size
     check_prepared(layer, memory)
-    shape = tuple(getattr(inputs, "shape", ()))
-    if not fits(shape, (memory.value.shape[0], size)):
+    check_tensor(layer, "inputs", inputs)
+    shape, batch = tuple(inputs.shape), memory.value.shape[0]
+    if not fits(shape, (None, size)):
         ids = len(shape) == 1 and " Embed token ids first: embedding(tokens)."
         raise ValueError(
             f"{layer}: `inputs` of a step must have shape (batch, {size}), "
-            f"without an axis of steps, the batch as in the memory; received {shape}.{ids or ''}"
+            f"without an axis of steps; received {shape}.{ids or ''}"
         )
+    if not fits(shape, (batch, size)):
+        raise ValueError(
+            f"{layer}: `inputs` and `memory` of a step must have the same batch size; received "
+            f"inputs of {shape[0]} and a memory of {batch}. In a search, read the memory that it "
+            "passes to `step`: it is repeated for the beams."
+        )
+    check_vectors(layer, "inputs", inputs)
     if not isinstance(state, DecoderState):
         raise ValueError(
             f"{layer}: `state` must be the DecoderState that get_initial_state(memory) or the "
@@ -91,6 +100,12 @@ def _check(layer, name, given, groups, batch):
                 f"{layer}: `{name}` must hold vectors; received dtype bool. Pass a mask by its "
                 "name: `sequences_mask` or `memory_mask`."
             )
+        if name == "initial_state" and not is_floating(state) and n < vectors:
+            raise ValueError(
+                f"{layer}: `{name}` must hold vectors of floating-point numbers, the states of an "
+                f"encoder; received dtype {dtype_of(state)}. Cast other numbers: "
+                'keras.ops.cast(state, "float32").'
+            )
     shapes = [shape for group in groups.values() for shape in group]
     allowed = {len(shapes)} if name == "state" else {0, len(groups["cell state"]), len(shapes)}
     found = [tuple(state.shape) for state in given]
@@ -102,12 +117,35 @@ def _check(layer, name, given, groups, batch):
             for kind, group in groups.items()
             if group
         )
-        remedy = f" Leave `{name}` out to start from zeros." if name == "initial_state" else ""
+        remedy = _remedy(found, groups["cell state"]) if name == "initial_state" else ""
         raise ValueError(
             f"{layer}: `{name}` must hold {wanted}; received {len(given)}, {found}.{remedy}"
         )
     for shape in found:
         check_batch(layer, memory=(batch,), **{name: shape})
+
+
+def _refuse_names(layer, given):
+    """States by name have no order; their tensors would come in the order of the names."""
+    parts = [given, *given] if isinstance(given, (list, tuple)) else [given]
+    for part in parts:
+        if isinstance(part, dict):
+            names = ", ".join(map(repr, part))
+            raise ValueError(
+                f"{layer}: `initial_state` must be a tensor or a list of tensors, in the order of "
+                f"the cell, such as [h, c]; received a dictionary of {names}."
+            )
+
+
+def _remedy(found, cells):
+    """How to fix an initial state of these shapes."""
+    if len(found) == len(cells) and all(len(shape) == 2 for shape in found):
+        sizes = [size for (size,), shape in zip(cells, found, strict=True) if shape[1] != size]
+        return f" Project a state of another size: keras.layers.Dense({sizes[0]})(state)."
+    return (
+        f" A list of the {len(cells)} cell states alone suffices; a GRU has one, an LSTM has two. "
+        "Leave `initial_state` out to start from zeros."
+    )
 
 
 def _with_batch(shape):

@@ -16,10 +16,13 @@ from keras_attention.layers.decoder._cells import (
     run_at_least_once,
 )
 from keras_attention.layers.decoder._checks import (
+    QUERIES,
     check_built,
+    check_memory,
     check_parts,
     check_prepared,
     check_shapes,
+    default_query,
 )
 from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.decoder._states import check_step, first_state
@@ -122,8 +125,8 @@ class AttentionRNN(CheckedLayer):
         self.attention = attention
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
-            query = "current" if input_feeding else attention.decoder_query
-        self.query = check_choice(self.name, "query", query, ("previous", "current"))
+            query = "current" if input_feeding else default_query(attention)
+        self.query = check_choice(self.name, "query", query, QUERIES)
         if input_feeding and query == "previous":
             raise ValueError(
                 f'{self.name}: `input_feeding=True` goes with query="current"; with '
@@ -161,9 +164,7 @@ class AttentionRNN(CheckedLayer):
     ) -> Tensor | list:
         check_shapes(self.name, self.unroll, shape_of(sequences), shape_of(memory))
         check_width(self.name, "sequences", sequences.shape, self._input_size)
-        check_width(self.name, "memory", memory.shape, self._memory_size)
         check_mask(self.name, "sequences_mask", sequences_mask, [tuple(sequences.shape)[:2]])
-        check_mask(self.name, "memory_mask", memory_mask, [tuple(memory.shape)[:2]])
         prepared = self.prepare(memory, memory_mask)
         state = self.get_initial_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
@@ -184,6 +185,8 @@ class AttentionRNN(CheckedLayer):
 
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
+        check_built(self)
+        check_memory(self, memory, memory_mask)
         return self.attention.prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
