@@ -109,6 +109,13 @@ def test_a_document_of_no_known_class():
     assert picture._title(document._replace(predicted="a")) == "predicted a, true class unknown"
 
 
+def test_a_note_stands_below_the_title():
+    page = document_page(DOCUMENTS, "Title", "first <line>\nsecond")
+    assert page.index("Title</h1>") < page.index("first &lt;line&gt;\nsecond</pre>")
+    assert page.index("second</pre>") < page.index("<article")
+    assert "<pre" not in document_page(DOCUMENTS, "Title")
+
+
 @pytest.mark.parametrize("weight", [np.nan, np.inf, -0.25])
 @pytest.mark.parametrize("show", [lambda d: document_page([d], ""), plot_document])
 @pytest.mark.parametrize(
