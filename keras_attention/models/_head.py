@@ -33,6 +33,7 @@ class Head(CheckedLayer):
         # Keras would cast weights and states, which a logarithm follows, to half precision.
         self.autocast = False
         self.supports_masking = True
+        self._policies = {}  # of the layers inside that a saved head had quantised
 
     @property
     def log_dtype(self) -> str:
@@ -66,9 +67,28 @@ class Head(CheckedLayer):
         """The tensors side by side, in the compute dtype."""
         return ops.concatenate([ops.cast(x, self.compute_dtype) for x in tensors], axis=-1)
 
+    def get_build_config(self) -> dict | None:
+        """The shapes of the inputs, and how the layers inside were quantised."""
+        parts = {n: x.dtype_policy for n, x in self._parts().items() if x.quantization_mode}
+        policies = {n: keras.dtype_policies.serialize(policy) for n, policy in parts.items()}
+        config = super().get_build_config()
+        return {**(config or {}), "policies": policies} if policies else config
+
+    def build_from_config(self, config: dict) -> None:
+        config = dict(config)
+        for name, policy in config.pop("policies", {}).items():
+            policy = self._policies[name] = keras.dtype_policies.deserialize(policy)
+            if name in self._parts():
+                self._parts()[name].dtype_policy = policy
+        super().build_from_config(config)
+
+    def _parts(self):
+        return {x.name: x for x in vars(self).values() if isinstance(x, keras.layers.Dense)}
+
     def dense(self, units: int, name: str, **options: Any) -> keras.layers.Dense:
-        """Makes a `Dense` with the dtype policy of the head."""
-        return keras.layers.Dense(units, dtype=self.dtype_policy, name=name, **options)
+        """Makes a `Dense` with the dtype policy of the head, or with its own that was saved."""
+        policy = self._policies.get(name, self.dtype_policy)
+        return keras.layers.Dense(units, dtype=policy, name=name, **options)
 
 
 def check_vocabulary(layer: str, vocabulary_size: int | None) -> int:

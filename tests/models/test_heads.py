@@ -70,6 +70,20 @@ def test_a_saved_model_returns_the_same(kind, options, tmp_path):
 
 
 @every_head
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_a_quantised_model_is_saved(kind, options, mode, tmp_path):
+    model, given = model_of(kind(**options))
+    head = next(layer for layer in model.layers if isinstance(layer, kind))
+    model.quantize(mode)
+    assert head.logits.quantization_mode == mode
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.get_layer(head.name).logits.quantization_mode == mode
+    assert np.array_equal(numpy(again(given)), numpy(model(given)))
+
+
+@every_head
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 @pytest.mark.parametrize("jit", [False, True] if XLA else [False], ids=["graph", "jit"][: 1 + XLA])
 @pytest.mark.each_value
