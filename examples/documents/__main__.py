@@ -26,7 +26,6 @@ import pathlib
 import shutil
 
 import keras
-import numpy as np
 
 from examples.common.arguments import (
     check_at_least_one,
@@ -44,9 +43,9 @@ from examples.documents import letters
 from examples.documents.baselines import BASELINES, run_baselines
 from examples.documents.data import load_data
 from examples.documents.evaluation import report
-from examples.documents.folds import Folds, labels_of, split_folds
+from examples.documents.folds import Folds
 from examples.documents.model import ENCODERS, POOLINGS
-from examples.documents.prior import FORMS
+from examples.documents.prior import CHOICES
 from examples.documents.training import run_fold
 
 # Defaults for your documents, and for letters.
@@ -95,7 +94,7 @@ def parse(argv):
         metavar="FOLD",
         help="leave the documents of this fold out and split the others, to choose settings",
     )
-    parser.add_argument("--form", choices=FORMS, help="of the weights of ngrams (default: auto)")
+    parser.add_argument("--form", choices=CHOICES, help="of the weights of ngrams (default: auto)")
     add(
         "epochs",
         int,
@@ -177,12 +176,6 @@ def main(argv=None):
     arguments = parse(argv)
     check_extras("tensorflow_text", "matplotlib", "sklearn")
     texts, deciding = load_data(arguments)
-    if arguments.without:
-        kept = np.flatnonzero(
-            split_folds(labels_of(texts), arguments.folds) != arguments.without - 1
-        )
-        texts = [texts[n] for n in kept]
-        deciding = deciding and [deciding[n] for n in kept]
     settings = {
         name: value
         for name, value in vars(arguments).items()
@@ -191,13 +184,14 @@ def main(argv=None):
     listed = json.dumps([document[1:] for document in texts], ensure_ascii=False)
     settings["training data"] = fingerprint(listed.encode())
     settings["backend"] = keras.backend.backend()
-    output = make_folder(pathlib.Path(arguments.output))
-    folders = {pooling: make_folder(output / pooling) for pooling in arguments.pooling}
-    results = Results(output / "results.json", settings)
     task = Folds(texts, arguments.folds, arguments.longest, arguments.min_count)
     if arguments.vectors:
         task.vectors = read_vectors(arguments.vectors, {*task.words})
+        settings["vectors"] = fingerprint(*task.vectors.values())
         print(f"{arguments.vectors}: vectors of {len(task.vectors):,} words, fixed")
+    output = make_folder(pathlib.Path(arguments.output))
+    folders = {pooling: make_folder(output / pooling) for pooling in arguments.pooling}
+    results = Results(output / "results.json", settings)
     if task.empty:
         print(f"{task.empty:,} documents without a word; they are kept, as vectors of zeros")
     with Interrupt() as interrupt:

@@ -2,7 +2,10 @@
 
 import collections
 
+import numpy as np
+
 from examples.documents import letters, reading
+from examples.documents.folds import labels_of, split_folds
 
 
 def load_data(arguments):
@@ -14,6 +17,10 @@ def load_data(arguments):
         source = f"--documents {arguments.documents}"
         found, deciding = letters.make(arguments.documents, arguments.seed)
         counts.update(dict.fromkeys(letters.WISHES, 0))
+    if arguments.without:
+        fold = split_folds(labels_of(found), arguments.folds)
+        kept = np.flatnonzero(fold != arguments.without - 1)
+        found, deciding = ([x[n] for n in kept] if x else x for x in (found, deciding))
     counts.update(document.label for document in found)
     listed = ", ".join(f"{count:,} {label}" for label, count in sorted(counts.items()))
     print(f"{source}: {len(found):,} documents ({listed})")

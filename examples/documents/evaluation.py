@@ -14,7 +14,7 @@ def report(results, arguments, task):
     for pooling in (*arguments.pooling, *BASELINES):
         entries = [results.find(pooling=pooling, fold=fold) for fold in folds]
         if None in entries:
-            continue  # linear models need a word
+            continue  # linear models need a word in every fold
         found[pooling] = np.array([entry["accuracy"] for entry in entries])
         print(f"{pooling}: accuracy {spread(found[pooling])}%")
         if "deciding" in entries[0]:

@@ -20,7 +20,8 @@ def save(reader, vocabulary, task, data, shown, note, output):
     write_model(reader, output / "model.keras", ids)
     if keras.backend.backend() != "tensorflow":
         print(
-            "The SavedModel is written with the TensorFlow backend: run the same command with it."
+            "The SavedModel is written with the TensorFlow backend: run the same command with it, "
+            "and with another --output."
         )
         return
     serve = make_serve(reader, vocabulary, task.classes, task.longest)

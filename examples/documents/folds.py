@@ -32,6 +32,12 @@ class Folds:
         """Whether a training document of a fold has a word."""
         return bool(self.data.sizes[self.fold != number, 0].any())
 
+    def tokens(self):
+        """The lower-case words of each document, with spaces between them."""
+        words = self.words[self.data.words - 1]
+        ends = self.data.sentences[self.data.documents[1:]]
+        return np.array([" ".join(part) for part in np.split(words, ends)[:-1]], object)
+
     def word_vectors(self, number, seed):
         """The vectors of the words of a fold, by their ids, or None."""
         if self.vectors is None:

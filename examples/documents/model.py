@@ -6,8 +6,8 @@ from keras import layers, ops
 from keras_attention import HierarchicalAttention
 
 POOLINGS = ("attention", "average", "max")
-# "gru" encodes words and sentences, "words" encodes words alone. "ngrams" is in `ngrams.py`.
-ENCODERS = ("gru", "words", "none")
+# "gru" encodes words and sentences, "words" encodes words alone. "ngrams" has a model of its own.
+ENCODERS = ("ngrams", "gru", "words", "none")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -93,7 +93,7 @@ def build_model(
         words: the number of word ids; the last one is the unknown word.
         classes: the number of classes.
         pooling: one of `POOLINGS`.
-        encoder: one of `ENCODERS`.
+        encoder: one of `ENCODERS` but "ngrams", which `ngrams.build_ngram_model` builds.
         embedding: the width of a word.
         units: the width of each direction of a GRU.
         dropout: the dropout rate of embedded words and of the document.

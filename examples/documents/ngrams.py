@@ -10,10 +10,10 @@ from keras import layers, ops
 from keras_attention.ops import masked_softmax
 
 # How a weight depends on the occurrences of an n-gram. "opinion": once, and up to three times as
-# much at the end of the document. "topic": the logarithm of the count. "average": once.
+# much at the end of the document. "topic": one plus the logarithm of the count. "average": once.
 FORMS = ("opinion", "topic", "average")
 PLACE = 2.0  # how much more the end weighs than the beginning, as a multiple
-LARGEST = 46_340  # its square fits into 32 bits
+LARGEST = 46_340  # words that form pairs; its square fits into 32 bits
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")

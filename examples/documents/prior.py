@@ -11,10 +11,10 @@ from keras import ops
 
 from examples.common.batching import budgeted
 from examples.documents.ngrams import LARGEST, build_ngram_model
-from examples.documents.outputs import predict
+from examples.documents.outputs import padded, predict
 
-FORMS = ("auto", "opinion", "topic")
-LEAST = 2  # how many documents a pair must occur in
+CHOICES = ("auto", "opinion", "topic")  # "auto": naive Bayes chooses
+LEAST = 2  # documents that a known pair must occur in
 SPECIFIC = 0.1  # how much the ratio of naive Bayes adds to the weight of a word in "topic"
 
 
@@ -29,7 +29,8 @@ def find_pairs(data, chosen, words):
     inside = (sentence[:-1] == sentence[1:]) & np.isin(owner[:-1], chosen)
     inside &= (first < min(base, words - 1)) & (second < min(base, words - 1))
     codes = (first * base + second)[inside]
-    each = np.unique(np.stack([codes, owner[:-1][inside]], axis=1), axis=0)[:, 0]
+    documents = len(data.labels)
+    each = np.unique(codes * documents + owner[:-1][inside]) // documents
     codes, counts = np.unique(each, return_counts=True)
     return codes[counts >= LEAST].astype("int32")
 
@@ -39,7 +40,7 @@ def count_documents(layer, data, chosen, settings):
     counts = np.zeros((layer.classes, layer.size))
     for batch in budgeted(data.sizes[chosen], settings["batch_size"], settings["cells"]):
         index = chosen[batch]
-        for label, found in zip(data.labels[index], layer.ngrams(data.padded(index)), strict=True):
+        for label, found in zip(data.labels[index], layer.ngrams(padded(data, index)), strict=True):
             counts[label, np.unique(ops.convert_to_numpy(found))] += 1
     counts[:, 0] = 0
     return counts
@@ -96,11 +97,12 @@ def prepare(words, classes, data, chosen, pooling, settings):
         return model, reader
 
     if form == "auto":
-        form = choose_form({form: build(form) for form in FORMS[1:]}, data, chosen, settings)
+        form = choose_form({form: build(form) for form in CHOICES[1:]}, data, chosen, settings)
     model, reader = build(form)
     layer = model.get_layer("ngrams")
-    counts = count_documents(layer, data, chosen, settings)
-    layer.prior.assign(log_prior(counts, len(chosen), words, form))
+    if form != "average":
+        counts = count_documents(layer, data, chosen, settings)
+        layer.prior.assign(log_prior(counts, len(chosen), words, form))
     return model, reader
 
 
@@ -108,7 +110,7 @@ def choose_form(models, data, chosen, settings):
     """Chooses the form with which naive Bayes is right more often, in five folds of `chosen`.
 
     Naive Bayes is the same model with the ratios as its values, so nothing has to be trained. Its
-    prior is the same for all forms: what repetition and place tell is compared.
+    prior is the same for both forms, so that only repetition and place make a difference.
     """
     part = np.random.default_rng(settings["seed"]).permutation(len(chosen)) % 5
     layer = next(iter(models.values()))[0].get_layer("ngrams")

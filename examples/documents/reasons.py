@@ -8,7 +8,7 @@ from keras import ops
 from examples.common.batching import budgeted
 from examples.documents.baselines import word_coefficients
 from examples.documents.ngrams import MarginProbabilities
-from examples.documents.outputs import padded_sizes
+from examples.documents.outputs import padded, padded_sizes
 from keras_attention.faithfulness import (
     comprehensiveness,
     gradient_times_input,
@@ -44,12 +44,12 @@ def measure(model, reader, other, task, number, chosen, settings):
         return reader.predict_on_batch(ids)["probabilities"]
 
     for batch in budgeted(padded_sizes(data, chosen), settings["batch_size"], settings["cells"]):
-        ids = data.padded(chosen[batch])
+        ids = padded(data, chosen[batch])
         outputs = reader.predict_on_batch(ids)
         classes = outputs["probabilities"].argmax(axis=1)
         weights = word_weights(outputs)
         kinds = {
-            "attention weights": weights,
+            "weights": weights,
             "gradient times input": gradients(model, ids),
             "coefficients of the SVM": coefficients[classes[:, None, None], ids],
             "random words": random.random(ids.shape),
@@ -60,7 +60,7 @@ def measure(model, reader, other, task, number, chosen, settings):
                 found[kind][measured.__name__] += scores.tolist()
         if other is not None:
             again = word_weights(other.predict_on_batch(ids))
-            agreement = found["attention weights of another seed"]
+            agreement = found["weights of another seed"]
             agreement["overlap"] += overlap(weights, again, ids, SHARE).tolist()
             agreement["jensen_shannon"] += jensen_shannon(weights, again).tolist()
     return {
@@ -93,7 +93,7 @@ def gradients(model, ids):
 
 
 def describe(reasons, number, count):
-    """The measures as lines of text."""
+    """The measures as a table of text."""
     lines = [
         f"What the probability of the predicted class loses, {min(count, COUNT)} documents of fold "
         f"{number + 1}, {SHARE:.0%} of their words:",
@@ -109,4 +109,4 @@ def describe(reasons, number, count):
                 f"Beside the {kind}: {measures['overlap']:.0%} of the most important words are the "
                 f"same, Jensen-Shannon divergence {measures['jensen_shannon']:.3f} of 0.693"
             )
-    return lines
+    return "\n".join(lines)

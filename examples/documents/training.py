@@ -53,12 +53,13 @@ def run_fold(task, deciding, settings, pooling, number, output, interrupt):
         if settings["agreement"]:
             again = {**settings, "seed": (settings["seed"] + 1) % 2**32}
             _, other, _ = trained(task, again, folder / "agreement", interrupt)
+        note = ""
         if task.has_words(number):
             entry["reasons"] = measure(model, reader, other, task, number, outside, settings)
-        lines = describe(entry.get("reasons", {}), number, len(outside))
-        print("\n".join(lines), flush=True)
+            note = describe(entry["reasons"], number, len(outside))
+            print(note, flush=True)
         chosen = choose(right, outside, data.labels)
-        save(reader, vocabulary, task, data, chosen, "\n".join(lines), output)
+        save(reader, vocabulary, task, data, chosen, note, output)
     return entry
 
 

@@ -27,11 +27,13 @@ from examples.documents import (
     folds,
     letters,
     outputs,
+    prior,
     reading,
     reasons,
     training,
 )
 from examples.documents import model as han
+from examples.documents.ngrams import MarginProbabilities
 from examples.documents.reading import Document
 from keras_attention.faithfulness import comprehensiveness, sufficiency
 from tests.helpers import wait_for
@@ -747,7 +749,11 @@ def test_linear_models_are_trained_on_the_other_folds():
     # One sign tells the class of these.
     given = [Document("", "?!"[n % 2], "ab"[n % 2]) for n in range(12)]
     found = baselines.run_baselines(folds.Folds(given, 3, 9, 1), 0, 1)
-    assert [entry["accuracy"] for entry in found] == [100.0, 100.0]
+    assert [entry["accuracy"] for entry in found] == [100.0] * 3
+    # Only pairs tell the class of these.
+    given = [Document("", ("a b c", "b a c")[n % 2], "ab"[n % 2]) for n in range(12)]
+    found = baselines.run_baselines(folds.Folds(given, 3, 9, 1), 0, 1)
+    assert [entry["accuracy"] for entry in found] == [50.0, 100.0, 50.0]
 
 
 def test_linear_models_need_a_word():
@@ -787,7 +793,7 @@ def test_the_coefficients_are_those_of_the_svm(classes):
     found = baselines.word_coefficients(task, 1, vocabulary, 7)
     assert found.shape == (classes, vocabulary.size)
     assert not found[:, [0, -1]].any()
-    tf_idf = TfidfVectorizer(sublinear_tf=True, token_pattern=baselines.TOKENS)
+    tf_idf = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+")
     rows = tf_idf.fit_transform([texts[n] for n in inside])
     svm = LinearSVC(random_state=7).fit(rows, data.labels[inside])
     for n in inside[:5]:
@@ -800,6 +806,26 @@ def test_the_coefficients_are_those_of_the_svm(classes):
         scores = found[:, ids] @ np.array([*counts.values()]) / length + svm.intercept_
         expected = svm.decision_function(tf_idf.transform([texts[n]]))[0]
         np.testing.assert_allclose(scores if classes > 2 else scores[1], expected, atol=1e-9)
+
+
+def test_gradients_of_words_among_ngrams():
+    task = reasons_task()[0]
+    data, vocabulary, inside, _ = task.split(0)
+    settings = {"batch_size": 9, "cells": 999, "seed": 1, "form": "topic"}
+    model, reader = prior.prepare(vocabulary.size, 2, data, inside, "attention", settings)
+    attend = model.get_layer("ngrams")
+    attend.value.assign(np.random.default_rng(1).normal(size=attend.value.shape))
+    ids = data.padded(inside[:3])
+    found = reasons.gradients(model, ids)
+    probabilities = reader(ids)["probabilities"].numpy()
+    classes = probabilities.argmax(axis=1)
+    for place in ((0, 0), (1, 2)):
+        gates = np.ones(ids.shape, "float32")
+        gates[:, *place] = 1.001
+        after = MarginProbabilities()(attend(ids, gates=gates)).numpy()
+        gain = (after - probabilities)[np.arange(3), classes] / 0.001
+        np.testing.assert_allclose(found[:, *place], gain, atol=2e-3)
+    assert np.abs(found).max() > 0.01
 
 
 def test_gradients_of_words():
@@ -835,7 +861,7 @@ def test_reasons_are_averages_over_documents():
     outputs = {name: value.numpy() for name, value in reader(ids).items()}
     weights = outputs["word_weights"] * outputs["sentence_weights"][:, :, None]
     for kind, importance in {
-        "attention weights": weights,
+        "weights": weights,
         "gradient times input": reasons.gradients(model, ids),
     }.items():
         expected = {
@@ -844,21 +870,21 @@ def test_reasons_are_averages_over_documents():
         }
         assert found[kind] == pytest.approx(expected, abs=1e-5)
     assert set(found) == {
-        "attention weights",
+        "weights",
         "gradient times input",
         "coefficients of the SVM",
         "random words",
-        "attention weights of another seed",
+        "weights of another seed",
     }
     # The same model stands for the other seed.
-    again = found["attention weights of another seed"]
+    again = found["weights of another seed"]
     assert again == pytest.approx({"overlap": 1, "jensen_shannon": 0}, abs=1e-6)
-    lines = reasons.describe(found, 0, len(outside))
+    lines = reasons.describe(found, 0, len(outside)).splitlines()
     assert lines[0].endswith("6 documents of fold 1, 10% of their words:")
-    assert f"{found['attention weights']['comprehensiveness']:.3f}" in lines[2]
-    assert lines[-1].startswith("Beside the attention weights of another seed: 100% of")
+    assert f"{found['weights']['comprehensiveness']:.3f}" in lines[2]
+    assert lines[-1].startswith("Beside the weights of another seed: 100% of")
     alone = reasons.measure(model, reader, None, task, 0, outside, settings)
-    assert set(alone) == set(found) - {"attention weights of another seed"}
+    assert set(alone) == set(found) - {"weights of another seed"}
 
 
 # --- whole runs ----------------------------------------------------------------------------------
@@ -935,7 +961,7 @@ def test_what_a_run_writes(whole_run, data_path, capsys):
     data, _, _, outside = load_task(data_path).split(0)
     model = keras.saving.load_model(folder / "model.keras")
     found = model.predict_on_batch(data.padded(outside))["probabilities"]
-    assert set(entry["reasons"]) >= {"attention weights", "random words"}
+    assert set(entry["reasons"]) >= {"weights", "random words"}
     assert entry["accuracy"] == 100 * np.mean(found.argmax(axis=1) == data.labels[outside])
     assert entry["parameters"] == model.count_params()
 
@@ -1060,6 +1086,40 @@ def test_several_poolings_and_folds(data_path, tmp_path, monkeypatch, capsys):
         assert f"{pooling}: accuracy {np.mean(scores):.2f} ± {spread:.2f}%\n" in printed
     assert "decides" not in printed
     assert "points" not in printed
+
+
+@pytest.mark.slow
+def test_ngrams_are_the_default_and_resume(data_path, tmp_path, monkeypatch, capsys):
+    """Without the first of three folds, and killed before the second epoch of the second fold."""
+    results = []
+    for name, stopped in (("whole", None), ("parts", 3)):
+        epochs = itertools.count()
+
+        def interrupted(model, seed, epoch, epochs=epochs, stopped=stopped):
+            if next(epochs) == stopped:
+                crash()
+            seeds.reseed(model, seed, epoch)
+
+        monkeypatch.setattr(training, "reseed", interrupted)
+        arguments = ["--data", str(data_path), "--output", str(tmp_path / name), "--without", "1"]
+        arguments += ["--folds", "3", "--runs", "2", "--epochs", "2"]
+        if stopped:
+            with pytest.raises(MemoryError):
+                command.main(arguments)
+        command.main(arguments)
+        results.append(without_times(tmp_path / name / "results.json"))
+    assert results[0] == results[1]
+    assert "Resuming after epoch 1 of" in capsys.readouterr().out
+    assert sum(entry["documents"] for entry in results[0]) < 14
+    assert (tmp_path / "whole" / "attention" / "documents.html").read_text().count("<pre") == 1
+
+
+def test_a_class_too_small_without_a_fold(data_path, tmp_path):
+    lines = [line(label=n % 2) for n in range(6)]
+    path = write_lines(tmp_path / "few.jsonl", *lines)
+    arguments = ["--data", str(path), "--folds", "3", "--without", "2"]
+    with pytest.raises(SystemExit, match=r"has 2 documents, fewer than the 3 folds"):
+        command.main([*arguments, "--output", str(tmp_path / "output")])
 
 
 @pytest.mark.slow
@@ -1241,6 +1301,8 @@ def test_defaults():
     found = command.parse(["--data", "x", "--encoder", "gru", "--dropout", "0", "--folds", "4"])
     assert (found.folds, found.runs, found.dropout, found.min_count) == (4, 4, 0, 5)
     assert found.pooling == ["attention"]
+    for encoder in han.ENCODERS:
+        assert command.parse(["--encoder", encoder]).encoder == encoder
     found = command.parse(["--data", "x"])
     assert (found.encoder, found.form, found.epochs, found.units) == ("ngrams", "auto", 20, None)
 
