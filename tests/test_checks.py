@@ -784,7 +784,7 @@ SEARCHES = {
         "Look it up in the vocabulary.",
     ),
     "a length that is a tensor": ({"max_length": tf.constant(4)}, "Write int(max_length)."),
-    "a length in quotes": ({"max_length": "4"}, "max_length='4' must be a positive integer"),
+    "a length in quotes": ({"max_length": "4"}, "max_length='4' must be a positive Python int"),
     "no step": ({"step": None}, "step must be a function step(tokens, state, memory)", "None"),
     "a step of two arguments": (
         {"step": lambda tokens, state: None},
