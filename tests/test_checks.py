@@ -662,7 +662,7 @@ MISTAKES = {
     "a step with a list as state": (
         lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
         "`state` must be the DecoderState that get_initial_state(memory) or the previous step "
-        "returned; received [array([[0.",
+        "returned; received [float32 of shape (2, 4)]",
     ),
     "a step with states of another size": (
         lambda: started()[0].step(STEP, wide_state(), started()[2]),
