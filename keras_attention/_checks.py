@@ -130,10 +130,12 @@ def described(value):
     """Describes a value in an error: the dtype and shape of a tensor, otherwise the value."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
-    if type(value).__name__ == "Memory":
-        return "Memory"
+    if hasattr(value, "_fields"):  # a NamedTuple such as Memory, whose tensors would fill a page
+        return type(value).__name__
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{dtype_of(value)} of shape {tuple(value.shape)}"
+    if isinstance(value, (list, tuple)) and any(hasattr(one, "shape") for one in value):
+        return f"[{', '.join(map(described, value))}]"
     return f"{value!r:.200}"
 
 

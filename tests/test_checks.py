@@ -662,7 +662,7 @@ MISTAKES = {
     "a step with a list as state": (
         lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
         "`state` must be the DecoderState that get_initial_state(memory) or the previous step "
-        "returned; received [array([[0.",
+        "returned; received [float32 of shape (2, 4)]",
     ),
     "a step with states of another size": (
         lambda: started()[0].step(STEP, wide_state(), started()[2]),
@@ -784,7 +784,7 @@ SEARCHES = {
         "Look it up in the vocabulary.",
     ),
     "a length that is a tensor": ({"max_length": tf.constant(4)}, "Write int(max_length)."),
-    "a length in quotes": ({"max_length": "4"}, "max_length='4' must be a positive integer"),
+    "a length in quotes": ({"max_length": "4"}, "max_length='4' must be a positive Python int"),
     "no step": ({"step": None}, "step must be a function step(tokens, state, memory)", "None"),
     "a step of two arguments": (
         {"step": lambda tokens, state: None},

@@ -33,27 +33,34 @@ def as_arrays(model: str, given: Nested) -> Nested:
     def convert(x):
         if x is None:
             return None
-        if isinstance(x, (str, bytes)):
-            raise ValueError(
-                f"{model}: generate and log_probability take ids; received {described(x)}. Look "
-                "the tokens up in the vocabulary. An export takes strings: "
-                "export_generate(tokenize=...)."
-            )
         if is_symbolic(x):
             raise ValueError(
                 f"{model}: generate and log_probability take arrays; received {described(x)}. "
                 "Inside a compiled function, call `search_batch`."
             )
-        return ops.convert_to_numpy(x)
+        array = ops.convert_to_numpy(x)
+        if isinstance(x, (str, bytes)) or (array.ndim and array.dtype.kind in "USO"):
+            raise ValueError(
+                f"{model}: generate and log_probability take ids; received {described(x)}. Look "
+                "the tokens up in the vocabulary. An export takes strings: "
+                "export_generate(tokenize=...)."
+            )
+        if not array.ndim:
+            raise ValueError(
+                f"{model}: generate and log_probability take arrays whose first axis is the "
+                f"sample, or a list of lists of ids; received {described(x)}. Write [[3, 4, 5]] "
+                "for one sample. Call them for each batch of a data set."
+            )
+        return array
 
     given = tree.map_structure(convert, given)
     shapes = [x.shape for x in tree.flatten(given) if x is not None]
     if not shapes:
         raise ValueError(f"{model}: there is no sample; pass at least one.")
-    if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
+    if len({shape[0] for shape in shapes}) != 1:
         raise ValueError(
             f"{model}: all arrays must have the same number of samples as their first axis; "
-            f"received the shapes {shapes}."
+            f"received the shapes {shapes}. Pass one target, or one prefix, for each source."
         )
     if not shapes[0][0]:
         raise ValueError(f"{model}: there is no sample; pass at least one.")

@@ -107,6 +107,16 @@ def check_encoded(model: str, found: Any) -> tuple[Any, Any, Any]:
     return tuple(found)
 
 
+def check_started(model: str, **given: Any) -> None:
+    """State and memory, which are pairs: one part is that of the decoder, one that of the head."""
+    for name, pair in given.items():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ValueError(
+                f"{model}: `{name}` must come from `start`; received {described(pair)}. Write "
+                "state, memory = model.start(source)."
+            )
+
+
 def check_logits(model: str, logits: Any, end_token: int) -> None:
     """Whether the head has a logit for the end token."""
     if isinstance(logits.shape[-1], int) and logits.shape[-1] <= end_token:
@@ -128,6 +138,24 @@ def check_padding(pad_token: int, **parts: Any) -> None:
             )
 
 
+def check_source(model: str, source: Any, form: Any) -> None:
+    """One array of ids must hold integers, as it did when the model was built."""
+    ids = isinstance(source, np.ndarray) and source.ndim == 2 and isinstance(form, dict)
+    if ids and source.dtype.kind == "f" and "int" in form.get("dtype", ""):
+        raise ValueError(
+            f"{model}: the source must be integer ids, as in training; received "
+            f"{described(source)}. Cast them: source.astype(int)."
+        )
+
+
+def check_target_ids(model: str, target: Any) -> None:
+    if getattr(target, "ndim", 0) != 2 or target.dtype.kind not in "iu":
+        raise ValueError(
+            f"{model}: the target must be integer ids of shape (batch, steps); received "
+            f"{described(target)}. Pass lists of ids, or cast them: target.astype(int)."
+        )
+
+
 def check_targets(
     model: str, target: Any, start_token: int, end_token: int, pad_token: int
 ) -> None:
@@ -137,11 +165,7 @@ def check_targets(
     """
     if not isinstance(target, np.ndarray):
         return
-    if target.ndim != 2 or target.dtype.kind not in "iu":
-        raise ValueError(
-            f"{model}: the target must be integer ids of shape (batch, steps); received "
-            f"{described(target)}."
-        )
+    check_target_ids(model, target)
     wrong = np.flatnonzero((target == start_token).any(axis=1) & (start_token != pad_token))
     if wrong.size:
         raise ValueError(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+from keras import ops, tree
 
 from keras_attention._checks import described
 from keras_attention.models._forms import mapped
@@ -75,6 +76,28 @@ def check_export(tokenize: Any, detokenize: Any, tracked: Any) -> None:
             "export_generate: `tracked` must be a list of tables, tokenizers and layers; received "
             f"{described(tracked)}. Write tracked=[...]."
         )
+
+
+def check_tokenized(source: Any) -> None:
+    """What `tokenize` returned, when the export is traced."""
+    for x in tree.flatten(source):
+        ragged = type(x).__name__ == "RaggedTensor"
+        if ragged or getattr(x, "dtype", None) == "string":
+            found, remedy = ("strings", "Look them up in the vocabulary")
+            if ragged:
+                found, remedy = ("a ragged tensor", "Pad it: ids.to_tensor()")
+            raise ValueError(
+                f"export_generate: `tokenize` must return ids (batch, steps); received {found}. "
+                f"{remedy}."
+            )
+
+
+def texts_of(detokenize: Callable, tokens: Any, lengths: Any) -> Any:
+    """Strings of tokens `(B, L)` or `(B, K, L)`. The function sees rows of tokens."""
+    if len(tokens.shape) == 2:
+        return detokenize(tokens, lengths)
+    rows = ops.reshape(tokens, (-1, tokens.shape[-1]))
+    return ops.reshape(detokenize(rows, ops.reshape(lengths, (-1,))), ops.shape(lengths))
 
 
 def _free_path(path):

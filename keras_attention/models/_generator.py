@@ -9,13 +9,20 @@ from keras import ops, tree
 from keras_attention._checks import check_choice, check_positive_int
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
-from keras_attention.models._export import check_export, write_saved_model
+from keras_attention.models._checks import check_source, check_target_ids
+from keras_attention.models._export import (
+    check_export,
+    check_tokenized,
+    texts_of,
+    write_saved_model,
+)
 from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
 from keras_attention.models._results import LogProbability, best
 from keras_attention.models._searches import BEAM_WIDTH, SEARCHES, check_options, make_seeds
 from keras_attention.ops._samples import take_last
 from keras_attention.search import SearchResult
+from keras_attention.search._limits import Limits, check_vocabulary
 
 LARGEST_BATCH = 2**16
 
@@ -26,6 +33,7 @@ class Generator(KnownForm):
     start_token: int
     end_token: int
     pad_token: int
+    _vocabulary: int | None = None  # the number of logits, known after the first call
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -109,7 +117,7 @@ class Generator(KnownForm):
             max_length: L, the largest number of tokens, the end token included.
             search: "beam", "greedy" or "sample".
             n_best: how many of the beams to return. By default the best one, without an axis.
-            prefix: see `beam_search`; lists of ids are padded with -1.
+            prefix: see `beam_search`; lists of ids are padded with -1. At most L ids each.
             batch_size: how many sources are searched at a time.
             options: arguments of `beam_search`, `greedy_search` or `sample_search`, such as
                 `beam_width=5`. `seed` is an integer; without one, NumPy's global generator draws
@@ -131,7 +139,10 @@ class Generator(KnownForm):
             return tuple(best(found, kept))
 
         key = ("generate", search, max_length, kept, *sorted(options.items()))
-        given = padded(source, self.pad_token), padded(prefix, -1)
+        given = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
+        if prefix is not None:  # its values are known here, but not in the compiled search
+            limits = Limits(self.start_token, self.end_token, max_length, 0, 0, given[1]).checked()
+            check_vocabulary(limits.largest_id, self._vocabulary)
         return self._in_batches(run, SearchResult, key, given, batch_size, seed)
 
     def log_probability(
@@ -147,6 +158,7 @@ class Generator(KnownForm):
         Args:
             source: arrays of what the encoder takes.
             target: `(B, T)` ids with their end tokens, then padding; lists of ids are padded.
+                Without its end token, a target counts as the beginning of any output.
             batch_size: how many pairs are measured at a time.
 
         Returns:
@@ -163,7 +175,8 @@ class Generator(KnownForm):
             return ops.sum(chosen, axis=-1), chosen, weights
 
         check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
-        given = tuple(padded(x, self.pad_token) for x in (source, target))
+        given = self._arrays(*(padded(x, self.pad_token) for x in (source, target)))
+        check_target_ids(self.name, given[1])
         return self._in_batches(run, LogProbability, ("log_probability",), given, batch_size)
 
     def export_generate(
@@ -189,18 +202,22 @@ class Generator(KnownForm):
             max_length, search, n_best, options: see `generate`.
             tokenize: a function from strings `(B,)` to what the encoder takes. By default the
                 SavedModel takes ids.
-            detokenize: a function from `(tokens, lengths)` to strings `(B,)`.
+            detokenize: a function from tokens `(N, L)` and lengths `(N,)` to strings `(N,)`. N is
+                B, or B K with several outputs for each source: "texts" is then `(B, K)`. An output
+                that does not exist has length 0.
             tracked: a list of the tables, tokenizers and layers that these functions use.
         """
         kept = self._check_search(search, max_length, n_best, options)
         check_export(tokenize, detokenize, tracked)
 
         def serve(source):
-            source = source if tokenize is None else tokenize(source)
+            if tokenize is not None:
+                source = tokenize(source)
+                check_tokenized(source)
             found = best(self.search_batch(source, max_length, search, **options), kept)
             result = {name: x for name, x in found._asdict().items() if x is not None}
             if detokenize is not None:
-                result["texts"] = detokenize(found.tokens, found.lengths)
+                result["texts"] = texts_of(detokenize, found.tokens, found.lengths)
             return result
 
         form = None if tokenize is not None else self._form()
@@ -223,12 +240,17 @@ class Generator(KnownForm):
             )
         return n_best
 
-    def _in_batches(self, run, kind, key, given, batch_size, seed=0):
-        """Runs a compiled function on batches, and joins its results, tuples of this kind."""
+    def _arrays(self, *given):
+        """Arrays of a source and of what goes with it. One sample builds a new model."""
         given = as_arrays(self.name, given)
         if not self.built:
             one = tree.map_structure(lambda x: None if x is None else x[:1], given[0])
             self((one, np.full((1, 1), self.end_token)))
+        check_source(self.name, given[0], self._form())
+        return given
+
+    def _in_batches(self, run, kind, key, given, batch_size, seed=0):
+        """Runs a compiled function on batches, and joins its results, tuples of this kind."""
         fixed = self._programs.fixed(self)
         parts = list(batches(given, self._cut_token, batch_size, fixed))
         seeds = make_seeds(self.name, seed, len(parts))

@@ -95,6 +95,10 @@ class Ensemble(Generator):
         tokens = {model._cut_token for model in self.models}
         return tokens.pop() if len(tokens) == 1 else None
 
+    @property
+    def _vocabulary(self):
+        return self.models[0]._vocabulary
+
     def _memory_mask(self, memory):
         return self.models[0]._memory_mask(memory[0])
 

@@ -6,13 +6,14 @@ import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.models._batches import with_a_step
+from keras_attention.models._batches import padded, with_a_step
 from keras_attention.models._checks import (
     check_encoded,
     check_logits,
     check_padding,
     check_pair,
     check_parts,
+    check_started,
     check_tokens,
 )
 from keras_attention.models._generator import Generator
@@ -147,6 +148,7 @@ class Seq2Seq(PairTrainer, Generator):
         }
         logits = decoded_logits(self, output, features, training=training)
         check_logits(self.name, logits, self.end_token)
+        self._vocabulary = logits.shape[-1]
         return logits, weights
 
     def _encode(self, source, training=None):
@@ -168,7 +170,7 @@ class Seq2Seq(PairTrainer, Generator):
         For example, `beam_search(model.step, *model.start(source), start_token=1, end_token=2,
         max_length=9)`.
         """
-        source = with_a_step(source, self._cut_token)
+        source = with_a_step(padded(source, self.pad_token), self._cut_token)
         values, state, mask = self._encode(source, training=False)
         memory = self.decoder.prepare(values, mask)
         head_state = first_head_state(self.head, memory.value, mask)
@@ -187,6 +189,7 @@ class Seq2Seq(PairTrainer, Generator):
         Returns:
             `(logits, state, weights)`. The logits of the padding and of the start token are -inf.
         """
+        check_started(self.name, state=state, memory=memory)
         (decoder_state, head_state), (prepared, source) = state, memory
         inputs = self._embed(tokens, training=False)
         output, decoder_state, weights = self.decoder.step(inputs, decoder_state, prepared)

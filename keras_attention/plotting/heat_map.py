@@ -83,6 +83,11 @@ def plot_attention(
         raise ValueError(f"largest must be a positive number or None; received {largest!r}.")
     rows = [""] if target is None else string_list("target", target)
     weights = weights[None] if weights.ndim == 1 and target is None else weights
+    if target is None and weights.ndim == 2 and len(weights) > 1:
+        raise ValueError(
+            f"plot_attention: `target` must be a list of {len(weights)} strings, one for each row "
+            f"of the weights {weights.shape}; received None. For one row, pass weights[0]."
+        )
     check_shape("weights", weights, (len(rows), len(source)), "(target tokens, source tokens)")
     outside = [n for n in marked if n not in range(len(source))]
     if outside:

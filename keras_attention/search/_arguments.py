@@ -16,7 +16,7 @@ LARGEST_FACTOR = 10**6  # the factor of a coverage penalty
 def check_positive(name: str, value: Any, most: int) -> None:
     if not is_integer(value) or not 1 <= value <= most:
         raise ValueError(
-            f"{name}={value!r:.80} must be a positive integer of Python, at most {most}."
+            f"{name}={value!r:.80} must be a positive Python int, at most {most}."
             f"{as_python(name, value)}"
         )
 

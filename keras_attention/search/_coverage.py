@@ -34,17 +34,24 @@ def check_coverage(kind: str) -> None:
     check_choice("beam_search", "coverage", kind, ("gnmt", "summary"))
 
 
-def summed(weights: Tensor | None, before: list[Tensor], mask: Tensor | None) -> Tensor:
+def check_width(mask: Tensor | None, weights: Tensor | None) -> None:
+    """The mask `(B, Tk)` beside the weights of a step, `(N, Tk)`."""
+    if mask is None or weights is None:
+        return
+    if not fits(tuple(mask.shape)[1:], tuple(weights.shape)[1:]):
+        raise ValueError(
+            "memory_mask must have a place for each attention weight, (batch, "
+            f"{weights.shape[1]}); received {tuple(mask.shape)}. Make it of the source that the "
+            "memory encodes."
+        )
+
+
+def summed(weights: Tensor | None, before: list[Tensor]) -> Tensor:
     """Adds the weights of a step, `(N, Tk)`, to the sum of the steps before, `[(N, Tk)]` or []."""
     if weights is None:
         raise ValueError(
             "coverage_penalty needs the attention weights, but step returned None in their place. "
             "Return them as the third output, (logits, state, weights)."
-        )
-    if mask is not None and not fits(tuple(mask.shape), tuple(weights.shape)):
-        raise ValueError(
-            f"memory_mask must have a place for each attention weight, {tuple(weights.shape)} with "
-            f"the beams; received {tuple(mask.shape)}."
         )
     weights = ops.cast(weights, "float32")
     return before[0] + weights if before else weights

@@ -79,6 +79,15 @@ def _largest_id(prefix: Any) -> int:
     return int(ids.max(initial=-1))
 
 
+def check_vocabulary(largest_id: int, size: int) -> None:
+    """Whether the ids of a prefix lie in the vocabulary."""
+    if largest_id >= size:
+        raise ValueError(
+            f"prefix holds the id {largest_id}, but step returned logits for {size} tokens. Write "
+            "ids of the decoder's vocabulary."
+        )
+
+
 def _end_after(least: int, end_token: int) -> Rule:
     def rule(logits, tokens, t):
         end = ops.arange(logits.shape[-1], dtype="int32") == end_token
@@ -93,11 +102,7 @@ def _begins_with(prefix: Tensor, largest_id: int, others: list[Rule]) -> Rule:
     last = ops.shape(prefix)[1] - 1
 
     def rule(logits, tokens, t):
-        if largest_id >= logits.shape[-1]:
-            raise ValueError(
-                f"prefix holds the id {largest_id}, but step returned logits for "
-                f"{logits.shape[-1]} tokens. Write ids of the decoder's vocabulary."
-            )
+        check_vocabulary(largest_id, logits.shape[-1])
         allowed = logits
         for other in others:
             allowed = other(allowed, tokens, t)

@@ -11,7 +11,7 @@ from keras_attention.ops._gradients import without_gradients
 from keras_attention.ops._loops import pack_like
 from keras_attention.ops._samples import take_rows
 from keras_attention.search._arguments import check_step
-from keras_attention.search._coverage import summed
+from keras_attention.search._coverage import check_width, summed
 from keras_attention.search._limits import Limits
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import Step, batch_size, checked, named_leaves
@@ -100,6 +100,8 @@ def run_search(
             independent=independent,
         )
         return tree.map_structure(lambda x: x if x is None else x[:0], found)
+    if not sums_weights:
+        given.pop("memory_mask", None)
     count, max_length, end_token = batch * beam_width, limits.max_length, limits.end_token
     if beam_width > 1:
         leaves = [ops.repeat(x, beam_width, axis=0) for x in leaves]
@@ -112,11 +114,12 @@ def run_search(
     def advance(t, beams, leaves):
         outputs = step(beams.last, pack_like(state, leaves), memory)
         logits, leaves, weights = checked(outputs, beams.last, state_names, leaves, end_token)
+        check_width(memory_mask, weights)
         logits = allowed = ops.cast(logits, "float32")
         for rule in rules:
             allowed = rule(allowed, beams.tokens, t)
         if sums_weights:
-            beams = beams._replace(read=[summed(weights, beams.read, given.get("memory_mask"))])
+            beams = beams._replace(read=[summed(weights, beams.read)])
         moment = Moment(t, logits, allowed, beams, given.get("memory_mask"))
         parent, last, gains, scores = choose(moment)
         now = positions == t

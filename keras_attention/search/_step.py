@@ -71,10 +71,16 @@ def checked(
                 f"step must return {name} of rank 2, with a row for each of its {tokens.shape[0]} "
                 f"tokens, but returned the shape {shape}. Squeeze the time axis, if there is one."
             )
-    if logits.shape[-1] is None or logits.shape[-1] <= end_token:
+    size = logits.shape[-1]
+    if size is None:
         raise ValueError(
-            f"step returned logits for {logits.shape[-1]} tokens: their number must be known when "
-            f"the search is traced, and end_token={end_token} be one of them."
+            "step returned logits for an unknown number of tokens. It must be known when the "
+            "search is traced: end with keras.layers.Dense(vocabulary_size)."
+        )
+    if size <= end_token:
+        raise ValueError(
+            f"end_token={end_token} must be one of the {size} tokens for which step returned "
+            f"logits, 0 to {size - 1}. Write the id of the token that ends a sequence."
         )
     return logits, checked_state(state, names, leaves), weights
 

@@ -79,8 +79,9 @@ def beam_search(
             ranks almost by the mean.
         coverage_penalty: 0 turns it off. Otherwise `step` must return weights.
         coverage: "gnmt" or "summary", as above.
-        memory_mask: `(B, Tk)`, boolean, True at the valid places of the memory. Defaults to the
-            mask of `memory` if it is a `Memory`, otherwise to all places.
+        memory_mask: `(B, Tk)`, boolean, True at the places that the coverage penalty counts. It
+            does not mask the attention: `step` does that. Defaults to the mask of `memory` if it is
+            a `Memory`, otherwise to all places.
         min_length: the smallest number of tokens, the end token included.
         no_repeat_ngram_size: n. No n tokens in a row occur twice in an output, its prefix included;
             0 allows repetition.
@@ -134,7 +135,7 @@ def beam_search(
     check_at_least_zero("length_penalty", length_penalty, LARGEST_PENALTY)
     check_at_least_zero("coverage_penalty", coverage_penalty, LARGEST_FACTOR)
     check_coverage(coverage)
-    if memory_mask is None and isinstance(memory, Memory):
+    if memory_mask is None and coverage_penalty and isinstance(memory, Memory):
         memory_mask = memory.mask
     memory_mask = checked_mask(memory_mask)
     penalties = [((5 + n) / 6) ** length_penalty for n in range(1, max_length + 1)]
@@ -175,7 +176,7 @@ def beam_search(
         choose,
         limits,
         beam_width,
-        memory_mask=memory_mask if coverage_penalty else None,
+        memory_mask=memory_mask,
         sums_weights=coverage_penalty > 0,
     )
     return by_sample(found, beam_width)

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from keras_attention.models._export import texts_of
 from keras_attention.ops import compiling
 from tests.backends import only_on
 from tests.helpers import assert_refused, lengths_mask, numpy
@@ -338,6 +339,13 @@ def test_wrong_arguments_of_an_export_are_refused(model, tmp_path):
     refused("`tokenize` must be a function or None; received 'a'", tokenize="a")
     refused("`detokenize` must be a function or None; received 3", detokenize=3)
     refused("`tracked` must be a list", "Write tracked=[...]", tracked=table)
+
+    def ragged(texts):
+        return tf.strings.unicode_decode(texts, "UTF-8")
+
+    message = "`tokenize` must return ids (batch, steps); received"
+    refused(message, "a ragged tensor. Pad it", tokenize=ragged)
+    refused(message, "strings. Look them up", tokenize=lambda texts: texts)
     refused("`tracked` must hold every table, tokenizer and layer", tokenize=tokenize)
     assert not list(tmp_path.iterdir())
 
@@ -357,13 +365,34 @@ def test_an_exported_model_takes_and_returns_strings(model, tmp_path):
         read = tf.where(tokens == END, "", tf.gather(letters, tokens))
         return tf.strings.reduce_join(read, axis=-1)
 
-    model.export_generate(tmp_path / "model", 6, tokenize=tokenize, detokenize=detokenize)
-    serve = tf.saved_model.load(tmp_path / "model").signatures["serving_default"]
+    functions = {"tokenize": tokenize, "detokenize": detokenize}
+    model.export_generate(tmp_path / "model", 6, **functions)
+    model.export_generate(tmp_path / "best", 6, n_best=2, **functions)
+    serve, several = (
+        tf.saved_model.load(tmp_path / name).signatures["serving_default"]
+        for name in ("model", "best")
+    )
     texts = ["".join("abcdefgh"[x - 3] for x in row if x) for row in SOURCES]
     tokens = model.generate(SOURCES, 6).tokens
     expected = ["".join("abcdefgh"[x - 3] for x in row if x != END) for row in tokens]
     found = serve(tf.constant(texts))["texts"]
     assert [text.decode() for text in found.numpy()] == expected
+    found = several(tf.constant(texts))["texts"]
+    assert found.shape == (3, 2)
+    assert [text.decode() for text in found[:, 0].numpy()] == expected
+
+
+@only_on("tensorflow", reason="strings")
+def test_texts_of_several_outputs_are_those_of_each():
+    import tensorflow as tf
+
+    def detokenize(tokens, lengths):
+        letters = tf.RaggedTensor.from_tensor(tokens + ord("a"), lengths=lengths)
+        return tf.strings.unicode_encode(letters, "UTF-8")
+
+    tokens = tf.constant(np.arange(12).reshape(2, 2, 3), "int32")
+    texts = texts_of(detokenize, tokens, tf.constant([[3, 0], [1, 2]]))
+    assert texts.numpy().tolist() == [[b"abc", b""], [b"g", b"jk"]]
 
 
 @pytest.mark.slow
@@ -442,6 +471,18 @@ def test_wrong_calls_are_refused(model):
             model.generate(nothing, 6)
     with pytest.raises(ValueError, match=r"take ids; received '03 May'\. Look the tokens"):
         model.generate(["03 May"], 6)
+    for wrong, found in (([3, 4], "3"), (5, "5"), ([[3.0]], r"3\.0")):
+        with pytest.raises(ValueError, match=rf"list of lists of ids; received {found}\. Write"):
+            model.generate(wrong, 6)
+    with pytest.raises(
+        ValueError, match=r"take ids; received .* of shape \(1,\)\. Look the tokens"
+    ):
+        model.generate(np.array(["03 May"]), 6)
+    with pytest.raises(ValueError, match=r"source must be integer ids, .* received float64 of"):
+        model.generate(SOURCES + 0.9, 6)
+    for wrong, found in ((None, "None"), (TARGETS + 0.7, r"float64 of shape \(3, 4\)")):
+        with pytest.raises(ValueError, match=f"target must be integer ids .* received {found}"):
+            model.log_probability(SOURCES, wrong)
     with pytest.raises(ValueError, match=r"has no option beams\. Its options are beam_width"):
         model.generate(SOURCES, 6, beams=3)
     with pytest.raises(ValueError, match="must be one of 'beam', 'greedy', 'sample'"):
@@ -509,6 +550,34 @@ def test_an_empty_source_alone_gives_the_result_that_it_gives_beside_others(mode
     assert alone.weights.shape == (1, 4, 0)
     alone, beside = (model.log_probability(x, len(x) * [[5, 2]]) for x in ([[]], [[], [5, 3]]))
     np.testing.assert_allclose(alone.log_probs[0], beside.log_probs[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ([[V], [3]], "prefix holds the id 11, but step returned logits for 11 tokens"),
+        ([[3, -2], [3]], "prefix holds -2, which is no id of a token"),
+        ([[3, 4, 5], [3]], "prefix has 3 steps, more than max_length=2"),
+        (np.ones((2, 1)), "prefix must be an integer tensor"),
+    ],
+)
+def test_a_wrong_prefix_is_refused_as_in_a_search(prefix, message, model):
+    for one in (model, Ensemble([model])):
+        with pytest.raises(ValueError, match=message):
+            one.generate(SOURCES[:2], 2, "greedy", prefix=prefix)
+
+
+def test_a_step_takes_what_start_returns(model):
+    lists = [[int(x) for x in row if x] for row in SOURCES]
+    state, memory = model.start(lists)
+    logits = model.step(np.full(3, START), state, memory)[0]
+    expected = model.step(np.full(3, START), *model.start(SOURCES))[0]
+    np.testing.assert_array_equal(numpy(logits), numpy(expected))
+    for name, given in (("state", (None, memory)), ("memory", (state, None))):
+        assert_refused(
+            lambda given=given: model.step(np.full(3, START), *given),
+            f"`{name}` must come from `start`; received None. Write state, memory = model.start",
+        )
 
 
 def other_tokens(model, **tokens):

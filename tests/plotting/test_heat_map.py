@@ -75,6 +75,12 @@ def test_weights_that_do_not_fit(weights, message):
         plot_attention(weights, ["a", "b", "c"], ["x", "y"])
 
 
+def test_rows_without_a_target():
+    message = r"`target` must be a list of 3 strings, .* weights \(3, 4\); received None"
+    with pytest.raises(ValueError, match=message):
+        plot_attention(weights_of(3, 4), list("abcd"))
+
+
 def test_marks_outside():
     with pytest.raises(ValueError, match=r"\[3\] are no numbers of the 3 source tokens"):
         plot_attention(weights_of(3), ["a", "b", "c"], marked=[3])

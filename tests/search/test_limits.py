@@ -347,6 +347,14 @@ def test_a_prefix_outside_the_vocabulary(find):
         ({"coverage": "sum"}, "`coverage` must be one of 'gnmt', 'summary'; received 'sum'"),
         ({"memory_mask": np.ones((2, 3))}, "memory_mask must be a boolean tensor"),
         ({"memory_mask": np.ones((2, 4), bool)}, "a place for each attention weight"),
+        (
+            {"memory_mask": np.ones((2, 4), bool), "coverage_penalty": 0},
+            r"a place for each attention weight, \(batch, 3\); received \(2, 4\)",
+        ),
+        (
+            {"memory_mask": np.ones((3, 3), bool), "coverage_penalty": 0},
+            r"one batch size.*'memory_mask': \(3, 3\)",
+        ),
         ({"memory_mask": np.ones((3, 3), bool)}, r"one batch size.*'memory_mask': \(3, 3\)"),
         ({"weights": None}, "coverage_penalty needs the attention weights"),
     ],

@@ -206,10 +206,10 @@ def test_saved_model(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"samples": 0}, "samples=0 must be a positive integer"),
+        ({"samples": 0}, "samples=0 must be a positive Python int"),
         ({"temperature": 0}, "temperature=0 must be a finite number above 0"),
         ({"temperature": math.inf}, "temperature=inf must be a finite number above 0"),
-        ({"top_k": 0}, "top_k=0 must be a positive integer"),
+        ({"top_k": 0}, "top_k=0 must be a positive Python int"),
         ({"top_p": 1.1}, r"top_p=1\.1 must be a finite number above 0 and at most 1"),
         ({"top_p": "0.9"}, r"top_p='0\.9' must be a finite number"),
         ({"seed": -1}, "seed must be an integer from 0 .*received -1"),

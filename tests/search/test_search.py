@@ -393,13 +393,13 @@ def test_compiled_on_jax():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_length": 0}, "max_length=0 must be a positive integer"),
-        ({"max_length": 2.0}, r"max_length=2\.0 must be a positive integer"),
-        ({"max_length": True}, "max_length=True must be a positive integer"),
+        ({"max_length": 0}, "max_length=0 must be a positive Python int"),
+        ({"max_length": 2.0}, r"max_length=2\.0 must be a positive Python int"),
+        ({"max_length": True}, "max_length=True must be a positive Python int"),
         ({"start_token": -1}, "start_token=-1 must be the index of a token"),
         ({"end_token": 1.0}, r"end_token=1\.0 must be the index of a token"),
         ({"end_token": -3}, "end_token=-3 must be the index of a token"),
-        ({"end_token": V}, "logits for 7 tokens.* end_token=7 be one of them"),
+        ({"end_token": V}, "end_token=7 must be one of the 7 tokens .* 0 to 6"),
         ({"memory": None}, "hold no tensor that could tell the batch size"),
         ({"state": np.zeros((3, 1))}, r"one batch size, but hold {'state': \(3, 1\), 'memory'"),
         ({"memory": {"a": [np.float32(1)]}}, r"""memory\['a'\]\[0\]": \(\)"""),
@@ -415,9 +415,9 @@ def test_arguments_out_of_range(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"beam_width": 0}, "beam_width=0 must be a positive integer"),
-        ({"beam_width": 2.5}, r"beam_width=2\.5 must be a positive integer"),
-        ({"max_length": -1}, "max_length=-1 must be a positive integer"),
+        ({"beam_width": 0}, "beam_width=0 must be a positive Python int"),
+        ({"beam_width": 2.5}, r"beam_width=2\.5 must be a positive Python int"),
+        ({"max_length": -1}, "max_length=-1 must be a positive Python int"),
         ({"length_penalty": -0.1}, r"length_penalty=-0\.1 must be a finite number, 0 or more"),
         ({"length_penalty": math.inf}, "length_penalty=inf must be a finite number"),
         ({"length_penalty": math.nan}, "length_penalty=nan must be a finite number"),
@@ -465,7 +465,7 @@ def test_a_vocabulary_of_unknown_size(search):
     def find(table):
         return search(lambda tokens, state, memory: (memory, state, None), None, table, **TOKENS)
 
-    with pytest.raises(ValueError, match="logits for None tokens: their number must be known"):
+    with pytest.raises(ValueError, match="logits for an unknown number of tokens"):
         tf.function(find, [tf.TensorSpec((None, None))]).get_concrete_function()
 
 

@@ -15,19 +15,8 @@ QUERIES = "previous", "current"
 
 def check_parts(layer, dtype, cell, attention):
     """The cell or cells and the attention. `dtype` is the compute dtype of the decoder."""
-    cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
-    wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
-    if wrong or not cells:
-        raise ValueError(
-            f"{layer}: `cell` must be a Keras RNN cell with a `state_size`, such as "
-            f"keras.layers.GRUCell(256), or a list of cells; received {described(cell)}."
-            + (made(wrong[0]) or _cell_of(wrong[0]) if wrong else "")
-        )
-    if len({id(one) for one in cells}) < len(cells):
-        raise ValueError(
-            f"{layer}: `cell` holds one cell more than once. Make each: "
-            f"[keras.layers.GRUCell(256) for _ in range({len(cells)})]."
-        )
+    one = "a Keras RNN cell with a `state_size`, such as keras.layers.GRUCell(256)"
+    cells = check_cells(layer, "cell", cell, f"{one}, or a list of cells")
     reads = isinstance(attention, ScoringMixin)
     reads = reads and {"query", "value"} <= inspect.signature(attention.call).parameters.keys()
     if not reads:
@@ -44,6 +33,23 @@ def check_parts(layer, dtype, cell, attention):
                 f"decoder computes in {dtype}, `{name}` in {part.compute_dtype}. "
                 "Give all of them the same `dtype`."
             )
+
+
+def check_cells(layer, name, given, wanted):
+    """Lists the cells of an argument. None may occur twice: the places would share its weights."""
+    cells = list(given) if isinstance(given, (list, tuple)) else [given]
+    wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
+    if wrong or not cells:
+        raise ValueError(
+            f"{layer}: `{name}` must be {wanted}; received {described(given)}."
+            + (made(wrong[0]) or _cell_of(wrong[0]) if wrong else "")
+        )
+    if len({id(one) for one in cells}) < len(cells):
+        raise ValueError(
+            f"{layer}: `{name}` holds one cell more than once. Make each: "
+            f"[keras.layers.GRUCell(256) for _ in range({len(cells)})]."
+        )
+    return cells
 
 
 def _cell_of(given):

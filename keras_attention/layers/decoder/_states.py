@@ -59,7 +59,8 @@ def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
     if not isinstance(state, DecoderState):
         raise ValueError(
             f"{layer}: `state` must be the DecoderState that get_initial_state(memory) or the "
-            f"previous step returned; received {described(state)}."
+            f"previous step returned; received {described(state)}. Start from the states of an "
+            "encoder with get_initial_state(memory, initial_state)."
         )
     if decoder.attention.has_state and state.attention is None:
         raise ValueError(

@@ -1,11 +1,13 @@
 """Stacked RNN cells with residual connections."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
+from keras_attention.layers.decoder._checks import check_cells
 
 __all__ = ["ResidualRNNCells"]
 
@@ -31,7 +33,8 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
         y_N, `(B, U)`, and the new states.
 
     Raises:
-        ValueError: there are fewer than two cells, or their outputs differ in size.
+        ValueError: there are fewer than two cells, one occurs twice, or their outputs differ in
+            size.
 
     Example:
         >>> import keras, numpy
@@ -44,8 +47,14 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
     higher up; here at the second cell.
     """
 
-    def __init__(self, cells: list[Any], **kwargs: Any) -> None:
-        super().__init__(list(cells), **kwargs)
+    def __init__(self, cells: Iterable[Any], **kwargs: Any) -> None:
+        cells = check_cells(
+            kwargs.get("name") or "ResidualRNNCells",
+            "cells",
+            list(cells) if isinstance(cells, Iterable) else cells,
+            "a list of Keras RNN cells, such as [keras.layers.GRUCell(256) for _ in range(2)]",
+        )
+        super().__init__(cells, **kwargs)
         sizes = [
             getattr(cell, "output_size", None) or tree.flatten(cell.state_size)[0] for cell in cells
         ]

@@ -6,7 +6,7 @@ import keras
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention import AttentionRNN, BahdanauAttention, DecoderState, LuongAttention
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import TK, B, arguments, assert_refused, normal
 from tests.layers.decoder.cases import (
@@ -239,6 +239,8 @@ def test_the_dtype_is_that_of_the_cell():
         ({"inputs": (B, D + 1)}, ("`inputs` of a step", "(batch, 3)", "received (2, 4)")),
         ({"state": []}, ("`state` must be the DecoderState", "received []")),
         ({"state": None}, ("`state` must be the DecoderState", "received None")),
+        ({"state": [normal(0, 2, 7)]}, ("`state` must be", "received [float64 of shape (2, 7)].")),
+        ({"memory": DecoderState([], None, None, None)}, ("`memory`", "received DecoderState.")),
     ],
 )
 def test_bad_arguments_of_a_step(change, fragments):

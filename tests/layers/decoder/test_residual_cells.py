@@ -95,7 +95,19 @@ def test_saving(tmp_path):
     assert_close(loaded(given), numpy(model(given)), "float32")
 
 
+def test_cells_of_a_generator():
+    assert len(ResidualRNNCells(layers.GRUCell(3) for _ in range(3)).cells) == 3
+
+
 def test_bad_cells():
+    cell, wanted = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
+    assert_refused(
+        lambda: ResidualRNNCells([cell] * 2, name="stack"),
+        "stack: `cells` holds one cell more than once. Make each: [",
+    )
+    assert_refused(lambda: ResidualRNNCells(cell), "at least two cells", "1 of [3]")
+    assert_refused(lambda: ResidualRNNCells([]), wanted, "received []")
+    assert_refused(lambda: ResidualRNNCells([cell, layers.GRU(3)]), wanted, "keras.layers.GRUCell(")
     assert_refused(lambda: ResidualRNNCells([layers.GRUCell(3)]), "at least two cells", "1 of [3]")
     assert_refused(
         lambda: ResidualRNNCells([layers.GRUCell(3), layers.LSTMCell(5)]),
