@@ -11,6 +11,9 @@ from keras import ops, tree
 from keras_attention._checks import described
 from keras_attention.models._forms import mapped
 
+# What TensorFlow writes into the folder of a SavedModel.
+SAVED_MODEL = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
+
 
 def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any]) -> None:
     """Writes a SavedModel with one endpoint, in place of an earlier one.
@@ -103,9 +106,9 @@ def texts_of(detokenize: Callable, tokens: Any, lengths: Any) -> Any:
 def _free_path(path):
     """The path as a `Path`, if nothing but a SavedModel can be lost there."""
     path = pathlib.Path(path).absolute()
-    saved = (path / "saved_model.pb").is_file()
-    free = path.is_dir() and not any(path.iterdir())
-    if path.exists() and not saved and not free:
+    found = {part.name for part in path.iterdir()} if path.is_dir() else set()
+    saved = "saved_model.pb" in found and found <= SAVED_MODEL
+    if path.exists() and not saved and (found or not path.is_dir()):
         raise ValueError(
             "export_generate: `path` must be a new or empty folder, or a SavedModel, which is "
             f"replaced; {path} holds other files. Choose another path."

@@ -314,14 +314,18 @@ def test_an_exported_model_generates_the_same(model, tmp_path):
 def test_an_export_deletes_no_other_files(model, tmp_path):
     (tmp_path / "keep").mkdir()
     (tmp_path / "keep" / "notes.txt").write_text("x")
-    for path in (tmp_path / "keep", tmp_path / "keep" / "notes.txt"):
+    (tmp_path / "mixed" / "variables").mkdir(parents=True)
+    for name in ("saved_model.pb", "calc.keras"):
+        (tmp_path / "mixed" / name).write_text("x")
+    for path in (tmp_path / "keep", tmp_path / "keep" / "notes.txt", tmp_path / "mixed"):
         assert_refused(
             lambda x=path: model.export_generate(x, 6),
             "`path` must be a new or empty folder, or a SavedModel",
             f"{path} holds other files",
         )
     assert (tmp_path / "keep" / "notes.txt").read_text() == "x"
-    assert [path.name for path in tmp_path.iterdir()] == ["keep"]
+    assert (tmp_path / "mixed" / "calc.keras").read_text() == "x"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["keep", "mixed"]
 
 
 @only_on("tensorflow", reason="a SavedModel")
