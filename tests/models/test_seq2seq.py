@@ -292,7 +292,7 @@ def test_an_exported_model_generates_the_same(model, tmp_path):
 
     (tmp_path / "model").mkdir()
     model.export_generate(tmp_path / "model", 6, beam_width=3)
-    (tmp_path / "model" / "old").touch()
+    (tmp_path / "model" / "assets" / "old").touch()
     model.export_generate(tmp_path / "model", 6, beam_width=3)
     serve = tf.saved_model.load(tmp_path / "model").signatures["serving_default"]
     expected = model.generate(SOURCES, 6, beam_width=3)
@@ -301,7 +301,7 @@ def test_an_exported_model_generates_the_same(model, tmp_path):
     np.testing.assert_allclose(found["scores"], expected.scores, atol=1e-6)
     np.testing.assert_allclose(found["weights"], expected.weights, atol=1e-6)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
-    assert not (tmp_path / "model" / "old").exists()
+    assert not (tmp_path / "model" / "assets" / "old").exists()
     for batch, steps in ((0, 0), (0, 5), (2, 0)):
         empty = serve(tf.zeros((batch, steps), tf.int64))
         assert empty["tokens"].shape == (batch, 6)
