@@ -33,6 +33,7 @@ class Head(CheckedLayer):
         # Keras would cast weights and states, which a logarithm follows, to half precision.
         self.autocast = False
         self.supports_masking = True
+        self._names = ()  # of the layers inside
         self._policies = {}  # of the layers inside that a saved head had quantised
 
     @property
@@ -83,10 +84,13 @@ class Head(CheckedLayer):
         super().build_from_config(config)
 
     def _parts(self):
-        return {x.name: x for x in vars(self).values() if isinstance(x, keras.layers.Dense)}
+        """The layers inside that are made so far, which are attributes of their names."""
+        parts = {name: getattr(self, name, None) for name in self._names}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def dense(self, units: int, name: str, **options: Any) -> keras.layers.Dense:
         """Makes a `Dense` with the dtype policy of the head, or with its own that was saved."""
+        self._names += (name,)
         policy = self._policies.get(name, self.dtype_policy)
         return keras.layers.Dense(units, dtype=policy, name=name, **options)
 
