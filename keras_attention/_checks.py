@@ -135,7 +135,8 @@ def described(value):
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{dtype_of(value)} of shape {tuple(value.shape)}"
     if isinstance(value, (list, tuple)) and any(hasattr(one, "shape") for one in value):
-        return f"[{', '.join(map(described, value))}]"
+        inside = ", ".join(map(described, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     return f"{value!r:.200}"
 
 
