@@ -420,6 +420,14 @@ MISTAKES = {
         "Make it of lengths: keras.ops.less(keras.ops.arange(7), keras.ops.expand_dims(value_mask, "
         "1)).",
     ),
+    "a mask of lengths for unknown steps": (
+        lambda: BahdanauAttention(4)(
+            *(keras.Input((None, 4)) for _ in range(2)), value_mask=keras.Input((), dtype="int32")
+        ),
+        "`value_mask` must be boolean",
+        "Make it of lengths: keras.ops.less(keras.ops.cumsum(keras.ops.ones_like(ids), axis=1) - "
+        "1, keras.ops.expand_dims(value_mask, 1)).",
+    ),
     "a mask of lengths as a column": (
         lambda: decoder()(QUERY, VALUE, sequences_mask=np.array([[3.0], [2.0]])),
         "`sequences_mask` must be boolean, True where a step is valid; received dtype float",

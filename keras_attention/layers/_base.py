@@ -34,7 +34,7 @@ ADDONS = {
     "memory_sequence_length": "pass the boolean `value_mask` in the call",
     "probability_fn": "write normalizer=...",
     "scale": 'the score "general" learns its scale',
-    "attention_layer_size": "write LuongAttention(units=...) in an AttentionRNN",
+    "attention_layer_size": "LuongAttention(units=...) in an AttentionRNN adds a layer with tanh",
     "alignment_history": "pass return_attention_scores=True in the call",
     "sigmoid_noise": "write noise=... in MonotonicAttention",
     "score_bias_init": "write initial_offset=... in MonotonicAttention",

@@ -89,13 +89,16 @@ def check_mask(layer, name, mask, shapes):
     pairs = name == "attention_mask"
     if dtype != "bool":
         remedy = f'Convert it: keras.ops.cast({name}, "bool")'
-        steps = shapes[0][-1] if isinstance(shapes[0][-1], int) else "steps"
+        steps = shapes[0][-1]
         column = given if len(given) == 2 and given[1] == 1 != steps else None
         if len(given) > max(map(len, shapes)):
             remedy = f"One of shape {given} is no mask: check the order of the arguments"
         elif column or len(given) == 1 < min(map(len, shapes)):
             lengths = name if column else f"keras.ops.expand_dims({name}, 1)"
-            remedy = f"Make it of lengths: keras.ops.less(keras.ops.arange({steps}), {lengths})"
+            # In a functional model the number of steps may be unknown, which `arange` refuses.
+            numbers = "keras.ops.cumsum(keras.ops.ones_like(ids), axis=1) - 1"
+            numbers = f"keras.ops.arange({steps})" if isinstance(steps, int) else numbers
+            remedy = f"Make it of lengths: keras.ops.less({numbers}, {lengths})"
         elif "float" in dtype:
             remedy += (
                 f", or, where it is added to scores, 0 where attention is allowed: {name} == 0"
