@@ -47,7 +47,7 @@ def check_contents(wheel, source):
 def install(wheel, folder):
     """Installs the wheel in a fresh environment, and returns the command that runs its Python.
 
-    The package comes from the wheel. Its dependencies, such as TensorFlow, are those of the
+    The package comes from the wheel. Its dependencies, such as TensorFlow, come from the
     environment that runs this script, because it takes minutes to install them. The second call of
     pip installs nothing: it finds out whether they are what the metadata of the wheel requires.
     """

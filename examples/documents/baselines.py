@@ -68,5 +68,8 @@ def count_ngrams(task, number, longest):
         token_pattern=None,
     )
     texts = task.tokens()
-    train = tf_idf.fit_transform(texts[inside])
+    try:
+        train = tf_idf.fit_transform(texts[inside])
+    except ValueError:  # no n-gram occurs twice
+        train = tf_idf.set_params(min_df=1).fit_transform(texts[inside])
     return tf_idf, train, tf_idf.transform(texts[~inside])

@@ -67,7 +67,7 @@ def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any])
 
 
 def check_export(tokenize: Any, detokenize: Any, tracked: Any) -> None:
-    """The arguments of `export_generate` that are not those of a search."""
+    """Checks the arguments that `export_generate` does not pass to the search."""
     for name, function in {"tokenize": tokenize, "detokenize": detokenize}.items():
         if function is not None and not callable(function):
             raise ValueError(

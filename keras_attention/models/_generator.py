@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._checks import check_choice, check_positive_int
+from keras_attention._checks import check_positive_int
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
 from keras_attention.models._checks import check_source, check_target_ids
@@ -19,7 +19,7 @@ from keras_attention.models._export import (
 from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
 from keras_attention.models._results import LogProbability, best
-from keras_attention.models._searches import BEAM_WIDTH, SEARCHES, check_options, make_seeds
+from keras_attention.models._searches import SEARCHES, check_search, make_seeds
 from keras_attention.ops._samples import take_last
 from keras_attention.search import SearchResult
 from keras_attention.search._limits import Limits, check_vocabulary
@@ -80,7 +80,7 @@ class Generator(KnownForm):
         Returns:
             The `SearchResult` of the search function.
         """
-        self._check_search(search, max_length, None, options)
+        check_search(self.name, search, max_length, None, options)
         state, memory = self.start(source)
         if search == "beam":
             options["memory_mask"] = self._memory_mask(memory)
@@ -128,7 +128,7 @@ class Generator(KnownForm):
             `(B, L, Tk)`. With `n_best`, and for "sample" with more than one of `samples`, an axis K
             follows the first.
         """
-        kept = self._check_search(search, max_length, n_best, options)
+        kept = check_search(self.name, search, max_length, n_best, options)
         check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
 
@@ -207,7 +207,7 @@ class Generator(KnownForm):
                 that does not exist has length 0.
             tracked: a list of the tables, tokenizers and layers that these functions use.
         """
-        kept = self._check_search(search, max_length, n_best, options)
+        kept = check_search(self.name, search, max_length, n_best, options)
         check_export(tokenize, detokenize, tracked)
 
         def serve(source):
@@ -222,23 +222,6 @@ class Generator(KnownForm):
 
         form = None if tokenize is not None else self._form()
         write_saved_model(path, serve, form, [self, *tracked])
-
-    def _check_search(self, search, max_length, n_best, options):
-        """Checks the arguments of a search. Returns how many beams to keep."""
-        check_choice(self.name, "search", search, tuple(SEARCHES))
-        check_positive_int(self.name, "max_length", max_length)
-        check_options(self.name, search, options)
-        if n_best is None:
-            samples = options.get("samples", 1)
-            return samples if samples > 1 else None
-        check_positive_int(self.name, "n_best", n_best)
-        width = options.get("beam_width", BEAM_WIDTH)
-        if search != "beam" or n_best > width:
-            raise ValueError(
-                f'{self.name}: `n_best` goes with search="beam" and is at most `beam_width`; '
-                f"received {n_best} with search={search!r} and beam_width={width}."
-            )
-        return n_best
 
     def _arrays(self, *given):
         """Arrays of a source and of what goes with it. One sample builds a new model."""

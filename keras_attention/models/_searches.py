@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention._checks import described, is_integer
+from keras_attention._checks import check_choice, check_positive_int, described, is_integer
 from keras_attention.search import beam_search, greedy_search, sample_search
 
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
@@ -16,6 +16,26 @@ OWN = (
     *("step", "state", "memory", "start_token", "end_token", "max_length", "prefix"),
     "memory_mask",
 )
+
+
+def check_search(
+    model: str, search: str, max_length: int, n_best: int | None, options: dict[str, Any]
+) -> int | None:
+    """Checks the arguments of a search. Returns how many beams to keep."""
+    check_choice(model, "search", search, tuple(SEARCHES))
+    check_positive_int(model, "max_length", max_length)
+    check_options(model, search, options)
+    if n_best is None:
+        samples = options.get("samples", 1)
+        return samples if samples > 1 else None
+    check_positive_int(model, "n_best", n_best)
+    width = options.get("beam_width", BEAM_WIDTH)
+    if search != "beam" or n_best > width:
+        raise ValueError(
+            f'{model}: `n_best` goes with search="beam" and is at most `beam_width`; '
+            f"received {n_best} with search={search!r} and beam_width={width}."
+        )
+    return n_best
 
 
 def check_options(model: str, search: str, options: dict[str, Any]) -> None:

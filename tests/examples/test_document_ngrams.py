@@ -42,7 +42,7 @@ def make_model(form, seed=1):
 
 
 def occurrences(document):
-    """Of a document, a list of sentences: `(n-gram, its words' places in the text, place)`."""
+    """Lists `(n-gram, indices of its words, place)` for a document, a list of sentences."""
     count = sum(word > 0 for sentence in document for word in sentence)
     found, before = [], 0
     for s, sentence in enumerate(document):

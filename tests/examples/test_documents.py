@@ -750,6 +750,9 @@ def test_linear_models_are_trained_on_the_other_folds():
     given = [Document("", "?!"[n % 2], "ab"[n % 2]) for n in range(12)]
     found = baselines.run_baselines(folds.Folds(given, 3, 9, 1), 0, 1)
     assert [entry["accuracy"] for entry in found] == [100.0] * 3
+    # No n-gram of these occurs in two documents.
+    given = [Document("", f"w{n}", "ab"[n % 2]) for n in range(6)]
+    assert len(baselines.run_baselines(folds.Folds(given, 3, 9, 1), 0, 1)) == 3
     # Only pairs tell the class of these.
     given = [Document("", ("a b c", "b a c")[n % 2], "ab"[n % 2]) for n in range(12)]
     found = baselines.run_baselines(folds.Folds(given, 3, 9, 1), 0, 1)
