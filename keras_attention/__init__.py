@@ -26,6 +26,7 @@ from keras_attention.layers import (
     Window,
 )
 from keras_attention.models import (
+    BidirectionalEnsemble,
     Ensemble,
     ExtendedVocabulary,
     HardAttention,
@@ -40,9 +41,11 @@ from keras_attention.search import (
     SearchResult,
     average_steps,
     beam_search,
+    bidirectional_search,
     free_run,
     greedy_search,
     replace_unknown,
+    reverse_tokens,
     sample_search,
 )
 
@@ -52,6 +55,7 @@ __all__ = [
     "AttentionRNN",
     "BahdanauAttention",
     "BiDAFAttentionFlow",
+    "BidirectionalEnsemble",
     "CoverageAttention",
     "DecoderState",
     "DynamicConvolutionAttention",
@@ -80,8 +84,10 @@ __all__ = [
     "Window",
     "average_steps",
     "beam_search",
+    "bidirectional_search",
     "free_run",
     "greedy_search",
     "replace_unknown",
+    "reverse_tokens",
     "sample_search",
 ]

@@ -48,8 +48,8 @@ def report(summary, pairs, found):
     print(f"\n{summary['attention']}, {summary['parameters']:,} parameters")
     for model in summary["models"]:
         print(
-            f"  seed {model['seed']}: {_rates(model)}; trained in {model['train_seconds']:.0f} s, "
-            f"searched in {model['search_seconds']:.0f} s"
+            f"  seed {model['seed']}, {model['direction']}: {_rates(model)}; trained in "
+            f"{model['train_seconds']:.0f} s, searched in {model['search_seconds']:.0f} s"
         )
     if len(summary["models"]) > 1:
         print(f"  all {len(summary['models'])} together: {_rates(summary)}")

@@ -12,6 +12,7 @@ from keras_attention import (
     MonotonicAttention,
     Readout,
     Seq2Seq,
+    reverse_tokens,
 )
 
 ATTENTIONS = ("hard-monotonic", "hard", "soft", "monotonic", "local-m")
@@ -19,7 +20,7 @@ HALF_WIDTH = 3  # letters on each side of the window of local-m
 SPREAD = keras.initializers.RandomNormal(stddev=0.3)  # of embeddings; Keras's 0.05 learns slowly
 
 
-def build_model(attention, letters, phones, units, embedding, depth, dropout):
+def build_model(attention, letters, phones, units, embedding, depth, dropout, backward=False):
     """Builds a `Seq2Seq` from letters to phones.
 
     Args:
@@ -29,18 +30,20 @@ def build_model(attention, letters, phones, units, embedding, depth, dropout):
         embedding: the width of letters and phones.
         depth: the number of layers of the encoder.
         dropout: the dropout rate.
+        backward: whether the model reads and writes from right to left.
     """
     table = layers.Embedding(phones, embedding, embeddings_initializer=SPREAD, name="phones")
     decoder, head = make_decoder(attention, phones, units, dropout)
-    encoder = make_encoder(letters, units, embedding, depth, dropout)
+    encoder = make_encoder(letters, units, embedding, depth, dropout, backward)
     return Seq2Seq(encoder, decoder, table, head, START, END, PAD)
 
 
-def make_encoder(letters, units, embedding, depth, dropout):
+def make_encoder(letters, units, embedding, depth, dropout, backward):
     """From ids `(B, S)` to the memory, the decoder's first state and the mask."""
     source = keras.Input((None,), dtype="int32", name="letters")
     mask = ops.not_equal(source, PAD)
-    x = layers.Embedding(letters, embedding, embeddings_initializer=SPREAD)(source)
+    ids = reverse_tokens(source, PAD, PAD) if backward else source
+    x = layers.Embedding(letters, embedding, embeddings_initializer=SPREAD)(ids)
     x = layers.Dropout(dropout)(x)
     for _ in range(depth):
         rnn = layers.LSTM(units, return_sequences=True, use_cudnn=False)

@@ -25,37 +25,35 @@ from examples.pronunciation.data import (
 )
 from examples.pronunciation.evaluation import score
 from examples.pronunciation.model import build_model
-from keras_attention import Ensemble
+from keras_attention import BidirectionalEnsemble, Ensemble
 
-FREE = (
-    "data",
-    "output",
-    "ensemble",
-    "beam",
-    "seed",
-)  # options that a checkpoint does not depend on
+# Options that a checkpoint does not depend on.
+FREE = ("data", "output", "ensemble", "backward", "beam", "seed")
 
 
 class Pronouncer:
     """A trained model, or several that decide together, with the letters and phones it knows.
 
     Args:
-        models: a list of `Seq2Seq` models.
+        forward, backward: lists of `Seq2Seq` models, of which one may be empty.
         letters, phones: the `Symbols` of both sides.
         beam: the width of the search.
         longest: the largest number of phones of a word.
     """
 
-    def __init__(self, models, letters, phones, beam, longest):
-        self.models = models
-        self.model = models[0] if len(models) == 1 else Ensemble(models)
+    def __init__(self, forward, backward, letters, phones, beam, longest):
+        self.models = [*forward, *backward]
+        self.turned = not forward  # the model writes the last phone first
+        ways = [x[0] if len(x) == 1 else Ensemble(x) for x in (forward, backward) if x]
+        self.model = ways[0] if len(ways) == 1 else BidirectionalEnsemble(*ways)
         self.letters, self.phones = letters, phones
         # Without a length penalty the score is the log probability of the phones.
         self.options = {"max_length": longest, "beam_width": beam, "length_penalty": 0.0}
 
     def __call__(self, words):
         """The phones of each word, a list of strings."""
-        return [self.phones.decode(row) for row in self.search(words).tokens]
+        found = [self.phones.decode(row) for row in self.search(words).tokens]
+        return [phones[::-1] for phones in found] if self.turned else found
 
     def search(self, words):
         """The `SearchResult` of the words."""
@@ -73,30 +71,18 @@ def run(words, arguments):
     longest = 2 * max(len(sounds) for _, sounds in words["train"])
     settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
     settings["words"] = fingerprint(json.dumps([words["train"], words["dev"]]).encode())
-    models, summaries = [], []
-    for seed in range(arguments.seed, arguments.seed + arguments.ensemble):
-        seed_model(seed)
-        model = build_model(
-            arguments.attention,
-            *(len(letters), len(phones)),
-            *(arguments.units, arguments.embedding, arguments.layers, arguments.dropout),
-        )
-        folder = pathlib.Path(arguments.output) / f"checkpoint-{arguments.attention}-{seed}"
-        checkpoint = Checkpoint(folder, {**settings, "seed": seed})
-        sides = {
-            split: (
-                encode_words(letters, [word for word, _ in words[split]]),
-                encode_phones(phones, [sounds for _, sounds in words[split]]),
-            )
-            for split in ("train", "dev")
-        }
-        history = train(model, sides, {**settings, "seed": seed}, checkpoint)
-        models.append(model)
-        alone = Pronouncer([model], letters, phones, arguments.beam, longest)
-        _, scores = judge(alone, words)
+    models, summaries = ([], []), []  # models of both directions
+    for number in range(arguments.ensemble):
+        backward = number >= arguments.ensemble - arguments.backward
+        own = {**settings, "seed": arguments.seed + number, "backward": backward}
+        model, history = learn(words, letters, phones, own, arguments.output)
+        models[backward].append(model)
+        alone = ([], [model]) if backward else ([model], [])
+        _, scores = judge(Pronouncer(*alone, letters, phones, arguments.beam, longest), words)
         seconds = sum(entry["seconds"] for entry in history)
-        summaries.append({"seed": seed, "train_seconds": seconds, **scores})
-    pronouncer = Pronouncer(models, letters, phones, arguments.beam, longest)
+        known = {"seed": own["seed"], "direction": direction(backward)}
+        summaries.append({**known, "train_seconds": seconds, **scores})
+    pronouncer = Pronouncer(*models, letters, phones, arguments.beam, longest)
     found, scores = judge(pronouncer, words)
     summary = {
         "attention": arguments.attention,
@@ -104,11 +90,37 @@ def run(words, arguments):
         "command": command_line("pronunciation"),
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
-        "parameters": models[0].count_params(),
+        "parameters": model.count_params(),
         "models": summaries,
         **scores,
     }
     return pronouncer, found["test"], summary
+
+
+def learn(words, letters, phones, settings, output):
+    """Trains one model, or resumes. Returns it and the history of its epochs."""
+    seed, backward = settings["seed"], settings["backward"]
+    seed_model(seed)
+    model = build_model(
+        settings["attention"],
+        *(len(letters), len(phones)),
+        *(settings[name] for name in ("units", "embedding", "layers", "dropout")),
+        backward,
+    )
+    sides = {
+        split: (
+            encode_words(letters, [word for word, _ in words[split]]),
+            encode_phones(phones, [x[::-1] if backward else x for _, x in words[split]]),
+        )
+        for split in ("train", "dev")
+    }
+    folder = f"checkpoint-{settings['attention']}-{seed}{'-backward' * backward}"
+    checkpoint = Checkpoint(pathlib.Path(output) / folder, settings)
+    return model, train(model, sides, settings, checkpoint)
+
+
+def direction(backward):
+    return "right to left" if backward else "left to right"
 
 
 def judge(pronouncer, words):
@@ -137,7 +149,9 @@ def train(model, sides, settings, checkpoint):
     (first, _) = next(make_batches(*sides["train"], size))
     model(first)  # builds the weights
     print(
-        f"\n{settings['attention']}, seed {seed}: {model.count_params():,} parameters", flush=True
+        f"\n{settings['attention']}, {direction(settings['backward'])}, seed {seed}: "
+        f"{model.count_params():,} parameters",
+        flush=True,
     )
     checked = as_dataset(lambda: make_batches(*sides["dev"], size), steps["dev"])
     for done in range(checkpoint.restore(model), epochs):

@@ -31,6 +31,7 @@ Sizes: B samples, T steps, Tk memory steps, H, E and Dv features, V tokens.
 """
 
 from keras_attention.models._results import LogProbability
+from keras_attention.models.bidirectional_ensemble import BidirectionalEnsemble
 from keras_attention.models.ensemble import Ensemble
 from keras_attention.models.extended_vocabulary import ExtendedVocabulary
 from keras_attention.models.hard_attention import HardAttention
@@ -40,6 +41,7 @@ from keras_attention.models.recurrent_encoder import RecurrentEncoder
 from keras_attention.models.seq2seq import Seq2Seq
 
 __all__ = [
+    "BidirectionalEnsemble",
     "Ensemble",
     "ExtendedVocabulary",
     "HardAttention",

@@ -19,7 +19,7 @@ from keras_attention.models._export import (
 from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
 from keras_attention.models._results import LogProbability, best
-from keras_attention.models._searches import SEARCHES, check_search, make_seeds
+from keras_attention.models._searches import SEARCHES, check_search, make_seeds, parameters
 from keras_attention.ops._samples import take_last
 from keras_attention.search import SearchResult
 from keras_attention.search._limits import Limits, check_vocabulary
@@ -34,6 +34,7 @@ class Generator(KnownForm):
     end_token: int
     pad_token: int
     _vocabulary: int | None = None  # the number of logits, known after the first call
+    _searches = SEARCHES
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -80,18 +81,25 @@ class Generator(KnownForm):
         Returns:
             The `SearchResult` of the search function.
         """
-        check_search(self.name, search, max_length, None, options)
+        check_search(self.name, self._searches, search, max_length, None, options)
+        run = self._searches[search]
+        if prefix is not None:
+            if "prefix" not in parameters(run):
+                raise ValueError(
+                    f"{self.name}: this search takes no `prefix`; received one. Call `generate` of "
+                    "a model that writes in one direction."
+                )
+            options["prefix"] = prefix
         state, memory = self.start(source)
-        if search == "beam":
+        if "memory_mask" in parameters(run):
             options["memory_mask"] = self._memory_mask(memory)
-        return SEARCHES[search](
+        return run(
             self.step,
             state,
             memory,
             start_token=self.start_token,
             end_token=self.end_token,
             max_length=max_length,
-            **({} if prefix is None else {"prefix": prefix}),
             **options,
         )
 
@@ -128,7 +136,7 @@ class Generator(KnownForm):
             `(B, L, Tk)`. With `n_best`, and for "sample" with more than one of `samples`, an axis K
             follows the first.
         """
-        kept = check_search(self.name, search, max_length, n_best, options)
+        kept = check_search(self.name, self._searches, search, max_length, n_best, options)
         check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
 
@@ -207,7 +215,7 @@ class Generator(KnownForm):
                 that does not exist has length 0.
             tracked: a list of the tables, tokenizers and layers that these functions use.
         """
-        kept = check_search(self.name, search, max_length, n_best, options)
+        kept = check_search(self.name, self._searches, search, max_length, n_best, options)
         check_export(tokenize, detokenize, tracked)
 
         def serve(source):

@@ -2,6 +2,7 @@
 
 import inspect
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,22 +10,31 @@ import numpy as np
 from keras_attention._checks import check_choice, check_positive_int, described, is_integer
 from keras_attention.search import beam_search, greedy_search, sample_search
 
-SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
+SEARCHES: dict[str, Callable] = {
+    "beam": beam_search,
+    "greedy": greedy_search,
+    "sample": sample_search,
+}
 BEAM_WIDTH = inspect.signature(beam_search).parameters["beam_width"].default
 # `generate` sets these itself.
 OWN = (
     *("step", "state", "memory", "start_token", "end_token", "max_length", "prefix"),
-    "memory_mask",
+    *("memory_mask", "steps", "states", "memories"),
 )
 
 
 def check_search(
-    model: str, search: str, max_length: int, n_best: int | None, options: dict[str, Any]
+    model: str,
+    searches: dict[str, Callable],
+    search: str,
+    max_length: int,
+    n_best: int | None,
+    options: dict[str, Any],
 ) -> int | None:
-    """Checks the arguments of a search. Returns how many beams to keep."""
-    check_choice(model, "search", search, tuple(SEARCHES))
+    """Checks the arguments of one of the searches. Returns how many beams to keep."""
+    check_choice(model, "search", search, tuple(searches))
     check_positive_int(model, "max_length", max_length)
-    check_options(model, search, options)
+    check_options(model, searches, search, options)
     if n_best is None:
         samples = options.get("samples", 1)
         return samples if samples > 1 else None
@@ -38,8 +48,10 @@ def check_search(
     return n_best
 
 
-def check_options(model: str, search: str, options: dict[str, Any]) -> None:
-    known = [x for x in inspect.signature(SEARCHES[search]).parameters if x not in OWN]
+def check_options(
+    model: str, searches: dict[str, Callable], search: str, options: dict[str, Any]
+) -> None:
+    known = [x for x in parameters(searches[search]) if x not in OWN]
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ValueError(
@@ -53,6 +65,11 @@ def check_options(model: str, search: str, options: dict[str, Any]) -> None:
                 f"{model}: the option `{name}` must be a number or a name; received "
                 f"{described(value)}."
             )
+
+
+def parameters(search: Callable) -> tuple[str, ...]:
+    """The names of the arguments of a search."""
+    return tuple(inspect.signature(search).parameters)
 
 
 def make_seeds(model: str, seed: int | None, count: int) -> list[int]:

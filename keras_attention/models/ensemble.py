@@ -59,7 +59,8 @@ class Ensemble(Generator):
     def __init__(self, models: list[Generator], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         models = list(models) if isinstance(models, (list, tuple)) else [models]
-        if not models or not all(isinstance(model, Generator) for model in models):
+        steps = [isinstance(model, Generator) and callable(model.step) for model in models]
+        if not models or not all(steps):
             raise ValueError(
                 f"Ensemble: `models` must be a list of Seq2Seq models; received "
                 f"{described(models)}."

@@ -21,8 +21,10 @@ Sizes: B samples, K beams, N = B K hypotheses, V tokens in the vocabulary, Tk me
 from keras_attention.search._result import SearchResult
 from keras_attention.search.averaging import average_steps
 from keras_attention.search.beam import beam_search
+from keras_attention.search.bidirectional import bidirectional_search
 from keras_attention.search.free_run import FreeRun, free_run
 from keras_attention.search.greedy import greedy_search
+from keras_attention.search.reversal import reverse_tokens
 from keras_attention.search.sample import sample_search
 from keras_attention.search.unknown import replace_unknown
 
@@ -31,8 +33,10 @@ __all__ = [
     "SearchResult",
     "average_steps",
     "beam_search",
+    "bidirectional_search",
     "free_run",
     "greedy_search",
     "replace_unknown",
+    "reverse_tokens",
     "sample_search",
 ]

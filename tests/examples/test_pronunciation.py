@@ -142,6 +142,18 @@ def test_padding_changes_no_prediction(attention):
     assert np.abs(swapped - together)[0].max() > 1e-4
 
 
+def test_a_backward_model_reads_the_last_letter_first():
+    shape = {"units": 5, "embedding": 3, "depth": 1, "dropout": 0.0}
+    ahead, back = (build_model("hard", 11, 13, **shape, backward=way) for way in (False, True))
+    word, phones = np.array([[2, 5, 6, 7, 3, 0]]), np.array([[6, 7, 3]])
+    for model in (ahead, back):
+        model((word, phones))
+    back.set_weights(ahead.get_weights())
+    turned = np.array([[3, 7, 6, 5, 2, 0]])
+    np.testing.assert_allclose(back((word, phones)), ahead((turned, phones)), atol=1e-6)
+    assert np.abs(np.array(back((word, phones))) - ahead((word, phones))).max() > 1e-3
+
+
 # --- the evaluation ------------------------------------------------------------------------------
 
 phones = st.lists(st.sampled_from("abc"), max_size=6)
@@ -184,6 +196,8 @@ def test_edits_are_counted_over_all_words():
         (["--language", "fre"], "--data and --language belong together"),
         (["--smoke", "--data", "x", "--language", "fre"], "--smoke uses invented words"),
         (["--ensemble", "0"], "--ensemble must be at least 1"),
+        (["--ensemble", "2", "--backward", "2"], "--backward must be from 0 to 1"),
+        (["--backward", "-1"], "--backward must be from 0 to 0"),
         (["--dropout", "1"], r"--dropout must be in \[0, 1\)"),
         (["--learning-rate", "nan"], "--learning-rate must be in"),
         (["--seed", "-1"], "--seed must be in"),
@@ -204,7 +218,7 @@ def test_the_defaults_depend_on_the_words():
 
 @pytest.mark.slow
 def test_the_smoke_run_learns_and_serves(tmp_path):
-    options = ["--smoke", "--output", str(tmp_path)]
+    options = ["--smoke", "--output", str(tmp_path), "--ensemble", "2", "--backward", "1"]
     started = [sys.executable, "-m", "examples.pronunciation", *options]
     run = subprocess.run(started, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

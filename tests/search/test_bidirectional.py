@@ -1,0 +1,212 @@
+"""Search in both directions against exhaustive searches, and the reversal of tokens."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.search import (
+    SearchResult,
+    beam_search,
+    bidirectional_search,
+    reverse_tokens,
+)
+from tests.backends import compiled, only_on
+from tests.helpers import assert_refused
+from tests.search.oracles import (
+    END,
+    START,
+    Decoder,
+    assert_found,
+    assert_same,
+    brute_force,
+    penalty,
+    to_numpy,
+)
+from tests.search.test_limits import repeats
+
+WORDS, LONGEST, SAMPLES = 3, 5, 4
+TOKENS = {"start_token": START, "end_token": END, "max_length": LONGEST}
+EVERY = 63  # as many beams as there are sequences of 3 words
+
+
+def turned(tokens):
+    """A sequence in reverse order, as a loop: the end token stays the last."""
+    ended = tokens[-1] == END
+    body = tokens[:-1] if ended else tokens
+    return [*reversed(body), *[END] * ended]
+
+
+def exhaustive(decoders, inputs, length_penalty, allowed):
+    """All sequences of every sample, the best first, as `brute_force` returns them."""
+    ahead, back = (
+        brute_force(decoder, *own, 0, LONGEST, allowed=lambda b, tokens: allowed(list(tokens)))
+        for decoder, own in zip(decoders, inputs, strict=True)
+    )
+    found = []
+    for here, there in zip(ahead, back, strict=True):
+        others = {tuple(turned(tokens)): gains for tokens, _, _, gains in there}
+        rows = []
+        for tokens, _, weights, gains in here:
+            other = others[tuple(tokens)]
+            ended = tokens[-1] == END
+            last = len(other) - ended
+            other = [*reversed(other[:last]), *other[last:]]
+            mean = [(x + y) / 2 for x, y in zip(gains, other, strict=True)]
+            rows.append((tokens, sum(mean) / penalty(len(tokens), length_penalty), weights, mean))
+        found.append(sorted(rows, key=lambda row: -row[1]))
+    return found
+
+
+def make_inputs():
+    """Two decoders, and their states and memories, which differ in length."""
+    decoders = [Decoder(seed, vocabulary=WORDS) for seed in (3, 4)]
+    pairs = zip(decoders, (0, 1), (3, 2), strict=True)
+    return decoders, [decoder.inputs(SAMPLES, seed, length) for decoder, seed, length in pairs]
+
+
+def search(decoders, inputs, **options):
+    states, memories = zip(*inputs, strict=True)
+    steps = [decoder.step for decoder in decoders]
+    return bidirectional_search(steps, states, memories, **TOKENS, **options)
+
+
+OPTIONS = {
+    "default": {},
+    "no penalty": {"length_penalty": 0.0},
+    "limits": {"length_penalty": 2.0, "min_length": 3, "no_repeat_ngram_size": 2},
+}
+
+
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_with_all_beams_it_is_the_exhaustive_search(name, jit):
+    decoders, inputs = make_inputs()
+    options = OPTIONS[name]
+
+    def allowed(tokens):
+        n = options.get("no_repeat_ngram_size", 0)
+        repeated = any(repeats(tokens[:t], n) for t in range(1, len(tokens) + 1))
+        ended = tokens[-1] == END and len(tokens) < options.get("min_length", 0)
+        return not repeated and not ended
+
+    expected = exhaustive(decoders, inputs, options.get("length_penalty", 1.0), allowed)
+    run = compiled(lambda inputs: tuple(search(decoders, inputs, beam_width=EVERY, **options)), jit)
+    found = to_numpy(SearchResult(*run(inputs)))
+    count = len(expected[0])
+    assert_found(SearchResult(*(x[:, :count] for x in found)), expected, LONGEST)
+    assert np.all(found.scores[:, count:] == -np.inf)
+    assert np.all(found.lengths[:, count:] == 0)
+    assert np.all(found.tokens[:, count:] == END)
+    assert not found.weights[:, count:].any()
+    assert not found.log_probs[:, count:].any()
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_few_beams_rank_what_either_model_finds(width):
+    decoders, inputs = make_inputs()
+    every = exhaustive(decoders, inputs, 1.0, lambda tokens: True)
+    ahead, back = (
+        to_numpy(beam_search(decoder.step, *own, **TOKENS, beam_width=width))
+        for decoder, own in zip(decoders, inputs, strict=True)
+    )
+    expected = []
+    for b in range(SAMPLES):
+        one, other = (
+            [row[:length].tolist() for row, length in zip(x.tokens[b], x.lengths[b], strict=True)]
+            for x in (ahead, back)
+        )
+        known = [*one, *map(turned, other)]
+        expected.append([row for row in every[b] if row[0] in known][:width])
+    assert_found(search(decoders, inputs, beam_width=width), expected, LONGEST)
+
+
+def table(rows):
+    """A step whose memory `(N, V, V)` holds p(next | last)."""
+
+    def step(tokens, state, memory):
+        row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
+        return ops.log(ops.squeeze(row, 1)), state, None
+
+    return step, None, np.array([rows], "float32")
+
+
+def test_a_model_can_refuse_what_the_other_one_writes():
+    end = [0.0, 1.0, 0.0, 0.0]
+    start = [0.0, 0.0, 0.9, 0.1]
+    free = table([start, end, end, end])
+    strict = table([[0.0, 0.0, 0.0, 1.0], end, end, end])
+    tokens = {"start_token": 0, "end_token": 1, "max_length": 2, "beam_width": 2}
+    for pair in ((free, strict), (strict, free)):
+        found = to_numpy(bidirectional_search(*zip(*pair, strict=True), **tokens))
+        assert found.tokens.tolist() == [[[3, 1], [1, 1]]]
+        assert found.lengths.tolist() == [[2, 0]]
+        np.testing.assert_allclose(found.scores, [[np.log(0.1) / 2 / (7 / 6), -np.inf]], rtol=1e-6)
+
+
+@only_on("tensorflow", reason="it builds a graph of TensorFlow")
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", [False, True])
+def test_sizes_may_be_unknown(jit):
+    import tensorflow as tf
+
+    def step(tokens, state, memory):
+        logits = ops.one_hot((tokens + 1) % 5, 5) + ops.sum(memory, axis=-1, keepdims=True)
+        return logits * ops.sin(ops.arange(5.0) + memory[:, :1]), state, ops.softmax(memory)
+
+    def run(*memories):
+        pair = (step, step), (None, None), memories
+        return tuple(bidirectional_search(*pair, **TOKENS, beam_width=3))
+
+    graph = tf.function(run, input_signature=2 * [tf.TensorSpec((None, None))], jit_compile=jit)
+    for batch, size in ((3, 5), (2, 7)):
+        memories = np.random.default_rng(size).normal(size=(2, batch, size)).astype("float32")
+        assert_same(SearchResult(*graph(*memories)), SearchResult(*run(*memories)))
+
+
+def test_what_is_no_pair_is_refused():
+    decoder = Decoder(0, vocabulary=WORDS)
+    state, memory = decoder.inputs(2)
+    for name, given in {
+        "steps": (decoder.step, [state] * 2, [memory] * 2),
+        "states": ([decoder.step] * 2, [state], [memory] * 2),
+        "memories": ([decoder.step] * 2, [state] * 2, None),
+    }.items():
+        message = f"`{name}` must be a pair, for the forward and the backward model; received"
+        assert_refused(lambda given=given: bidirectional_search(*given, **TOKENS), message)
+
+
+# --- the reversal --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_tokens_are_reversed_before_the_end_or_the_padding(dtype):
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(0, 5, (101, 7)).astype(dtype)
+    found = reverse_tokens(tokens, end_token=1, pad_token=0)
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == dtype
+    for row, reversed_row in zip(tokens.tolist(), found.tolist(), strict=True):
+        n = next((i for i, x in enumerate(row) if x in (0, 1)), len(row))
+        assert reversed_row == [*row[:n][::-1], *row[n:]]
+    assert np.array_equal(reverse_tokens(found, 1, 0), tokens)
+    assert ops.is_tensor(reverse_tokens(ops.convert_to_tensor(tokens), 1))
+
+
+def test_tokens_of_a_functional_model_are_reversed():
+    inputs = keras.Input((None,), dtype="int32")
+    model = keras.Model(inputs, reverse_tokens(inputs, 0, 0))
+    for tokens in ([[5, 6, 7, 0], [8, 9, 0, 0]], [[3, 4]]):
+        expected = reverse_tokens(np.array(tokens), 0, 0)
+        assert np.array_equal(model(np.array(tokens)), expected)
+
+
+@pytest.mark.parametrize("wrong", [[[3, 4, 2]], np.ones((2, 3)), np.ones(3, int), None])
+def test_other_things_are_not_reversed(wrong):
+    with pytest.raises(ValueError, match="must be integer ids of shape"):
+        reverse_tokens(wrong, 2)
+
+
+def test_a_word_is_no_token():
+    with pytest.raises(ValueError, match=r"end_token='</s>' must be .* Look it up"):
+        reverse_tokens(np.ones((2, 3), int), "</s>")
