@@ -58,3 +58,12 @@ def fill(arguments, defaults):
 
 def _flag(name):
     return f"--{name.replace('_', '-')}"
+
+
+def check_backward(parser, arguments):
+    """Whether a model that writes from left to right is left."""
+    if not 0 <= arguments.backward < arguments.ensemble:
+        parser.error(
+            f"--backward must be from 0 to {arguments.ensemble - 1}, fewer than --ensemble; "
+            f"received {arguments.backward}"
+        )

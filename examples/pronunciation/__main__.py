@@ -24,6 +24,7 @@ import pathlib
 
 from examples.common.arguments import (
     check_at_least_one,
+    check_backward,
     check_ranges,
     check_seed,
     fill,
@@ -76,11 +77,7 @@ def parse(argv):
     ranges = {"dropout": 1, "learning_rate": float("inf")}
     check_ranges(parser, arguments, ranges)
     check_seed(parser, arguments)
-    if not 0 <= arguments.backward < arguments.ensemble:
-        parser.error(
-            f"--backward must be from 0 to {arguments.ensemble - 1}, fewer than --ensemble; "
-            f"received {arguments.backward}"
-        )
+    check_backward(parser, arguments)
     if arguments.smoke:
         fill(arguments, {"epochs": 4})
     return fill(arguments, DEFAULTS if arguments.data else INVENTED)

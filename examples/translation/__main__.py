@@ -25,8 +25,9 @@ buckets it by length. Memory grows by a third of a byte per pair. Checkpoints ho
 shards, so an interrupted run resumes with exactly the next pair. Subwords are learned from
 100,000 random pairs.
 
-With `--ensemble 4`, four models translate together; their seeds differ. `--compare-searches` prints
-what greedy search, beam search, penalties and blocked repetitions reach on the test set.
+With `--ensemble 4`, four models translate together; their seeds differ. With `--backward 2`, two of
+them write from right to left, and both directions score what the others find. `--compare-searches`
+prints what greedy search, beam search, penalties and blocked repetitions reach on the test set.
 """
 
 import argparse
@@ -35,6 +36,7 @@ import pathlib
 
 from examples.common.arguments import (
     check_at_least_one,
+    check_backward,
     check_ranges,
     check_seed,
     fill,
@@ -47,7 +49,7 @@ from examples.translation.evaluation import bleu_report, report
 from examples.translation.export import save
 from examples.translation.model import ATTENTIONS
 from examples.translation.streaming import Shards
-from examples.translation.training import checkpoint_folder, run, search_options, seeds
+from examples.translation.training import checkpoint_folder, members, run, search_options
 
 SUBWORD_PAIRS = 100_000
 
@@ -71,6 +73,9 @@ def parse(argv):
     parser.add_argument("--compare-searches", action="store_true", help="print a table of searches")
     parser.add_argument(
         "--ensemble", type=int, default=1, metavar="N", help="models, with N seeds from --seed on"
+    )
+    parser.add_argument(
+        "--backward", type=int, default=0, metavar="N", help="how many of them begin with the end"
     )
     parser.add_argument("--units", type=int, help="width of the decoder (default: 128; files: 256)")
     parser.add_argument("--embedding", type=int, help="width of words (default: 64; files: 256)")
@@ -113,6 +118,9 @@ def parse(argv):
     check_seed(parser, arguments)
     if arguments.seed + arguments.ensemble > 2**32:
         parser.error(f"--seed must be at most {2**32 - arguments.ensemble} for this --ensemble")
+    check_backward(parser, arguments)
+    if arguments.backward and (arguments.coverage_penalty or arguments.compare_searches):
+        parser.error("--coverage-penalty and --compare-searches go with models of one direction")
     if arguments.units is not None and arguments.units % 2:
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
     defaults = {"batch_size": 64, "learning_rate": 2e-3}
@@ -136,7 +144,7 @@ def learn_both(train, arguments):
 def without_attention(arguments):
     """The arguments of the baseline."""
     changes = {"attention": "none", "coverage_penalty": 0.0}
-    changes |= {"ensemble": 1, "compare_searches": False}
+    changes |= {"ensemble": 1, "backward": 0, "compare_searches": False}
     return argparse.Namespace(**{**vars(arguments), **changes})
 
 
@@ -152,8 +160,8 @@ def main(argv=None):
     make_folder(output)
     compared = not arguments.valid and arguments.attention != "none" and not arguments.smoke
     for each in [arguments, *([without_attention(arguments)] if compared else [])]:
-        for seed in seeds(each):
-            make_folder(checkpoint_folder(seed, each))
+        for member in members(each):
+            make_folder(checkpoint_folder(*member, each))
     subwords = learn_both(texts["train"], arguments)
     model, longest, translations, summary = run(texts, subwords, arguments)
     if arguments.valid:

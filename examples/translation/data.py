@@ -8,6 +8,7 @@ import tensorflow as tf
 from examples.common import dates
 from examples.common.batching import bucketed
 from examples.translation.reading import load_pairs
+from keras_attention import reverse_tokens
 
 PAD, UNKNOWN, START, END = range(4)
 
@@ -106,6 +107,13 @@ def make_batches(sources, targets, size, order=None, length=None):
     for batch in bucketed(lengths, size, order):
         source = pad([sources[i] for i in batch], length)
         target = pad([targets[i] for i in batch], length)
+        yield (source, target), target
+
+
+def reverse_batches(batches):
+    """The same batches with targets in reverse order."""
+    for (source, target), _ in batches:
+        target = reverse_tokens(target, END, PAD)
         yield (source, target), target
 
 

@@ -58,7 +58,8 @@ def report(summary, test, translations):
     if "ensemble" in summary:
         found = summary["ensemble"]
         for member in found["members"]:
-            print(f"seed {member['seed']}: {member['score']:.4g}")
+            way = ", right to left" * member["backward"]
+            print(f"seed {member['seed']}{way}: {member['score']:.4g}")
         print(f"mean {found['mean']:.4g}, all together {found['score']:.4g}")
     if "BLEU" in summary:
         scores = dict(summary["BLEU"])

@@ -4,14 +4,19 @@ import time
 
 import tensorflow as tf
 
-from examples.translation.data import END, encode, pad
+from examples.translation.data import END, PAD, encode, pad
 from examples.translation.evaluation import accuracy, bleu
+from keras_attention import reverse_tokens
 
 
-def translate(model, tokenizers, texts, max_length, **options):
-    """Translates texts. `Seq2Seq.generate` takes the options."""
+def translate(model, tokenizers, texts, max_length, backward=False, **options):
+    """Translates texts. `Seq2Seq.generate` takes the options.
+
+    With `backward`, the model writes from right to left.
+    """
     found = model.generate(pad(encode(tokenizers[0], texts)), max_length, **options)
-    return [text.decode() for text in detokenize(tokenizers[1], *found[:2]).numpy()]
+    tokens = reverse_tokens(found.tokens, END, PAD) if backward else found.tokens
+    return [text.decode() for text in detokenize(tokenizers[1], tokens, found.lengths).numpy()]
 
 
 def detokenize(tokenizer, tokens, lengths):

@@ -23,16 +23,17 @@ from examples.translation.data import (
     encode,
     make_batches,
     make_tokenizers,
+    reverse_batches,
 )
 from examples.translation.evaluation import accuracy, score
 from examples.translation.model import build_model
 from examples.translation.rounds import make_rounds
 from examples.translation.search import compare_searches, translate
-from keras_attention import Ensemble, Seq2Seq
+from keras_attention import BidirectionalEnsemble, Ensemble, Seq2Seq
 
 # The options that change no weight.
 FREE = (
-    *("output", "train", "shards", "valid", "test", "ensemble", "compare_searches"),
+    *("output", "train", "shards", "valid", "test", "ensemble", "backward", "compare_searches"),
     *("beam", "length_penalty", "coverage_penalty", "no_repeat_ngram_size"),
 )
 
@@ -58,15 +59,18 @@ def run(texts, subwords, arguments):
         The model or the ensemble, the most tokens of a translation, the translations, and a summary
         of the run.
     """
-    models, longest, members = zip(
-        *(learn(seed, texts, subwords, arguments) for seed in seeds(arguments)), strict=True
+    models, longest, summaries = zip(
+        *(learn(*member, texts, subwords, arguments) for member in members(arguments)), strict=True
     )
     tokenizers, (sources, targets) = make_tokenizers(subwords), texts["test"]
+    options = search_options(arguments)
 
-    def measure(model):
-        return translate(model, tokenizers, sources, longest[0], **search_options(arguments))
+    def measure(model, backward=False):
+        return translate(model, tokenizers, sources, longest[0], backward, **options)
 
-    model = Ensemble(models) if len(models) > 1 else models[0]
+    ahead = len(models) - arguments.backward
+    ways = [x[0] if len(x) == 1 else Ensemble(x) for x in (models[:ahead], models[ahead:]) if x]
+    model = ways[0] if len(ways) == 1 else BidirectionalEnsemble(*ways)
     start = time.perf_counter()
     translations = measure(model)
     summary = {
@@ -76,15 +80,16 @@ def run(texts, subwords, arguments):
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
         "parameters": sum(x.count_params() for x in models),
-        **members[0],
+        **summaries[0],
         "search_seconds": time.perf_counter() - start,
         "exact": accuracy(translations, targets),
     }
     if len(models) > 1:
-        scores = [score(measure(x), targets, arguments) for x in models]
-        pairs = zip(members, scores, strict=True)
+        pairs = zip(models, summaries, strict=True)
+        scores = [score(measure(x, of["backward"]), targets, arguments) for x, of in pairs]
+        pairs = zip(summaries, scores, strict=True)
         summary["ensemble"] = {
-            "members": [{**member, "score": x} for member, x in pairs],
+            "members": [{**of, "score": x} for of, x in pairs],
             "mean": float(np.mean(scores)),
             "score": score(translations, targets, arguments),
         }
@@ -95,7 +100,7 @@ def run(texts, subwords, arguments):
     return model, longest[0], translations, summary
 
 
-def learn(seed, texts, subwords, arguments):
+def learn(seed, backward, texts, subwords, arguments):
     """Trains one model, or resumes. Returns it, the longest target, and a summary."""
     seed_model(seed)
     tokenizers = make_tokenizers(subwords)
@@ -106,10 +111,14 @@ def learn(seed, texts, subwords, arguments):
         settings[f"{kind} pairs"] = fingerprint(json.dumps(pairs).encode())
     for free in FREE:
         settings.pop(free)
-    checkpoint = Checkpoint(checkpoint_folder(seed, arguments), settings, rounds.unit)
+    if backward:
+        settings["backward"] = True
+    folder = checkpoint_folder(seed, backward, arguments)
+    checkpoint = Checkpoint(folder, settings, rounds.unit)
     model = make_model(tokenizers, arguments)
     print(
-        f"\nattention: {arguments.attention}, seed {seed}, {model.count_params():,} parameters",
+        f"\nattention: {arguments.attention}, seed {seed}{', right to left' * backward}, "
+        f"{model.count_params():,} parameters",
         flush=True,
     )
     state = train(model, rounds, valid, settings, checkpoint)
@@ -118,6 +127,7 @@ def learn(seed, texts, subwords, arguments):
     checkpoint.load_best(model)
     summary = {
         "seed": seed,
+        "backward": backward,
         **rounds.speed(state["history"]),
         f"best_{rounds.unit}": state["best"],
         "validation_perplexity": float(np.exp(min(x["valid_loss"] for x in state["history"]))),
@@ -125,19 +135,23 @@ def learn(seed, texts, subwords, arguments):
     return model, rounds.longest, summary
 
 
-def seeds(arguments):
-    return range(arguments.seed, arguments.seed + arguments.ensemble)
+def members(arguments):
+    """The seed of each model, and whether it writes from right to left, as the last ones do."""
+    ahead = arguments.ensemble - arguments.backward
+    return [(arguments.seed + number, number >= ahead) for number in range(arguments.ensemble)]
 
 
-def checkpoint_folder(seed, arguments):
+def checkpoint_folder(seed, backward, arguments):
     """The folder for the checkpoints of one model."""
+    name = f"checkpoint-{arguments.attention}{'-backward' * backward}"
     member = f"-seed-{seed}" if seed != arguments.seed else ""
-    return pathlib.Path(arguments.output) / f"checkpoint-{arguments.attention}{member}"
+    return pathlib.Path(arguments.output) / f"{name}{member}"
 
 
 def search_options(arguments):
-    """The options of `generate`."""
-    names = "length_penalty", "coverage_penalty", "no_repeat_ngram_size"
+    """The options of `generate`. A search in both directions has no coverage penalty."""
+    names = ["length_penalty", "no_repeat_ngram_size"]
+    names += ["coverage_penalty"] if arguments.coverage_penalty else []
     return {"beam_width": arguments.beam, **{name: getattr(arguments, name) for name in names}}
 
 
@@ -181,7 +195,8 @@ def train(model, rounds, valid, arguments, checkpoint):
     metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
     judge.compile(metrics=[metric])
     size = arguments["batch_size"]
-    checked = as_dataset(lambda: make_batches(*valid, size), -(-len(valid[0]) // size))
+    turn = reverse_batches if "backward" in arguments else iter
+    checked = as_dataset(lambda: turn(make_batches(*valid, size)), -(-len(valid[0]) // size))
 
     done = checkpoint.restore(model)
     if done:
@@ -191,7 +206,8 @@ def train(model, rounds, valid, arguments, checkpoint):
         done, steps, batches = rounds.next(done)
         start = time.perf_counter()
         verbose = 1 if sys.stdout.isatty() else 0
-        history = model.fit(as_dataset(batches, steps), shuffle=False, verbose=verbose)
+        data = as_dataset(lambda: turn(batches()), steps)  # noqa: B023
+        history = model.fit(data, shuffle=False, verbose=verbose)
         seconds = time.perf_counter() - start
         loss = judge.evaluate(checked, verbose=0, return_dict=True)["nats"]
         entry = {

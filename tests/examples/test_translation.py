@@ -83,6 +83,8 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
         (["--seed", str(2**32)], "--seed must be in [0, 2**32)"),
         (["--ensemble", "0"], "--ensemble must be at least 1"),
         (["--seed", str(2**32 - 3), "--ensemble", "4"], "--seed must be at most 4294967292"),
+        (["--backward", "1"], "--backward must be from 0 to 0, fewer than --ensemble"),
+        (["--ensemble", "2", "--backward", "1", "--compare-searches"], "of one direction"),
         (["--length-penalty", "-1"], "--length-penalty must be in [0, 5)"),
         (["--no-repeat-ngram-size", "-1"], "--no-repeat-ngram-size must be in [0, inf)"),
         (["--attention", "none", "--coverage-penalty", "1"], "--coverage-penalty needs an attent"),
@@ -246,6 +248,22 @@ def test_an_ensemble_resumes_and_reports_its_members_and_searches(tmp_path, monk
     assert found["mean"] == np.mean([member["score"] for member in found["members"]])
     assert found["score"] == summary["exact"]
     assert summary["searches"]["greedy"]["options"] == {"search": "greedy"}
+
+
+@pytest.mark.slow
+def test_models_of_both_directions_learn_and_serve(tmp_path, capsys):
+    options = ["--smoke", "--output", str(tmp_path), "--ensemble", "2", "--backward", "1"]
+    command.main(options)
+    printed = capsys.readouterr().out
+    assert "seed 2, right to left: " in printed
+    assert "The reloaded SavedModel agrees" in printed
+    folders = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+    assert folders == ["checkpoint-bahdanau", "checkpoint-bahdanau-backward-seed-2"]
+    found = json.loads((tmp_path / "summary.json").read_text())["ensemble"]
+    # Each writes dates in its direction, and their translations are read from left to right.
+    assert [member["backward"] for member in found["members"]] == [False, True]
+    assert all(member["score"] > 0.8 for member in found["members"])
+    assert found["score"] > 0.8
 
 
 def test_a_diverged_run_says_so_and_keeps_what_it_had(tmp_path):
