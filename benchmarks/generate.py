@@ -4,8 +4,9 @@
 
 A translator of the size of docs/results/multi30k.md, with random weights, searches 1,000 random
 sentences with the lengths of captions and beams of 5. The bare search is a compiled function,
-called on batches that were sorted, cut and made into tensors before. Both take turns. Prints
-seconds and their ratio, in a TensorFlow graph and on JAX.
+called on batches that were sorted, cut and made into tensors before. A `BidirectionalEnsemble` of
+two such translators searches them too. All take turns. Prints seconds, and their ratios to the bare
+search, in a TensorFlow graph, with XLA and on JAX.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import sys
 import time
 
 BATCH, LENGTH, WIDTH = 64, 30, 5
+COLUMNS = "TensorFlow", "XLA", "JAX"
 
 
 def make_translator(words, units):
@@ -44,7 +46,7 @@ def make_sentences(count, words):
     return np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, 0).astype("int32")
 
 
-def bare(model, sentences):
+def bare(model, sentences, jit):
     """Makes a function that searches batches made in advance."""
     import keras
     import numpy as np
@@ -56,7 +58,7 @@ def bare(model, sentences):
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         width = lengths[rows].max()
-        if keras.backend.backend() == "jax":
+        if jit:
             width = -(-width // 16) * 16
         batches.append(ops.convert_to_tensor(sentences[rows][:, :width]))
 
@@ -66,9 +68,8 @@ def bare(model, sentences):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        search = tf.function(
-            search, input_signature=[tf.TensorSpec((None, None), "int32")], autograph=False
-        )
+        ids = tf.TensorSpec((None, None), "int32")
+        search = tf.function(search, input_signature=[ids], autograph=False, jit_compile=jit)
     else:
         import jax
 
@@ -84,12 +85,24 @@ def bare(model, sentences):
 def column(arguments):
     import statistics
 
+    from keras_attention import BidirectionalEnsemble
+
     words, units, count = (50, 16, 100) if arguments.small else (8000, 512, 1000)
-    model, sentences = make_translator(words, units), make_sentences(count, words)
-    model((sentences[:1], sentences[:1]))
+    sentences, jit = make_sentences(count, words), arguments.column != "TensorFlow"
+    models = [make_translator(words, units) for _ in range(2)]
+    for model in models:
+        model((sentences[:1], sentences[:1]))
+    both = BidirectionalEnsemble(*models)
+    for model in (models[0], both):
+        model.compile(jit_compile=jit)
+
+    def generate(model):
+        return lambda: model.generate(sentences, LENGTH, beam_width=WIDTH, batch_size=BATCH)
+
     functions = {
-        "bare": bare(model, sentences),
-        "generate": lambda: model.generate(sentences, LENGTH, beam_width=WIDTH, batch_size=BATCH),
+        "bare": bare(models[0], sentences, jit),
+        "generate": generate(models[0]),
+        "both directions": generate(both),
     }
     found = {name: [] for name in functions}
     for _ in range(arguments.repeats + 1):
@@ -97,22 +110,24 @@ def column(arguments):
             start = time.perf_counter()
             function()
             found[name].append(time.perf_counter() - start)
-    first, second = (statistics.median(times[1:]) for times in found.values())
-    print(f"{arguments.column}: bare {first:.2f} s, generate {second:.2f} s, {second / first:.3f}")
+    seconds = {name: statistics.median(times[1:]) for name, times in found.items()}
+    ratios = [f"{name} {x:.2f} s ({x / seconds['bare']:.3f})" for name, x in seconds.items()]
+    print(f"{arguments.column}: {', '.join(ratios)}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--small", action="store_true", help="to try the command")
-    parser.add_argument("--column", choices=("tensorflow", "jax"), help=argparse.SUPPRESS)
+    parser.add_argument("--column", choices=COLUMNS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.column:
         column(arguments)
         return
-    for backend in ("tensorflow", "jax"):
+    for name in COLUMNS:
+        backend = "jax" if name == "JAX" else "tensorflow"
         environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, __file__, *sys.argv[1:], "--column", backend]
+        command = [sys.executable, __file__, *sys.argv[1:], "--column", name]
         subprocess.run(command, env=environment, check=True)
 
 
