@@ -5,8 +5,8 @@
 A translator of the size of docs/results/multi30k.md, with random weights, searches 1,000 random
 sentences with the lengths of captions and beams of 5. The bare search is a compiled function,
 called on batches that were sorted, cut and made into tensors before. A `BidirectionalEnsemble` of
-two such translators searches them too. All take turns. Prints seconds, and their ratios to the bare
-search, in a TensorFlow graph, with XLA and on JAX.
+two such translators also searches these sentences. The three take turns. Prints seconds, and their
+ratios to the bare search, in a TensorFlow graph, with XLA and on JAX.
 """
 
 import argparse

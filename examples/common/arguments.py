@@ -45,6 +45,22 @@ def check_seed(parser, arguments):
         parser.error(f"--seed must be in [0, 2**32); received {arguments.seed}")
 
 
+def add_directions(parser):
+    """Adds the options that say how many models there are, and in which direction they write."""
+    parser.add_argument("--ensemble", type=int, default=1, metavar="N", help="number of models")
+    text = "how many of them write from right to left"
+    parser.add_argument("--backward", type=int, default=0, metavar="N", help=text)
+
+
+def check_directions(parser, arguments):
+    """Checks that at least one model writes from left to right."""
+    if not 0 <= arguments.backward < arguments.ensemble:
+        parser.error(
+            f"--backward must be 0 or more and less than --ensemble, which is "
+            f"{arguments.ensemble}; received {arguments.backward}"
+        )
+
+
 def fill(arguments, defaults):
     """Sets options that were not given.
 
@@ -58,12 +74,3 @@ def fill(arguments, defaults):
 
 def _flag(name):
     return f"--{name.replace('_', '-')}"
-
-
-def check_backward(parser, arguments):
-    """Whether a model that writes from left to right is left."""
-    if not 0 <= arguments.backward < arguments.ensemble:
-        parser.error(
-            f"--backward must be from 0 to {arguments.ensemble - 1}, fewer than --ensemble; "
-            f"received {arguments.backward}"
-        )

@@ -23,8 +23,9 @@ import json
 import pathlib
 
 from examples.common.arguments import (
+    add_directions,
     check_at_least_one,
-    check_backward,
+    check_directions,
     check_ranges,
     check_seed,
     fill,
@@ -47,10 +48,7 @@ def parse(argv):
     parser.add_argument("--data", metavar="DIR", help="folder of LANGUAGE_{train,dev,test}.tsv")
     parser.add_argument("--language", metavar="NAME", help="how the names of its files begin")
     parser.add_argument("--attention", choices=ATTENTIONS, default="hard-monotonic")
-    parser.add_argument("--ensemble", type=int, default=1, metavar="N", help="number of models")
-    parser.add_argument(
-        "--backward", type=int, default=0, metavar="N", help="how many of them begin with the end"
-    )
+    add_directions(parser)
     parser.add_argument("--beam", type=int, default=5, metavar="N", help="width of the search")
 
     def add(name, kind, text):
@@ -77,7 +75,7 @@ def parse(argv):
     ranges = {"dropout": 1, "learning_rate": float("inf")}
     check_ranges(parser, arguments, ranges)
     check_seed(parser, arguments)
-    check_backward(parser, arguments)
+    check_directions(parser, arguments)
     if arguments.smoke:
         fill(arguments, {"epochs": 4})
     return fill(arguments, DEFAULTS if arguments.data else INVENTED)

@@ -12,10 +12,13 @@ import tensorflow as tf
 from examples.common.arguments import command_line
 from examples.common.checkpoint import Checkpoint
 from examples.common.devices import COMPILED
+from examples.common.directions import combine, direction
 from examples.common.files import fingerprint
 from examples.common.schedules import warmup_cosine
 from examples.common.seeds import reseed, seed_model
 from examples.pronunciation.data import (
+    END,
+    PAD,
     Symbols,
     as_dataset,
     encode_phones,
@@ -25,7 +28,7 @@ from examples.pronunciation.data import (
 )
 from examples.pronunciation.evaluation import score
 from examples.pronunciation.model import build_model
-from keras_attention import BidirectionalEnsemble, Ensemble
+from keras_attention import reverse_tokens
 
 # Options that a checkpoint does not depend on.
 FREE = ("data", "output", "ensemble", "backward", "beam", "seed")
@@ -35,29 +38,31 @@ class Pronouncer:
     """A trained model, or several that decide together, with the letters and phones it knows.
 
     Args:
-        forward, backward: lists of `Seq2Seq` models, of which one may be empty.
+        left_to_right, right_to_left: lists of `Seq2Seq` models, of which one may be empty.
         letters, phones: the `Symbols` of both sides.
         beam: the width of the search.
         longest: the largest number of phones of a word.
     """
 
-    def __init__(self, forward, backward, letters, phones, beam, longest):
-        self.models = [*forward, *backward]
-        self.turned = not forward  # the model writes the last phone first
-        ways = [x[0] if len(x) == 1 else Ensemble(x) for x in (forward, backward) if x]
-        self.model = ways[0] if len(ways) == 1 else BidirectionalEnsemble(*ways)
+    def __init__(self, left_to_right, right_to_left, letters, phones, beam, longest):
+        self.models = [*left_to_right, *right_to_left]
+        self.model = combine(left_to_right, right_to_left)
+        self.turned = not left_to_right  # the model writes the last phone first
         self.letters, self.phones = letters, phones
         # Without a length penalty the score is the log probability of the phones.
         self.options = {"max_length": longest, "beam_width": beam, "length_penalty": 0.0}
 
     def __call__(self, words):
         """The phones of each word, a list of strings."""
-        found = [self.phones.decode(row) for row in self.search(words).tokens]
-        return [phones[::-1] for phones in found] if self.turned else found
+        return [self.phones.decode(row) for row in self.search(words).tokens]
 
     def search(self, words):
         """The `SearchResult` of the words."""
-        return self.model.generate(pad(encode_words(self.letters, words)), **self.options)
+        ids = pad(encode_words(self.letters, words))
+        found = self.model.generate(ids, **self.options)
+        if not self.turned:
+            return found
+        return found._replace(tokens=reverse_tokens(found.tokens, END, PAD))
 
 
 def run(words, arguments):
@@ -71,18 +76,18 @@ def run(words, arguments):
     longest = 2 * max(len(sounds) for _, sounds in words["train"])
     settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
     settings["words"] = fingerprint(json.dumps([words["train"], words["dev"]]).encode())
-    models, summaries = ([], []), []  # models of both directions
+    left, right, summaries = [], [], []
     for number in range(arguments.ensemble):
         backward = number >= arguments.ensemble - arguments.backward
-        own = {**settings, "seed": arguments.seed + number, "backward": backward}
-        model, history = learn(words, letters, phones, own, arguments.output)
-        models[backward].append(model)
+        seed = arguments.seed + number
+        model, history = learn(words, letters, phones, seed, backward, settings, arguments.output)
+        (right if backward else left).append(model)
         alone = ([], [model]) if backward else ([model], [])
         _, scores = judge(Pronouncer(*alone, letters, phones, arguments.beam, longest), words)
         seconds = sum(entry["seconds"] for entry in history)
-        known = {"seed": own["seed"], "direction": direction(backward)}
+        known = {"seed": seed, "direction": direction(backward)}
         summaries.append({**known, "train_seconds": seconds, **scores})
-    pronouncer = Pronouncer(*models, letters, phones, arguments.beam, longest)
+    pronouncer = Pronouncer(left, right, letters, phones, arguments.beam, longest)
     found, scores = judge(pronouncer, words)
     summary = {
         "attention": arguments.attention,
@@ -90,16 +95,16 @@ def run(words, arguments):
         "command": command_line("pronunciation"),
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
-        "parameters": model.count_params(),
+        "parameters": left[0].count_params(),
         "models": summaries,
         **scores,
     }
     return pronouncer, found["test"], summary
 
 
-def learn(words, letters, phones, settings, output):
+def learn(words, letters, phones, seed, backward, settings, output):
     """Trains one model, or resumes. Returns it and the history of its epochs."""
-    seed, backward = settings["seed"], settings["backward"]
+    settings = {**settings, "seed": seed, **({"backward": True} if backward else {})}
     seed_model(seed)
     model = build_model(
         settings["attention"],
@@ -114,13 +119,16 @@ def learn(words, letters, phones, settings, output):
         )
         for split in ("train", "dev")
     }
-    folder = f"checkpoint-{settings['attention']}-{seed}{'-backward' * backward}"
+    (first, _) = next(make_batches(*sides["train"], settings["batch_size"]))
+    model(first)  # builds the weights
+    folder = f"checkpoint-{settings['attention']}{'-backward' * backward}-{seed}"
     checkpoint = Checkpoint(pathlib.Path(output) / folder, settings)
+    print(
+        f"\n{settings['attention']}, {direction(backward)}, seed {seed}: "
+        f"{model.count_params():,} parameters",
+        flush=True,
+    )
     return model, train(model, sides, settings, checkpoint)
-
-
-def direction(backward):
-    return "right to left" if backward else "left to right"
 
 
 def judge(pronouncer, words):
@@ -146,13 +154,6 @@ def train(model, sides, settings, checkpoint):
     rate = warmup_cosine(settings["learning_rate"], steps["train"] * epochs, last=0.01)
     optimizer = keras.optimizers.Adam(rate, beta_2=0.98, global_clipnorm=1.0)
     model.compile(optimizer, jit_compile=COMPILED)
-    (first, _) = next(make_batches(*sides["train"], size))
-    model(first)  # builds the weights
-    print(
-        f"\n{settings['attention']}, {direction(settings['backward'])}, seed {seed}: "
-        f"{model.count_params():,} parameters",
-        flush=True,
-    )
     checked = as_dataset(lambda: make_batches(*sides["dev"], size), steps["dev"])
     for done in range(checkpoint.restore(model), epochs):
         reseed(model, seed, done)

@@ -35,8 +35,9 @@ import json
 import pathlib
 
 from examples.common.arguments import (
+    add_directions,
     check_at_least_one,
-    check_backward,
+    check_directions,
     check_ranges,
     check_seed,
     fill,
@@ -71,12 +72,7 @@ def parse(argv):
         "--no-repeat-ngram-size", type=int, default=0, metavar="N", help="no N tokens come twice"
     )
     parser.add_argument("--compare-searches", action="store_true", help="print a table of searches")
-    parser.add_argument(
-        "--ensemble", type=int, default=1, metavar="N", help="models, with N seeds from --seed on"
-    )
-    parser.add_argument(
-        "--backward", type=int, default=0, metavar="N", help="how many of them begin with the end"
-    )
+    add_directions(parser)
     parser.add_argument("--units", type=int, help="width of the decoder (default: 128; files: 256)")
     parser.add_argument("--embedding", type=int, help="width of words (default: 64; files: 256)")
     parser.add_argument("--vocabulary", type=int, default=4000, help="subwords of each language")
@@ -118,9 +114,9 @@ def parse(argv):
     check_seed(parser, arguments)
     if arguments.seed + arguments.ensemble > 2**32:
         parser.error(f"--seed must be at most {2**32 - arguments.ensemble} for this --ensemble")
-    check_backward(parser, arguments)
+    check_directions(parser, arguments)
     if arguments.backward and (arguments.coverage_penalty or arguments.compare_searches):
-        parser.error("--coverage-penalty and --compare-searches go with models of one direction")
+        parser.error("--coverage-penalty and --compare-searches cannot be combined with --backward")
     if arguments.units is not None and arguments.units % 2:
         parser.error(f"--units must be even, half for each direction; received {arguments.units}")
     defaults = {"batch_size": 64, "learning_rate": 2e-3}

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from examples.common.directions import direction
+
 
 def accuracy(translations, references):
     """The share of translations that equal their reference."""
@@ -58,8 +60,8 @@ def report(summary, test, translations):
     if "ensemble" in summary:
         found = summary["ensemble"]
         for member in found["members"]:
-            way = ", right to left" * member["backward"]
-            print(f"seed {member['seed']}{way}: {member['score']:.4g}")
+            way = direction(member["backward"])
+            print(f"seed {member['seed']}, {way}: {member['score']:.4g}")
         print(f"mean {found['mean']:.4g}, all together {found['score']:.4g}")
     if "BLEU" in summary:
         scores = dict(summary["BLEU"])

@@ -13,7 +13,7 @@ def save(model, tokenizers, texts, output, max_length, attends, **options):
     """Writes and checks all files of a trained model.
 
     Args:
-        model: a `Seq2Seq` or an `Ensemble`.
+        model: a `Seq2Seq`, an `Ensemble` or a `BidirectionalEnsemble`.
         tokenizers: the tokenizers of source and target.
         texts: samples of the source.
         output: the folder.

@@ -12,6 +12,7 @@ from keras import ops
 
 from examples.common.arguments import command_line
 from examples.common.checkpoint import Checkpoint
+from examples.common.directions import combine, direction
 from examples.common.files import fingerprint
 from examples.common.schedules import warmup_cosine
 from examples.common.seeds import reseed, seed_model
@@ -29,7 +30,7 @@ from examples.translation.evaluation import accuracy, score
 from examples.translation.model import build_model
 from examples.translation.rounds import make_rounds
 from examples.translation.search import compare_searches, translate
-from keras_attention import BidirectionalEnsemble, Ensemble, Seq2Seq
+from keras_attention import Seq2Seq
 
 # The options that change no weight.
 FREE = (
@@ -69,8 +70,7 @@ def run(texts, subwords, arguments):
         return translate(model, tokenizers, sources, longest[0], backward, **options)
 
     ahead = len(models) - arguments.backward
-    ways = [x[0] if len(x) == 1 else Ensemble(x) for x in (models[:ahead], models[ahead:]) if x]
-    model = ways[0] if len(ways) == 1 else BidirectionalEnsemble(*ways)
+    model = combine(models[:ahead], models[ahead:])
     start = time.perf_counter()
     translations = measure(model)
     summary = {
@@ -117,7 +117,7 @@ def learn(seed, backward, texts, subwords, arguments):
     checkpoint = Checkpoint(folder, settings, rounds.unit)
     model = make_model(tokenizers, arguments)
     print(
-        f"\nattention: {arguments.attention}, seed {seed}{', right to left' * backward}, "
+        f"\nattention: {arguments.attention}, {direction(backward)}, seed {seed}, "
         f"{model.count_params():,} parameters",
         flush=True,
     )

@@ -1,6 +1,7 @@
 """The base of models that generate sequences."""
 
 import abc
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from keras_attention.models._export import (
 from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
 from keras_attention.models._results import LogProbability, best
-from keras_attention.models._searches import SEARCHES, check_search, make_seeds, parameters
+from keras_attention.models._searches import SEARCHES, check_search, make_seeds
 from keras_attention.ops._samples import take_last
 from keras_attention.search import SearchResult
 from keras_attention.search._limits import Limits, check_vocabulary
@@ -28,13 +29,13 @@ LARGEST_BATCH = 2**16
 
 
 class Generator(KnownForm):
-    """A model that can search, because it defines `start` and `step`."""
+    """A model that generates with one of its searches."""
 
     start_token: int
     end_token: int
     pad_token: int
     _vocabulary: int | None = None  # the number of logits, known after the first call
-    _searches = SEARCHES
+    _searches: Mapping[str, Callable] = SEARCHES
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -44,20 +45,14 @@ class Generator(KnownForm):
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         """Encodes a source. Returns `(state, memory)`."""
 
-    @abc.abstractmethod
-    def step(
-        self, tokens: Tensor, state: Nested, memory: Nested
-    ) -> tuple[Tensor, Nested, Tensor | None]:
-        """Predicts the next token. Returns `(logits, state, weights)`."""
-
     @property
     @abc.abstractmethod
     def _cut_token(self):
         """The padding that may be cut off a source; None if an encoder has no mask for it."""
 
     @abc.abstractmethod
-    def _memory_mask(self, memory):
-        """The mask `(B, Tk)` of a memory from `start`, or None."""
+    def _run(self, search, state, memory, options):
+        """Calls the function of a search."""
 
     @abc.abstractmethod
     def _distribution(self, source, target):
@@ -81,27 +76,10 @@ class Generator(KnownForm):
         Returns:
             The `SearchResult` of the search function.
         """
-        check_search(self.name, self._searches, search, max_length, None, options)
-        run = self._searches[search]
-        if prefix is not None:
-            if "prefix" not in parameters(run):
-                raise ValueError(
-                    f"{self.name}: this search takes no `prefix`; received one. Call `generate` of "
-                    "a model that writes in one direction."
-                )
-            options["prefix"] = prefix
-        state, memory = self.start(source)
-        if "memory_mask" in parameters(run):
-            options["memory_mask"] = self._memory_mask(memory)
-        return run(
-            self.step,
-            state,
-            memory,
-            start_token=self.start_token,
-            end_token=self.end_token,
-            max_length=max_length,
-            **options,
-        )
+        check_search(self.name, self._searches, search, max_length, None, options, prefix)
+        options |= {"start_token": self.start_token, "end_token": self.end_token}
+        options |= {} if prefix is None else {"prefix": prefix}
+        return self._run(search, *self.start(source), {**options, "max_length": max_length})
 
     def generate(
         self,
@@ -136,7 +114,7 @@ class Generator(KnownForm):
             `(B, L, Tk)`. With `n_best`, and for "sample" with more than one of `samples`, an axis K
             follows the first.
         """
-        kept = check_search(self.name, self._searches, search, max_length, n_best, options)
+        kept = check_search(self.name, self._searches, search, max_length, n_best, options, prefix)
         check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
 
@@ -215,7 +193,7 @@ class Generator(KnownForm):
                 that does not exist has length 0.
             tracked: a list of the tables, tokenizers and layers that these functions use.
         """
-        kept = check_search(self.name, self._searches, search, max_length, n_best, options)
+        kept = check_search(self.name, self._searches, search, max_length, n_best, options, None)
         check_export(tokenize, detokenize, tracked)
 
         def serve(source):

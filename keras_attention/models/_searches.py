@@ -2,7 +2,7 @@
 
 import inspect
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,7 @@ import numpy as np
 from keras_attention._checks import check_choice, check_positive_int, described, is_integer
 from keras_attention.search import beam_search, greedy_search, sample_search
 
-SEARCHES: dict[str, Callable] = {
-    "beam": beam_search,
-    "greedy": greedy_search,
-    "sample": sample_search,
-}
+SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
 BEAM_WIDTH = inspect.signature(beam_search).parameters["beam_width"].default
 # `generate` sets these itself.
 OWN = (
@@ -25,16 +21,22 @@ OWN = (
 
 def check_search(
     model: str,
-    searches: dict[str, Callable],
+    searches: Mapping[str, Callable],
     search: str,
     max_length: int,
     n_best: int | None,
     options: dict[str, Any],
+    prefix: Any,
 ) -> int | None:
     """Checks the arguments of one of the searches. Returns how many beams to keep."""
     check_choice(model, "search", search, tuple(searches))
     check_positive_int(model, "max_length", max_length)
-    check_options(model, searches, search, options)
+    check_options(model, searches[search], search, options)
+    if prefix is not None and "prefix" not in inspect.signature(searches[search]).parameters:
+        raise ValueError(
+            f"{model}: a search in both directions takes no `prefix`; received one. Call "
+            "`generate` of `left_to_right`."
+        )
     if n_best is None:
         samples = options.get("samples", 1)
         return samples if samples > 1 else None
@@ -48,10 +50,8 @@ def check_search(
     return n_best
 
 
-def check_options(
-    model: str, searches: dict[str, Callable], search: str, options: dict[str, Any]
-) -> None:
-    known = [x for x in parameters(searches[search]) if x not in OWN]
+def check_options(model: str, run: Callable, search: str, options: dict[str, Any]) -> None:
+    known = [x for x in inspect.signature(run).parameters if x not in OWN]
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ValueError(
@@ -65,11 +65,6 @@ def check_options(
                 f"{model}: the option `{name}` must be a number or a name; received "
                 f"{described(value)}."
             )
-
-
-def parameters(search: Callable) -> tuple[str, ...]:
-    """The names of the arguments of a search."""
-    return tuple(inspect.signature(search).parameters)
 
 
 def make_seeds(model: str, seed: int | None, count: int) -> list[int]:

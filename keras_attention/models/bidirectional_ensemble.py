@@ -1,4 +1,4 @@
-"""Models that write from left to right, with models that write from right to left."""
+"""An ensemble of models that write in opposite directions."""
 
 from types import MappingProxyType
 from typing import Any, Self
@@ -10,6 +10,7 @@ from keras_attention._checks import described
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._checks import check_pair
 from keras_attention.models._generator import Generator
+from keras_attention.models._stepper import Stepper
 from keras_attention.models.ensemble import Ensemble
 from keras_attention.models.seq2seq import Seq2Seq
 from keras_attention.ops._samples import take_rows
@@ -18,26 +19,30 @@ from keras_attention.search.reversal import reversed_places
 
 __all__ = ["BidirectionalEnsemble"]
 
-PARTS = "forward", "backward"
+PARTS = "left_to_right", "right_to_left"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class BidirectionalEnsemble(Generator):
-    """Generates what a forward model and a backward model agree on (Liu et al., 2016).
+    """Generates what two models agree on that write in opposite directions (Liu et al., 2016).
 
-        score(y) = (log p_f(y | x) + log p_b(y' | x)) / 2 / ((5 + len(y)) / 6) ** length_penalty
+        score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / ((5 + len(y)) / 6) ** length_penalty
 
-    y' is y in reverse order. `generate` searches with both models and ranks what they find, see
-    `bidirectional_search`. It takes about four times as long as the search of one model. Often two
-    models are better this way than four in one direction, because they make different mistakes.
+    y' is y in reverse order. `generate` searches with both models, and ranks what they find, see
+    `bidirectional_search`. This takes about four times as long as with one model. `search` must be
+    "beam", without a prefix or a coverage penalty. `log_probability` returns the mean of both
+    models; its targets need their end tokens.
 
-    Train the backward model on `reverse_tokens(targets, end_token)`, with the same sources. If
+    Train the right-to-left model on `reverse_tokens(targets, end_token)`, with the same sources. If
     its attention is monotonic, it must read from the end too: let its encoder reverse the source,
     `reverse_tokens(source, pad_token, pad_token)`.
 
+    Sizes: B samples, T target steps, V tokens in the vocabulary.
+
     Args:
-        forward: a `Seq2Seq` or an `Ensemble`. It writes from left to right.
-        backward: a `Seq2Seq` or an `Ensemble` with the same tokens. It writes from right to left.
+        left_to_right: a `Seq2Seq` or an `Ensemble`. It writes the first token first.
+        right_to_left: a `Seq2Seq` or an `Ensemble` with the same vocabulary. It writes the tokens
+            in reverse order, then the end token.
 
     Call arguments:
         inputs: the pair `(source, target)`, see `Seq2Seq`. The target is in reading order.
@@ -48,8 +53,9 @@ class BidirectionalEnsemble(Generator):
         sum to one.
 
     Raises:
-        ValueError: a model is something else, or the models differ in their tokens. `generate`
-            raises it for another search than "beam", a prefix or a coverage penalty.
+        ValueError: a model is neither a `Seq2Seq` nor an `Ensemble`; the models differ in their
+            tokens. `generate` raises it for a search other than "beam", a prefix or a coverage
+            penalty.
 
     Example:
         >>> import keras, numpy
@@ -66,11 +72,11 @@ class BidirectionalEnsemble(Generator):
         ...         end_token=2,
         ...     )
         >>> source, target = numpy.array([[3, 4, 5, 6]]), numpy.array([[7, 8, 9, 2]])
-        >>> forward, backward = translator(), translator()
-        >>> for model, order in ((forward, target), (backward, reverse_tokens(target, 2))):
+        >>> models = translator(), translator()
+        >>> for model, order in zip(models, (target, reverse_tokens(target, 2))):
         ...     model.compile(keras.optimizers.Adam(0.05))
         ...     history = model.fit(source, order, epochs=30, verbose=0)
-        >>> BidirectionalEnsemble(forward, backward).generate(source, max_length=6).tokens.tolist()
+        >>> BidirectionalEnsemble(*models).generate(source, max_length=6).tokens.tolist()
         [[7, 8, 9, 2, 2, 2]]
 
     Reference: https://aclanthology.org/N16-1046.
@@ -78,23 +84,24 @@ class BidirectionalEnsemble(Generator):
 
     _searches = MappingProxyType({"beam": bidirectional_search})
 
-    def __init__(self, forward: Generator, backward: Generator, **kwargs: Any) -> None:
+    def __init__(self, left_to_right: Stepper, right_to_left: Stepper, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        for name, model in (("forward", forward), ("backward", backward)):
+        models = left_to_right, right_to_left
+        for name, model in zip(PARTS, models, strict=True):
             if not isinstance(model, (Seq2Seq, Ensemble)):
                 raise ValueError(
                     f"BidirectionalEnsemble: `{name}` must be a Seq2Seq or an Ensemble; received "
                     f"{described(model)}."
                 )
-        tokens = [(x.start_token, x.end_token, x.pad_token) for x in (forward, backward)]
+        tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
         if tokens[0] != tokens[1]:
             raise ValueError(
                 "BidirectionalEnsemble: both models must have the same start_token, end_token and "
                 f"pad_token; received {tokens}."
             )
-        self.forward, self.backward = forward, backward
+        self.left_to_right, self.right_to_left = models
         self.start_token, self.end_token, self.pad_token = tokens[0]
-        self.built = forward.built and backward.built  # it has no weights of its own
+        self.built = all(model.built for model in models)  # it has no weights of its own
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         self._note_form(inputs)
@@ -106,42 +113,44 @@ class BidirectionalEnsemble(Generator):
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         """Encodes a source with both models. Returns their states and their memories."""
-        found = self.forward.start(source), self.backward.start(source)
+        self._check_vocabularies()
+        found = self.left_to_right.start(source), self.right_to_left.start(source)
         states, memories = zip(*found, strict=True)
         return states, memories
 
-    @property
-    def step(self) -> tuple:
-        """The steps of both models, as `bidirectional_search` takes them."""
-        return self.forward.step, self.backward.step
+    def _run(self, search, state, memory, options):
+        steps = self.left_to_right.step, self.right_to_left.step
+        return self._searches[search](steps, state, memory, **options)
 
     @property
     def _cut_token(self):
-        tokens = {self.forward._cut_token, self.backward._cut_token}
+        tokens = {self.left_to_right._cut_token, self.right_to_left._cut_token}
         return tokens.pop() if len(tokens) == 1 else None
-
-    @property
-    def _vocabulary(self):
-        return self.forward._vocabulary
-
-    def _memory_mask(self, memory):
-        return None
 
     def _distribution(self, source, target):
         def measure(model, *pair):
             return model._distribution(*pair)
 
-        return self._both(measure, source, ops.cast(target, "int32"))
+        return self._both(measure, source, target)
 
     def _both(self, measure, source, target):
         """The mean of the log probabilities of both models, and the weights of the first."""
-        tokens = self.end_token, self.pad_token
-        ahead, weights = measure(self.forward, source, target)
-        back, _ = measure(self.backward, source, reverse_tokens(target, *tokens))
-        return (ahead + take_rows(back, reversed_places(target, *tokens))) / 2, weights
+        target, tokens = ops.cast(target, "int32"), (self.end_token, self.pad_token)
+        left, weights = measure(self.left_to_right, source, target)
+        right, _ = measure(self.right_to_left, source, reverse_tokens(target, *tokens))
+        self._check_vocabularies()
+        return (left + take_rows(right, reversed_places(target, *tokens))) / 2, weights
+
+    def _check_vocabularies(self):
+        sizes = self.left_to_right._vocabulary, self.right_to_left._vocabulary
+        if None not in sizes and sizes[0] != sizes[1]:
+            raise ValueError(
+                "BidirectionalEnsemble: both models must have one vocabulary; received heads for "
+                f"{sizes[0]} and {sizes[1]} tokens."
+            )
 
     def _form(self):
-        return self.forward._form()
+        return self.left_to_right._form()
 
     def get_config(self) -> dict[str, Any]:
         parts = {n: keras.saving.serialize_keras_object(getattr(self, n)) for n in PARTS}

@@ -8,13 +8,14 @@ from keras import ops
 from keras_attention._checks import described
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._generator import Generator
+from keras_attention.models._stepper import Stepper
 from keras_attention.search import average_steps
 
 __all__ = ["Ensemble"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Ensemble(Generator):
+class Ensemble(Stepper):
     """Generates with the average of the probabilities of several models.
 
         p(y[i] | y[<i], x) = 1/M sum_m p_m(y[i] | y[<i], x)
@@ -56,14 +57,15 @@ class Ensemble(Generator):
         (1, 6)
     """
 
-    def __init__(self, models: list[Generator], **kwargs: Any) -> None:
+    def __init__(self, models: list[Stepper], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         models = list(models) if isinstance(models, (list, tuple)) else [models]
-        steps = [isinstance(model, Generator) and callable(model.step) for model in models]
-        if not models or not all(steps):
+        if not models or not all(isinstance(model, Stepper) for model in models):
+            both = any(isinstance(model, Generator) for model in models)
+            hint = " Make an Ensemble of each direction, and join these." if both else ""
             raise ValueError(
                 f"Ensemble: `models` must be a list of Seq2Seq models; received "
-                f"{described(models)}."
+                f"{described(models)}.{hint}"
             )
         tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
         if len(set(tokens)) > 1:

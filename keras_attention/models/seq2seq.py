@@ -16,9 +16,9 @@ from keras_attention.models._checks import (
     check_started,
     check_tokens,
 )
-from keras_attention.models._generator import Generator
 from keras_attention.models._heads import decoded_logits, first_head_state
 from keras_attention.models._pairs import PairTrainer
+from keras_attention.models._stepper import Stepper
 from keras_attention.ops.masks import blanked
 
 __all__ = ["Seq2Seq"]
@@ -28,7 +28,7 @@ PARTS = "target_embedding", "decoder", "head", "encoder"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Seq2Seq(PairTrainer, Generator):
+class Seq2Seq(PairTrainer, Stepper):
     """Turns one sequence into another, with attention (Bahdanau et al., 2015; Luong et al., 2015).
 
         memory, s[0], mask = encoder(x)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras import ops, tree
 
@@ -218,6 +218,11 @@ def log_probs(values: Tensor, logits: Tensor, peak: Tensor) -> Tensor:
     `top_k` makes XLA sort the whole row.
     """
     return values - peak - ops.log(ops.sum(ops.exp(logits - peak), axis=-1, keepdims=True))
+
+
+def length_factor(lengths: Any, length_penalty: float) -> Any:
+    """What the summed log probability of an output with so many tokens is divided by."""
+    return ((5 + lengths) / 6) ** length_penalty
 
 
 def possible(scores: Tensor) -> Tensor:

@@ -14,7 +14,13 @@ from keras_attention.search._arguments import (
 from keras_attention.search._coverage import check_coverage, checked_mask, coverage_score
 from keras_attention.search._largest import largest
 from keras_attention.search._limits import Limits
-from keras_attention.search._loop import IMPOSSIBLE, log_probs, possible, run_search
+from keras_attention.search._loop import (
+    IMPOSSIBLE,
+    length_factor,
+    log_probs,
+    possible,
+    run_search,
+)
 from keras_attention.search._result import SearchResult, by_sample
 from keras_attention.search._step import Step
 
@@ -138,7 +144,7 @@ def beam_search(
     if memory_mask is None and coverage_penalty and isinstance(memory, Memory):
         memory_mask = memory.mask
     memory_mask = checked_mask(memory_mask)
-    penalties = [((5 + n) / 6) ** length_penalty for n in range(1, max_length + 1)]
+    penalties = [length_factor(n, length_penalty) for n in range(1, max_length + 1)]
 
     def choose(now):
         # The K best continuations overall are among the K best of each hypothesis.

@@ -1,6 +1,5 @@
 """Search with a model that writes from left to right and one that writes from right to left."""
 
-import inspect
 import math
 from collections.abc import Sequence
 
@@ -9,15 +8,15 @@ from keras import ops, tree
 from keras_attention._checks import counted
 from keras_attention._typing import Nested
 from keras_attention.ops._samples import take_rows
+from keras_attention.search._arguments import check_step
+from keras_attention.search._loop import length_factor
 from keras_attention.search._result import SearchResult, by_sample
-from keras_attention.search._step import Step
+from keras_attention.search._step import Step, batch_size, named_leaves
 from keras_attention.search.beam import beam_search
 from keras_attention.search.greedy import greedy_search
 from keras_attention.search.reversal import reversed_places
 
 __all__ = ["bidirectional_search"]
-
-_DEFAULTS = {name: x.default for name, x in inspect.signature(beam_search).parameters.items()}
 
 
 def bidirectional_search(
@@ -28,40 +27,47 @@ def bidirectional_search(
     start_token: int,
     end_token: int,
     max_length: int,
-    beam_width: int = _DEFAULTS["beam_width"],
-    length_penalty: float = _DEFAULTS["length_penalty"],
+    beam_width: int = 5,
+    length_penalty: float = 1.0,
     min_length: int = 0,
     no_repeat_ngram_size: int = 0,
 ) -> SearchResult:
-    """Finds sequences that two models agree on, one of which writes backwards (Liu et al., 2016).
+    """Finds what two models agree on that write in opposite directions (Liu et al., 2016).
 
-        score(y) = (log p_f(y | x) + log p_b(y' | x)) / 2 / lp(len(y))
+        score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / lp(len(y))
         lp(n)    = ((5 + n) / 6) ** length_penalty
 
     y' is y with the tokens before its end token in reverse order, see `reverse_tokens`. Each model
-    searches with K beams. Then each scores what the other has found, and the K best of all
-    sequences are returned. A model that has begun well may end badly; the other one notices.
+    searches with K beams and scores what the other one has found. The K best of these sequences are
+    the result. Each model is weakest at the end of what it writes, which the other one writes
+    first.
+
+    A sequence that is cut off at L tokens is a beginning to one model and an end to the other one,
+    so choose L large enough. On JAX, compile the search, as `beam_search` shows.
 
     Sizes: B samples, K beams, at most L tokens, Tk memory steps.
 
     Args:
-        steps: the step functions of the forward and of the backward model; see
-            `keras_attention.search`. For several models in one direction, see `average_steps`.
-        states: their initial states. memories: what their steps read.
+        steps: the step functions of a left-to-right and of a right-to-left model with one
+            vocabulary; see `keras_attention.search`. `average_steps` joins several models of one
+            direction.
+        states: the two initial states, see `beam_search`.
+        memories: what the steps of each model read, see `beam_search`.
         start_token, end_token, max_length: see `beam_search`.
         beam_width: K, the beams of each model and of the result.
         length_penalty, min_length, no_repeat_ngram_size: see `beam_search`.
 
     Returns:
-        `SearchResult` as that of `beam_search`, in reading order. `log_probs` are the means of both
-        models. The weights are those of the forward model.
+        A `SearchResult`, as from `beam_search`, in reading order. `log_probs` are the means of both
+        models. The weights are those of the left-to-right model.
 
     Raises:
-        ValueError: `steps`, `states` or `memories` is no pair; otherwise as `beam_search`.
+        ValueError: `steps`, `states` or `memories` is not a pair. Also everything that
+            `beam_search` raises.
 
     Example:
-        The memory of one sample is a table of p(next | last). Forwards, 2 is the better beginning;
-        backwards, 3 is by far the better end, and the two agree on 3.
+        The memory of one sample is a table of p(next | last). From the left, 2 is slightly better
+        than 3; from the right, 3 is much better. Together they choose 3.
 
         >>> import numpy as np
         >>> from keras import ops
@@ -70,51 +76,54 @@ def bidirectional_search(
         ...     row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
         ...     return ops.log(ops.squeeze(row, 1)), state, None
         >>> ends = [[0.01, 0.97, 0.01, 0.01]] * 3
-        >>> forward = np.array([[[0.01, 0.01, 0.5, 0.48], *ends]])
-        >>> backward = np.array([[[0.01, 0.01, 0.1, 0.88], *ends]])
+        >>> left = np.array([[[0.01, 0.01, 0.5, 0.48], *ends]])
+        >>> right = np.array([[[0.01, 0.01, 0.1, 0.88], *ends]])
         >>> tokens = dict(start_token=0, end_token=1, max_length=2, beam_width=2)
-        >>> found = bidirectional_search(
-        ...     (step, step), (None, None), (forward, backward), **tokens)
+        >>> found = bidirectional_search((step, step), (None, None), (left, right), **tokens)
         >>> ops.convert_to_numpy(found.tokens).tolist()
         [[[3, 1], [2, 1]]]
 
-    Reference: https://aclanthology.org/N16-1046. There, the log probabilities are summed, which
-    ranks alike.
+    Reference: https://aclanthology.org/N16-1046, which searches for agreement in the same way. The
+    mean in place of a sum, and the length penalty, are ours.
     """
-    for name, x in (("steps", steps), ("states", states), ("memories", memories)):
+    pairs = {"steps": steps, "states": states, "memories": memories}
+    for name, x in pairs.items():
         if not isinstance(x, (list, tuple)) or len(x) != 2:
             raise ValueError(
-                f"bidirectional_search: `{name}` must be a pair, for the forward and the backward "
-                f"model; received {counted(x)}."
+                f"bidirectional_search: `{name}` must be a pair, one for the left-to-right model "
+                f"and one for the right-to-left model; received {counted(x)}."
             )
+    for step in steps:
+        check_step(step)
+    state_names, of_states = named_leaves("states", list(states))
+    memory_names, of_memories = named_leaves("memories", list(memories))
+    if of_states or of_memories:
+        batch_size([*state_names, *memory_names], [*of_states, *of_memories], "states and memories")
+
     tokens = {"start_token": start_token, "end_token": end_token, "max_length": max_length}
     options = {"min_length": min_length, "no_repeat_ngram_size": no_repeat_ngram_size}
     options |= {"beam_width": beam_width, "length_penalty": length_penalty}
-    ahead, back = list(zip(steps, states, memories, strict=True))
-    first = beam_search(*ahead, **tokens, **options)
-    second = _reversed(beam_search(*back, **tokens, **options), end_token)
-    # Each sequence as the forward model and as the backward model see it.
-    by_ahead = [first, _scored(second.tokens, ahead, tokens)]
-    by_back = [_scored(_reversed(first, end_token).tokens, back, tokens), second]
-    by_back[0] = _reversed(by_back[0], end_token)
+    one, other = zip(steps, states, memories, strict=True)
+    # What each model finds, and how the other one scores it, all in reading order.
+    left = beam_search(*one, **tokens, **options)
+    left_scored = _reversed(_forced(_reversed(left, end_token), other, tokens), end_token)
+    right = _reversed(beam_search(*other, **tokens, **options), end_token)
+    right_scored = _forced(right, one, tokens)
 
-    def joined(x, y):
-        return None if x is None else ops.concatenate([x, y], axis=1)
-
-    one, other = (tree.map_structure(joined, *found) for found in (by_ahead, by_back))
-    log_probs = (one.log_probs + other.log_probs) / 2
-    penalties = ((5 + ops.cast(one.lengths, "float32")) / 6) ** length_penalty
-    scores = ops.sum(log_probs, axis=-1) / penalties
-    # A model may refuse what the other one writes.
-    counts = (one.lengths > 0) & (other.lengths > 0)
-    counts &= joined(ops.ones_like(first.lengths, "bool"), ~_among(second, first))
-    scores = ops.where(counts, scores, -math.inf)
-    _, best = ops.top_k(scores, beam_width)
-    found = one._replace(scores=scores, log_probs=log_probs)
-    found = tree.map_structure(
-        lambda x: None if x is None else take_rows(x, ops.cast(best, "int32")), found
+    found = _joined(left, right_scored)
+    again = _joined(left_scored._replace(weights=None), right._replace(weights=None))
+    log_probs = (found.log_probs + again.log_probs) / 2
+    lengths = ops.cast(found.lengths, "float32")
+    scores = ops.sum(log_probs, axis=-1) / length_factor(lengths, length_penalty)
+    # One model may give probability zero to a sequence of the other one.
+    exists = (found.lengths > 0) & (again.lengths > 0)
+    exists &= ops.concatenate([left.lengths > -1, ~_among(right, left)], axis=1)
+    found = found._replace(scores=ops.where(exists, scores, -math.inf), log_probs=log_probs)
+    _, best = ops.top_k(found.scores, beam_width)
+    best = ops.cast(best, "int32")
+    return _cleared(
+        SearchResult(*(x if x is None else take_rows(x, best) for x in found)), end_token
     )
-    return _cleared(found, end_token)
 
 
 def _reversed(found, end_token):
@@ -124,35 +133,38 @@ def _reversed(found, end_token):
     return found._replace(tokens=turned[0], log_probs=turned[1])
 
 
-def _among(found, others):
-    """Whether a sequence of `found`, `(B, K)`, is one of the others too."""
-    same = ops.expand_dims(found.tokens, 2) == ops.expand_dims(others.tokens, 1)
-    same = ops.all(same, axis=-1) & ops.expand_dims(others.lengths > 0, 1)
-    return ops.any(same, axis=-1)
-
-
-def _scored(sequences, model, tokens):
-    """What a greedy search returns that may write the sequences `(B, K, L)` alone."""
-    width = ops.shape(sequences)[1]
+def _forced(found, model, tokens):
+    """Scores the sequences `(B, K, L)`: a greedy search with each of them as its prefix."""
+    width = ops.shape(found.tokens)[1]
     step, *parts = model
     parts = tree.map_structure(lambda x: None if x is None else ops.repeat(x, width, axis=0), parts)
-    forced = ops.reshape(sequences, (-1, tokens["max_length"]))
-    return by_sample(greedy_search(step, *parts, **tokens, prefix=forced), width)
+    prefix = ops.reshape(found.tokens, (-1, tokens["max_length"]))
+    return by_sample(greedy_search(step, *parts, **tokens, prefix=prefix), width)
+
+
+def _joined(first, second):
+    """All sequences of both, `(B, 2 K, ...)`."""
+    pairs = zip(first, second, strict=True)
+    return SearchResult(*(None if x is None else ops.concatenate([x, y], axis=1) for x, y in pairs))
+
+
+def _among(found, others):
+    """Marks the sequences of `found`, `(B, K)`, that `others` holds too."""
+    same = ops.expand_dims(found.tokens, 2) == ops.expand_dims(others.tokens, 1)
+    return ops.any(ops.all(same, axis=-1), axis=-1)
 
 
 def _cleared(found, end_token):
-    """Sequences that do not exist are empty, as in a beam search."""
+    """Clears the surplus beams, as `beam_search` does."""
     exists = found.scores > -math.inf
-
-    def where(x, default):
-        shape = (*ops.shape(exists), *(1,) * (len(x.shape) - 2))
-        return ops.where(ops.reshape(exists, shape), x, ops.cast(default, x.dtype))
-
-    weights = None if found.weights is None else where(found.weights, 0)
+    wide = ops.expand_dims(exists, -1)
+    weights = found.weights
+    if weights is not None:
+        weights = ops.where(ops.expand_dims(wide, -1), weights, ops.zeros_like(weights))
     return SearchResult(
-        tokens=where(found.tokens, end_token),
-        lengths=where(found.lengths, 0),
+        tokens=ops.where(wide, found.tokens, end_token),
+        lengths=ops.where(exists, found.lengths, 0),
         scores=found.scores,
         weights=weights,
-        log_probs=where(found.log_probs, 0),
+        log_probs=ops.where(wide, found.log_probs, 0.0),
     )

@@ -17,19 +17,21 @@ def reverse_tokens(tokens: Any, end_token: int, pad_token: int = 0) -> Any:
         y'[i] = y[n-1-i]    i < n, the number of tokens before the first end token or padding
         y'[i] = y[i]        i >= n
 
-    Train the backward model of a `BidirectionalEnsemble` on such targets. Reversing them again
+    Train the right-to-left model of a `BidirectionalEnsemble` on such targets. Reversing them again
     gives the targets.
+
+    Sizes: B rows, T steps.
 
     Args:
         tokens: `(B, T)` integers, an array or a tensor.
-        end_token: the id that ends a row. For rows without one, pass the padding.
+        end_token: the id that ends a row. If the rows have no end token, pass `pad_token`.
         pad_token: the id that fills the rest of a row.
 
     Returns:
         `(B, T)`, an array for an array, otherwise a tensor.
 
     Raises:
-        ValueError: `tokens` holds something else than integers `(B, T)`; a token is not an id.
+        ValueError: `tokens` does not hold integers `(B, T)`; a token is not an id.
 
     Example:
         >>> import numpy
@@ -45,15 +47,21 @@ def reverse_tokens(tokens: Any, end_token: int, pad_token: int = 0) -> Any:
             f"{described(tokens)}. Pad lists of ids first: keras.utils.pad_sequences(lists, "
             'padding="post").'
         )
-    found = ops.take_along_axis(tokens, reversed_places(tokens, end_token, pad_token), axis=1)
-    return ops.convert_to_numpy(found) if isinstance(tokens, np.ndarray) else found
+    places = reversed_places(tokens, end_token, pad_token)
+    return _kind_of(tokens).take_along_axis(tokens, places, axis=1)
 
 
 def reversed_places(tokens: Tensor, end_token: int, pad_token: int) -> Tensor:
-    """The place in a row `(..., T)` from which each token of the reversed row comes."""
-    inside = ops.logical_and(tokens != end_token, tokens != pad_token)
-    inside = ops.cumprod(ops.cast(inside, "int32"), axis=-1)
-    # Not `arange`, which needs a length: the tokens may be those of a functional model.
-    place = ops.cumsum(ops.ones_like(inside), axis=-1) - 1
-    last = ops.sum(inside, axis=-1, keepdims=True) - 1
-    return ops.where(place <= last, last - place, place)
+    """For each position of a reversed row `(..., T)`, its position in the original row."""
+    kind = _kind_of(tokens)
+    inside = kind.logical_and(tokens != end_token, tokens != pad_token)
+    inside = kind.cumprod(kind.where(inside, 1, 0), axis=-1)
+    # `arange` needs a length, which a functional model does not know.
+    place = kind.cumsum(kind.ones_like(inside), axis=-1) - 1
+    last = kind.sum(inside, axis=-1, keepdims=True) - 1
+    return kind.where(place <= last, last - place, place)
+
+
+def _kind_of(tokens):
+    """NumPy for arrays, which a backend might copy to a device; otherwise `keras.ops`."""
+    return np if isinstance(tokens, np.ndarray) else ops

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from examples.pronunciation import __main__ as command
 from examples.pronunciation import data, evaluation, language
 from examples.pronunciation.model import ATTENTIONS, build_model
+from examples.pronunciation.training import Pronouncer
+from keras_attention import SearchResult
 
 # --- the invented language -----------------------------------------------------------------------
 
@@ -154,6 +156,16 @@ def test_a_backward_model_reads_the_last_letter_first():
     assert np.abs(np.array(back((word, phones))) - ahead((word, phones))).max() > 1e-3
 
 
+def test_phones_of_a_backward_model_are_in_reading_order():
+    tokens = np.array([[4, 5, 6, data.END], [7, data.END, data.END, data.END]])
+    found = SearchResult(tokens, np.array([4, 2]), np.zeros(2), None, np.zeros((2, 4)))
+    model = types.SimpleNamespace(generate=lambda ids, **options: found)
+    letters, phones = data.Symbols.of(["ab"]), data.Symbols(["v", "w", "x", "y"])
+    for ways, expected in ((([model], []), ["v", "w", "x"]), (([], [model]), ["x", "w", "v"])):
+        pronouncer = Pronouncer(*ways, letters, phones, beam=3, longest=4)
+        assert pronouncer(["ab", "b"]) == [expected, ["y"]]
+
+
 # --- the evaluation ------------------------------------------------------------------------------
 
 phones = st.lists(st.sampled_from("abc"), max_size=6)
@@ -196,8 +208,8 @@ def test_edits_are_counted_over_all_words():
         (["--language", "fre"], "--data and --language belong together"),
         (["--smoke", "--data", "x", "--language", "fre"], "--smoke uses invented words"),
         (["--ensemble", "0"], "--ensemble must be at least 1"),
-        (["--ensemble", "2", "--backward", "2"], "--backward must be from 0 to 1"),
-        (["--backward", "-1"], "--backward must be from 0 to 0"),
+        (["--ensemble", "2", "--backward", "2"], "less than --ensemble, which is 2; received 2"),
+        (["--backward", "-1"], "--backward must be 0 or more"),
         (["--dropout", "1"], r"--dropout must be in \[0, 1\)"),
         (["--learning-rate", "nan"], "--learning-rate must be in"),
         (["--seed", "-1"], "--seed must be in"),

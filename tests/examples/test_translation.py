@@ -83,8 +83,9 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
         (["--seed", str(2**32)], "--seed must be in [0, 2**32)"),
         (["--ensemble", "0"], "--ensemble must be at least 1"),
         (["--seed", str(2**32 - 3), "--ensemble", "4"], "--seed must be at most 4294967292"),
-        (["--backward", "1"], "--backward must be from 0 to 0, fewer than --ensemble"),
-        (["--ensemble", "2", "--backward", "1", "--compare-searches"], "of one direction"),
+        (["--backward", "1"], "less than --ensemble, which is 1; received 1"),
+        (["--ensemble", "2", "--backward", "1", "--compare-searches"], "cannot be combined"),
+        (["--ensemble", "2", "--backward", "1", "--coverage-penalty", "1"], "cannot be combined"),
         (["--length-penalty", "-1"], "--length-penalty must be in [0, 5)"),
         (["--no-repeat-ngram-size", "-1"], "--no-repeat-ngram-size must be in [0, inf)"),
         (["--attention", "none", "--coverage-penalty", "1"], "--coverage-penalty needs an attent"),
@@ -121,6 +122,16 @@ def test_batches_hold_every_pair_once():
             assert all(not row[len(x) :].any() for row, x in zip(rows, lists, strict=True))
             seen.append(tuple(lists))
     assert sorted(seen) == sorted(zip(sources, targets, strict=True))
+
+
+def test_the_last_models_learn_targets_in_reverse_order():
+    arguments = command.parse(["--ensemble", "3", "--backward", "2", "--seed", "5"])
+    assert training.members(arguments) == [(5, False), (6, True), (7, True)]
+    batches = list(texts.make_batches([[5, 6, 3], [7, 3]], [[8, 9, 10, 3], [4, 3]], 2))
+    [((source, target), again)] = texts.reverse_batches(batches)
+    assert again is target
+    assert np.array_equal(source, batches[0][0][0])
+    assert sorted(target.tolist()) == [[4, 3, 0, 0], [10, 9, 8, 3]]
 
 
 def test_without_attention_the_decoder_is_a_plain_recurrence():

@@ -7,6 +7,7 @@ import pytest
 from keras_attention import (
     BidirectionalEnsemble,
     Ensemble,
+    Seq2Seq,
     bidirectional_search,
     reverse_tokens,
 )
@@ -15,6 +16,7 @@ from tests.helpers import assert_refused, numpy
 from tests.models.cases import END, SOURCES, START, TARGETS, V, make_model
 from tests.models.test_seq2seq import other_tokens
 
+PARTS = "left_to_right", "right_to_left"
 SETTINGS = {"start_token": START, "end_token": END, "max_length": 6}
 
 
@@ -25,8 +27,9 @@ def both():
 
 def test_generate_is_the_search_in_both_directions(both):
     states, memories = both.start(SOURCES)
+    steps = both.left_to_right.step, both.right_to_left.step
     options = {"beam_width": 3, "length_penalty": 0.5}
-    expected = bidirectional_search(both.step, states, memories, **SETTINGS, **options)
+    expected = bidirectional_search(steps, states, memories, **SETTINGS, **options)
     found = both.generate(SOURCES, 6, n_best=3, **options)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, numpy(y), atol=1e-5)
@@ -35,12 +38,12 @@ def test_generate_is_the_search_in_both_directions(both):
 
 
 def test_the_log_probability_is_the_mean_of_both_directions(both):
-    ahead = both.forward.log_probability(SOURCES, TARGETS)
-    back = both.backward.log_probability(SOURCES, reverse_tokens(TARGETS, END))
+    ahead = both.left_to_right.log_probability(SOURCES, TARGETS)
+    back = both.right_to_left.log_probability(SOURCES, reverse_tokens(TARGETS, END))
     found = both.log_probability(SOURCES, TARGETS)
     np.testing.assert_allclose(found.scores, (ahead.scores + back.scores) / 2, atol=1e-5)
     np.testing.assert_allclose(found.weights, ahead.weights, atol=1e-6)
-    # The terms of the backward model are in reading order: two words, then the end token.
+    # The terms of the right-to-left model are in reading order: two words, then the end token.
     row, terms = back.log_probs[1], (ahead.log_probs[1] + back.log_probs[1]) / 2
     assert row[0] != pytest.approx(row[1])
     np.testing.assert_allclose(found.log_probs[0, 3], (ahead.log_probs + back.log_probs)[0, 3] / 2)
@@ -59,19 +62,44 @@ def test_the_scores_are_log_probabilities_without_a_length_penalty(both):
 
 
 def test_a_call_returns_the_mean_of_log_probabilities(both):
-    found = numpy(both((SOURCES, TARGETS)))
-    assert found.shape == (3, 4, V)
-    ahead, back = (
-        numpy(keras.ops.log_softmax(model((SOURCES, target))))
-        for model, target in ((both.forward, TARGETS), (both.backward, reverse_tokens(TARGETS, 2)))
+    targets = np.vstack([TARGETS, [[6, 5, 0, 0]]])  # the last one has no end token
+    sources = np.vstack([SOURCES, SOURCES[:1]])
+    found = numpy(both((sources, targets)))
+    assert found.shape == (4, 4, V)
+    turned = np.array([[9, 4, 7, 2], [6, 2, 0, 0], [10, 3, 2, 0], [5, 6, 0, 0]])
+    left, right = (
+        numpy(keras.ops.log_softmax(model((sources, target))))
+        for model, target in ((both.left_to_right, targets), (both.right_to_left, turned))
     )
-    np.testing.assert_allclose(found[0, 0], (ahead[0, 0] + back[0, 2]) / 2, atol=1e-6)
+    places = [[2, 1, 0, 3], [0, 1, 2, 3], [1, 0, 2, 3], [1, 0, 2, 3]]
+    for b, row in enumerate(places):
+        np.testing.assert_allclose(found[b], (left[b] + right[b, row]) / 2, atol=1e-6)
+    np.testing.assert_array_equal(numpy(both((sources, 1.0 * targets))), found)
+
+
+def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
+    class Everything(keras.layers.Layer):
+        """An encoder that reads the padding."""
+
+        def call(self, source, training=None):
+            memory, state, _ = both.left_to_right.encoder(source)
+            return memory, state, None
+
+    parts = both.left_to_right
+    reading = Seq2Seq(Everything(), parts.decoder, parts.target_embedding, parts.head, START, END)
+    for pair in ((reading, both.right_to_left), (both.right_to_left, reading)):
+        model = BidirectionalEnsemble(*pair)
+        expected = model.generate(SOURCES, 6)
+        found = model.generate(SOURCES, 6, batch_size=1)
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_a_loaded_file_generates_the_same(both, tmp_path):
-    members = Ensemble([both.forward, make_model("tied", seed=3)])
-    model = BidirectionalEnsemble(members, both.backward)
+    members = Ensemble([both.left_to_right, make_model("tied", seed=3)])
+    model = BidirectionalEnsemble(members, both.right_to_left)
+    model((SOURCES, TARGETS))
     expected = model.generate(SOURCES, 6)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -92,15 +120,23 @@ def test_an_export_generates_the_same(both, tmp_path):
 
 
 def test_wrong_models_are_refused(both):
-    for name in ("forward", "backward"):
+    for name in PARTS:
         for wrong in (keras.layers.Dense(3), None, both):
-            models = {"forward": both.forward, "backward": both.backward, name: wrong}
+            models = {part: getattr(both, part) for part in PARTS} | {name: wrong}
             message = f"`{name}` must be a Seq2Seq or an Ensemble; received"
             assert_refused(lambda models=models: BidirectionalEnsemble(**models), message)
     with pytest.raises(ValueError, match="must have the same start_token"):
-        BidirectionalEnsemble(both.forward, other_tokens(both.forward))
-    with pytest.raises(ValueError, match="`models` must be a list of Seq2Seq"):
-        Ensemble([both, both.forward])
+        BidirectionalEnsemble(both.left_to_right, other_tokens(both.left_to_right))
+    with pytest.raises(ValueError, match=r"`models` must be a list .* Ensemble of each direction"):
+        Ensemble([both, both.left_to_right])
+    parts = both.left_to_right
+    other = Seq2Seq(
+        parts.encoder, parts.decoder, parts.target_embedding, keras.layers.Dense(V + 2), START, END
+    )
+    other((SOURCES, TARGETS))  # then the number of its tokens is known
+    model = BidirectionalEnsemble(both.left_to_right, other)
+    with pytest.raises(ValueError, match=f"must have one vocabulary; received .* {V} and {V + 2}"):
+        model.generate(SOURCES, 6)
 
 
 def test_wrong_searches_are_refused(both):

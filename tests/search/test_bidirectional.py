@@ -1,5 +1,7 @@
 """Search in both directions against exhaustive searches, and the reversal of tokens."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -172,8 +174,26 @@ def test_what_is_no_pair_is_refused():
         "states": ([decoder.step] * 2, [state], [memory] * 2),
         "memories": ([decoder.step] * 2, [state] * 2, None),
     }.items():
-        message = f"`{name}` must be a pair, for the forward and the backward model; received"
+        message = f"`{name}` must be a pair, one for the left-to-right model and one for the right"
         assert_refused(lambda given=given: bidirectional_search(*given, **TOKENS), message)
+
+
+def test_both_models_are_checked_before_the_search():
+    step, _, memory = table([[0.25] * 4] * 4)
+    tokens = {"start_token": 0, "end_token": 1, "max_length": 2}
+    with pytest.raises(ValueError, match=r"step must be a function .* received one that takes"):
+        bidirectional_search((step, lambda tokens: None), (None, None), (memory, memory), **tokens)
+    memories = memory, np.concatenate([memory, memory])
+    message = r"states and memories must hold .* one batch size, but hold \{'memories\[0\]': \(1, 4"
+    with pytest.raises(ValueError, match=message):
+        bidirectional_search((step, step), (None, None), memories, **tokens)
+
+
+def test_the_defaults_are_those_of_a_beam_search():
+    beam, both = (inspect.signature(x).parameters for x in (beam_search, bidirectional_search))
+    shared = set(beam) & set(both)
+    assert {"beam_width", "length_penalty", "min_length", "no_repeat_ngram_size"} <= shared
+    assert all(beam[name].default == both[name].default for name in shared)
 
 
 # --- the reversal --------------------------------------------------------------------------------
@@ -190,7 +210,9 @@ def test_tokens_are_reversed_before_the_end_or_the_padding(dtype):
         n = next((i for i, x in enumerate(row) if x in (0, 1)), len(row))
         assert reversed_row == [*row[:n][::-1], *row[n:]]
     assert np.array_equal(reverse_tokens(found, 1, 0), tokens)
-    assert ops.is_tensor(reverse_tokens(ops.convert_to_tensor(tokens), 1))
+    again = reverse_tokens(ops.convert_to_tensor(tokens), 1)
+    assert ops.is_tensor(again)
+    assert np.array_equal(ops.convert_to_numpy(again), found)
 
 
 def test_tokens_of_a_functional_model_are_reversed():
@@ -207,6 +229,7 @@ def test_other_things_are_not_reversed(wrong):
         reverse_tokens(wrong, 2)
 
 
-def test_a_word_is_no_token():
-    with pytest.raises(ValueError, match=r"end_token='</s>' must be .* Look it up"):
-        reverse_tokens(np.ones((2, 3), int), "</s>")
+@pytest.mark.parametrize("name", ["end_token", "pad_token"])
+def test_a_word_is_no_token(name):
+    with pytest.raises(ValueError, match=rf"{name}='</s>' must be .* Look it up"):
+        reverse_tokens(np.ones((2, 3), int), **{"end_token": 2, name: "</s>"})
