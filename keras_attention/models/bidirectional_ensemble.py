@@ -8,8 +8,10 @@ from keras import ops
 
 from keras_attention._checks import described
 from keras_attention._typing import Nested, Tensor
-from keras_attention.models._checks import check_pair
+from keras_attention.models._batches import padded
+from keras_attention.models._checks import check_pair, check_targets
 from keras_attention.models._generator import Generator
+from keras_attention.models._results import LogProbability
 from keras_attention.models._stepper import Stepper
 from keras_attention.models.ensemble import Ensemble
 from keras_attention.models.seq2seq import Seq2Seq
@@ -31,7 +33,7 @@ class BidirectionalEnsemble(Generator):
     y' is y in reverse order. `generate` searches with both models, and ranks what they find, see
     `bidirectional_search`. This takes about four times as long as with one model. `search` must be
     "beam", without a prefix or a coverage penalty. `log_probability` returns the mean of both
-    models; its targets need their end tokens.
+    models.
 
     Train the right-to-left model on `reverse_tokens(targets, end_token)`, with the same sources. If
     its attention is monotonic, it must read from the end too: let its encoder reverse the source,
@@ -101,7 +103,6 @@ class BidirectionalEnsemble(Generator):
             )
         self.left_to_right, self.right_to_left = models
         self.start_token, self.end_token, self.pad_token = tokens[0]
-        self.built = all(model.built for model in models)  # it has no weights of its own
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         self._note_form(inputs)
@@ -117,6 +118,23 @@ class BidirectionalEnsemble(Generator):
         found = self.left_to_right.start(source), self.right_to_left.start(source)
         states, memories = zip(*found, strict=True)
         return states, memories
+
+    def log_probability(
+        self, source: Nested, target: Any, *, batch_size: int = 64
+    ) -> LogProbability:
+        """Measures how probable targets are: the mean of both models.
+
+        Args:
+            source, batch_size: see `Seq2Seq`.
+            target: as for `Seq2Seq`, in reading order. Each needs its end token.
+
+        Returns:
+            `LogProbability` of NumPy arrays. The weights are those of the left-to-right model.
+        """
+        target = padded(target, self.pad_token)
+        tokens = self.start_token, self.end_token, self.pad_token
+        check_targets(self.name, ops.convert_to_numpy(target), *tokens)
+        return super().log_probability(source, target, batch_size=batch_size)
 
     def _run(self, search, state, memory, options):
         steps = self.left_to_right.step, self.right_to_left.step

@@ -75,7 +75,6 @@ class Ensemble(Stepper):
             )
         self.models = models
         self.start_token, self.end_token, self.pad_token = tokens[0]
-        self.built = all(model.built for model in models)  # an ensemble has no weights of its own
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         self._note_form(inputs)

@@ -42,8 +42,9 @@ def bidirectional_search(
     the result. Each model is weakest at the end of what it writes, which the other one writes
     first.
 
-    A sequence that is cut off at L tokens is a beginning to one model and an end to the other one,
-    so choose L large enough. On JAX, compile the search, as `beam_search` shows.
+    A sequence that is cut off at L tokens is a beginning to one model and an end to the other one.
+    Such sequences come last, so choose L large enough. On JAX, compile the search, as `beam_search`
+    shows.
 
     Sizes: B samples, K beams, at most L tokens, Tk memory steps.
 
@@ -58,8 +59,9 @@ def bidirectional_search(
         length_penalty, min_length, no_repeat_ngram_size: see `beam_search`.
 
     Returns:
-        A `SearchResult`, as from `beam_search`, in reading order. `log_probs` are the means of both
-        models. The weights are those of the left-to-right model.
+        A `SearchResult`, as from `beam_search`, in reading order. `log_probs` are the means of the
+        log probabilities that both models give to a token. The weights are those of the
+        left-to-right model.
 
     Raises:
         ValueError: `steps`, `states` or `memories` is not a pair. Also everything that
@@ -119,8 +121,7 @@ def bidirectional_search(
     exists = (found.lengths > 0) & (again.lengths > 0)
     exists &= ops.concatenate([left.lengths > -1, ~_among(right, left)], axis=1)
     found = found._replace(scores=ops.where(exists, scores, -math.inf), log_probs=log_probs)
-    _, best = ops.top_k(found.scores, beam_width)
-    best = ops.cast(best, "int32")
+    best = _best(found.scores, exists & ops.any(found.tokens == end_token, axis=-1), beam_width)
     return _cleared(
         SearchResult(*(x if x is None else take_rows(x, best) for x in found)), end_token
     )
@@ -152,6 +153,16 @@ def _among(found, others):
     """Marks the sequences of `found`, `(B, K)`, that `others` holds too."""
     same = ops.expand_dims(found.tokens, 2) == ops.expand_dims(others.tokens, 1)
     return ops.any(ops.all(same, axis=-1), axis=-1)
+
+
+def _best(scores, ended, count):
+    """The places of the `count` best scores, `(B, count)`. Sequences that ended come first."""
+    every = scores.shape[-1]
+    order = ops.cast(ops.top_k(scores, every)[1], "int32")
+    later = ~ops.take_along_axis(ended, order, axis=1)
+    rank = ops.arange(every, dtype="int32") + every * ops.cast(later, "int32")
+    places = ops.cast(ops.top_k(-rank, count)[1], "int32")
+    return ops.take_along_axis(order, places, axis=1)
 
 
 def _cleared(found, end_token):

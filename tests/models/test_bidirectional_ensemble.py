@@ -139,6 +139,29 @@ def test_wrong_models_are_refused(both):
         model.generate(SOURCES, 6)
 
 
+def test_a_target_without_its_end_token_is_refused(both):
+    for target in (np.where(TARGETS == END, 5, TARGETS), [[7, 4], [6, 2], [3, 2]]):
+        with pytest.raises(ValueError, match="must contain the end token, 2, before its padding"):
+            both.log_probability(SOURCES, target)
+
+
+@only_on("tensorflow", reason="SavedModels")
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+def test_trained_models_together_export_their_call(kind, tmp_path):
+    import tensorflow as tf
+
+    models = [make_model(seed=n) for n in (0, 1)]
+    model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
+    expected = model((SOURCES, TARGETS))
+    model.export(tmp_path / "saved", verbose=False)
+    serve = tf.saved_model.load(str(tmp_path / "saved")).serve
+    found = serve(
+        tuple(tf.constant(x, "float32") for x in (SOURCES, TARGETS))
+    )  # as Keras exports it
+    np.testing.assert_allclose(numpy(found), numpy(expected), atol=1e-5)
+
+
 def test_wrong_searches_are_refused(both):
     with pytest.raises(ValueError, match="must be one of 'beam'; received 'greedy'"):
         both.generate(SOURCES, 6, "greedy")

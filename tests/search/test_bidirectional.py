@@ -56,7 +56,7 @@ def exhaustive(decoders, inputs, length_penalty, allowed):
             other = [*reversed(other[:last]), *other[last:]]
             mean = [(x + y) / 2 for x, y in zip(gains, other, strict=True)]
             rows.append((tokens, sum(mean) / penalty(len(tokens), length_penalty), weights, mean))
-        found.append(sorted(rows, key=lambda row: -row[1]))
+        found.append(sorted(rows, key=lambda row: (END not in row[0], -row[1])))
     return found
 
 
@@ -176,6 +176,15 @@ def test_what_is_no_pair_is_refused():
     }.items():
         message = f"`{name}` must be a pair, one for the left-to-right model and one for the right"
         assert_refused(lambda given=given: bidirectional_search(*given, **TOKENS), message)
+
+
+def test_a_sequence_that_ended_is_better_than_one_that_was_cut_off():
+    end = [0.0, 1.0, 0.0, 0.0]
+    long = table([[0.0, 0.1, 0.9, 0.0], end, [0.0, 0.1, 0.9, 0.0], end])
+    tokens = {"start_token": 0, "end_token": 1, "max_length": 3, "beam_width": 4}
+    found = to_numpy(bidirectional_search(*zip(long, long, strict=True), **tokens))
+    assert found.tokens.tolist() == [[[2, 2, 1], [2, 1, 1], [1, 1, 1], [2, 2, 2]]]
+    assert found.scores[0, 3] > found.scores[0, 0]
 
 
 def test_both_models_are_checked_before_the_search():
