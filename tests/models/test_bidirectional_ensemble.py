@@ -155,10 +155,9 @@ def test_trained_models_together_export_their_call(kind, tmp_path):
     model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
     expected = model((SOURCES, TARGETS))
     model.export(tmp_path / "saved", verbose=False)
-    serve = tf.saved_model.load(str(tmp_path / "saved")).serve
-    found = serve(
-        tuple(tf.constant(x, "float32") for x in (SOURCES, TARGETS))
-    )  # as Keras exports it
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    pair = tuple(tf.constant(x, "float32") for x in (SOURCES, TARGETS))  # as Keras exports it
+    found = loaded.serve(pair)
     np.testing.assert_allclose(numpy(found), numpy(expected), atol=1e-5)
 
 
