@@ -13,7 +13,7 @@ from keras_attention.search import (
     bidirectional_search,
     reverse_tokens,
 )
-from tests.backends import compiled, only_on
+from tests.backends import BACKEND, compiled, only_on
 from tests.helpers import assert_refused
 from tests.search.oracles import (
     END,
@@ -67,10 +67,15 @@ def make_inputs():
     return decoders, [decoder.inputs(SAMPLES, seed, length) for decoder, seed, length in pairs]
 
 
-def search(decoders, inputs, **options):
-    states, memories = zip(*inputs, strict=True)
+def search(decoders, inputs, jit=False, **options):
     steps = [decoder.step for decoder in decoders]
-    return bidirectional_search(steps, states, memories, **TOKENS, **options)
+
+    def run(inputs):
+        states, memories = zip(*inputs, strict=True)
+        return tuple(bidirectional_search(steps, states, memories, **TOKENS, **options))
+
+    # Eagerly, JAX compiles every loop again.
+    return SearchResult(*compiled(run, jit or BACKEND == "jax")(inputs))
 
 
 OPTIONS = {
@@ -93,8 +98,7 @@ def test_with_all_beams_it_is_the_exhaustive_search(name, jit):
         return not repeated and not ended
 
     expected = exhaustive(decoders, inputs, options.get("length_penalty", 1.0), allowed)
-    run = compiled(lambda inputs: tuple(search(decoders, inputs, beam_width=EVERY, **options)), jit)
-    found = to_numpy(SearchResult(*run(inputs)))
+    found = to_numpy(search(decoders, inputs, jit, beam_width=EVERY, **options))
     count = len(expected[0])
     assert_found(SearchResult(*(x[:, :count] for x in found)), expected, LONGEST)
     assert np.all(found.scores[:, count:] == -np.inf)
