@@ -31,7 +31,7 @@ class BidirectionalEnsemble(Generator):
         score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / ((5 + len(y)) / 6) ** length_penalty
 
     y' is y in reverse order. `generate` searches with both models, and ranks what they find, see
-    `bidirectional_search`. This takes about four times as long as with one model. `search` must be
+    `bidirectional_search`. This takes several times as long as with one model. `search` must be
     "beam", without a prefix or a coverage penalty. `log_probability` returns the mean of both
     models.
 
