@@ -129,7 +129,7 @@ class BidirectionalEnsemble(Generator):
             target: as for `Seq2Seq`, in reading order. Each needs its end token.
 
         Returns:
-            `LogProbability` of NumPy arrays. The weights are those of the left-to-right model.
+            `LogProbability` of NumPy arrays. The left-to-right model gives the weights.
         """
         target = padded(target, self.pad_token)
         tokens = self.start_token, self.end_token, self.pad_token
