@@ -2,6 +2,7 @@
 
 import collections
 import pathlib
+import unicodedata
 
 import numpy as np
 import tensorflow as tf
@@ -90,9 +91,14 @@ class Symbols:
         return [self.names[i] for i in ids[:end] if i > END]
 
 
+def spell(word):
+    """The letters of a word. Accents and other marks are letters of their own (Unicode NFD)."""
+    return unicodedata.normalize("NFD", word)
+
+
 def encode_words(letters, words):
     """Ids of words with a sign before and after each, so that attention can read the ends."""
-    return [[START, *letters.encode(word), END] for word in words]
+    return [[START, *letters.encode(spell(word)), END] for word in words]
 
 
 def encode_phones(phones, sequences):

@@ -1,5 +1,7 @@
 """Writes the `.keras` file, the SavedModel and the pictures, and checks each of them."""
 
+import unicodedata
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -8,7 +10,16 @@ from keras import ops
 from examples.common.files import save_figure
 from examples.common.saving import ask_saved_model, write_model
 from examples.common.tokens import make_table
-from examples.pronunciation.data import END, PAD, START, UNKNOWN, encode_phones, encode_words, pad
+from examples.pronunciation.data import (
+    END,
+    PAD,
+    START,
+    UNKNOWN,
+    encode_phones,
+    encode_words,
+    pad,
+    spell,
+)
 from keras_attention.plotting import plot_attention
 
 PICTURES = 4
@@ -32,17 +43,21 @@ def save(pronouncer, words, output):
         )
     weights = read_places(pronouncer.models[0], source, target)
     for n, word in enumerate(words):
-        cut = weights[n, : len(phones[n]) + 1, : len(word) + 2]
+        cut = weights[n, : len(phones[n]) + 1, : len(spell(word)) + 2]
         draw_alignment(word, phones[n], cut, output / f"alignment-{n + 1}.png")
     print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
 
 
 def export(pronouncer, path):
     """Writes a SavedModel from words to phones with spaces between them."""
+    import tensorflow_text
+
     names = pronouncer.letters.names[END + 1 :]
     table = make_table(names, default=UNKNOWN - END)
 
     def tokenize(words):
+        # The same as `spell`.
+        words = tensorflow_text.normalize_utf8(words, "NFD")
         letters = tf.strings.unicode_split(words, "UTF-8")
         ids = tf.cast(table.lookup(letters), "int32") + END
         ends = tf.ones((tf.shape(words)[0], 1), "int32")
@@ -89,7 +104,9 @@ def read_places(model, source, target):
 
 def draw_alignment(word, phones, weights, path):
     """Draws the letters that each phone of a word was read from as a PNG."""
-    source, target = ["⊢", *word, "⊣"], [*phones, "⏎"][: len(weights)]
+    # A mark on its own is drawn on a circle.
+    letters = ["◌" * bool(unicodedata.combining(x)) + x for x in spell(word)]
+    source, target = ["⊢", *letters, "⊣"], [*phones, "⏎"][: len(weights)]
     title = f"{word}  →  {' '.join(phones)}"
     figure = plot_attention(weights, source, target, title=title)
     save_figure(path, figure)

@@ -25,6 +25,7 @@ from examples.pronunciation.data import (
     encode_words,
     make_batches,
     pad,
+    spell,
 )
 from examples.pronunciation.evaluation import score
 from examples.pronunciation.model import build_model
@@ -71,11 +72,12 @@ def run(words, arguments):
     Returns:
         The `Pronouncer` of all models, the phones that it found for the test words, and a summary.
     """
-    letters = Symbols.of(word for word, _ in words["train"])
+    letters = Symbols.of(spell(word) for word, _ in words["train"])
     phones = Symbols.of(sounds for _, sounds in words["train"])
     longest = 2 * max(len(sounds) for _, sounds in words["train"])
     settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
-    settings["words"] = fingerprint(json.dumps([words["train"], words["dev"]]).encode())
+    data = json.dumps([words["train"], words["dev"], letters.names])
+    settings["words"] = fingerprint(data.encode())
     left, right, summaries = [], [], []
     for number in range(arguments.ensemble):
         backward = number >= arguments.ensemble - arguments.backward
