@@ -8,11 +8,12 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples.pronunciation import __main__ as command
-from examples.pronunciation import data, evaluation, language
+from examples.pronunciation import data, evaluation, export, language
 from examples.pronunciation.model import ATTENTIONS, build_model
 from examples.pronunciation.training import Pronouncer
 from keras_attention import SearchResult
@@ -109,6 +110,37 @@ def test_symbols_become_ids_and_back():
     assert phones.decode([6, 4]) == ["tʃ", "a"]
     letters = data.Symbols.of(["ab"])
     assert data.encode_words(letters, ["ba"]) == [[data.START, 5, 4, data.END]]
+
+
+def test_accents_are_letters_of_their_own():
+    acute = "e\N{COMBINING ACUTE ACCENT}"
+    letters = data.Symbols.of([acute])
+    composed, decomposed = data.encode_words(
+        letters, ["\N{LATIN SMALL LETTER E WITH ACUTE}", acute]
+    )
+    assert composed == decomposed == [data.START, 4, 5, data.END]
+    [grave] = data.encode_words(letters, ["\N{LATIN SMALL LETTER E WITH GRAVE}"])
+    assert grave == [data.START, 4, data.UNKNOWN, data.END]  # the e is known
+
+
+def test_a_saved_model_spells_as_the_training_does(tmp_path):
+    words = ["été", "e\N{COMBINING ACUTE ACCENT}t", "がぷ", "tx"]
+    letters = data.Symbols.of(data.spell(word) for word in words[:3])
+    parts = {}
+    model = types.SimpleNamespace(export_generate=lambda path, **given: parts.update(given))
+    pronouncer = Pronouncer([model], [], letters, data.Symbols(["v"]), beam=3, longest=4)
+    export.export(pronouncer, tmp_path)
+    found = parts["tokenize"](tf.constant(words)).numpy()
+    for row, expected in zip(found, data.encode_words(letters, words), strict=True):
+        assert list(row[row != data.PAD]) == expected
+
+
+def test_the_picture_shows_each_mark_on_a_circle(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(export, "save_figure", lambda path, figure: drawn.update(figure=figure))
+    export.draw_alignment("né", ["n", "e"], np.full((3, 5), 0.2), tmp_path / "x.png")
+    labels = [label.get_text() for label in drawn["figure"].axes[0].get_xticklabels()]
+    assert labels == ["⊢", "n", "e", "◌\N{COMBINING ACUTE ACCENT}", "⊣"]
 
 
 def test_batches_hold_every_word_once_beside_its_phones():
