@@ -11,12 +11,12 @@ and a SavedModel from words to phones, which it then runs in a process without k
     python -m examples.pronunciation --data DIR --language dut --ensemble 5
 
 does the same for the files `dut_train.tsv`, `dut_dev.tsv` and `dut_test.tsv` in DIR or below it,
-whose lines are a word, a tab, and phones with spaces between them. The accent of a letter is a
-letter of its own. The files of the shared task are at https://github.com/sigmorphon/2021-task1.
-Five models with seeds that follow each other decide together. An interrupted run resumes when the
-same command is run again. With `--backward 2`, two of the five pronounce from the last letter to
-the first, and the models of both directions score what the others find.
-docs/results/pronunciation.md compares the figures with the shared task.
+whose lines are a word, a tab, and phones with spaces between them. The files of the shared task are
+at https://github.com/sigmorphon/2021-task1. The models read a letter and its accent as two letters;
+the files may hold them together or apart. Five models with seeds that follow each other decide
+together. An interrupted run resumes when the same command is run again. With `--backward 2`, two of
+the five pronounce from the last letter to the first, and the models of both directions score what
+the others find. docs/results/pronunciation.md compares the figures with the shared task.
 """
 
 import json

@@ -91,14 +91,19 @@ class Symbols:
         return [self.names[i] for i in ids[:end] if i > END]
 
 
-def spell(word):
-    """The letters of a word. Accents and other marks are letters of their own (Unicode NFD)."""
+def decompose(word):
+    """The letters of a word, where é is e and an accent, and 한 its three letters (Unicode NFD)."""
     return unicodedata.normalize("NFD", word)
+
+
+def known_letters(words):
+    """The `Symbols` of the letters of these words."""
+    return Symbols.of(map(decompose, words))
 
 
 def encode_words(letters, words):
     """Ids of words with a sign before and after each, so that attention can read the ends."""
-    return [[START, *letters.encode(spell(word)), END] for word in words]
+    return [[START, *letters.encode(decompose(word)), END] for word in words]
 
 
 def encode_phones(phones, sequences):

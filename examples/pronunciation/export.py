@@ -15,10 +15,10 @@ from examples.pronunciation.data import (
     PAD,
     START,
     UNKNOWN,
+    decompose,
     encode_phones,
     encode_words,
     pad,
-    spell,
 )
 from keras_attention.plotting import plot_attention
 
@@ -27,7 +27,8 @@ PICTURES = 4
 
 def save(pronouncer, words, output):
     """Writes and checks all files of a trained pronouncer; the words are for the checks."""
-    words = sorted(words, key=len)[-PICTURES:]  # long words show an alignment best
+    # Long words show an alignment best.
+    words = sorted(words, key=lambda word: len(decompose(word)))[-PICTURES:]
     phones = pronouncer(words)
     source = pad(encode_words(pronouncer.letters, words))
     target = pad(encode_phones(pronouncer.phones, phones))
@@ -43,20 +44,22 @@ def save(pronouncer, words, output):
         )
     weights = read_places(pronouncer.models[0], source, target)
     for n, word in enumerate(words):
-        cut = weights[n, : len(phones[n]) + 1, : len(spell(word)) + 2]
-        draw_alignment(word, phones[n], cut, output / f"alignment-{n + 1}.png")
+        draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")
     print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
 
 
 def export(pronouncer, path):
-    """Writes a SavedModel from words to phones with spaces between them."""
+    """Writes a SavedModel from words to phones with spaces between them.
+
+    A process that loads it needs the operations of tensorflow-text.
+    """
     import tensorflow_text
 
     names = pronouncer.letters.names[END + 1 :]
     table = make_table(names, default=UNKNOWN - END)
 
     def tokenize(words):
-        # The same as `spell`.
+        # Python's `decompose` does not run inside a SavedModel.
         words = tensorflow_text.normalize_utf8(words, "NFD")
         letters = tf.strings.unicode_split(words, "UTF-8")
         ids = tf.cast(table.lookup(letters), "int32") + END
@@ -103,10 +106,19 @@ def read_places(model, source, target):
 
 
 def draw_alignment(word, phones, weights, path):
-    """Draws the letters that each phone of a word was read from as a PNG."""
+    """Draws the letters that each phone of a word was read from as a PNG.
+
+    Args:
+        word: a string.
+        phones: a list of strings.
+        weights: an array `(T, S)` of the steps and letters, padded or not.
+        path: where to write.
+    """
     # A mark on its own is drawn on a circle.
-    letters = ["◌" * bool(unicodedata.combining(x)) + x for x in spell(word)]
+    marked = (unicodedata.category(x).startswith("M") for x in decompose(word))
+    letters = [f"◌{x}" if m else x for x, m in zip(decompose(word), marked, strict=True)]
     source, target = ["⊢", *letters, "⊣"], [*phones, "⏎"][: len(weights)]
+    weights = weights[: len(target), : len(source)]
     title = f"{word}  →  {' '.join(phones)}"
     figure = plot_attention(weights, source, target, title=title)
     save_figure(path, figure)

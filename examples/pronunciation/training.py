@@ -23,9 +23,9 @@ from examples.pronunciation.data import (
     as_dataset,
     encode_phones,
     encode_words,
+    known_letters,
     make_batches,
     pad,
-    spell,
 )
 from examples.pronunciation.evaluation import score
 from examples.pronunciation.model import build_model
@@ -72,12 +72,13 @@ def run(words, arguments):
     Returns:
         The `Pronouncer` of all models, the phones that it found for the test words, and a summary.
     """
-    letters = Symbols.of(spell(word) for word, _ in words["train"])
+    letters = known_letters(word for word, _ in words["train"])
     phones = Symbols.of(sounds for _, sounds in words["train"])
     longest = 2 * max(len(sounds) for _, sounds in words["train"])
     settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
-    data = json.dumps([words["train"], words["dev"], letters.names])
-    settings["words"] = fingerprint(data.encode())
+    # The letters too: the way in which words become letters may change.
+    known = json.dumps([words["train"], words["dev"], letters.names])
+    settings["words"] = fingerprint(known.encode())
     left, right, summaries = [], [], []
     for number in range(arguments.ensemble):
         backward = number >= arguments.ensemble - arguments.backward
@@ -87,8 +88,8 @@ def run(words, arguments):
         alone = ([], [model]) if backward else ([model], [])
         _, scores = judge(Pronouncer(*alone, letters, phones, arguments.beam, longest), words)
         seconds = sum(entry["seconds"] for entry in history)
-        known = {"seed": seed, "direction": direction(backward)}
-        summaries.append({**known, "train_seconds": seconds, **scores})
+        identity = {"seed": seed, "direction": direction(backward)}
+        summaries.append({**identity, "train_seconds": seconds, **scores})
     pronouncer = Pronouncer(left, right, letters, phones, arguments.beam, longest)
     found, scores = judge(pronouncer, words)
     summary = {
