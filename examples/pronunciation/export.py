@@ -1,6 +1,6 @@
 """Writes the `.keras` file, the SavedModel and the pictures, and checks each of them."""
 
-import unicodedata
+from unicodedata import category
 
 import keras
 import numpy as np
@@ -115,8 +115,7 @@ def draw_alignment(word, phones, weights, path):
         path: where to write.
     """
     # A mark on its own is drawn on a circle.
-    marked = (unicodedata.category(x).startswith("M") for x in decompose(word))
-    letters = [f"◌{x}" if m else x for x, m in zip(decompose(word), marked, strict=True)]
+    letters = [f"◌{x}" if category(x).startswith("M") else x for x in decompose(word)]
     source, target = ["⊢", *letters, "⊣"], [*phones, "⏎"][: len(weights)]
     weights = weights[: len(target), : len(source)]
     title = f"{word}  →  {' '.join(phones)}"

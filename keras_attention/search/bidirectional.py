@@ -60,8 +60,8 @@ def bidirectional_search(
 
     Returns:
         A `SearchResult`, as from `beam_search`, in reading order. `log_probs` are the means of the
-        log probabilities that both models give to a token. The left-to-right model
-        gives the weights.
+        log probabilities that both models give to a token. The left-to-right model gives the
+        weights.
 
     Raises:
         ValueError: `steps`, `states` or `memories` is not a pair. Also everything that
