@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples.pronunciation import __main__ as command
-from examples.pronunciation import data, evaluation, export, language
+from examples.pronunciation import data, evaluation, export, language, training
 from examples.pronunciation.model import ATTENTIONS, build_model
 from examples.pronunciation.training import Pronouncer
 from keras_attention import SearchResult
@@ -119,6 +119,20 @@ def test_accents_are_letters_of_their_own():
     assert composed == decomposed == [data.START, 4, 5, data.END]
     [grave] = data.encode_words(letters, ["\N{LATIN SMALL LETTER E WITH GRAVE}"])
     assert grave == [data.START, 4, data.UNKNOWN, data.END]  # the e is known
+
+
+def test_training_knows_the_accents_of_its_words(monkeypatch):
+    known = []
+
+    def stop(words, letters, *others):
+        known.extend(letters.encode(data.decompose("né")))
+        raise InterruptedError
+
+    monkeypatch.setattr(training, "learn", stop)
+    words = {split: [("né", ["n", "e"])] for split in data.SPLITS}
+    with pytest.raises(InterruptedError):
+        training.run(words, command.parse([]))
+    assert sorted(known) == [4, 5, 6]  # no letter is unknown
 
 
 def test_the_exported_tokenizer_gives_the_ids_of_training(tmp_path):
