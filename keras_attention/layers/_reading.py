@@ -12,6 +12,7 @@ from keras_attention.layers._hooks import check_weighed
 from keras_attention.ops._batched import weighted_sums
 from keras_attention.ops._gathered import window_sum
 from keras_attention.ops._gradients import differentiable_cond, in_decoder
+from keras_attention.ops._random import generator_states
 from keras_attention.ops._stored import stored, without_storing
 from keras_attention.ops._xla import run_as_compiled_part, runs_as_compiled_part
 from keras_attention.ops.masks import all_of
@@ -56,16 +57,16 @@ def _read_window(layer, query, memory, masks, window, weights_wanted, training):
         return whole()
     length = ops.shape(memory.value)[1]
     longest = _longest_whole(query, memory, window)
-    dropout = training and layer.dropout > 0 and not in_decoder()
+    draws = training and bool(generator_states(layer)) and not in_decoder()
     if isinstance(length, int):
         if length <= longest:
             return whole()
         # A compiled part cannot advance a random generator, and is not worth it for one query.
-        if query.shape[1] == 1 or dropout:
+        if query.shape[1] == 1 or draws:
             return gathered()
         return run_as_compiled_part(gathered, query, memory.value)
     # The branches run again for the gradient, so they cannot advance a random generator.
-    if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or dropout:
+    if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or draws:
         return whole()
     return _read_by_length(
         layer, length > longest, gathered, whole, query, memory, window, weights_wanted

@@ -13,7 +13,8 @@ from keras_attention.layers._state_checks import (
     check_state,
 )
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps, where_valid
+from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
+from keras_attention.ops._random import scan_drawing
 from keras_attention.ops.masks import all_of, first_largest
 from keras_attention.ops.windows import sentence_span, window_mask
 
@@ -61,10 +62,8 @@ class RecurrentAttention(ScoringMixin):
             new = [ops.cast(x, old.dtype) for x, old in zip(new, leaves(kept), strict=True)]
             new = pack_like(kept, new)
             new = new if place is None else (new, _place_read(weights, place))
-            if mask is not None or near is not None:
-                # A step that could read nothing must not forget where it was.
-                read = ops.any(weights != 0, axis=-1, keepdims=True)
-                valid = read if valid is None else ops.logical_and(valid, read)
+            # A step that can read nothing must not forget where it was.
+            valid = all_of(valid, None if readable is None else ops.any(readable, axis=-1))
             return where_valid(valid, new, state), weights
 
         if mask is not None:
@@ -74,7 +73,8 @@ class RecurrentAttention(ScoringMixin):
         else:
             tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
             inputs = tuple(tensors), drawn
-            state, weights = scan(one_step, state, inputs, unroll=query.shape[1] == 1)
+            unroll = query.shape[1] == 1
+            state, weights = scan_drawing(one_step, state, inputs, self, unroll)
             weights = swap_steps(weights)
         return read_values(self, weights, memory.value, training), weights, state
 

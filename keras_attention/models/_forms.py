@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import tree
 
+from keras_attention._checks import described
 from keras_attention._typing import Nested
 
 
@@ -34,9 +35,29 @@ def mapped(function: Callable[[tuple, str], Any], form: Any) -> Nested:
         return None
     if isinstance(form, dict):
         if isinstance(form.get("dtype"), str):
-            return function(tuple(form["shape"]), form["dtype"])
+            return function(_shape_of(form), form["dtype"])
         return {name: mapped(function, x) for name, x in form.items()}
-    return tuple(mapped(function, x) for x in form)
+    if isinstance(form, (list, tuple)):
+        return tuple(mapped(function, x) for x in form)
+    raise _damaged(form)
+
+
+def _shape_of(form):
+    """The shape of one input. A file never holds its batch size and its number of steps."""
+    shape = form.get("shape")
+    if not isinstance(shape, (list, tuple)) or any(x is not None for x in shape[:2]):
+        raise _damaged(form)
+    if not all(x is None or (isinstance(x, int) and x > 0) for x in shape[2:]):
+        raise _damaged(form)
+    return tuple(shape)
+
+
+def _damaged(form):
+    return ValueError(
+        "The form of the inputs in a saved model must be nested lists or dictionaries of "
+        '{"shape": [null, null, features, ...], "dtype": "..."}; this file holds '
+        f"{described(form)}. Save the model again, with the package that made it."
+    )
 
 
 def symbolic(form: Any) -> Nested:

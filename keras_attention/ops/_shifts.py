@@ -115,5 +115,6 @@ def _recurrence(factors, terms):
         ]
         return 2 * step, factors * earlier[0], terms + factors * earlier[1]
 
-    given = ops.ones((), "int32"), factors, terms
+    # In a graph, one of them may know its batch size and the other not.
+    given = ops.ones((), "int32"), factors + ops.zeros_like(terms), terms + ops.zeros_like(factors)
     return ops.while_loop(lambda step, *_: step < length, double, given)[2]

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from keras import ops
+from keras import layers, ops
 
-from keras_attention import MonotonicAttention
+from keras_attention import AttentionRNN, MonotonicAttention
 from tests import fast
-from tests.backends import BACKEND, tensor
+from tests.backends import BACKEND, on_tensorflow, tensor
 from tests.helpers import assert_close, assert_refused, gradients, normal, numpy
 
 
@@ -121,6 +121,61 @@ def test_initial_values():
     steeper = MonotonicAttention(11, initial_gain=4.0)
     steeper.build((1, 2, 3), (1, 5, 7))
     assert numpy(steeper.content.gain) == 4
+
+
+@pytest.mark.parametrize("decoding", [False, True])
+def test_a_mask_that_is_true_everywhere_changes_nothing(decoding):
+    """A step that could read but stopped nowhere has read nothing for good."""
+    layer = by_probability("hard")
+    query, value = np.array([[[9.0], [-9.0], [9.0]]]), np.ones((1, 2, 1))
+    masks = [{}, {"query_mask": np.ones((1, 3), bool)}, {"attention_mask": np.ones((3, 2), bool)}]
+    masks += [{"value_mask": np.ones((1, 2), bool)}, {"use_causal_mask": False}]
+    layer.build(query.shape, value.shape)
+    for options in masks:
+        if not decoding:
+            weights = layer(query, value, return_attention_scores=True, **options)[1]
+        else:
+            memory = layer.prepare(tensor(value), value_mask=options.pop("value_mask", None))
+            weights = layer.attend(tensor(query), memory, **options).weights
+        assert numpy(weights).tolist() == [[[1, 0], [0, 0], [0, 0]]], options
+
+
+def test_a_step_that_can_read_nothing_keeps_its_place():
+    layer = by_probability("hard")
+    query, value = np.array([[[9.0], [9.0], [9.0]]]), np.ones((1, 2, 1))
+    for mask in (
+        {"query_mask": [[True, False, True]]},
+        {"attention_mask": [[True] * 2, [False] * 2, [True] * 2]},
+    ):
+        mask = {name: np.array(x) for name, x in mask.items()}
+        _, weights = layer(query, value, return_attention_scores=True, **mask)
+        assert numpy(weights).tolist() == [[[1, 0], [0, 0], [1, 0]]]
+
+
+@on_tensorflow
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("known", ["memory", "mask"])
+def test_only_the_mask_or_the_memory_knows_its_batch_size(known, jit):
+    import tensorflow as tf
+
+    cell = layers.GRUCell(5, dtype="float64")
+    attention = MonotonicAttention(3, "hard", noise=0, dtype="float64")
+    layer = AttentionRNN(cell, attention, query="current", input_feeding=True)
+    layer.build((None, None, 2), (None, None, 7))
+    inputs = [tensor(normal(n, 1, 4, size)) for n, size in enumerate((2, 7))]
+    mask = tensor(np.array([[True, True, False, True]]))
+    batch = {"memory": None, "mask": None, known: 1}
+    specs = [
+        tf.TensorSpec((None, None, 2), "float64"),
+        tf.TensorSpec((batch["memory"], None, 7), "float64"),
+        tf.TensorSpec((batch["mask"], None), "bool"),
+    ]
+
+    def call(sequences, memory, mask):
+        return layer(sequences, memory, memory_mask=mask, training=True)
+
+    found = tf.function(call, specs, autograph=False, jit_compile=jit)(*inputs, mask)
+    assert_close(found, numpy(call(*inputs, mask)))
 
 
 def test_hard_mode_does_not_hide_nan():

@@ -448,3 +448,62 @@ def test_drawn_numbers_are_checked():
 
     message = "first two axes are the steps and the batch; received"
     assert_refused(lambda: Scalar()(*inputs(), training=True), message)
+
+
+class Diagonal(PastWeightsAttention):
+    """A window of three steps around the number of the step."""
+
+    uses_position = True
+
+    def window(self, query, memory, position):
+        shape = ops.shape(query)[:2]
+        position = ops.arange(shape[1]) if position is None else position
+        center = ops.cast(position, "float32")
+        center = ops.reshape(center, (-1, 1)) if shape[1] == 1 else center
+        return Window(ops.broadcast_to(center, shape), 1)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell, AnyCell])
+def test_an_attention_with_a_state_counts_the_steps_of_a_decoder(cell, training):
+    layer = AttentionRNN(cell(H), Diagonal(), return_state=True)
+    query, value = inputs()
+    *found, weights = layer(query, value, training=training, return_attention_scores=True)
+    near = np.abs(np.arange(TQ)[:, None] - np.arange(TK)) <= 1
+    assert ((numpy(weights) > 0) == near).all()
+    assert numpy(found[-1]).tolist() == [TQ] * B
+    memory = layer.prepare(tensor(value))
+    state = layer.get_initial_state(memory)
+    for n in range(TQ):
+        _, state, row = layer.step(tensor(query[:, n]), state, memory)
+        np.testing.assert_allclose(numpy(row), numpy(weights)[:, n], atol=1e-6)
+
+
+class Ages(PastWeightsAttention):
+    """Its state counts the steps with integers, `(B,)`; the decoder counts them, too."""
+
+    uses_position = True
+
+    def initial_state(self, memory):
+        return ops.full(ops.shape(memory.value)[:1], 40, dtype="int32")
+
+    def score(self, query, key, state):
+        return ops.zeros_like(key[:, None, :, 0])
+
+    def next_state(self, state, weights):
+        return state + 1
+
+
+def test_an_integer_state_without_a_position_is_a_state():
+    layer = AttentionRNN(AnyCell(H), Ages(), return_state=True)
+    query, value = inputs()
+    _, hidden, age, position = layer(query, value)
+    assert numpy(age).tolist() == [40 + TQ] * B
+    for given, wanted in (
+        ([hidden], (40, 0)),
+        ([hidden, age], (40 + TQ, 0)),
+        ([hidden, age, position], (40 + TQ, TQ)),
+    ):
+        _, _, age_after, after = layer(query, value, initial_state=given)
+        assert numpy(age_after).tolist() == [wanted[0] + TQ] * B
+        assert numpy(after).tolist() == [wanted[1] + TQ] * B

@@ -78,7 +78,9 @@ def attending(decoder: Any, memory: Memory, return_scores: bool) -> Part:
 def attending_with_state(
     decoder: Any, memory: Memory, first: Nested, drawn: Nested, training: Any
 ) -> Part:
-    """The part `(query, *state, *drawn) -> [output, weights, *state]`, with a state.
+    """The part `(query, *state, *drawn, position) -> [output, weights, *state]`, with a state.
+
+    The position is there if the attention counts steps.
 
     Args:
         first: the initial state, whose nesting the others have.
@@ -89,13 +91,16 @@ def attending_with_state(
 
     def run(tensors, query, *rest):
         key, value, *weights = tensors
+        options = {"training": training}
+        if decoder.attention.uses_position:
+            *rest, options["position"] = rest
         given = memory._replace(key=key, value=value)
         state, of_step = (
             pack_like(x, list(tensors))
             for x, tensors in ((first, rest[: count - 1]), (drawn, rest[count - 1 :]))
         )
         with keras.StatelessScope(list(zip(variables, weights, strict=True))):
-            found = attend(decoder, query, given, state=state, drawn=of_step, training=training)
+            found = attend(decoder, query, given, state=state, drawn=of_step, **options)
         return [found.output, found.weights, *leaves(found.state)]
 
     def once(tensors, *arguments):

@@ -5,6 +5,7 @@ from keras import ops, tree
 
 from keras_attention.ops._graphs import in_graph, value_of
 from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops._random import generator_states
 
 
 def state_sizes(cell):
@@ -128,5 +129,12 @@ def with_constant_weights(layer, run):
     changing = layer.unroll or getattr(layer.cell, "non_trainable_weights", None)
     if mixed or changing or not in_graph():
         return run()
-    with keras.StatelessScope([(weight, value_of(weight)) for weight in layer.weights]):
-        return run()
+    states = generator_states(layer)
+    read = [(x, value_of(x)) for x in [*layer.weights, *states]]
+    with keras.StatelessScope(read) as scope:
+        result = run()
+    for state, old in read[len(read) - len(states) :]:
+        new = scope.get_current_value(state)
+        if new is not old:
+            state.assign(new)
+    return result

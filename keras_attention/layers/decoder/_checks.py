@@ -1,6 +1,9 @@
 """Checks of the arguments of a decoder."""
 
+import gc
 import inspect
+import warnings
+import weakref
 
 from keras_attention._checks import UNROLLED, check_choice, described, is_cell, made
 from keras_attention._shapes import check_sequences, check_width, shape_of
@@ -27,12 +30,45 @@ def check_parts(layer, dtype, cell, attention):
         )
     check_initialised(attention)
     for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
+        if getattr(part, "activity_regularizer", None) is not None:
+            raise ValueError(
+                f"{layer}: `{name}` has an `activity_regularizer`, and its loss cannot leave the "
+                "loop of a decoder. Give the regularizer to the decoder, whose outputs it then "
+                "regularizes: AttentionRNN(cell, attention, activity_regularizer=...)."
+            )
         if getattr(part, "compute_dtype", dtype) != dtype:
             raise ValueError(
                 f"{layer}: cell, attention and decoder must compute in one dtype; the "
                 f"decoder computes in {dtype}, `{name}` in {part.compute_dtype}. "
                 "Give all of them the same `dtype`."
             )
+
+
+def note_decoder(decoder):
+    """Notes in the cells and in the attention that they belong to this decoder."""
+    for part in _parts_of(decoder):
+        if not hasattr(part, "_decoders"):
+            part._decoders = weakref.WeakSet()
+        part._decoders.add(decoder)
+
+
+def warn_of_shared_parts(decoder):
+    """Warns, before a decoder is saved, if another decoder has its cell or attention too."""
+    for part in _parts_of(decoder):
+        if len(part._decoders) > 1:
+            gc.collect()  # a decoder that nothing uses any more may not have been deleted yet
+        if len(part._decoders) > 1:
+            names = " and ".join(sorted(x.name for x in part._decoders))
+            warnings.warn(
+                f"{names} share {part.name}. Keras saves the weights of {part.name} once, and "
+                "cannot load a file of a model that holds several of these decoders. Give each "
+                "decoder its own.",
+                stacklevel=2,
+            )
+
+
+def _parts_of(decoder):
+    return [*getattr(decoder.cell, "cells", [decoder.cell]), decoder.attention]
 
 
 def check_cells(layer, name, given, wanted):

@@ -9,10 +9,15 @@ from keras_attention._typing import Tensor
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
 from keras_attention.layers.decoder._attending import attend, attending, attending_with_state
-from keras_attention.layers.decoder._cells import DropoutMasks, with_constant_weights
+from keras_attention.layers.decoder._cells import (
+    DropoutMasks,
+    query_size,
+    with_constant_weights,
+)
 from keras_attention.layers.decoder._known_cells import KnownCells, is_known
 from keras_attention.layers.decoder._steps import called, joined_output, masked_step, one_step
-from keras_attention.ops._loops import leaves, pack_like, scan, swap_steps
+from keras_attention.ops._loops import leaves, pack_like, swap_steps
+from keras_attention.ops._random import advanced_by, generator_states, scan_drawing
 from keras_attention.ops._recurrence import recur, runs_alone
 from keras_attention.ops._xla import compiling, pad_axis, round_up_length
 from keras_attention.ops.masks import blanked
@@ -49,6 +54,7 @@ def run_loop(
     # Time comes first in the loop.
     inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
     known = is_known(decoder.cell, training) and _suits_parts(decoder, state, training)
+    known = known and not _draws(decoder, sequences, memory, state, training)
     run = _run_known if known else _run_any
     with compiling(True if training else None):
         carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
@@ -76,6 +82,20 @@ def _suits_parts(decoder, state, training):
     if not attention.has_state or not training:
         return True
     return all(map(is_floating, leaves(state.attention)))
+
+
+def _draws(decoder, sequences, memory, state, training):
+    """Whether the attention draws random numbers in its steps, such as by a `Dropout` layer."""
+    attention, drawn = decoder.attention, []
+    if not decoder.attends_inside or not generator_states(attention):
+        return False
+    if training and attention.has_state:
+        steps = ops.shape(sequences)[1]
+        advanced_by(lambda: drawn.extend([attention._draw(memory, steps)]), attention)
+        drawn = pack_like(drawn, [x[0] for x in leaves(drawn)])
+    query = ops.zeros((ops.shape(memory.value)[0], query_size(decoder.cell, decoder.query)))
+    read = _read(decoder, memory, True, training, *(drawn or [None]))
+    return bool(advanced_by(lambda: read(query, state.attention, state.position), attention))
 
 
 def _run_known(decoder, inputs, memory, carry, return_scores, training):
@@ -146,10 +166,11 @@ def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=No
         x, drawn = x
 
         def read(query, kept, position):
+            count = [] if position is None else [position]
             if kept is not None:
-                output, weights, *new = call(reading, query, *leaves(kept), *leaves(drawn))
+                output, weights, *new = call(reading, query, *leaves(kept), *leaves(drawn), *count)
                 return Attended(output, pack_like(kept, new), weights)
-            output, *weights = call(reading, query, *([] if position is None else [position]))
+            output, *weights = call(reading, query, *count)
             return Attended(output, kept, weights[0] if weights else None)
 
         def run(_, fed, states):
@@ -173,13 +194,15 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
             read = _read(decoder, memory, return_scores, training, drawn)
         return masked_step(decoder, called(decoder), read, carry, inputs)
 
+    given = tuple(inputs), drawn
+
+    def run():
+        return scan_drawing(step, carry, given, decoder, decoder.unroll)
+
     sequences = inputs[0]
     size = sequences.shape[-1] + decoder._fed_size
     with DropoutMasks(decoder.cell, ops.shape(sequences)[1], size):
-        return with_constant_weights(
-            decoder,
-            lambda: scan(step, carry, (tuple(inputs), drawn), unroll=decoder.unroll),
-        )
+        return with_constant_weights(decoder, run)
 
 
 def _read(decoder, memory, return_scores, training, drawn):

@@ -25,7 +25,10 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     given = [] if initial_state is None else leaves(initial_state)
     position = ops.zeros((batch,), "int32")
     last = given[-1] if given and attention.uses_position else None
-    if hasattr(last, "dtype") and "int" in dtype_of(last) and len(last.shape) == 1:
+    # Without the position, the last tensor may be an integer state of the attention.
+    complete = len(given) in (len(cells), sum(map(len, groups.values())))
+    integers = hasattr(last, "dtype") and "int" in dtype_of(last) and len(last.shape) == 1
+    if integers and not complete:
         *given, position = given
     _check(decoder.name, "initial_state", given, groups, memory.value.shape[0])
     shapes = [*cells, *fed]

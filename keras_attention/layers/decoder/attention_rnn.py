@@ -23,6 +23,8 @@ from keras_attention.layers.decoder._checks import (
     check_prepared,
     check_shapes,
     default_query,
+    note_decoder,
+    warn_of_shared_parts,
 )
 from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.decoder._states import check_step, first_state
@@ -123,6 +125,7 @@ class AttentionRNN(CheckedLayer):
             cell = keras.layers.StackedRNNCells(cells, dtype=self.dtype_policy)
         self.cell = cell
         self.attention = attention
+        note_decoder(self)
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
             query = "current" if input_feeding else default_query(attention)
@@ -225,6 +228,10 @@ class AttentionRNN(CheckedLayer):
     def attends_inside(self) -> bool:
         """Whether the attention runs inside the recurrence. Otherwise it runs once, after it."""
         return self.query == "previous" or self.input_feeding or self.attention.has_state
+
+    def save_own_variables(self, store: Any) -> None:
+        warn_of_shared_parts(self)
+        super().save_own_variables(store)
 
     def compute_output_shape(
         self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None

@@ -120,6 +120,16 @@ BAD_ARGUMENTS = {
         {},
         ("in one dtype", "the decoder computes in float32", "`attention` in float64"),
     ),
+    "a regularizer of a cell": (
+        ([layers.GRUCell(3), layers.GRUCell(H, activity_regularizer="l2")], ATTENTION),
+        {},
+        ("`cell` has an `activity_regularizer`", "AttentionRNN(cell, attention, activity_reg"),
+    ),
+    "a regularizer of an attention": (
+        (CELL, BahdanauAttention(17, activity_regularizer="l2")),
+        {},
+        ("`attention` has an `activity_regularizer`", "Give the regularizer to the decoder"),
+    ),
     "cells of several dtypes": (
         ([CELL, layers.GRUCell(3, dtype="mixed_float16")], ATTENTION),
         {},

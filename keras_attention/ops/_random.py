@@ -1,0 +1,72 @@
+"""Random numbers that are drawn inside a loop."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._typing import Nested
+from keras_attention.ops._graphs import in_graph
+from keras_attention.ops._loops import Body, leaves, pack_like, scan
+
+
+def generator_states(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """The states of all random generators of a layer, such as that of a `Dropout` in it."""
+    weights = {id(x) for x in layer.weights}
+    others = [x for x in layer.variables if id(x) not in weights]
+    return [x for x in others if "int" in x.dtype and tuple(x.shape) == (2,)]
+
+
+def advanced_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple]:
+    """Which generators a function advances: `(state, value before, value after)` for each.
+
+    The function runs once, but the variables of the layer keep their values.
+    """
+    states = generator_states(layer)
+    if not states:
+        return []
+    with keras.StatelessScope([(x, x.value) for x in layer.variables]) as scope:
+        before = [x.value for x in states]
+        run()
+    after = [scope.get_current_value(x) for x in states]
+    found = zip(states, before, after, strict=True)
+    return [(state, old, new) for state, old, new in found if new is not old]
+
+
+def scan_drawing(
+    body: Body, carry: Nested, inputs: Nested, layer: keras.layers.Layer, unroll: bool = False
+) -> tuple[Nested, Nested]:
+    """Calls `scan` with a body that may draw other random numbers in every step."""
+    in_loop = keras.backend.backend() == "jax" or in_graph()
+    if unroll or not in_loop:
+        return scan(body, carry, inputs, unroll=unroll)
+    first = pack_like(inputs, [x[0] for x in leaves(inputs)])
+    drawn = advanced_by(lambda: body(carry, first), layer)
+    if not drawn:
+        return scan(body, carry, inputs)
+    # A loop cannot keep what its body assigns where Keras holds variables as values: on JAX, and in
+    # a functional model. So each step gets the states that the step before would have left.
+    steps = ops.shape(leaves(inputs)[0])[0]
+    number = ops.expand_dims(ops.arange(steps, dtype=drawn[0][1].dtype), 1)
+    starts = [old + number * (new - old) for _, old, new in drawn]
+    states = [state for state, *_ in drawn]
+    drawing = {id(x) for x in states}
+    others = [x for x in layer.variables if id(x) not in drawing]
+    values = [x.value for x in others]
+
+    def step(carry, x):
+        inputs, starts = x
+        pairs = zip([*others, *states], [*values, *starts], strict=True)
+        with keras.StatelessScope(list(pairs)) as scope:
+            result = body(carry, inputs)
+        for variable, old in zip(others, values, strict=True):
+            new = scope.get_current_value(variable)
+            if new is not old:
+                variable.assign(new)
+        return result
+
+    result = scan(step, carry, (inputs, starts))
+    for state, old, new in drawn:
+        state.assign(old + ops.cast(steps, old.dtype) * (new - old))
+    return result

@@ -1,0 +1,178 @@
+"""Random numbers that the hooks of an attention, or a cell, draw in the steps of a decoder."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from keras_attention import AttentionRNN, BahdanauAttention, RecurrentScoringMixin, ScoringMixin
+from tests import fast
+from tests.backends import BACKEND, compiled, gradients_by, tensor
+from tests.helpers import TK, B, numpy, randomize
+from tests.layers.decoder.cases import DV, D, H, T, tensors
+
+CALLS = 4
+
+
+class Dropping(ScoringMixin):
+    """e = (q W + 1) . drop(k), with a `Dropout` layer of its own."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.drop = layers.Dropout(0.5, seed=3)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self.kernel = self.add_weight((query_shape[-1], value_shape[-1]), name="W")
+
+    def score(self, query, key):
+        key = ops.transpose(self.drop(key, training=True), (0, 2, 1))
+        return ops.matmul(self.project(query, self.kernel) + 1, key)
+
+
+class DroppingWithState(RecurrentScoringMixin):
+    """The same, with the sum of the weights as its state."""
+
+    build = Dropping.build
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.drop = layers.Dropout(0.5, seed=3)
+
+    def initial_state(self, memory):
+        return ops.zeros(ops.shape(memory.value)[:2])
+
+    def score(self, query, key, state):
+        return Dropping.score(self, query, key) - ops.expand_dims(state, 1)
+
+    def next_state(self, state, weights):
+        return state + weights
+
+
+class AnyCell(layers.GRUCell):
+    """A subclass of a cell."""
+
+
+class DroppingCell(layers.Layer):
+    """A cell that holds a `Dropout` layer."""
+
+    def __init__(self, units):
+        super().__init__()
+        self.cell, self.drop = layers.GRUCell(units), layers.Dropout(0.5, seed=5)
+        self.state_size = units
+
+    def build(self, shape):
+        self.cell.build(shape)
+
+    def call(self, inputs, states, training=False):
+        output, states = self.cell(inputs, states)
+        return self.drop(output, training=training), states
+
+    def query(self, states):
+        return states[0]
+
+
+def built(attention, cell, query):
+    layer = AttentionRNN(cell(H), attention(), query=query)
+    layer.build((None, None, D), (None, None, DV))
+    return randomize(layer)
+
+
+CASES = {
+    "score": (Dropping, layers.GRUCell, "previous"),
+    "score, any cell": (Dropping, AnyCell, "previous"),
+    "score, after the loop": (Dropping, layers.GRUCell, "current"),
+    "state": (DroppingWithState, layers.GRUCell, "previous"),
+    "state, any cell": (DroppingWithState, AnyCell, "current"),
+}
+PLACES = ["eager"] if BACKEND == "torch" else ["eager", "XLA"]
+PLACES += ["graph"] * (BACKEND == "tensorflow")
+
+
+def place_of(place, function):
+    if place == "graph":
+        import tensorflow as tf
+
+        return tf.function(function, autograph=False)
+    # JAX would keep the states of generators inside a function that it compiles.
+    return compiled(function, place == "XLA") if BACKEND == "tensorflow" else function
+
+
+@pytest.mark.parametrize("name", fast(CASES, ["score", "state, any cell"]))
+@pytest.mark.parametrize("place", fast(PLACES, ["eager"]))
+def test_every_step_of_every_call_draws_other_numbers(name, place):
+    layer = built(*CASES[name])
+    steps, memory = (tensor(x) for x in tensors("float32"))
+    same = ops.zeros_like(steps)  # equal inputs, so that only the random numbers differ
+
+    def call(steps, memory):
+        return layer(steps, memory, training=True, return_attention_scores=True)[1]
+
+    call = place_of(place, call)
+    weights = np.concatenate([numpy(call(same, memory)) for _ in range(CALLS)], axis=1)
+    assert len(np.unique(weights[0].round(5), axis=0)) == CALLS * T
+
+
+@pytest.mark.parametrize("name", fast(CASES, ["score", "state, any cell"]))
+@pytest.mark.parametrize("place", fast(PLACES, ["eager"]))
+def test_the_gradient_belongs_to_the_numbers_of_the_forward_pass(name, place):
+    """The gradient by W is a difference quotient, at the same random numbers."""
+    layer = built(*CASES[name])
+    inputs, kernel = tensors("float32"), layer.attention.kernel
+    state = layer.attention.drop.seed_generator.state
+    start, values = numpy(state), numpy(kernel)
+
+    def loss(*inputs):
+        outputs, weights = layer(*inputs, training=True, return_attention_scores=True)
+        return ops.sum(ops.square(outputs)) + ops.sum(ops.square(weights)), ()
+
+    # Random numbers depend on whether XLA compiles.
+    number = place_of(place, lambda *inputs: ops.stop_gradient(loss(*inputs)[0]))
+
+    def value(step):
+        state.assign(start)
+        kernel.assign(values + step)
+        return float(numpy(number(*map(tensor, inputs))))
+
+    direction = np.sign(np.random.default_rng(0).normal(size=values.shape))
+    quotient = (value(2e-3 * direction) - value(-2e-3 * direction)) / 4e-3
+    state.assign(start)
+    kernel.assign(values)
+    jit = place == "XLA" and BACKEND == "tensorflow"
+    run = loss
+    if place == "graph":
+        import tensorflow as tf
+
+        run = tf.function(loss, autograph=False)
+    _, found = gradients_by(run, inputs, layer.trainable_variables, jit)
+    number = [x.path for x in layer.trainable_variables].index(kernel.path)
+    found = np.sum(numpy(found[len(inputs) + number]) * direction)
+    assert found == pytest.approx(quotient, rel=2e-2, abs=2e-2)
+
+
+@pytest.mark.parametrize("kind", ["cell", "score", "score with a state"])
+@pytest.mark.parametrize("jit", fast([False, True], [False]) if BACKEND == "tensorflow" else [True])
+def test_a_model_trains(kind, jit):
+    """`fit` fails if a random generator leaves the loop."""
+    steps, memory = keras.Input((None, D)), keras.Input((None, DV))
+    attention = {"score": Dropping, "score with a state": DroppingWithState}.get(kind)
+    cell = DroppingCell(H) if attention is None else AnyCell(H)
+    attention = BahdanauAttention(17) if attention is None else attention()
+    model = keras.Model([steps, memory], AttentionRNN(cell, attention)(steps, memory))
+    model.compile("sgd", "mse", jit_compile=jit and BACKEND != "torch")
+    x = [np.concatenate([x] * 3) for x in tensors("float32")]
+    before = [numpy(x) for x in model.non_trainable_variables if "generator" in x.path]
+    model.fit(x, np.zeros((3 * B, T, H), "float32"), batch_size=2 * B, verbose=0)
+    after = [numpy(x) for x in model.non_trainable_variables if "generator" in x.path]
+    drawn = [new[1] - old[1] for old, new in zip(before, after, strict=True)]
+    assert max(drawn) == 2 * T  # two batches; the generator of the GRU is not used
+
+
+def test_a_sequence_of_queries_draws_for_each():
+    layer = DroppingWithState()
+    query, value = np.ones((B, T, D), "float32"), tensors("float32")[1]
+    layer.build(query.shape, value.shape)
+    randomize(layer)
+    calls = [numpy(layer(query, value, return_attention_scores=True)[1]) for _ in range(CALLS)]
+    weights = np.concatenate(calls, axis=1)
+    assert weights.shape == (B, CALLS * T, TK)
+    assert len(np.unique(weights[0].round(5), axis=0)) == CALLS * T
