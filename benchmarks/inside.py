@@ -1,0 +1,191 @@
+"""Counts what a reader of the package has to follow: functions, calls, files, checks and lines.
+
+    python benchmarks/inside.py [--functions NAME]
+
+Prints, for an eager call of a layer, a step of a decoder, and a training step of that decoder while
+TensorFlow traces it, how many functions of the package run, how often, and in how many files. Then
+it prints what the source holds: lines, checks, context variables, imports of private modules and
+public names. `--functions` lists the functions of one program with their calls instead.
+
+Rules: a function is a code object of a file of the package, with comprehensions and lambdas. A line
+of code is a line that is neither blank nor a comment nor a part of a docstring. Lines of checks are
+those of functions whose names begin with check or refuse, of `raise` statements, and of calls of
+such functions.
+"""
+
+import argparse
+import ast
+import io
+import os
+import sys
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+import keras_attention
+from keras_attention import AttentionRNN, BahdanauAttention, LocationSensitiveAttention
+
+ROOT = Path(keras_attention.__file__).parent
+CHECKS = ("check", "refuse", "_check", "_refuse")
+
+
+def functions_in(run):
+    """How often `run` calls each function of the package, by file and name."""
+    found = Counter()
+
+    def profile(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{ROOT}{os.sep}"):
+            file = os.path.relpath(code.co_filename, ROOT)
+            found[file, code.co_firstlineno, code.co_qualname] += 1
+
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def a_layer():
+    """An eager call of additive attention, after one that builds it."""
+    query, value = np.ones((8, 5, 32), "float32"), np.ones((8, 20, 32), "float32")
+    query, value = map(keras.ops.convert_to_tensor, (query, value))
+    mask = keras.ops.convert_to_tensor(np.ones((8, 20), bool))
+    layer = BahdanauAttention(32)
+    layer(query, value, value_mask=mask)
+    return lambda: layer(query, value, value_mask=mask)
+
+
+def a_decoder():
+    decoder = AttentionRNN(keras.layers.GRUCell(64), BahdanauAttention(32))
+    decoder.build((None, None, 16), (None, None, 32))
+    return decoder
+
+
+def a_step():
+    """An eager step of a decoder, after another."""
+    decoder = a_decoder()
+    memory = decoder.prepare(keras.ops.ones((8, 20, 32)), keras.ops.ones((8, 20), "bool"))
+    state = decoder.get_initial_state(memory)
+    inputs = keras.ops.ones((8, 16))
+    decoder.step(inputs, state, memory)
+    return lambda: decoder.step(inputs, state, memory)
+
+
+def a_trace():
+    """TensorFlow traces a training step of the decoder, for sizes that it does not know."""
+    import tensorflow as tf
+
+    decoder = a_decoder()
+
+    def step(sequences, memory, mask):
+        with tf.GradientTape() as tape:
+            outputs = decoder(sequences, memory, memory_mask=mask, training=True)
+            loss = tf.reduce_sum(outputs)
+        return tape.gradient(loss, decoder.trainable_variables)
+
+    specs = [tf.TensorSpec((None, None, 16)), tf.TensorSpec((None, None, 32))]
+    specs.append(tf.TensorSpec((None, None), "bool"))
+    step = tf.function(step, specs, autograph=False)
+    return step.get_concrete_function
+
+
+PROGRAMS = {"eager layer": a_layer, "eager step": a_step, "traced training step": a_trace}
+
+
+def code_lines(source):
+    """The numbers of the lines that hold code."""
+    tree = ast.parse(source)
+    lines = set()
+    ignored = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in ignored and token.type != tokenize.ENDMARKER:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", 0), str):
+                lines -= lines_of(first)
+    return lines
+
+
+def lines_of(node):
+    return set(range(node.lineno, node.end_lineno + 1))
+
+
+def check_lines(source):
+    """The numbers of the lines that check something."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        is_check = isinstance(node, ast.FunctionDef) and node.name.startswith(CHECKS)
+        if is_check or isinstance(node, ast.Raise):
+            found |= lines_of(node)
+        elif isinstance(node, ast.Call):
+            function = node.func
+            name = getattr(function, "attr", None) or getattr(function, "id", "")
+            if name.startswith(CHECKS):
+                found |= lines_of(node)
+    return found
+
+
+def of_the_source():
+    """What the source of the package holds, by name."""
+    total, checks, mostly, variables, private = 0, 0, 0, set(), 0
+    for path in sorted(ROOT.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        code = code_lines(source)
+        checking = code & check_lines(source)
+        total, checks = total + len(code), checks + len(checking)
+        mostly += bool(code) and len(checking) > 0.6 * len(code)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "ContextVar":
+                variables.add(node.args[0].value)
+            if isinstance(node, ast.ImportFrom) and node.module:
+                private += is_foreign(path, node.module)
+    mro = LocationSensitiveAttention.__mro__
+    between = mro[: mro.index(keras.layers.Layer)]
+    return {
+        "lines of code": total,
+        "share of checks, %": round(100 * checks / total, 1),
+        "modules of which more than 60% is checks": mostly,
+        "context variables": len(variables),
+        "imports of private modules of another folder": private,
+        "names exported at the top": len(keras_attention.__all__),
+        "classes from keras.Layer to LocationSensitiveAttention": len(between),
+    }
+
+
+def is_foreign(path, module):
+    """Whether a file imports a private module that belongs to another folder."""
+    *folder, name = module.split(".")
+    if folder[:1] != ["keras_attention"] or not name.startswith("_") or len(folder) < 2:
+        return False
+    return path.parent != ROOT.joinpath(*folder[1:])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--functions", choices=PROGRAMS, metavar="NAME")
+    arguments = parser.parse_args()
+    if arguments.functions:
+        for (file, _, name), calls in functions_in(PROGRAMS[arguments.functions]()).most_common():
+            print(f"{calls:5d} {file}: {name}")
+        return
+    from measure import print_table
+
+    rows = []
+    for name, make in PROGRAMS.items():
+        found = functions_in(make())
+        rows.append([name, len(found), found.total(), len({file for file, *_ in found})])
+    print_table(["program", "functions", "calls", "files"], rows)
+    print_table(["source", "count"], [list(x) for x in of_the_source().items()])
+
+
+if __name__ == "__main__":
+    main()
