@@ -74,14 +74,15 @@ class AttentionRNN(CheckedLayer):
         memory: `(B, Tk, Dv)`, both keys and values.
         initial_state: the states of the cell, one tensor or a list, for several cells nested or
             flat; defaults to zeros. To resume, pass all states that a call with `return_state`
-            returned.
+            returned; without the position, steps count from 0.
         sequences_mask: `(B, T)` boolean; a step where it is False keeps the state, and its output
             and weights are zero.
         memory_mask: `(B, Tk)` boolean; steps where it is False are not attended to. Pass it: from
             Keras 3.16 on, masks do not propagate through recurrent layers.
         return_attention_scores: whether to return the weights too, as they are before dropout.
         training: whether dropout is active. Inside the recurrence, the dropout of the attention
-            drops the same memory steps at every step, as Keras cells do.
+            drops the same memory steps at every step, as Keras cells do. A hook or a cell that
+            draws random numbers itself draws other ones at every step.
 
     Returns:
         Outputs `(B, T, ...)`. With `return_state` a list: the outputs, the state of every cell
