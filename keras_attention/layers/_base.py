@@ -29,7 +29,7 @@ RENAMED = {
     "output": "output_mode",
     "linear_start": "linear",
 }
-# Arguments of other attention layers, mostly Keras's and TensorFlow Addons', and what replaces them.
+# Arguments of the layers of Keras, TensorFlow Addons and others, and what takes their place.
 ELSEWHERE = {
     "num_heads": "use keras.layers.MultiHeadAttention; every layer here has one head",
     "key_dim": "use keras.layers.MultiHeadAttention; every layer here has one head",

@@ -145,6 +145,10 @@ class BidirectionalEnsemble(Generator):
         tokens = {self.left_to_right._cut_token, self.right_to_left._cut_token}
         return tokens.pop() if len(tokens) == 1 else None
 
+    @property
+    def _vocabulary(self):
+        return self.left_to_right._vocabulary
+
     def _distribution(self, source, target):
         def measure(model, *pair):
             return model._distribution(*pair)
