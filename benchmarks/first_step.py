@@ -18,7 +18,6 @@ ROWS = {
     "TensorFlow": ("tensorflow", False),
     "TensorFlow, jit_compile=True": ("tensorflow", True),
     "JAX": ("jax", True),
-    "PyTorch": ("torch", False),
 }
 
 
