@@ -232,6 +232,23 @@ def test_failed_trials_are_not_hidden(tmp_path):
         completed_trials(tuner, failed="ignore")
 
 
+def test_three_failures_in_a_row_end_a_search(tmp_path):
+    """As docs/howto/tune.md says of keras-tuner's default."""
+    builds = []
+
+    def fail(hp, attention):
+        builds.append(hp)
+        if len(builds) > 1:  # the tuner itself builds the first model
+            raise ArithmeticError("wrong")
+        return build(hp, attention)
+
+    options = {"max_trials": 9, "directory": tmp_path}
+    tuner = keras_tuner.RandomSearch(AttentionHyperModel(fail), "val_loss", **options)
+    with pytest.raises(RuntimeError, match="consecutive failures exceeded the limit of 3"):
+        tuner.search(*DATA, validation_data=DATA, verbose=0)
+    assert len(builds) == 4
+
+
 # NumPy warns when keras-tuner reads the history of such a training.
 @pytest.mark.filterwarnings("ignore:All-NaN axis encountered")
 def test_a_training_that_diverges(tmp_path):
