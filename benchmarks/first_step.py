@@ -21,6 +21,14 @@ ROWS = {
 }
 
 
+WIDTHS = 28, 11, 5, 15, 5
+
+
+def print_row(*cells):
+    row = "  ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True))
+    print(row.rstrip(), flush=True)
+
+
 def seconds(call):
     start = time.process_time()
     call()
@@ -43,7 +51,7 @@ def measure(row, small):
         model.generate(ids, max_length=20)
 
     times = [[seconds(call) for _ in range(6)] for call in (train, generate)]
-    print(row, *(f"{x:.2f}" for t in times for x in (t[0], statistics.median(t[1:]))), sep="\t")
+    print_row(row, *(f"{x:.2f}" for t in times for x in (t[0], statistics.median(t[1:]))))
 
 
 def main():
@@ -53,7 +61,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.row:
         return measure(arguments.row, arguments.small)
-    print("CPU seconds", "step: first", "later", "generate: first", "later", sep="\t", flush=True)
+    print_row("CPU seconds", "step: first", "later", "generate: first", "later")
     for row, (backend, _) in ROWS.items():
         command = [sys.executable, __file__, *sys.argv[1:], "--row", row]
         subprocess.run(command, env={**os.environ, "KERAS_BACKEND": backend}, check=True)
