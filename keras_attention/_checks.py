@@ -141,7 +141,7 @@ def described(value):
 
 
 def counted(value):
-    """Describes what a function returned in place of a tuple of another length."""
+    """Describes a result that should be a tuple of another length."""
     several = isinstance(value, (tuple, list))
     return f"a {type(value).__name__} of {len(value)}" if several else described(value)
 

@@ -276,6 +276,33 @@ MISTAKES = {
         "The arguments of BahdanauAttention are units, use_bias, weight_norm, normalizer, dropout, "
         "seed. It also takes the arguments of every Keras layer, such as name and dtype.",
     ),
+    "the heads of another layer": (
+        lambda: LuongAttention(num_heads=2),
+        "{'num_heads': 2}",
+        "For `num_heads`, use keras.layers.MultiHeadAttention; every layer here has one head.",
+    ),
+    "the gate of a pooling": (
+        lambda: AttentionPooling(4, gated=True),
+        "{'gated': True}",
+        "For `gated`, multiply by the gate in a subclass; docs/howto/own_attention.md has",
+    ),
+    "the scale of Keras": (
+        lambda: BahdanauAttention(4, use_scale=True),
+        'For `use_scale`, LuongAttention("general") learns its scale; other scores have none.',
+    ),
+    "the mask of Keras": (
+        lambda: LuongAttention(causal=True, use_causal_mask=True),
+        "For `causal`, pass use_causal_mask=True in the call. For `use_causal_mask`, pass it in",
+    ),
+    "the score of Keras": (
+        lambda: BahdanauAttention(4, score_mode="dot"),
+        "For `score_mode`, use LuongAttention(score_mode).",
+    ),
+    "the width of another library": (
+        lambda: BahdanauAttention(hidden_size=64, unit=64),
+        "BahdanauAttention: {'hidden_size': 64, 'unit': 64}",
+        "For `hidden_size`, write units=64. For `unit`, write units=64.",
+    ),
     "the memory of TensorFlow Addons": (
         lambda: BahdanauAttention(4, memory=VALUE, alignment_history=True),
         "BahdanauAttention: {'memory': float32 of shape (2, 7, 5), 'alignment_history': True}.",

@@ -12,7 +12,7 @@ Predict: TypeAlias = Callable[[Any], Any]
 
 
 def present_parts(inputs, importance, pad, name="importance"):
-    """Which parts of the importance are there: not padding."""
+    """Marks the parts that are not padding."""
     shape = np.shape(importance)
     if len(shape) < 2 or shape != inputs.shape[: len(shape)]:
         raise ValueError(

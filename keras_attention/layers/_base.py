@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from typing import Any, Self
@@ -28,8 +29,16 @@ RENAMED = {
     "output": "output_mode",
     "linear_start": "linear",
 }
-# Arguments of TensorFlow Addons, and what takes their place.
-ADDONS = {
+# Arguments of the layers of Keras, TensorFlow Addons and others, and what takes their place.
+ELSEWHERE = {
+    "num_heads": "use keras.layers.MultiHeadAttention; every layer here has one head",
+    "key_dim": "use keras.layers.MultiHeadAttention; every layer here has one head",
+    "gated": "multiply by the gate in a subclass; docs/howto/own_attention.md has a gated pooling",
+    "score_mode": "use LuongAttention(score_mode)",
+    "use_scale": 'LuongAttention("general") learns its scale; other scores have none',
+    "causal": "pass use_causal_mask=True in the call",
+    "use_causal_mask": "pass it in the call",
+    "return_attention_scores": "pass it in the call",
     "memory": "call layer(query, memory)",
     "memory_sequence_length": "pass the boolean `value_mask` in the call",
     "probability_fn": "write normalizer=...",
@@ -40,6 +49,7 @@ ADDONS = {
     "score_bias_init": "write initial_offset=... in MonotonicAttention",
     "maximum_iterations": "write max_length=... in a search",
 }
+WIDTHS = "dim", "hidden_dim", "hidden_size", "num_units"  # other names of `units`
 
 
 class CheckedLayer(keras.layers.Layer):
@@ -64,12 +74,13 @@ class CheckedLayer(keras.layers.Layer):
                 raise
             unknown = {name: x for name, x in kwargs.items() if repr(name) in str(error)}
             given = ", ".join(f"{name!r}: {described(x)}" for name, x in unknown.items())
-            own = ", ".join(_arguments_of(type(self)))
-            hints = [f" For `{name}`, {ADDONS[name]}." for name in unknown if name in ADDONS]
+            own = _arguments_of(type(self))
+            hints = {name: _hint(name, x, own) for name, x in unknown.items()}
+            hints = [f" For `{name}`, {hint}." for name, hint in hints.items() if hint]
             raise ValueError(
                 f"Unrecognized keyword arguments passed to {type(self).__name__}: {{{given}}}. "
-                f"The arguments of {type(self).__name__} are {own}. It also takes the arguments of "
-                f"every Keras layer, such as name and dtype.{''.join(hints)}"
+                f"The arguments of {type(self).__name__} are {', '.join(own)}. It also takes the "
+                f"arguments of every Keras layer, such as name and dtype.{''.join(hints)}"
             ) from None
         # Not in `call`: a layer is made in the scope of its strategy, but may be called outside it.
         warn_of_strategy()
@@ -147,6 +158,14 @@ def _arguments_of(layer: type) -> list[str]:
     found = {name: x.kind for s in signatures for name, x in s.parameters.items()}
     variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     return [n for n, kind in found.items() if n != "self" and kind not in variadic]
+
+
+def _hint(name: str, value: Any, own: list[str]) -> str:
+    """What to write in place of an unknown argument; `own` are the known ones."""
+    if name in ELSEWHERE:
+        return ELSEWHERE[name]
+    close = difflib.get_close_matches("units" if name in WIDTHS else name, own, 1, cutoff=0.8)
+    return f"write {close[0]}={described(value)}" if close else ""
 
 
 def _renamed(layer: type) -> dict[str, str]:

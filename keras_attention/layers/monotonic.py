@@ -144,7 +144,7 @@ class MonotonicAttention(ContentAttention):
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         offset = ops.cast(self.offset_bias, self.score_dtype)
-        # TensorFlow would hold even a slice of everything for every step of a loop.
+        # In a loop, TensorFlow stores every slice at every step, even a slice of the whole key.
         own = key if self.chunk_size is None else key[..., : self.units]
         return self.content.score(query, own) + offset
 

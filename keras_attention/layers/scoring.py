@@ -1,4 +1,4 @@
-"""The protocol of an attention: the five hooks that a layer is made of."""
+"""The protocol of an attention: the hooks that a layer is made of."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,9 +39,10 @@ class ScoringMixin(Attention):
         >>> [round(float(w), 4) for w in weights[0, 0]]
         [0.5761, 0.2119, 0.2119]
 
-    There are five hooks, in the order in which people need them: `score`, `project_key`, `weigh`,
-    `window` and `combine` with `output_size`. The mixin masks, drops weights and casts. It also
-    saves the layer: store every constructor argument in an attribute of the same name.
+    The hooks are, in the order in which people need them: `score`, `project_key`, `weigh`,
+    `window`, `combine` with `output_size`, and `score_window`. The mixin masks, drops weights and
+    casts. It also saves the layer: store every constructor argument in an attribute of the same
+    name.
 
     Args:
         normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly

@@ -128,7 +128,7 @@ def check_logits(model: str, logits: Any, end_token: int) -> None:
 
 
 def check_padding(pad_token: int, **parts: Any) -> None:
-    """A part that has a `pad_token` must have that of the model."""
+    """A part with a `pad_token` must have the `pad_token` of the model."""
     for name, part in parts.items():
         own = getattr(part, "pad_token", pad_token)
         if own != pad_token:

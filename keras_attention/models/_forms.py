@@ -68,6 +68,13 @@ def symbolic(form: Any) -> Nested:
 class KnownForm(keras.Model):
     """A model that remembers the form of its inputs."""
 
+    def build(self, input_shape: Any) -> None:
+        """Leaves the parts to the first call.
+
+        Otherwise Keras would trace the call first. If a part is wrong, it would warn twice before
+        the call names the part.
+        """
+
     def _note_form(self, inputs):
         """Remembers ranks, features and dtypes, from which a loaded model is built."""
         if not hasattr(self, "_input_form"):

@@ -212,7 +212,7 @@ class Generator(KnownForm):
     def _arrays(self, *given):
         """Arrays of a source and of what goes with it. One sample builds a new model."""
         given = as_arrays(self.name, given)
-        if not self.built:
+        if not self.built or self._vocabulary is None:  # an earlier call may have failed
             one = tree.map_structure(lambda x: None if x is None else x[:1], given[0])
             self((one, np.full((1, 1), self.end_token)))
         check_source(self.name, given[0], self._form())

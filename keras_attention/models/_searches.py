@@ -68,7 +68,7 @@ def check_options(model: str, run: Callable, search: str, options: dict[str, Any
 
 
 def make_seeds(model: str, seed: int | None, count: int) -> list[int]:
-    """A seed for each of so many batches."""
+    """One seed for each batch."""
     if seed is None:
         seed = np.random.randint(2**31)
     if not is_integer(seed) or seed < 0:

@@ -26,7 +26,7 @@ PARTS = "left_to_right", "right_to_left"
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class BidirectionalEnsemble(Generator):
-    """Generates what two models agree on that write in opposite directions (Liu et al., 2016).
+    """Generates with two models that write in opposite directions (Liu et al., 2016).
 
         score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / ((5 + len(y)) / 6) ** length_penalty
 
@@ -144,6 +144,10 @@ class BidirectionalEnsemble(Generator):
     def _cut_token(self):
         tokens = {self.left_to_right._cut_token, self.right_to_left._cut_token}
         return tokens.pop() if len(tokens) == 1 else None
+
+    @property
+    def _vocabulary(self):
+        return self.left_to_right._vocabulary
 
     def _distribution(self, source, target):
         def measure(model, *pair):

@@ -96,7 +96,7 @@ def known_results(
 ) -> list[Tensor]:
     """The stored results of a part, which pass gradients to zeros, arguments and `weights`.
 
-    The weights are those of a part that is summed, otherwise none.
+    `weights` is empty unless the part is `summed`.
     """
     floating = [n for n, x in enumerate(arguments) if is_floating(x)]
 

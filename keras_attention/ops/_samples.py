@@ -53,7 +53,7 @@ def add_rows(rows: Tensor, row: Tensor, length: Size) -> Tensor:
 
 
 def _row_of_all(row, length):
-    """The numbers of these rows among the rows of all samples."""
+    """The indices of the rows, if the rows of all samples are counted in one sequence."""
     row = ops.convert_to_tensor(row)
     first = ops.arange(ops.shape(row)[0], dtype="int32") * length
     # Not `ops.add`: on TensorFlow, Keras 3.15 takes `(B, 1)` for a bias if B is the size of a row.

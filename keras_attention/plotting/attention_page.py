@@ -1,4 +1,4 @@
-"""A page of HTML on which the reader asks what each target token read."""
+"""A page of HTML that shows what each target token read."""
 
 import base64
 import hashlib
@@ -102,7 +102,7 @@ def attention_page(
     target: Iterable[Text],
     title: str = "Attention",
 ) -> WholePage:
-    """Makes a page on which a target token, pointed at, shows what it read.
+    """Makes a page that shows what a target token read when the reader points at it.
 
     A click pins a token, a second click or Escape releases it, and the arrow keys move to the next
     one. Several maps, such as layers or hops, stand side by side and follow the same token. The

@@ -221,7 +221,7 @@ def log_probs(values: Tensor, logits: Tensor, peak: Tensor) -> Tensor:
 
 
 def length_factor(lengths: Any, length_penalty: float) -> Any:
-    """What the summed log probability of an output with so many tokens is divided by."""
+    """The divisor of the summed log probability of an output with `lengths` tokens."""
     return ((5 + lengths) / 6) ** length_penalty
 
 

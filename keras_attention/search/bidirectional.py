@@ -32,15 +32,14 @@ def bidirectional_search(
     min_length: int = 0,
     no_repeat_ngram_size: int = 0,
 ) -> SearchResult:
-    """Finds what two models agree on that write in opposite directions (Liu et al., 2016).
+    """Searches with two models that write in opposite directions (Liu et al., 2016).
 
         score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / lp(len(y))
         lp(n)    = ((5 + n) / 6) ** length_penalty
 
     y' is y with the tokens before its end token in reverse order, see `reverse_tokens`. Each model
     searches with K beams and scores what the other one has found. The K best of these sequences are
-    the result. Each model is weakest at the end of what it writes, which the other one writes
-    first.
+    the result. Each model makes most mistakes at the end, where the other one begins.
 
     A sequence that is cut off at L tokens is a beginning to one model and an end to the other one.
     Such sequences come last, so choose L large enough. On JAX, compile the search, as `beam_search`

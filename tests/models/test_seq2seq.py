@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    Ensemble,
+    RecurrentEncoder,
+    Seq2Seq,
+    beam_search,
+)
 from keras_attention.models._export import texts_of
 from keras_attention.ops import compiling
 from tests.backends import only_on
@@ -526,7 +533,6 @@ ENCODED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Layer .* looks like it has unbuilt state")
 @pytest.mark.parametrize("name", ENCODED)
 def test_an_encoder_that_returns_something_else_is_refused(name, model):
     change, fragment = ENCODED[name]
@@ -540,7 +546,36 @@ def test_an_encoder_that_returns_something_else_is_refused(name, model):
     assert_refused(lambda: other((SOURCES, TARGETS)), message, fragment)
 
 
-@pytest.mark.filterwarnings("ignore:Layer .* looks like it has unbuilt state")
+def test_a_wrong_cell_is_refused_without_a_warning_of_keras():
+    """Keras would trace the call of a new model first, and warn that it cannot."""
+    rnn = keras.layers.GRU(7, return_sequences=True, return_state=True)
+    encoder = RecurrentEncoder(keras.layers.Embedding(V, 5), rnn)
+    decoder = AttentionRNN(keras.layers.GRUCell(6), BahdanauAttention(3))
+    model = Seq2Seq(encoder, decoder, keras.layers.Embedding(V, 5), keras.layers.Dense(V), 1, 2)
+    model.compile("sgd")
+    refusal = "`initial_state` must hold 1 cell state [(batch, 6)]; received 1, ["
+    assert_refused(lambda: model.fit(SOURCES, TARGETS, verbose=0), refusal)
+
+
+def test_a_model_whose_first_call_failed_generates():
+    class Late(RecurrentEncoder):
+        ready = False
+
+        def call(self, source, training=None):
+            if not self.ready:
+                raise OSError("not ready")
+            return super().call(source, training)
+
+    rnn = keras.layers.GRU(7, return_sequences=True, return_state=True)
+    encoder = Late(keras.layers.Embedding(V, 5), rnn)
+    decoder = AttentionRNN(keras.layers.GRUCell(7), BahdanauAttention(3))
+    model = Seq2Seq(encoder, decoder, keras.layers.Embedding(V, 5), keras.layers.Dense(V), 1, 2)
+    with pytest.raises(OSError, match="not ready"):
+        model((SOURCES, TARGETS))
+    encoder.ready = True
+    assert model.generate(SOURCES, 3).tokens.shape == (3, 3)
+
+
 def test_a_head_without_the_end_token_is_refused(model):
     parts = model.encoder, model.decoder, model.target_embedding, keras.layers.Dense(END)
     message = "`head` must return a logit for every token of the vocabulary; received 2, without"

@@ -232,6 +232,24 @@ def test_failed_trials_are_not_hidden(tmp_path):
         completed_trials(tuner, failed="ignore")
 
 
+def test_three_failures_in_a_row_end_a_search(tmp_path):
+    """As docs/howto/tune.md says of keras-tuner's default."""
+    failures = None  # the tuner itself builds models to explore the space
+
+    def fail(hp, attention):
+        if failures is None:
+            return build(hp, attention)
+        failures.append(hp)
+        raise ArithmeticError("wrong")
+
+    options = {"max_trials": 9, "directory": tmp_path}
+    tuner = keras_tuner.RandomSearch(AttentionHyperModel(fail), "val_loss", **options)
+    failures = []
+    with pytest.raises(RuntimeError, match="consecutive failures exceeded the limit of 3"):
+        tuner.search(*DATA, validation_data=DATA, verbose=0)
+    assert len(failures) == 3
+
+
 # NumPy warns when keras-tuner reads the history of such a training.
 @pytest.mark.filterwarnings("ignore:All-NaN axis encountered")
 def test_a_training_that_diverges(tmp_path):
