@@ -50,7 +50,7 @@ class KnownForm(keras.Model):
     def _note_form(self, inputs):
         """Remembers ranks, features and dtypes, from which a loaded model is built."""
         if not hasattr(self, "_input_form"):
-            self._input_form = Form(inputs)
+            self._input_form = Form(tuple(inputs))
 
     def _form(self):
         if not hasattr(self, "_input_form"):

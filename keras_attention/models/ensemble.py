@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention._checks import described
 from keras_attention._typing import Nested, Tensor
+from keras_attention.models._checks import check_pair
 from keras_attention.models._generator import Generator
 from keras_attention.models._stepper import Stepper
 from keras_attention.search import average_steps
@@ -77,6 +78,7 @@ class Ensemble(Stepper):
         self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        check_pair(self.name, inputs)
         self._note_form(inputs)
         logits = [ops.cast(model(inputs), "float32") for model in self.models]
         return _mean([ops.log_softmax(x) for x in logits])
