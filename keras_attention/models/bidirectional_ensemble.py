@@ -109,7 +109,7 @@ class BidirectionalEnsemble(Generator):
         self._note_form(inputs)
 
         def measure(model, *pair):
-            return ops.log_softmax(ops.cast(model(pair), "float32")), None
+            return ops.log_softmax(ops.cast(model(pair, training=False), "float32")), None
 
         return self._both(measure, source, target)[0]
 

@@ -80,7 +80,7 @@ class Ensemble(Stepper):
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         check_pair(self.name, inputs)
         self._note_form(inputs)
-        logits = [ops.cast(model(inputs), "float32") for model in self.models]
+        logits = [ops.cast(model(inputs, training=False), "float32") for model in self.models]
         return _mean([ops.log_softmax(x) for x in logits])
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
