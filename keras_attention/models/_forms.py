@@ -47,6 +47,8 @@ def symbolic(form: Any) -> Nested:
 class KnownForm(keras.Model):
     """A model that remembers the form of its inputs."""
 
+    encoder: keras.layers.Layer
+
     def _note_form(self, inputs):
         """Remembers ranks, features and dtypes, from which a loaded model is built."""
         if not hasattr(self, "_input_form"):
@@ -56,6 +58,11 @@ class KnownForm(keras.Model):
         if not hasattr(self, "_input_form"):
             raise ValueError(f"{self.name}: call or train the model once, then export it.")
         return self._input_form.of[0]
+
+    def _source_names(self):
+        """The names of the inputs of a functional encoder, if the user chose them."""
+        names = [x.name for x in getattr(self.encoder, "inputs", None) or ()]
+        return [] if any(name.startswith("keras_tensor") for name in names) else names
 
     def get_build_config(self) -> dict[str, Any] | None:
         if not hasattr(self, "_input_form"):

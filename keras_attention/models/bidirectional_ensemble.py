@@ -171,6 +171,9 @@ class BidirectionalEnsemble(Generator):
     def _form(self):
         return self.left_to_right._form()
 
+    def _source_names(self):
+        return self.left_to_right._source_names()
+
     def get_config(self) -> dict[str, Any]:
         parts = {n: keras.saving.serialize_keras_object(getattr(self, n)) for n in PARTS}
         return {**super().get_config(), **parts}

@@ -115,6 +115,9 @@ class Ensemble(Stepper):
     def _form(self):
         return self.models[0]._form()
 
+    def _source_names(self):
+        return self.models[0]._source_names()
+
     def get_config(self) -> dict[str, Any]:
         models = [keras.saving.serialize_keras_object(model) for model in self.models]
         return {**super().get_config(), "models": models}
