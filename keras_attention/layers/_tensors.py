@@ -6,7 +6,7 @@ from keras_attention.layers._types import Memory
 
 # The arguments of a call that hold vectors, word ids and booleans.
 VECTORS = ("query", "value", "key", "context", "inputs", "sequences", "memory")
-IDS = ("story", "question")
+IDS = ("story", "question", "source")
 FLAGS = ("use_causal_mask", "return_attention_scores")
 
 

@@ -65,17 +65,17 @@ def check_tokens(start_token: Any, end_token: Any, pad_token: Any) -> None:
         )
 
 
-def check_pair(inputs: Any) -> tuple[Any, Any]:
+def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:
     if not isinstance(inputs, (tuple, list)) or len(inputs) != 2:
         raise ValueError(
-            "Seq2Seq: the model takes the pair (source, target); received "
+            f"{model}: the model takes the pair (source, target); received "
             f"{described(inputs)}. A data set for `fit` yields ((source, target), target). To "
             "decode, call generate(source, max_length)."
         )
     source, target = inputs
     if len(getattr(target, "shape", ())) != 2:
         raise ValueError(
-            "Seq2Seq: the target must be ids of shape (batch, steps); received "
+            f"{model}: the target must be ids of shape (batch, steps); received "
             f"{described(target)}. Pad lists of ids with keras.utils.pad_sequences."
         )
     return source, target
@@ -180,6 +180,15 @@ def check_targets(
             f"{model}: every target must contain the end token, {end_token}, before its padding; "
             f"{wrong.size} of {len(target)} do not, the first in row {wrong[0]}. Append it to each "
             "sequence before you pad it."
+        )
+
+
+def check_class_weight(model: str, given: Any) -> None:
+    if given is not None:
+        raise ValueError(
+            f"{model}: `class_weight` must be None, because Keras would take the position of the "
+            f"largest id of a target for its class; received {given!r:.80}. Weigh samples with "
+            "sample_weight, an array (batch,), or tokens with one (batch, steps)."
         )
 
 

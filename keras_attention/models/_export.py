@@ -9,19 +9,22 @@ import keras
 from keras import ops, tree
 
 from keras_attention._checks import described
-from keras_attention.models._forms import mapped
+from keras_attention.models._forms import symbolic
 
 # What TensorFlow writes into the folder of a SavedModel.
 SAVED_MODEL = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
 
 
-def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any]) -> None:
+def write_saved_model(
+    path: Any, serve: Callable, form: Any, names: list[str], tracked: list[Any]
+) -> None:
     """Writes a SavedModel with one endpoint, in place of an earlier one.
 
     Args:
         path: the folder: a new one, an empty one or a SavedModel.
         serve: a function from the source, or from strings, to a dictionary of tensors.
         form: shapes and dtypes of the source; None for strings.
+        names: the names of several sources that are no dictionary, or nothing.
         tracked: the models, tables and tokenizers that `serve` uses.
     """
     if keras.backend.backend() != "tensorflow":
@@ -33,13 +36,8 @@ def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any])
     import tensorflow as tf
 
     path = _free_path(path)
-    single = isinstance(form, dict) and isinstance(form.get("dtype"), str)
-
-    def spec(shape, dtype):
-        return tf.TensorSpec(shape, dtype, name="source" if single else None)
-
     text = tf.TensorSpec((None,), tf.string, name="source")
-    signature = [text if form is None else mapped(spec, form)]
+    signature = [text if form is None else _specs(form, names)]
     archive = keras.export.ExportArchive()
     for resource in tracked:
         archive.track(resource)
@@ -64,6 +62,25 @@ def write_saved_model(path: Any, serve: Callable, form: Any, tracked: list[Any])
             if old.exists():
                 old.rename(path)
             raise
+
+
+def _specs(form, names):
+    """Specifications of the source, whose names are the keys of the SavedModel."""
+    import tensorflow as tf
+
+    sources = symbolic(form)
+    paths, tensors = zip(*tree.flatten_with_path(sources), strict=True)
+    if paths == ((),):
+        names = ["source"]
+    elif any(isinstance(key, str) for path in paths for key in path):
+        names = ["_".join(map(str, path)) for path in paths]
+    elif len(names) != len(paths):
+        names = [None] * len(paths)  # TensorFlow calls them source, source_1
+    specs = [
+        None if x is None else tf.TensorSpec(x.shape, x.dtype, name=name)
+        for name, x in zip(names, tensors, strict=True)
+    ]
+    return tree.pack_sequence_as(sources, specs)
 
 
 def check_export(tokenize: Any, detokenize: Any, tracked: Any) -> None:

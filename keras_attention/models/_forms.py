@@ -68,6 +68,8 @@ def symbolic(form: Any) -> Nested:
 class KnownForm(keras.Model):
     """A model that remembers the form of its inputs."""
 
+    encoder: keras.layers.Layer
+
     def build(self, input_shape: Any) -> None:
         """Leaves the parts to the first call.
 
@@ -78,12 +80,17 @@ class KnownForm(keras.Model):
     def _note_form(self, inputs):
         """Remembers ranks, features and dtypes, from which a loaded model is built."""
         if not hasattr(self, "_input_form"):
-            self._input_form = Form(inputs)
+            self._input_form = Form(tuple(inputs))
 
     def _form(self):
         if not hasattr(self, "_input_form"):
             raise ValueError(f"{self.name}: call or train the model once, then export it.")
         return self._input_form.of[0]
+
+    def _source_names(self):
+        """The names of the inputs of a functional encoder, if the user chose them."""
+        names = [x.name for x in getattr(self.encoder, "inputs", None) or ()]
+        return [] if any(name.startswith("keras_tensor") for name in names) else names
 
     def get_build_config(self) -> dict[str, Any] | None:
         if not hasattr(self, "_input_form"):

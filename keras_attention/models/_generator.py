@@ -95,7 +95,9 @@ class Generator(KnownForm):
         """Generates a target for every source.
 
         The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. After
-        more training it uses the new weights. Sources of similar length share a batch.
+        more training it uses the new weights. After an attribute of a layer has changed, it is
+        compiled again; `fit` and `predict` are not, until you call `compile`. Sources of similar
+        length share a batch.
 
         Args:
             source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
@@ -105,9 +107,14 @@ class Generator(KnownForm):
             n_best: how many of the beams to return. By default the best one, without an axis.
             prefix: see `beam_search`; lists of ids are padded with -1. At most L ids each.
             batch_size: how many sources are searched at a time.
-            options: arguments of `beam_search`, `greedy_search` or `sample_search`, such as
-                `beam_width=5`. `seed` is an integer; without one, NumPy's global generator draws
-                it, which `keras.utils.set_random_seed` sets.
+            options: arguments of the search; see `beam_search`, `greedy_search` and
+                `sample_search`. Their defaults:
+                "beam": `beam_width=5`, `length_penalty=1.0`, `coverage_penalty=0.0`,
+                `coverage="gnmt"`.
+                "sample": `samples=1`, `temperature=1.0`, `top_k=None`, `top_p=None`, `seed=None`.
+                All: `min_length=0`, `no_repeat_ngram_size=0`.
+                `seed` is an integer; None takes one from NumPy's global generator, which
+                `keras.utils.set_random_seed` sets.
 
         Returns:
             `SearchResult` of NumPy arrays: tokens `(B, L)`, lengths and scores `(B,)`, weights
@@ -179,9 +186,10 @@ class Generator(KnownForm):
     ) -> None:
         """Writes a SavedModel that generates, from ids to ids or from strings to strings.
 
-        The SavedModel runs without keras. It returns a dictionary with the items of a
-        `SearchResult`, and with `detokenize` also "texts". An earlier SavedModel is replaced when
-        the new one is complete. Exporting needs the TensorFlow backend.
+        The SavedModel runs without keras. Its input is "source". Several inputs keep the keys of a
+        dictionary, or the names of the inputs of a functional encoder. It returns a dictionary with
+        the items of a `SearchResult`, and with `detokenize` also "texts". An earlier SavedModel is
+        replaced when the new one is complete. Exporting needs the TensorFlow backend.
 
         Args:
             path: the folder: a new one, an empty one or a SavedModel.
@@ -207,7 +215,7 @@ class Generator(KnownForm):
             return result
 
         form = None if tokenize is not None else self._form()
-        write_saved_model(path, serve, form, [self, *tracked])
+        write_saved_model(path, serve, form, self._source_names(), [self, *tracked])
 
     def _arrays(self, *given):
         """Arrays of a source and of what goes with it. One sample builds a new model."""

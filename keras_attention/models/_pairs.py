@@ -1,15 +1,24 @@
 """Training of a model on pairs of a source and a target."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_attention.models._batches import padded
-from keras_attention.models._checks import check_loss, check_targets
+from keras_attention.models._checks import check_class_weight, check_loss, check_targets
 
 COUNTS = "sum_over_batch_size"  # the reduction that divides by all places, padding too
+
+
+class Pair(NamedTuple):
+    """A source and its target. Its type says so, whatever a source is and holds.
+
+    `keras.Model.fit` passes the pair that validates to `evaluate`, with the target once more.
+    """
+
+    source: Any
+    target: Any
 
 
 class PairTrainer(keras.Model):
@@ -72,34 +81,46 @@ class PairTrainer(keras.Model):
         weight = ops.reshape(ops.cast(weight, "float32"), (ops.shape(target)[0], -1))
         return target, valid * weight
 
-    def fit(self, x: Any = None, y: Any = None, **kwargs: Any) -> keras.callbacks.History:
+    def fit(
+        self, x: Any = None, y: Any = None, *, class_weight: None = None, **kwargs: Any
+    ) -> keras.callbacks.History:
         """Trains on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
 
-        A data set or a generator yields `((source, target), target)`. Validation data is a pair of
-        the same kind. `keras.Model.fit` explains all other arguments.
+        With a target, all of `x` is the source, also if it is a pair of two sources. A data set or
+        a generator yields `((source, target), target)`. Validation data is a pair `(source,
+        target)`, or a data set of the same kind. `class_weight` is refused. `keras.Model.fit`
+        explains all other arguments.
         """
+        check_class_weight(self.name, class_weight)
         valid = kwargs.get("validation_data")
         if isinstance(valid, (tuple, list)):
-            (source, target), *rest = self._pair(*valid[:2]), *valid[2:]
-            kwargs["validation_data"] = (source, target, *rest)
+            kwargs["validation_data"] = (*self._pair(*valid[:2]), *valid[2:])
         return super().fit(*self._pair(x, y), **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
         """Returns the loss and the metrics: `evaluate(source, target)`. See `fit` for data sets."""
         return super().evaluate(*self._pair(x, y), **kwargs)
 
-    def train_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return super().train_on_batch(*self._pair(x, y), *args, **kwargs)
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: None = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Takes one step of training on a batch. See `fit` for the arguments."""
+        check_class_weight(self.name, class_weight)
+        return super().train_on_batch(*self._pair(x, y), sample_weight, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Returns the loss and the metrics of a batch. See `fit` for the arguments."""
         return super().test_on_batch(*self._pair(x, y), *args, **kwargs)
 
     def _pair(self, source, target=None):
-        """Makes ((source, target), target) of arrays; leaves everything else as it is."""
-        if target is None:
+        """Makes (pair, target) of a source and a target; leaves everything else as it is."""
+        if target is None or isinstance(source, Pair):
             return source, target
         source, target = (padded(x, self.pad_token) for x in (source, target))
         check_targets(self.name, target, self.start_token, self.end_token, self.pad_token)
-        already = isinstance(source, (tuple, list)) and len(source) == 2
-        already = already and (source[1] is target or np.array_equal(source[1], target))
-        return (source if already else (source, target)), target
+        return Pair(source, target), target

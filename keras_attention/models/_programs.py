@@ -5,19 +5,35 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops, tree
 
 from keras_attention._typing import Nested
 from keras_attention.ops._gradients import without_gradients
 from keras_attention.ops._loops import pack_like as pack
 
+PLAIN = {bool, int, float, complex, str, bytes, type(None)}
+NESTED = keras.layers.Layer, dict, list, tuple, set, np.ndarray
+# What `fit` and `evaluate` set, and no call reads.
+OF_TRAINING = {
+    "history",
+    "stop_evaluating",
+    "_eval_epoch_iterator",
+    "_jax_state",
+    "_jax_state_synced",
+}
+
 
 class Programs:
-    """Compiled functions by key. They use the weights that the model has when they are called."""
+    """Compiled functions by key. They use the weights that the model has when they are called.
+
+    A program keeps every attribute as it was when it was traced. So all programs are dropped when
+    an attribute of any layer in the model has changed, or a variable was replaced.
+    """
 
     def __init__(self) -> None:
         self._functions: dict[Hashable, Callable] = {}
-        self._variables: list[Any] = []
+        self._settings: list[Any] = []
 
     @staticmethod
     def fixed(model: keras.Model) -> bool:
@@ -28,7 +44,8 @@ class Programs:
         self, model: keras.Model, key: Hashable, run: Callable, batch: Nested, seed: int
     ) -> Any:
         """Runs `run(batch, seed)`, compiled. Functions of one key must do the same."""
-        self._forget_old(model)
+        if not _same(self._settings, _settings_of(model)):
+            self._functions.clear()
         leaves = [x for x in tree.flatten(batch) if x is not None]
         nesting = tree.map_structure(lambda x: None if x is None else 0, batch)
         forms = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in leaves)
@@ -42,18 +59,56 @@ class Programs:
         if keras.backend.backend() == "torch":
             with without_gradients():
                 return of_leaves(tensors, seed)
-        if key not in self._functions:
-            make = {"tensorflow": _graph, "jax": _jitted}[keras.backend.backend()]
-            self._functions[key] = make(model, of_leaves, tensors)
-        return self._functions[key](tensors, seed)
+        function = self._functions.get(key)
+        if function is not None:
+            return function(tensors, seed)
+        make = {"tensorflow": _graph, "jax": _jitted}[keras.backend.backend()]
+        function = self._functions[key] = make(model, of_leaves, tensors)
+        results = function(tensors, seed)
+        self._settings = _settings_of(model)  # tracing may have set attributes
+        return results
 
-    def _forget_old(self, model):
-        """Drops the functions if `quantize` or `enable_lora` has replaced variables."""
-        variables = model.variables
-        same = len(variables) == len(self._variables)
-        if not same or any(x is not y for x, y in zip(variables, self._variables, strict=True)):
-            self._functions.clear()
-            self._variables = list(variables)
+
+def _settings_of(model):
+    """Everything but the values of variables that a program of a model may depend on, as a list.
+
+    These are the attributes of all layers and what their containers hold, without those that every
+    Keras model has.
+    """
+    settings, seen, rest, ignored = [_by_xla(model)], set(), [model], _ignored()
+    while rest:
+        x = rest.pop()
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        if isinstance(x, keras.layers.Layer):
+            values = [value for name, value in list(vars(x).items()) if name not in ignored]
+            values.append(x.dtype_policy)
+        elif isinstance(x, dict):
+            values = [*x, *x.values()]
+        elif isinstance(x, np.ndarray):
+            values = [x.tobytes()]
+        else:
+            values = list(x)
+        settings += values
+        rest += [x for x in values if type(x) not in PLAIN and isinstance(x, NESTED)]
+    return settings
+
+
+@functools.cache
+def _ignored():
+    """Attributes that Keras sets in every model that is compiled and trained."""
+    model = keras.Model()
+    model.part = keras.layers.Layer()
+    model.compile()
+    return OF_TRAINING.union(vars(model)) - {"part"}
+
+
+def _same(settings, others):
+    if len(settings) != len(others):
+        return False
+    changed = [pair for pair in zip(settings, others, strict=True) if pair[0] is not pair[1]]
+    return all(type(x) is type(y) and type(x) in PLAIN and x == y for x, y in changed)
 
 
 def _graph(model, run, tensors):

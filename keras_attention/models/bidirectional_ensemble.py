@@ -105,12 +105,13 @@ class BidirectionalEnsemble(Generator):
         self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        source, target = check_pair(self.name, inputs)
         self._note_form(inputs)
 
         def measure(model, *pair):
-            return ops.log_softmax(ops.cast(model(pair), "float32")), None
+            return ops.log_softmax(ops.cast(model(pair, training=False), "float32")), None
 
-        return self._both(measure, *check_pair(inputs))[0]
+        return self._both(measure, source, target)[0]
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         """Encodes a source with both models. Returns their states and their memories."""
@@ -173,6 +174,9 @@ class BidirectionalEnsemble(Generator):
 
     def _form(self):
         return self.left_to_right._form()
+
+    def _source_names(self):
+        return self.left_to_right._source_names()
 
     def get_config(self) -> dict[str, Any]:
         parts = {n: keras.saving.serialize_keras_object(getattr(self, n)) for n in PARTS}

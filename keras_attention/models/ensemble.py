@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention._checks import described
 from keras_attention._typing import Nested, Tensor
+from keras_attention.models._checks import check_pair
 from keras_attention.models._generator import Generator
 from keras_attention.models._stepper import Stepper
 from keras_attention.search import average_steps
@@ -77,8 +78,9 @@ class Ensemble(Stepper):
         self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        check_pair(self.name, inputs)
         self._note_form(inputs)
-        logits = [ops.cast(model(inputs), "float32") for model in self.models]
+        logits = [ops.cast(model(inputs, training=False), "float32") for model in self.models]
         return _mean([ops.log_softmax(x) for x in logits])
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
@@ -112,6 +114,9 @@ class Ensemble(Stepper):
 
     def _form(self):
         return self.models[0]._form()
+
+    def _source_names(self):
+        return self.models[0]._source_names()
 
     def get_config(self) -> dict[str, Any]:
         models = [keras.saving.serialize_keras_object(model) for model in self.models]

@@ -116,7 +116,7 @@ class Seq2Seq(PairTrainer, Stepper):
 
     def _teach(self, inputs, training, weights_wanted):
         """Logits and weights of all steps, each of which reads the target before it."""
-        source, target = check_pair(inputs)
+        source, target = check_pair(self.name, inputs)
         self._note_form(inputs)
         target = ops.cast(target, "int32")
         tokens = ops.pad(target[:, :-1], [[0, 0], [1, 0]], constant_values=self.start_token)

@@ -56,7 +56,8 @@ def is_symbolic(x: Any) -> bool:
         import jax
 
         return isinstance(x, jax.core.Tracer)
-    return hasattr(x, "graph") and not hasattr(x, "numpy")
+    # On PyTorch, Keras traces with tensors of the device "meta".
+    return getattr(x, "is_meta", False) or (hasattr(x, "graph") and not hasattr(x, "numpy"))
 
 
 @contextlib.contextmanager

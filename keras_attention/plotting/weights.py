@@ -1,8 +1,9 @@
 """Reads attention weights from models."""
 
-import contextlib
 import functools
 import inspect
+import operator
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import keras
 
 from keras_attention._checks import described
 from keras_attention._typing import Nested
+from keras_attention.ops._graphs import is_symbolic
 from keras_attention.plotting._inputs import as_array
 
 __all__ = ["attention_weights"]
@@ -18,7 +20,9 @@ __all__ = ["attention_weights"]
 def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
     """Reads the weights of all attention layers of a model, for some inputs.
 
-    The model is called once, with `training=False`. No second model is needed.
+    A copy of the model that shares its variables is called once, with `training=False`. So the
+    model itself stays as it is, and other threads may use it meanwhile. A model that is not built
+    is called first.
 
     Args:
         model: a `keras.Model`: functional, sequential or a subclass.
@@ -27,8 +31,9 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
     Returns:
         A dictionary from layer names to weights: an array, or a tuple of arrays if the layer
         returns several. A layer that is called several times has a list of these. Layers inside
-        other layers are found too, except inside a layer that returns weights itself. If several
-        layers share a name, a number follows the name of all but the first.
+        other layers are found too, except inside a layer that returns weights itself. A call by a
+        lambda function that the model stores is not seen. If several layers share a name, a number
+        follows the name of all but the first.
 
     Raises:
         ValueError: `model` is not a model; no layer of it returns weights; or the layers that do
@@ -53,6 +58,8 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
             f"{model.name}: expected a keras.Model; received a layer that returns its weights "
             "itself. Call the layer with return_attention_scores=True."
         )
+    if not all(layer.built for layer in (model, *_layers(model))):
+        model(inputs, training=False)
     layers = list(_layers(model))
     attending = _unique_names([layer for layer in layers if _gives_weights(layer)])
     if not attending:
@@ -61,17 +68,12 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
             f"{', '.join(layer.name for layer in layers) or 'none'}."
         )
     found = {name: [] for name in attending}
-    before = {name: vars(layer).get("call") for name, layer in attending.items()}
-    try:
-        for name, layer in attending.items():
-            layer.call = _heard(layer.call, found[name])
-        model(inputs, training=False)
-    finally:
-        for name, layer in attending.items():
-            if before[name] is not None:
-                layer.call = before[name]
-            elif "call" in vars(layer):
-                del layer.call
+    copies = {}
+    for name, layer in attending.items():
+        copy = copies[id(layer)] = _empty_copy(layer)
+        vars(copy).update(vars(layer))
+        vars(copy)["call"] = _heard(copy.call, found[name])
+    _copied(model, copies)(inputs, training=False)
     found = {name: x[0] if len(x) == 1 else x for name, x in found.items() if x}
     if not found:
         raise ValueError(
@@ -89,13 +91,56 @@ def _heard(call, found):
     def heard(*args, return_attention_scores=False, **options):
         *outputs, weights = call(*args, return_attention_scores=True, **options)
         # A call that is only traced, for shapes or for a compiled function, has no numbers.
-        with contextlib.suppress(Exception):
+        if not any(map(is_symbolic, keras.tree.flatten(weights))):
             found.append(keras.tree.map_structure(as_array, weights))
         if return_attention_scores:
             return *outputs, weights
         return outputs[0] if len(outputs) == 1 else outputs
 
     return heard
+
+
+def _copied(model, copies):
+    """Copies a model, but not its variables.
+
+    Layers and what leads to layers are copied: containers, bound methods, and the nodes of a
+    functional model, which are objects with an `operation`. Everything else is shared.
+
+    Args:
+        copies: the copies that exist, by the `id` of the original.
+    """
+    unfilled = []
+
+    def copy_of(x):
+        if id(x) in copies:
+            return copies[id(x)]
+        if isinstance(x, keras.layers.Layer) or "operation" in getattr(x, "__dict__", ()):
+            copies[id(x)] = _empty_copy(x)
+            unfilled.append(x)
+            return copies[id(x)]
+        if isinstance(x, types.MethodType) and isinstance(x.__self__, keras.layers.Layer):
+            return types.MethodType(x.__func__, copy_of(x.__self__))
+        kind = next((kind for kind in (list, tuple, set, dict) if isinstance(x, kind)), None)
+        if kind is None:
+            return x
+        items = list(x.values() if kind is dict else x)
+        new = [copy_of(item) for item in items]
+        if all(map(operator.is_, new, items)):
+            return x
+        if kind is dict:
+            return dict(zip(x, new, strict=True))
+        return x._make(new) if hasattr(x, "_make") else kind(new)
+
+    copy = copy_of(model)
+    while unfilled:  # not recursive, for deep models
+        x = unfilled.pop()
+        vars(copies[id(x)]).update((name, copy_of(value)) for name, value in list(vars(x).items()))
+    return copy
+
+
+def _empty_copy(x):
+    """An object of the same class without attributes. Its constructor does not run."""
+    return object.__new__(type(x))
 
 
 def _layers(layer: keras.Layer, seen: set[int] | None = None) -> Iterator[keras.Layer]:

@@ -77,6 +77,19 @@ def test_a_call_returns_the_mean_of_log_probabilities(both):
     np.testing.assert_array_equal(numpy(both((sources, 1.0 * targets))), found)
 
 
+@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+def test_training_drops_nothing_in_the_members(kind):
+    models = [make_model(seed=n) for n in (0, 1)]
+    for model in models:
+        model.decoder.cell.dropout = 0.5
+    model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
+    expected = numpy(model((SOURCES, TARGETS)))
+    np.testing.assert_array_equal(numpy(model((SOURCES, TARGETS), training=True)), expected)
+    # A member alone drops.
+    found = numpy(models[0]((SOURCES, TARGETS), training=True))
+    assert abs(found - numpy(models[0]((SOURCES, TARGETS)))).max() > 1e-3
+
+
 def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
     class Everything(keras.layers.Layer):
         """An encoder that reads the padding."""

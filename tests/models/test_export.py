@@ -1,0 +1,85 @@
+"""The names of the inputs of an exported model."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_attention import BidirectionalEnsemble, Ensemble, Seq2Seq
+from tests.backends import only_on
+from tests.models.cases import END, SOURCES, START, TARGETS, V, bahdanau, make_model
+
+pytestmark = only_on("tensorflow", reason="a SavedModel")
+OTHERS = np.array([[4, 7, 5, 3, 9], [9, 8, 0, 0, 0], [3, 4, 6, 0, 0]])
+WRAPS = {
+    "ensemble": lambda model: Ensemble([model, model]),
+    "both directions": lambda model: BidirectionalEnsemble(model, model),
+}
+
+
+class Both(layers.Layer):
+    """The memories of two encoders, one behind the other."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.parts = [make_model(seed=n).encoder for n in (0, 1)]
+
+    def call(self, source, training=None):
+        pair = (source["width"], source["strip"]) if isinstance(source, dict) else source
+        one, other = (part(x) for part, x in zip(self.parts, pair, strict=True))
+        memory, mask = (keras.ops.concatenate([one[n], other[n]], 1) for n in (0, 2))
+        return memory, other[1], mask
+
+
+def two_sources(names=None):
+    """A model that reads two sources of one rank and dtype: a functional encoder has names."""
+    encoder, source = Both(), {"width": SOURCES, "strip": OTHERS}
+    if names:
+        inputs = [keras.Input((None,), dtype="int64", name=name) for name in names]
+        encoder, source = keras.Model(inputs, encoder(inputs)), tuple(source.values())
+    parts = bahdanau(), layers.Embedding(V, 5), layers.Dense(V)
+    model = Seq2Seq(encoder, *parts, START, END)
+    model((source, TARGETS))
+    return model, source
+
+
+def served(model, path):
+    import tensorflow as tf
+
+    model.export_generate(path, 4)
+    return tf.saved_model.load(path).signatures["serving_default"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("width", "strip"), ("width", "strip")),
+        ((None, None), ("source", "source_1")),
+        (None, ("width", "strip")),
+    ],
+    ids=["functional", "unnamed", "dictionary"],
+)
+def test_several_inputs_keep_their_names(names, expected, tmp_path):
+    import tensorflow as tf
+
+    model, source = two_sources(names)
+    serve = served(model, tmp_path / "saved")
+    assert set(serve.structured_input_signature[1]) == set(expected)
+    found = serve(**{expected[1]: tf.constant(OTHERS), expected[0]: tf.constant(SOURCES)})
+    wanted = model.generate(source, 4)
+    assert np.array_equal(found["tokens"], wanted.tokens)
+    np.testing.assert_allclose(found["scores"], wanted.scores, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WRAPS)
+def test_an_ensemble_keeps_the_names_of_its_models(kind, tmp_path):
+    model, source = two_sources(("width", "strip"))
+    model = WRAPS[kind](model)
+    model((source, TARGETS))
+    serve = served(model, tmp_path / "saved")
+    assert set(serve.structured_input_signature[1]) == {"width", "strip"}
+
+
+def test_a_single_input_is_called_source(tmp_path):
+    assert set(served(make_model(), tmp_path / "saved").structured_input_signature[1]) == {"source"}

@@ -1,0 +1,182 @@
+"""Compiled searches, and what may change in a model after they were compiled."""
+
+import inspect
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_attention import (
+    AttentionRNN,
+    BidirectionalEnsemble,
+    Ensemble,
+    MonotonicAttention,
+    RecurrentEncoder,
+    Seq2Seq,
+)
+from keras_attention.models._searches import OWN, SEARCHES
+from tests.backends import only_on
+from tests.helpers import randomize
+from tests.models.cases import END, SOURCES, START, TARGETS, E, H, U, V, make_model
+
+compiled_only = only_on("tensorflow", "jax", reason="PyTorch compiles no search")
+traced = []
+
+
+class Scaled(layers.Layer):
+    """Multiplies by numbers that stand in containers, and notes when it is traced."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.numbers = {"by feature": [1.0] * E}
+        self.more = np.ones(E)
+        self._calls = 0
+
+    def call(self, x):
+        traced.append(1)
+        self._calls += 1
+        return x * np.array(self.numbers["by feature"]) * self.more
+
+
+def monotonic():
+    """A model with a monotonic attention, and with numbers of its own in the encoder."""
+    embedding = keras.Sequential([layers.Embedding(V, E), Scaled(name="scaled")])
+    model = Seq2Seq(
+        RecurrentEncoder(embedding, layers.GRU(H, return_sequences=True)),
+        AttentionRNN(layers.GRUCell(H), MonotonicAttention(U)),
+        layers.Embedding(V, E),
+        layers.Dense(V),
+        start_token=START,
+        end_token=END,
+    )
+    model((SOURCES[:1], TARGETS[:1]))
+    return randomize(model, 3)
+
+
+def scaled(model):
+    return model.encoder.embedding.get_layer("scaled")
+
+
+def replace_head(model):
+    other = make_model(seed=5).head
+    model._tracker.unlock()
+    model.head = other
+
+
+# How to make a model, what to change in it.
+CHANGES = {
+    "window": (lambda: make_model("local-m"), lambda x: set_(x.decoder.attention, half_width=2)),
+    "mode": (monotonic, lambda x: set_(x.decoder.attention, mode="hard")),
+    "activation": (make_model, lambda x: set_(x.decoder.cell, activation=keras.activations.relu)),
+    "encoder": (make_model, lambda x: set_(x.encoder.rnn.forward_layer, go_backwards=True)),
+    "end": (make_model, lambda x: set_(x, end_token=4)),
+    "start": (make_model, lambda x: set_(x, start_token=7)),
+    "padding": (make_model, lambda x: set_(x, pad_token=7)),
+    "list": (monotonic, lambda x: scaled(x).numbers["by feature"].__setitem__(1, -1.0)),
+    "array": (monotonic, lambda x: scaled(x).more.__setitem__(1, -1.0)),
+    "layer": (make_model, replace_head),
+}
+
+
+def set_(layer, **values):
+    for name, value in values.items():
+        setattr(layer, name, value)
+
+
+def assert_same(found, expected):
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+
+
+# The default run changes one attribute of each kind.
+first = "window", "mode", "end", "list"
+changes_first = [x if x in first else pytest.param(x, marks=pytest.mark.slow) for x in CHANGES]
+
+
+@pytest.mark.parametrize("name", changes_first)
+def test_generate_notices_a_change(name):
+    make, change = CHANGES[name]
+    model, fresh = make(), make()
+    before = model.generate(SOURCES, 4)
+    change(model)
+    change(fresh)
+    found, expected = (x.generate(SOURCES, 4) for x in (model, fresh))
+    assert_same(found, expected)
+    assert abs(found.scores - before.scores).max() > 1e-3
+
+
+def test_log_probability_notices_a_change():
+    model, fresh = (make_model("local-m") for _ in range(2))
+    before = model.log_probability(SOURCES, TARGETS)
+    model.decoder.attention.half_width = fresh.decoder.attention.half_width = 2
+    found, expected = (x.log_probability(SOURCES, TARGETS) for x in (model, fresh))
+    assert_same(found, expected)
+    assert abs(found.scores - before.scores).max() > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+def test_an_ensemble_notices_a_change_of_a_member(kind):
+    def make():
+        models = [make_model("local-m", seed=n) for n in (0, 1)]
+        return models, Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
+
+    (models, model), (other, fresh) = make(), make()
+    before = model.generate(SOURCES, 4)
+    for _, last in (models, other):
+        last.decoder.attention.half_width = 2
+    found, expected = (x.generate(SOURCES, 4) for x in (model, fresh))
+    assert_same(found, expected)
+    assert abs(found.scores - before.scores).max() > 1e-3
+
+
+@compiled_only
+def test_a_program_is_kept_while_nothing_changes():
+    model = monotonic()
+    ensemble = Ensemble([model])
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+
+    def generate():
+        before = len(traced)
+        for one in (model, ensemble):
+            for rows in (SOURCES, SOURCES[:1], SOURCES):
+                one.generate(rows, 4, batch_size=4)
+        return len(traced) - before
+
+    assert generate() > 0
+    assert generate() == 0
+    model.fit(SOURCES, TARGETS, validation_data=(SOURCES, TARGETS), verbose=0)
+    scaled(model)._calls = 0
+    generate()
+    for _ in range(2):
+        model.fit(SOURCES, TARGETS, validation_data=(SOURCES, TARGETS), verbose=0)
+        model.evaluate(SOURCES, TARGETS, verbose=0)
+        model.get_config()
+        scaled(model)._calls = 0
+        generate()
+    scaled(model)._calls = 0
+    assert generate() == 0
+    scaled(model).numbers["by feature"][0] = 2.0
+    assert generate() > 0
+    assert generate() == 0
+
+
+@only_on("tensorflow", reason="jit_compile")
+def test_a_model_that_is_compiled_again_searches_with_xla():
+    model = make_model()
+    before = model.generate(SOURCES, 4)
+    model.compile("sgd", jit_compile=True)
+    assert_same(model.generate(SOURCES, 4), before)
+    assert all(x._jit_compile for x in model._programs._functions.values())
+
+
+def test_the_documentation_of_generate_names_the_options_and_their_defaults():
+    text = inspect.getdoc(Seq2Seq.generate)
+    named = dict(re.findall(r"`(\w+)=([^`]+)`", text[text.index("options: arguments") :]))
+    parameters = [
+        x for run in SEARCHES.values() for x in inspect.signature(run).parameters.values()
+    ]
+    expected = {x.name: repr(x.default).replace("'", '"') for x in parameters if x.name not in OWN}
+    assert named == expected
