@@ -14,7 +14,6 @@ import pytest
 # Modules that run on TensorFlow only, and why. `tests/jax` runs on JAX only.
 TENSORFLOW_ONLY = {
     "conformance/test_formats.py": "SavedModel, ONNX and LiteRT are exported from TensorFlow",
-    "conformance/test_old_files.py": "the files were saved on TensorFlow, some as SavedModels",
     "conformance/test_programs.py": "counts operations in graphs of TensorFlow",
     "layers/decoder/test_loop.py": "compares with the gradient of a tape of TensorFlow",
     "layers/test_reading.py": "reads windows in graphs of TensorFlow whose sizes are not known",

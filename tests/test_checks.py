@@ -251,23 +251,11 @@ MISTAKES = {
     ),
     "float units": (lambda: BahdanauAttention(np.float64(64)), "float64. Write units=64."),
     "array of units": (lambda: BahdanauAttention(np.array(64)), "ndarray. Write units=64."),
-    "half a unit": (lambda: BahdanauAttention(2.5), "received 2.5 of type float. It is the width"),
-    "no units, bahdanau": (
-        lambda: BahdanauAttention(),
+    "half a unit": (lambda: BahdanauAttention(2.5), "received 2.5 of type float."),
+    "units of None": (
+        lambda: BahdanauAttention(None),
         "`units` must be a positive integer, at most 1048576; received None",
-        "the width in which queries and keys are compared; write BahdanauAttention(128)",
     ),
-    "no units, pooling": (
-        lambda: AttentionPooling(),
-        "`units` must be a positive integer, at most 1048576; received None",
-        "the width in which steps are compared with the learned query; write AttentionPooling(64)",
-    ),
-    "no units, hierarchical": (
-        lambda: HierarchicalAttention(),
-        "the width in which words are compared with the learned query",
-    ),
-    "no units, network": (lambda: MemoryNetwork(9), "the width of the embeddings"),
-    "no vocabulary": (lambda: MemoryNetwork(), "`vocabulary_size`", "the number of words"),
     "units of a hop": (lambda: MemoryHop(4), "received 4. A hop has no units"),
     "units of a flow": (lambda: BiDAFAttentionFlow(64), "`query_to_context` must be True or False"),
     "an unknown option": (
@@ -298,16 +286,10 @@ MISTAKES = {
         lambda: BahdanauAttention(4, score_mode="dot"),
         "For `score_mode`, use LuongAttention(score_mode).",
     ),
-    "the width of another library": (
-        lambda: BahdanauAttention(hidden_size=64, unit=64),
-        "BahdanauAttention: {'hidden_size': 64, 'unit': 64}",
-        "For `hidden_size`, write units=64. For `unit`, write units=64.",
-    ),
-    "the memory of TensorFlow Addons": (
-        lambda: BahdanauAttention(4, memory=VALUE, alignment_history=True),
-        "BahdanauAttention: {'memory': float32 of shape (2, 7, 5), 'alignment_history': True}.",
-        "For `memory`, call layer(query, memory). For `alignment_history`, pass "
-        "return_attention_scores=True in the call.",
+    "a misspelled argument": (
+        lambda: BahdanauAttention(64, use_biases=True),
+        "BahdanauAttention: {'use_biases': True}",
+        "For `use_biases`, write use_bias=True.",
     ),
     "sequences of a decoder": (
         lambda: decoder(return_sequences=True),

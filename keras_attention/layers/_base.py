@@ -21,15 +21,7 @@ from keras_attention.layers._tensors import (
     masks_by_name,
 )
 
-# Former names of arguments, which saved files hold. `linear` is an attribute now.
-RENAMED = {
-    "normalize": "weight_norm",
-    "score": "score_mode",
-    "window": "half_width",
-    "output": "output_mode",
-    "linear_start": "linear",
-}
-# Arguments of the layers of Keras, TensorFlow Addons and others, and what takes their place.
+# Arguments of other layers, and what takes their place here.
 ELSEWHERE = {
     "num_heads": "use keras.layers.MultiHeadAttention; every layer here has one head",
     "key_dim": "use keras.layers.MultiHeadAttention; every layer here has one head",
@@ -39,17 +31,8 @@ ELSEWHERE = {
     "causal": "pass use_causal_mask=True in the call",
     "use_causal_mask": "pass it in the call",
     "return_attention_scores": "pass it in the call",
-    "memory": "call layer(query, memory)",
-    "memory_sequence_length": "pass the boolean `value_mask` in the call",
-    "probability_fn": "write normalizer=...",
-    "scale": 'the score "general" learns its scale',
-    "attention_layer_size": "LuongAttention(units=...) in an AttentionRNN adds a layer with tanh",
-    "alignment_history": "pass return_attention_scores=True in the call",
-    "sigmoid_noise": "write noise=... in MonotonicAttention",
-    "score_bias_init": "write initial_offset=... in MonotonicAttention",
-    "maximum_iterations": "write max_length=... in a search",
 }
-WIDTHS = "dim", "hidden_dim", "hidden_size", "num_units"  # other names of `units`
+OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape", "input_dim"}
 
 
 class CheckedLayer(keras.layers.Layer):
@@ -60,28 +43,8 @@ class CheckedLayer(keras.layers.Layer):
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        for old, new in _renamed(type(self)).items():
-            if old in kwargs:
-                value = f"{kwargs[old]!r:.80}"
-                remedy = f"called `{new}`; write {new}={value}"
-                if new not in _arguments_of(type(self)):
-                    remedy = f"the attribute `{new}`; write layer.{new} = {value} before training"
-                raise ValueError(f"{type(self).__name__}: `{old}` is now {remedy}.")
-        try:
-            super().__init__(**kwargs)
-        except ValueError as error:
-            if "Unrecognized keyword" not in str(error):
-                raise
-            unknown = {name: x for name, x in kwargs.items() if repr(name) in str(error)}
-            given = ", ".join(f"{name!r}: {described(x)}" for name, x in unknown.items())
-            own = _arguments_of(type(self))
-            hints = {name: _hint(name, x, own) for name, x in unknown.items()}
-            hints = [f" For `{name}`, {hint}." for name, hint in hints.items() if hint]
-            raise ValueError(
-                f"Unrecognized keyword arguments passed to {type(self).__name__}: {{{given}}}. "
-                f"The arguments of {type(self).__name__} are {', '.join(own)}. It also takes the "
-                f"arguments of every Keras layer, such as name and dtype.{''.join(hints)}"
-            ) from None
+        _check_arguments(type(self), kwargs)
+        super().__init__(**kwargs)
         # Not in `call`: a layer is made in the scope of its strategy, but may be called outside it.
         warn_of_strategy()
 
@@ -123,16 +86,11 @@ class CheckedLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        names, arguments = _renamed(cls), _arguments_of(cls)
-        config = {names.get(name, name): x for name, x in config.items()}
+        own = _arguments_of(cls)
         for name, x in config.items():
-            if name in arguments and isinstance(x, dict) and "class_name" in x:
-                config[name] = keras.saving.deserialize_keras_object(x)
-        moved = {x: config.pop(x) for x in names.values() if x in config and x not in arguments}
-        layer = super().from_config(config)
-        for name, x in moved.items():
-            setattr(layer, name, x)
-        return layer
+            if name in own and isinstance(x, dict) and "class_name" in x:
+                config = {**config, name: keras.saving.deserialize_keras_object(x)}
+        return super().from_config(config)
 
 
 def check_initialised(layer: keras.layers.Layer) -> None:
@@ -160,22 +118,28 @@ def _arguments_of(layer: type) -> list[str]:
     return [n for n, kind in found.items() if n != "self" and kind not in variadic]
 
 
+def _check_arguments(layer: type, given: dict[str, Any]) -> None:
+    """Refuses arguments that neither a class nor Keras knows, and says what to write instead."""
+    own = _arguments_of(layer)
+    unknown = {name: x for name, x in given.items() if name not in own and name not in OF_KERAS}
+    if not unknown:
+        return
+    listed = ", ".join(f"{name!r}: {described(x)}" for name, x in unknown.items())
+    hints = {name: _hint(name, x, own) for name, x in unknown.items()}
+    hints = [f" For `{name}`, {hint}." for name, hint in hints.items() if hint]
+    raise ValueError(
+        f"Unrecognized keyword arguments passed to {layer.__name__}: {{{listed}}}. The arguments "
+        f"of {layer.__name__} are {', '.join(own)}. It also takes the arguments of every Keras "
+        f"layer, such as name and dtype.{''.join(hints)}"
+    )
+
+
 def _hint(name: str, value: Any, own: list[str]) -> str:
     """What to write in place of an unknown argument; `own` are the known ones."""
     if name in ELSEWHERE:
         return ELSEWHERE[name]
-    close = difflib.get_close_matches("units" if name in WIDTHS else name, own, 1, cutoff=0.8)
+    close = difflib.get_close_matches(name, own, 1, cutoff=0.8)
     return f"write {close[0]}={described(value)}" if close else ""
-
-
-def _renamed(layer: type) -> dict[str, str]:
-    """The former names that a class knows; a subclass may use such a name for its own argument."""
-    own = _arguments_of(layer)
-    return {
-        old: new
-        for old, new in RENAMED.items()
-        if old not in own and (new in own or hasattr(layer, new))
-    }
 
 
 def _check_call(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:

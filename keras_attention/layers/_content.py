@@ -18,10 +18,9 @@ class ContentAttention(RecurrentScoringMixin):
 
     weight_norm = False
 
-    def __init__(self, units: int | None = None, use_bias: bool = True, **kwargs: Any) -> None:
+    def __init__(self, units: int, use_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        hint = f" It is the width of the score; write {type(self).__name__}(128)."
-        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.units = check_positive_int(self.name, "units", units)
         self.use_bias = check_bool(self.name, "use_bias", use_bias)
         self.content = BahdanauAttention(
             units, use_bias, self.weight_norm, dtype=self.dtype_policy, name="content"

@@ -27,7 +27,7 @@ class BahdanauAttention(ScoringMixin):
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, U units.
 
     Args:
-        units: U, the width in which query and key are compared; required.
+        units: U, the width in which query and key are compared.
         use_bias: whether to add a bias inside the tanh.
         weight_norm: whether to normalise v and learn its length.
         normalizer, dropout, seed: see `ScoringMixin`.
@@ -61,16 +61,13 @@ class BahdanauAttention(ScoringMixin):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         use_bias: bool = False,
         weight_norm: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        hint = (
-            " It is the width in which queries and keys are compared; write BahdanauAttention(128)."
-        )
-        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.units = check_positive_int(self.name, "units", units)
         self.use_bias = check_bool(self.name, "use_bias", use_bias)
         self.weight_norm = check_bool(self.name, "weight_norm", weight_norm)
         self.bias = self.gain = None

@@ -28,7 +28,7 @@ class CoverageAttention(ContentAttention):
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
     Args:
-        units: the width in which query, key and coverage are compared; required.
+        units: the width in which query, key and coverage are compared.
         loss_weight: the factor of the loss; 0 leaves it out.
         use_bias: whether to add the bias b.
         half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
@@ -55,7 +55,7 @@ class CoverageAttention(ContentAttention):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         loss_weight: float = 1.0,
         use_bias: bool = True,
         **kwargs: Any,

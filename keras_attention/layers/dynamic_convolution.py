@@ -41,7 +41,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
     length of the prior.
 
     Args:
-        units: the width in which the filtered weights are compared; required.
+        units: the width in which the filtered weights are compared.
         filters: how many static filters, and how many dynamic ones.
         kernel_size: R, in memory steps.
         prior_length: L, in memory steps.
@@ -71,7 +71,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         filters: int = 8,
         kernel_size: int = 21,
         prior_length: int = 11,
@@ -80,11 +80,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        hint = (
-            " It is the width in which filtered weights are compared; write "
-            "DynamicConvolutionAttention(128)."
-        )
-        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.units = check_positive_int(self.name, "units", units)
         self.filters = check_positive_int(self.name, "filters", filters)
         self.kernel_size = check_positive_int(self.name, "kernel_size", kernel_size)
         self.prior_length = check_positive_int(self.name, "prior_length", prior_length)

@@ -38,7 +38,7 @@ class ForwardAttention(ContentAttention):
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
     Args:
-        units: the width in which query and key are compared; required.
+        units: the width in which query and key are compared.
         transition_agent: whether the layer learns when to move.
         use_bias: whether to add the bias b.
         half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
@@ -66,7 +66,7 @@ class ForwardAttention(ContentAttention):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         transition_agent: bool = False,
         use_bias: bool = True,
         **kwargs: Any,

@@ -52,7 +52,7 @@ class GMMAttention(RecurrentScoringMixin):
     Sizes: B samples, Tq query and Tk memory steps, Dq and Dv features, U units.
 
     Args:
-        units: U, the width of the hidden layer; required.
+        units: U, the width of the hidden layer.
         components: K.
         version: "V0", "V2" or "V2b".
         initial_step: d where the bias of V2b starts, in memory steps. A good one is the length of a
@@ -84,7 +84,7 @@ class GMMAttention(RecurrentScoringMixin):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         components: int = 5,
         version: str = "V2b",
         initial_step: float = 1.0,
@@ -93,8 +93,7 @@ class GMMAttention(RecurrentScoringMixin):
     ) -> None:
         super().__init__(**kwargs)
         check_not_normalized(self.name, self.normalizer)
-        hint = " It is the width of the hidden layer; write GMMAttention(128)."
-        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.units = check_positive_int(self.name, "units", units)
         self.components = check_positive_int(self.name, "components", components)
         self.version = check_choice(self.name, "version", version, VERSIONS)
         self.initial_step = check_number(self.name, "initial_step", initial_step, 1e-3)

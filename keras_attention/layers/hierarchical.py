@@ -41,7 +41,7 @@ class HierarchicalAttention(CheckedLayer):
     convolution. A second convolution sees the bias of the first in the padding.
 
     Args:
-        units: the width in which words are compared with the query of the words; required.
+        units: the width in which words are compared with the query of the words.
         sentence_units: the same for sentences; defaults to `units`.
         word_encoder: a layer or model from `(N, W, D)` to `(N, W, E)`, such as a bidirectional GRU
             with `return_sequences=True`. Without one, words are read as they are, and E = D.
@@ -85,7 +85,7 @@ class HierarchicalAttention(CheckedLayer):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         sentence_units: int | None = None,
         word_encoder: keras.layers.Layer | None = None,
         sentence_encoder: keras.layers.Layer | None = None,
@@ -95,11 +95,7 @@ class HierarchicalAttention(CheckedLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        hint = (
-            " It is the width in which words are compared with the learned query; write "
-            "HierarchicalAttention(64)."
-        )
-        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.units = check_positive_int(self.name, "units", units)
         self.sentence_units = sentence_units
         if sentence_units is not None:
             self.sentence_units = check_positive_int(self.name, "sentence_units", sentence_units)

@@ -28,7 +28,7 @@ class LocationSensitiveAttention(ContentAttention):
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, R width of the filters.
 
     Args:
-        units: the width in which query, key and location are compared; required.
+        units: the width in which query, key and location are compared.
         filters: how many filters F has.
         kernel_size: R, in memory steps.
         cumulative: whether the filters see the sum of all weights (Shen et al., 2018) or only the
@@ -55,7 +55,7 @@ class LocationSensitiveAttention(ContentAttention):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         filters: int = 32,
         kernel_size: int = 31,
         cumulative: bool = True,

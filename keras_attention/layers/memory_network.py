@@ -51,8 +51,8 @@ class MemoryNetwork(CheckedLayer):
     further back than `memory_size` are forgotten.
 
     Args:
-        vocabulary_size: V, padding included; required.
-        units: D; required.
+        vocabulary_size: V, padding included.
+        units: D.
         hops: K, at most 100.
         tying: "adjacent": A and T_A of a hop are C and T_C of the hop before; B is the first A, and
             W the last C. "layerwise": all hops share A, C and T, and have a linear update.
@@ -100,8 +100,8 @@ class MemoryNetwork(CheckedLayer):
 
     def __init__(
         self,
-        vocabulary_size: int | None = None,
-        units: int | None = None,
+        vocabulary_size: int,
+        units: int,
         hops: int = 3,
         tying: str = "adjacent",
         position_encoding: bool | int = True,
@@ -114,8 +114,7 @@ class MemoryNetwork(CheckedLayer):
         self.vocabulary_size = check_positive_int(
             self.name, "vocabulary_size", vocabulary_size, LONGEST, hint
         )
-        hint = " It is the width of the embeddings; write MemoryNetwork(vocabulary_size, 20)."
-        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.units = check_positive_int(self.name, "units", units)
         self.hops = check_positive_int(self.name, "hops", hops, DEEPEST)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
         self.position_encoding = check_position_encoding(self.name, position_encoding)

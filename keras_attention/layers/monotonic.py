@@ -50,7 +50,7 @@ class MonotonicAttention(ContentAttention):
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
     Args:
-        units: the width in which query and key are compared; required.
+        units: the width in which query and key are compared.
         mode: how a is computed. "parallel" takes about log2(Tk) passes over the memory, "recursive"
             one step of a loop for each memory step; the result is the same. "hard" trains like
             "parallel", but at inference reads the first memory step, from the last one read on,
@@ -97,7 +97,7 @@ class MonotonicAttention(ContentAttention):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         mode: str = "parallel",
         noise: float = 1.0,
         chunk_size: int | None = None,

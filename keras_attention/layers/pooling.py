@@ -26,7 +26,7 @@ class AttentionPooling(ScoringMixin):
     Sizes: B samples, T steps, D features, U units.
 
     Args:
-        units: U, the width in which steps are compared with the query u_q; required.
+        units: U, the width in which steps are compared with the query u_q.
         normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
@@ -60,13 +60,9 @@ class AttentionPooling(ScoringMixin):
     Reference: https://aclanthology.org/N16-1174, equations 5 to 7.
     """
 
-    def __init__(self, units: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, units: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        hint = (
-            " It is the width in which steps are compared with the learned query; write "
-            "AttentionPooling(64)."
-        )
-        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.units = check_positive_int(self.name, "units", units)
 
     def build(self, inputs_shape: Shape) -> None:
         self._check_shape(inputs_shape)

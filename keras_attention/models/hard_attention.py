@@ -67,7 +67,7 @@ class HardAttention(Head):
     characters. "reinforce" stores none of them.
 
     Args:
-        vocabulary_size: V, required. units: U, required.
+        vocabulary_size: V. units: U.
         monotonic: whether the position never moves back. estimator: "exact" or "reinforce".
         entropy_weight: w, for "reinforce". pad_token: the target at steps that are not valid.
         seed: the seed of the samples.
@@ -105,8 +105,8 @@ class HardAttention(Head):
 
     def __init__(
         self,
-        vocabulary_size: int | None = None,
-        units: int | None = None,
+        vocabulary_size: int,
+        units: int,
         monotonic: bool = False,
         estimator: str = "exact",
         entropy_weight: float = 0.002,

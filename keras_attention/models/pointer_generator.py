@@ -35,8 +35,8 @@ class PointerGenerator(Head):
     largest tensors have the size of the result; none has the size B T Tk V.
 
     Args:
-        vocabulary_size: V; required.
-        max_extra: X, the largest number of extra words of a sample; required.
+        vocabulary_size: V.
+        max_extra: X, the largest number of extra words of a sample.
         units: the width between V and V', or None for the width of s.
         unknown_token: the token that the embedding reads in place of an extra word; see `known`.
 
@@ -73,8 +73,8 @@ class PointerGenerator(Head):
 
     def __init__(
         self,
-        vocabulary_size: int | None = None,
-        max_extra: int | None = None,
+        vocabulary_size: int,
+        max_extra: int,
         units: int | None = None,
         unknown_token: int = 1,
         **kwargs: Any,

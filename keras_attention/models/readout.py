@@ -25,7 +25,7 @@ class Readout(Head):
     Sizes: B samples, T steps, H features of s, E features of x, U units, V tokens.
 
     Args:
-        units: U; required. With a tied embedding, its width.
+        units: U. With a tied embedding, its width.
         vocabulary_size: V, or None for a tied embedding: the head then returns h, which `Seq2Seq`
             multiplies by the table of its embedding.
         activation: f, the name of an activation of Keras, None for none, or "maxout": the larger of
@@ -62,7 +62,7 @@ class Readout(Head):
 
     def __init__(
         self,
-        units: int | None = None,
+        units: int,
         vocabulary_size: int | None = None,
         activation: str | None = "tanh",
         dropout: float = 0.0,
@@ -70,8 +70,7 @@ class Readout(Head):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        hint = " It is the width of the hidden layer; write Readout(256, vocabulary_size)."
-        self.units = check_positive_int(self.name, "units", units, hint=hint)
+        self.units = check_positive_int(self.name, "units", units)
         self.vocabulary_size = vocabulary_size
         self.activation = activation
         self.dropout = check_rate(self.name, "dropout", dropout)

@@ -20,7 +20,7 @@ def test_an_agent_that_always_moves_stays_at_the_end():
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        ({"units": None}, ("`units`", "a positive integer", "write ForwardAttention(128)")),
+        ({"units": None}, ("`units`", "a positive integer", "received None")),
         ({"use_bias": 1}, ("forward_attention", "`use_bias`", "True or False", "received 1")),
         ({"transition_agent": "no"}, ("`transition_agent`", "True or False", "received 'no'")),
     ],

@@ -53,7 +53,7 @@ def test_extreme_mixtures_stay_finite(version, logit, dtype):
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        ({"units": None}, ("`units`", "a positive integer", "GMMAttention(128)")),
+        ({"units": None}, ("`units`", "a positive integer", "received None")),
         ({"components": 0}, ("`components`", "a positive integer", "received 0")),
         ({"version": "V1"}, ("`version`", "'V0', 'V2', 'V2b'", "received 'V1'")),
         ({"initial_step": 0}, ("`initial_step`", "at least 0.001", "received 0")),

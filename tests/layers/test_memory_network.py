@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import MemoryHop, MemoryNetwork
+from keras_attention import MemoryNetwork
 from keras_attention.layers._sentences import word_shares
 from tests import fast
 from tests.backends import XLA, compiled, dtypes, on_tensorflow, tensor
@@ -574,11 +574,6 @@ def test_a_linear_start_is_set_before_the_layer_is_built():
     layer(*told())
     assert layer.linear
     assert not made().linear
-
-
-@pytest.mark.parametrize("make", [MemoryHop, made])
-def test_the_old_argument_of_a_linear_start(make):
-    assert_refused(lambda: make(linear_start=True), "`linear_start` is now the attribute `linear`")
 
 
 def test_tyings_are_two():

@@ -193,7 +193,6 @@ def test_hard_mode_does_not_hide_nan():
     ("options", "fragments"),
     [
         ({"units": None}, ("`units`", "a positive integer", "received None")),
-        ({"units": None}, ("write MonotonicAttention(128)",)),
         ({"normalizer": "sparsemax"}, ("takes no `normalizer`", "received 'sparsemax'")),
         ({"mode": "soft"}, ("`mode`", "'parallel', 'recursive', 'hard'", "'soft'")),
         ({"noise": -1}, ("`noise`", "a number of at least 0", "received -1")),

@@ -87,7 +87,7 @@ def test_dropout_is_for_training():
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        ({"units": None}, ("`units`", "a positive integer", "received None", "Readout(256")),
+        ({"units": None}, ("`units`", "a positive integer", "received None")),
         ({"vocabulary_size": 0}, ("`vocabulary_size`", "received 0", "the number of tokens")),
         ({"activation": "max"}, ("`activation`", '"maxout"', "received 'max'")),
         ({"activation": np.tanh}, ("`activation`", "the name of an activation", "ufunc")),
