@@ -34,7 +34,7 @@ rng = np.random.default_rng(SEED)
 # -------------
 # An attention of your own needs one method, ``score``. :py:obj:`keras_attention.ScoringMixin` adds
 # the softmax, masks, saving and the use in an :py:obj:`keras_attention.AttentionRNN`.
-# ``project_key`` computes what depends on the keys alone.
+# ``project_query`` and ``project_key`` compute what depends on the queries, or on the keys, alone.
 @keras.saving.register_keras_serializable("my_package")
 class GaussianAttention(ScoringMixin):
     """Attention by distance: softmax_j(-|W q_i - W k_j|^2)."""
@@ -49,11 +49,13 @@ class GaussianAttention(ScoringMixin):
         shape = (query_shape[-1], self.units)
         self.kernel = self.add_weight(shape, initializer, name="kernel")
 
+    def project_query(self, query):
+        return self.project(query, self.kernel)
+
     def project_key(self, key):
         return self.project(key, self.kernel)
 
     def score(self, query, key):
-        query = self.project(query, self.kernel)
         difference = ops.expand_dims(query, 2) - ops.expand_dims(key, 1)
         return -ops.sum(ops.square(difference), axis=-1)
 

@@ -78,10 +78,5 @@ def test_no_module_imports_itself_through_others():
         visit(name, ())
 
 
-@every_module
-def test_a_module_holds_one_idea(name):
-    assert len(MODULES[name].read_text(encoding="utf-8").splitlines()) <= 250
-
-
 def test_no_private_part_of_keras_is_used():
     assert not [path for path in FILES if "keras.src" in path.read_text(encoding="utf-8")]

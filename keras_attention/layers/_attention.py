@@ -16,7 +16,7 @@ from keras_attention._checks import (
 from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
-from keras_attention.layers._hooks import check_key
+from keras_attention.layers._hooks import check_projected
 from keras_attention.layers._queries import check_attend, check_output, check_prepare, check_window
 from keras_attention.layers._reading import read_memory
 from keras_attention.layers._types import Attended, Memory
@@ -36,6 +36,11 @@ NORMALIZERS = {
     "entmax15": masked_entmax15,
     "hardmax": masked_hardmax,
 }
+
+
+def as_dtype(x: Tensor, dtype: str) -> Tensor:
+    """A cast, which copies nothing if the dtype is right."""
+    return x if keras.backend.standardize_dtype(x.dtype) == dtype else ops.cast(x, dtype)
 
 
 class Attention(CheckedLayer):
@@ -109,11 +114,8 @@ class Attention(CheckedLayer):
         check_prepare(self, value, key, value_mask)
         value = blanked(value, value_mask)
         key = self.project_key(value if key is None else blanked(key, value_mask))
-        check_key(self.name, key, value)
-        # A cast would copy the keys even if their dtype is right.
-        if keras.backend.standardize_dtype(key.dtype) != self.score_dtype:
-            key = ops.cast(key, self.score_dtype)
-        return Memory(key, value, value_mask)
+        check_projected(self.name, "project_key", key, value.shape[:2])
+        return Memory(as_dtype(key, self.score_dtype), value, value_mask)
 
     def attend(
         self,
@@ -176,6 +178,12 @@ class Attention(CheckedLayer):
             output = ops.squeeze(output, 1)
             weights = None if weights is None else ops.squeeze(weights, 1)
         return Attended(output, state, weights)
+
+    def _project_query(self, query):
+        """What the hook `project_query` makes of a query, checked, in `score_dtype`."""
+        projected = self.project_query(as_dtype(query, self.score_dtype))
+        check_projected(self.name, "project_query", projected, query.shape[:2])
+        return as_dtype(projected, self.score_dtype)
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
         """Adds the loss of an attention that has one, after a call with a sequence of queries."""

@@ -31,13 +31,15 @@ class ContentAttention(RecurrentScoringMixin):
         if not self.content.built:
             self.content.build(query_shape, value_shape, key_shape)
 
+    def project_query(self, query: Tensor) -> Tensor:
+        return self.content.project_query(query)
+
     def project_key(self, key: Tensor) -> Tensor:
         return self.content.project_key(key)
 
     def located_score(self, query: Tensor, key: Tensor, seen: Tensor, filters: Tensor) -> Tensor:
         """The score of a query that also sees, through `filters`, where it looked: `(B, 1, Tk)`."""
-        query = ops.squeeze(self.content.project_query(query), 1)
-        vector = self.content.scaled_vector()
+        query, vector = ops.squeeze(query, 1), self.content.scaled_vector()
         return ops.expand_dims(located_score(query, key, seen, filters, vector), 1)
 
 

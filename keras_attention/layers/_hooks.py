@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_attention._checks import described, is_floating
 from keras_attention._shapes import fits
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Shape
 
 
 def check_hook(layer: type, name: str, original: Callable) -> None:
@@ -24,14 +24,14 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
         )
 
 
-def check_key(layer: str, key: Any, value: Tensor) -> None:
-    """What the hook `project_key` returned."""
-    wanted = tuple(value.shape[:2])
-    shape = tuple(key.shape) if hasattr(key, "dtype") else ()
-    if len(shape) < 3 or not fits(shape[:2], wanted):
+def check_projected(layer: str, hook: str, projected: Any, wanted: Shape) -> None:
+    """What the hooks `project_query` and `project_key` returned; `wanted`: batch size and steps."""
+    shape = tuple(projected.shape) if hasattr(projected, "dtype") else ()
+    if len(shape) < 3 or not fits(shape[:2], tuple(wanted)):
+        steps = "query steps" if hook == "project_query" else "memory steps"
         raise ValueError(
-            f"{layer}: `project_key` must return (batch, memory steps, features), here "
-            f"({', '.join(map(str, wanted))}, features); it returned {described(key)}."
+            f"{layer}: `{hook}` must return (batch, {steps}, features), here "
+            f"({', '.join(map(str, wanted))}, features); it returned {described(projected)}."
         )
 
 

@@ -28,7 +28,8 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
     """Scores, weights and context of all queries.
 
     Args:
-        layer: a `ScoringMixin`; its hooks `score`, `score_window` and `weigh` are called.
+        layer: a `ScoringMixin`; its hooks `project_query`, `score`, `score_window` and
+            `weigh` are called.
         query: `(B, Tq, Dq)`, zero where it is masked.
         memory: `Memory`. masks: `Masks`. window: `Window` or None.
         weights_wanted: whether the weights are needed; without them, gathering costs less.
@@ -38,7 +39,7 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
         `(context, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`; the weights may be None if they are
         not wanted.
     """
-    query = ops.cast(query, layer.score_dtype)
+    query = layer._project_query(query)
     if window is None:
         return _read_whole(layer, query, memory, masks, None, training)
     # One query may be read whole where many are gathered.

@@ -87,16 +87,15 @@ class BahdanauAttention(ScoringMixin):
             length = keras.initializers.Constant(self._initial_gain)
             self.gain = self.add_weight((), initializer=length, name="gain", autocast=False)
 
-    def project_key(self, key: Tensor) -> Tensor:
-        return self.project(key, self.key_kernel)
-
     def project_query(self, query: Tensor) -> Tensor:
-        """W q + b."""
         query = self.project(query, self.query_kernel)
         return query if self.bias is None else ops.add(query, self.bias)
 
+    def project_key(self, key: Tensor) -> Tensor:
+        return self.project(key, self.key_kernel)
+
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        return additive_score(self.project_query(query), key, self.scaled_vector())
+        return additive_score(query, key, self.scaled_vector())
 
     def scaled_vector(self) -> Tensor:
         """v, or g v / |v|."""

@@ -106,6 +106,9 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
     def initial_state(self, memory: Memory) -> Nested:
         return at_the_start(memory, self.score_dtype)
 
+    def project_query(self, query: Tensor) -> Tensor:
+        return ops.tanh(ops.add(self.project(query, self.query_kernel), self.query_bias))
+
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         filters, static, moving, bias, vector = (
             ops.cast(x, self.score_dtype)
@@ -117,12 +120,11 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
                 self.score_vector,
             )
         )
-        hidden = ops.tanh(ops.add(self.project(query, self.query_kernel), self.query_bias))
-        dynamic = self.project(hidden, self.dynamic_filter_kernel)
+        dynamic = self.project(query, self.dynamic_filter_kernel)
         dynamic = ops.reshape(dynamic, (-1, self.kernel_size, self.filters))
         # A filter and its projection are one kernel.
         kernels = project(dynamic, moving) + ops.matmul(filters, static)
-        bias = ops.add(ops.zeros_like(ops.squeeze(hidden, 1)), bias)
+        bias = ops.add(ops.zeros_like(ops.squeeze(query, 1)), bias)
         scores = located_score(bias, None, state, kernels, vector)
         return ops.expand_dims(scores + self._log_prior(state), 1)
 

@@ -28,6 +28,9 @@ class _Dot:
                 f'received query {query_size} and key {key_size}. Use score_mode="general".'
             )
 
+    def project_query(self, layer, query):
+        return query
+
     def project_key(self, layer, key):
         return key
 
@@ -56,22 +59,22 @@ class _Concat:
         layer.score_kernel = layer.add_weight(shape, name="score_kernel")
         layer.score_vector = layer.add_weight((query_size,), name="score_vector", autocast=False)
 
+    def project_query(self, layer, query):
+        return layer.project(query, layer.score_kernel[: layer.score_vector.shape[0]])
+
     def project_key(self, layer, key):
         return layer.project(key, layer.score_kernel[layer.score_vector.shape[0] :])
 
     def score(self, layer, query, key):
-        return additive_score(*self._compared(layer, query, key))
+        return additive_score(query, key, ops.cast(layer.score_vector, layer.score_dtype))
 
     def score_window(self, layer, query, key, position):
-        return window_tanh(*self._compared(layer, query, key), position)
-
-    def _compared(self, layer, query, key):
-        query = layer.project(query, layer.score_kernel[: layer.score_vector.shape[0]])
-        return query, key, ops.cast(layer.score_vector, layer.score_dtype)
+        vector = ops.cast(layer.score_vector, layer.score_dtype)
+        return window_tanh(query, key, vector, position)
 
 
 class _Location(_Dot):
-    """W^T q: a dot product, with the column of W for a position as its key (see `prepare`)."""
+    """W^T q: a dot product; the column of W for a position is its key (see `prepare`)."""
 
     def build(self, layer, query_size, key_size):
         layer.score_kernel = layer.add_weight((query_size, layer.max_length), name="score_kernel")
@@ -190,6 +193,9 @@ class LuongAttention(ScoringMixin):
     def compute_output_spec(self, query: Any, value: Any = None, *args, **kwargs: Any) -> Any:
         self._check_length(shape_of(value))
         return super().compute_output_spec(query, value, *args, **kwargs)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        return SCORES[self.score_mode].project_query(self, query)
 
     def project_key(self, key: Tensor) -> Tensor:
         return SCORES[self.score_mode].project_key(self, key)

@@ -133,6 +133,12 @@ class MonotonicAttention(ContentAttention):
         if self.chunk_content is not None and not self.chunk_content.built:
             self.chunk_content.build(query_shape, value_shape, key_shape)
 
+    def project_query(self, query: Tensor) -> Tensor:
+        projected = super().project_query(query)
+        if self.chunk_content is None:
+            return projected
+        return ops.concatenate([projected, self.chunk_content.project_query(query)], axis=-1)
+
     def project_key(self, key: Tensor) -> Tensor:
         projected = super().project_key(key)
         if self.chunk_content is None:
@@ -145,8 +151,9 @@ class MonotonicAttention(ContentAttention):
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         offset = ops.cast(self.offset_bias, self.score_dtype)
         # In a loop, TensorFlow stores every slice at every step, even a slice of the whole key.
-        own = key if self.chunk_size is None else key[..., : self.units]
-        return self.content.score(query, own) + offset
+        if self.chunk_size is not None:
+            query, key = query[..., : self.units], key[..., : self.units]
+        return self.content.score(query, key) + offset
 
     def draw(self, memory: Memory, steps: Size) -> Nested:
         if self.noise == 0:
@@ -165,6 +172,7 @@ class MonotonicAttention(ContentAttention):
         drawn: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
+        query = self.project_query(query)
         scores = self.score(query, memory.key, state)
         if drawn is not None:
             scores = scores + ops.expand_dims(drawn, 1)
@@ -190,7 +198,9 @@ class MonotonicAttention(ContentAttention):
         return ops.expand_dims(weights, 1), stopped
 
     def _chunks(self, query, memory, mask, stopped):
-        scores = stored(self.chunk_content.score(query, memory.key[..., self.units :]))
+        scores = stored(
+            self.chunk_content.score(query[..., self.units :], memory.key[..., self.units :])
+        )
         before = self.chunk_size - 1
         near = partial(sliding, before=before, width=self.chunk_size)
         valid = ops.ones_like(stopped) if mask is None else ops.cast(mask, stopped.dtype)

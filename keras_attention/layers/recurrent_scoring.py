@@ -80,7 +80,7 @@ class RecurrentScoringMixin(RecurrentAttention):
         """Compares one query with every key.
 
         Args:
-            query: `(B, 1, Dq)` in `score_dtype`.
+            query: `(B, 1, Dp)` in `score_dtype`, as `project_query` returned it.
             key: `(B, Tk, Dp)` in `score_dtype`, as `project_key` returned it.
             state: from `initial_state`, or from the previous step.
 
@@ -130,7 +130,7 @@ class RecurrentScoringMixin(RecurrentAttention):
         drawn: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
-        """One step: calls `score`, `weigh` and `next_state`.
+        """One step: calls `project_query`, `score`, `weigh` and `next_state`.
 
         Override it if the state depends on the query, or if the step differs in training.
 
@@ -144,7 +144,7 @@ class RecurrentScoringMixin(RecurrentAttention):
         Returns:
             Weights `(B, 1, Tk)`, zero where they are masked, and the next state.
         """
-        scores = stored(self.score(query, memory.key, state))
+        scores = stored(self.score(self._project_query(query), memory.key, state))
         wanted = query.shape[0], 1, memory.value.shape[1]
         check_scores(self.name, scores, wanted)
         weights = self.weigh(scores, mask, state)

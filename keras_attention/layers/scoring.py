@@ -12,6 +12,11 @@ from keras_attention.layers._types import Attended, Memory, Window
 from keras_attention.ops._stored import stored
 from keras_attention.ops.products import project
 
+HOOKS = (
+    *("score", "project_query", "project_key", "weigh", "window", "combine"),
+    "output_size",
+)
+
 __all__ = ["Attended", "Memory", "ScoringMixin", "Window"]
 
 
@@ -39,7 +44,8 @@ class ScoringMixin(Attention):
         >>> [round(float(w), 4) for w in weights[0, 0]]
         [0.5761, 0.2119, 0.2119]
 
-    The hooks are, in the order in which people need them: `score`, `project_key`, `weigh`,
+    The hooks are, in the order in which people need them: `score`, `project_query`,
+    `project_key`, `weigh`,
     `window`, `combine` with `output_size`, and `score_window`. The mixin masks, drops weights and
     casts. It also saves the layer: store every constructor argument in an attribute of the same
     name.
@@ -87,10 +93,10 @@ class ScoringMixin(Attention):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        hooks = ["score", "project_key", "weigh", "window", "combine", "output_size"]
-        # A layer with a call of its own is built with other shapes.
-        for name in [*hooks, *["build"] * (cls.call is Attention.call)]:
+        for name in HOOKS:
             check_hook(cls, name, getattr(ScoringMixin, name))
+        if cls.call is Attention.call:  # otherwise it is built with other shapes
+            check_hook(cls, "build", ScoringMixin.build)
         if "score" in vars(cls) and "score_window" not in vars(cls):
             cls.score_window = None  # the inherited one belongs to another score
 
@@ -98,7 +104,7 @@ class ScoringMixin(Attention):
         """Compares every query with every key: the equation of the layer.
 
         Args:
-            query: `(B, Tq, Dq)` in `score_dtype`.
+            query: `(B, Tq, Dp)` in `score_dtype`, as `project_query` returned it.
             key: `(B, Tk, Dp)` in `score_dtype`, as `project_key` returned it.
 
         Returns:
@@ -108,6 +114,10 @@ class ScoringMixin(Attention):
             f"{type(self).__name__} must define score(query, key) -> (batch, query steps, "
             "memory steps)."
         )
+
+    def project_query(self, query: Tensor) -> Tensor:
+        """Computes the part of the score that depends on the query alone, such as W q + b."""
+        return query
 
     def project_key(self, key: Tensor) -> Tensor:
         """Computes the part of the score that depends on the keys alone, once per memory."""

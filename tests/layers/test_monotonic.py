@@ -14,6 +14,9 @@ def by_probability(mode="parallel", **options):
     """A layer whose p is the sigmoid of the query times the key, both numbers."""
 
     class Given(MonotonicAttention):
+        def project_query(self, query):
+            return query
+
         def project_key(self, key):
             return key
 

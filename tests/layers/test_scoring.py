@@ -325,7 +325,10 @@ def test_a_custom_layer_needs_only_a_score(tmp_path):
 
 
 class Hooked(ScoringMixin):
-    """Uses every hook: it doubles the keys, reverses the weights and appends the query."""
+    """Uses every hook: it triples queries, doubles keys, reverses weights and appends the query."""
+
+    def project_query(self, query):
+        return 3.0 * query
 
     def project_key(self, key):
         self.projections = getattr(self, "projections", 0) + 1
@@ -345,7 +348,7 @@ class Hooked(ScoringMixin):
 
 
 def hooked_row(query, keys, values, valid, allowed, position):
-    a = np.exp(2.0 * keys @ query) * allowed
+    a = np.exp(6.0 * keys @ query) * allowed
     a = a[::-1] / a.sum()
     return np.concatenate([a @ values, query]), a
 
@@ -583,6 +586,16 @@ MISTAKEN_HOOKS = {
         "it returned float32 of shape (2, 3, 1).",
     ),
     "no weights": ({"weigh": lambda self, scores, mask: None}, "`weigh`", "it returned None."),
+    "no query": (
+        {"project_query": lambda self, query: None},
+        "`project_query` must return (batch, query steps, features), here (2, 3, features); it "
+        "returned None.",
+    ),
+    "a query of rank 2": (
+        {"project_query": lambda self, query: query[:, 0]},
+        "`project_query` must return (batch, query steps, features), here (2, 3, features); it "
+        "returned float32 of shape (2, 5).",
+    ),
     "no key": (
         {"project_key": lambda self, key: None},
         "`project_key` must return (batch, memory steps, features), here (2, 3, features); it "

@@ -30,7 +30,6 @@ class OwnScore(BahdanauAttention):
     def score(self, query, key):
         if query.shape[1] == 1:
             return super().score(query, key)
-        query = keras.ops.matmul(query, self.query_kernel)
         return additive_score(query, key, self.score_vector)
 
 
