@@ -38,7 +38,8 @@ class Scaled(layers.Layer):
         traced.append(1)
         if self.keeps:
             self.last = x
-        return x * np.array(self.numbers["by feature"]) * self.more
+        numbers = np.array(self.numbers["by feature"]) * self.more
+        return x * keras.ops.convert_to_tensor(numbers, x.dtype)
 
 
 def monotonic():
