@@ -44,8 +44,6 @@ class Programs:
         self, model: keras.Model, key: Hashable, run: Callable, batch: Nested, seed: int
     ) -> Any:
         """Runs `run(batch, seed)`, compiled. Functions of one key must do the same."""
-        if not _same(self._settings, _settings_of(model)):
-            self._functions.clear()
         leaves = [x for x in tree.flatten(batch) if x is not None]
         nesting = tree.map_structure(lambda x: None if x is None else 0, batch)
         forms = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in leaves)
@@ -59,6 +57,8 @@ class Programs:
         if keras.backend.backend() == "torch":
             with without_gradients():
                 return of_leaves(tensors, seed)
+        if not _same(self._settings, _settings_of(model)):
+            self._functions.clear()
         function = self._functions.get(key)
         if function is not None:
             return function(tensors, seed)
