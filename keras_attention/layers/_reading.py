@@ -39,11 +39,12 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
         `(context, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`; the weights may be None if they are
         not wanted.
     """
-    query = layer._project_query(query)
     if window is None:
+        query = layer._project_query(query)
         return _read_whole(layer, query, memory, masks, None, training)
     # One query may be read whole where many are gathered.
     with without_storing():
+        query = layer._project_query(query)
         return _read_window(layer, query, memory, masks, window, weights_wanted, training)
 
 

@@ -1,26 +1,55 @@
-"""The protocol of an attention: the hooks that a layer is made of."""
+"""The protocol of an attention: the hooks that a layer is made of, and what runs them."""
 
 from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
-from keras_attention._typing import Tensor
-from keras_attention.layers._attention import NORMALIZERS, Attention
-from keras_attention.layers._hooks import check_hook
-from keras_attention.layers._types import Attended, Memory, Window
-from keras_attention.ops._stored import stored
-from keras_attention.ops.products import project
-
-HOOKS = (
-    *("score", "project_query", "project_key", "weigh", "window", "combine"),
-    "output_size",
+from keras_attention._checks import (
+    check_bool,
+    check_choice,
+    check_rate,
+    check_seed,
+    check_training,
+    described,
 )
+from keras_attention._shapes import check_query_value, shape_of
+from keras_attention._typing import Shape, Tensor
+from keras_attention.layers._base import CheckedLayer
+from keras_attention.layers._hooks import check_hook, check_projected
+from keras_attention.layers._queries import check_attend, check_output, check_prepare, check_window
+from keras_attention.layers._reading import read_memory
+from keras_attention.layers._types import Attended, Memory, Window
+from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops._stored import stored
+from keras_attention.ops._xla import compiling
+from keras_attention.ops.masks import Masks, blanked
+from keras_attention.ops.normalize import (
+    masked_entmax15,
+    masked_hardmax,
+    masked_softmax,
+    masked_sparsemax,
+)
+from keras_attention.ops.products import project
 
 __all__ = ["Attended", "Memory", "ScoringMixin", "Window"]
 
+HOOKS = ["score", "project_query", "project_key", "weigh", "window", "combine", "output_size"]
+NORMALIZERS = {
+    "softmax": masked_softmax,
+    "sparsemax": masked_sparsemax,
+    "entmax15": masked_entmax15,
+    "hardmax": masked_hardmax,
+}
 
-class ScoringMixin(Attention):
+
+def as_dtype(x: Tensor, dtype: str) -> Tensor:
+    """A cast, which copies nothing if the dtype is right."""
+    return x if keras.backend.standardize_dtype(x.dtype) == dtype else ops.cast(x, dtype)
+
+
+class ScoringMixin(CheckedLayer):
     """Makes an attention layer out of a score.
 
         e[b,i,j] = score(q[b,i], k[b,j])                    the one method to write
@@ -95,10 +124,35 @@ class ScoringMixin(Attention):
         super().__init_subclass__(**kwargs)
         for name in HOOKS:
             check_hook(cls, name, getattr(ScoringMixin, name))
-        if cls.call is Attention.call:  # otherwise it is built with other shapes
+        if cls.call is ScoringMixin.call:  # otherwise it is built with other shapes
             check_hook(cls, "build", ScoringMixin.build)
         if "score" in vars(cls) and "score_window" not in vars(cls):
             cls.score_window = None  # the inherited one belongs to another score
+
+    def __init__(
+        self,
+        normalizer: str = "softmax",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.normalizer: str = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
+        self.dropout: float = check_rate(self.name, "dropout", dropout)
+        self.seed: int | None = check_seed(self.name, seed)
+        if self.dropout > 0:
+            self.seed_generator: Any = keras.random.SeedGenerator(self.seed)
+        self.supports_masking = True
+
+    def build(
+        self,
+        query_shape: Shape,
+        value_shape: Shape = None,
+        key_shape: Shape = None,
+    ) -> None:
+        check_query_value(self.name, query_shape, value_shape, key_shape)
+        key_shape = key_shape or value_shape
+        self._sizes = {"query": query_shape[-1], "value": value_shape[-1], "key": key_shape[-1]}
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Compares every query with every key: the equation of the layer.
@@ -153,6 +207,142 @@ class ScoringMixin(Attention):
     def output_size(self, query_size: int, value_size: int) -> int:
         """The features of the output, that is, of what `combine` returns."""
         return value_size
+
+    def call(
+        self,
+        query: Tensor,
+        value: Tensor = None,
+        key: Tensor = None,
+        query_mask: Tensor = None,
+        value_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        position: int | Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        check_query_value(self.name, shape_of(query), shape_of(value), shape_of(key))
+        attended = self.attend(
+            query,
+            self.prepare(value, key, value_mask),
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            position=position,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        if len(query.shape) == 3:
+            self._add_sequence_loss(attended.weights, query_mask, value_mask)
+        return (attended.output, attended.weights) if return_attention_scores else attended.output
+
+    def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
+        """Computes, once per memory, everything that does not depend on the query.
+
+        For decoding: `memory = layer.prepare(encoded, value_mask=mask)` before the loop, and
+        `layer.attend(query, memory)` in it. The layer must have been built.
+
+        Args:
+            value, key, value_mask: as in a call. Pass the mask: it does not propagate here.
+
+        Returns:
+            A `Memory`.
+        """
+        check_prepare(self, value, key, value_mask)
+        value = blanked(value, value_mask)
+        key = self.project_key(value if key is None else blanked(key, value_mask))
+        check_projected(self.name, "project_key", key, value.shape[:2])
+        return Memory(as_dtype(key, self.score_dtype), value, value_mask)
+
+    def attend(
+        self,
+        query: Tensor,
+        memory: Memory,
+        state: Any = None,
+        query_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        use_causal_mask: bool = False,
+        position: int | Tensor | None = None,
+        return_attention_scores: bool = True,
+        training: bool | None = None,
+        drawn: Any = None,
+    ) -> Attended:
+        """Attends to a prepared memory.
+
+        Args:
+            query, query_mask, attention_mask, use_causal_mask, position, training: as in a call.
+            memory: a `Memory`, from `prepare`.
+            state: the state returned by the previous step; None on the first step, or if the
+                attention has no state.
+            return_attention_scores: pass False where the weights are not needed. This may save
+                the work of making them; then the weights may be None.
+            drawn: random numbers for training, what the hook `draw` of a `RecurrentScoringMixin`
+                returned; for a single step, its row. By default the layer draws them, which JAX
+                refuses in a loop of your own.
+
+        Returns:
+            `Attended(output, state, weights)`.
+        """
+        check_bool(self.name, "return_attention_scores", return_attention_scores)
+        check_training(self.name, training)
+        check_attend(self, query, memory, query_mask, attention_mask, use_causal_mask, position)
+        for name, given in {"state": state, "drawn": drawn}.items():
+            if given is not None and not self.has_state:
+                raise ValueError(
+                    f"{self.name}: this attention has no state; received {described(given)}. "
+                    f"Leave `{name}` out."
+                )
+        one_step = len(query.shape) == 2
+        if one_step:
+            query, query_mask, attention_mask = (
+                None if x is None else ops.expand_dims(x, 1)
+                for x in (query, query_mask, attention_mask)
+            )
+            drawn = pack_like(drawn, [ops.expand_dims(x, 0) for x in leaves(drawn)])
+        query = blanked(query, query_mask)
+        masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
+        with compiling(True if training else None):
+            window = self.window(query, memory, position)
+            check_window(self.name, window, query.shape)
+            context, weights, state = self._read(
+                query, memory, state, masks, window, return_attention_scores, training, drawn
+            )
+        output = self.combine(query, context)
+        check_output(self.name, output, self.output_size(query.shape[-1], memory.value.shape[-1]))
+        output = blanked(output, query_mask)
+        weights = None if weights is None else ops.cast(weights, self.compute_dtype)
+        if one_step:
+            output = ops.squeeze(output, 1)
+            weights = None if weights is None else ops.squeeze(weights, 1)
+        return Attended(output, state, weights)
+
+    def _project_query(self, query):
+        """What the hook `project_query` makes of a query, checked, in `score_dtype`."""
+        projected = self.project_query(as_dtype(query, self.score_dtype))
+        check_projected(self.name, "project_query", projected, query.shape[:2])
+        return as_dtype(projected, self.score_dtype)
+
+    def _add_sequence_loss(self, weights, query_mask, memory_mask):
+        """Adds the loss of an attention that has one, after a call with a sequence of queries."""
+
+    def _read(self, query, memory, state, masks, window, weights_wanted, training, drawn):
+        """Returns the context, the weights and the new state."""
+        read = read_memory(self, query, memory, masks, window, weights_wanted, training)
+        return *read, state
+
+    def compute_output_shape(
+        self,
+        query_shape: Shape,
+        value_shape: Shape = None,
+        key_shape: Shape = None,
+    ) -> Shape:
+        check_query_value(self.name, query_shape, value_shape, key_shape)
+        return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
+
+    @property
+    def score_dtype(self) -> str:
+        """The dtype of scores: at least float32, whatever the compute dtype."""
+        return "float64" if self.compute_dtype == "float64" else "float32"
 
     def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
         """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
