@@ -12,8 +12,8 @@ from keras_attention import (
     MonotonicAttention,
     Readout,
     Seq2Seq,
-    reverse_tokens,
 )
+from keras_attention.search import reverse_tokens
 
 ATTENTIONS = ("hard-monotonic", "hard", "soft", "monotonic", "local-m")
 HALF_WIDTH = 3  # letters on each side of the window of local-m

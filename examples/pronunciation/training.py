@@ -29,7 +29,7 @@ from examples.pronunciation.data import (
 )
 from examples.pronunciation.evaluation import score
 from examples.pronunciation.model import build_model
-from keras_attention import reverse_tokens
+from keras_attention.search import reverse_tokens
 
 # Options that a checkpoint does not depend on.
 FREE = ("data", "output", "ensemble", "backward", "beam", "seed")

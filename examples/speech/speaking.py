@@ -7,7 +7,7 @@ from keras import ops
 from examples.speech.data import encode, pad
 from examples.speech.model import PAD, SHARED
 from examples.speech.sound import MELS
-from keras_attention import free_run
+from keras_attention.search import free_run
 
 
 class Speaker:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from examples.common import dates
 from examples.common.batching import bucketed
 from examples.translation.reading import load_pairs
-from keras_attention import reverse_tokens
+from keras_attention.search import reverse_tokens
 
 PAD, UNKNOWN, START, END = range(4)
 

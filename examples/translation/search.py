@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from examples.translation.data import END, PAD, encode, pad
 from examples.translation.evaluation import accuracy, bleu
-from keras_attention import reverse_tokens
+from keras_attention.search import reverse_tokens
 
 
 def translate(model, tokenizers, texts, max_length, backward=False, **options):

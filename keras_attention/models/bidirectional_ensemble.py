@@ -62,7 +62,8 @@ class BidirectionalEnsemble(Generator):
     Example:
         >>> import keras, numpy
         >>> from keras_attention import AttentionRNN, BahdanauAttention, BidirectionalEnsemble
-        >>> from keras_attention import RecurrentEncoder, Seq2Seq, reverse_tokens
+        >>> from keras_attention import RecurrentEncoder, Seq2Seq
+        >>> from keras_attention.search import reverse_tokens
         >>> def translator():
         ...     gru = keras.layers.GRU(7, return_sequences=True, return_state=True)
         ...     return Seq2Seq(

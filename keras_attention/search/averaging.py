@@ -38,7 +38,8 @@ def average_steps(steps: Sequence[Step]) -> Step:
     Example:
         >>> import numpy as np
         >>> from keras import ops
-        >>> from keras_attention import average_steps, greedy_search
+        >>> from keras_attention import greedy_search
+        >>> from keras_attention.search import average_steps
         >>> def step(tokens, state, memory):
         ...     return ops.log(memory), state, None
         >>> memory = np.array([[0.6, 0.3, 0.1]]), np.array([[0.1, 0.7, 0.2]])

@@ -72,7 +72,7 @@ def bidirectional_search(
 
         >>> import numpy as np
         >>> from keras import ops
-        >>> from keras_attention import bidirectional_search
+        >>> from keras_attention.search import bidirectional_search
         >>> def step(tokens, state, memory):
         ...     row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
         ...     return ops.log(ops.squeeze(row, 1)), state, None

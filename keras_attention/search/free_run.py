@@ -33,7 +33,7 @@ class FreeRun(NamedTuple):
 
     Example:
         >>> from keras import ops
-        >>> from keras_attention import free_run
+        >>> from keras_attention.search import free_run
         >>> def double(last, state, memory):
         ...     return 2 * last, 2 * last[:, 0] - 7, state, None
         >>> run = free_run(double, None, first=ops.convert_to_tensor([[1.0], [3.0]]), max_steps=9)
@@ -79,7 +79,7 @@ def free_run(
 
     Example:
         >>> from keras import ops
-        >>> from keras_attention import free_run
+        >>> from keras_attention.search import free_run
         >>> def double(last, state, memory):
         ...     return 2 * last, 2 * last[:, 0] - 7, state, None
         >>> run = free_run(double, None, first=ops.convert_to_tensor([[1.0], [3.0]]), max_steps=4)

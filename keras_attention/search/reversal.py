@@ -35,7 +35,7 @@ def reverse_tokens(tokens: Any, end_token: int, pad_token: int = 0) -> Any:
 
     Example:
         >>> import numpy
-        >>> from keras_attention import reverse_tokens
+        >>> from keras_attention.search import reverse_tokens
         >>> reverse_tokens(numpy.array([[7, 8, 9, 2], [5, 6, 2, 0]]), end_token=2).tolist()
         [[9, 8, 7, 2], [6, 5, 2, 0]]
     """

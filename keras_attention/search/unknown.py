@@ -43,7 +43,7 @@ def replace_unknown(
     Example:
         >>> import numpy as np
         >>> from keras import ops
-        >>> from keras_attention import replace_unknown
+        >>> from keras_attention.search import replace_unknown
         >>> weights = np.array([[[0.1, 0.9], [0.8, 0.2], [0.5, 0.5]]])
         >>> copied = replace_unknown(np.array([[5, 3, 1]]), weights, np.array([[70, 71]]), 3)
         >>> ops.convert_to_numpy(copied).tolist()

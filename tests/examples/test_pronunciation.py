@@ -16,7 +16,7 @@ from examples.pronunciation import __main__ as command
 from examples.pronunciation import data, evaluation, export, language, training
 from examples.pronunciation.model import ATTENTIONS, build_model
 from examples.pronunciation.training import Pronouncer
-from keras_attention import SearchResult
+from keras_attention.search import SearchResult
 
 # --- the invented language -----------------------------------------------------------------------
 

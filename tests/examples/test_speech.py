@@ -13,7 +13,7 @@ from examples.speech import __main__ as command
 from examples.speech import data, digits, evaluation, model, sound, tasks, tones, training
 from examples.speech.listening import Listener
 from examples.speech.speaking import Speaker, speak
-from keras_attention import FreeRun
+from keras_attention.search import FreeRun
 
 LANGUAGE = tones.Tones()
 LETTERS = 5  # the ids of the models below, PAD, START and END among them

@@ -4,13 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import (
-    BidirectionalEnsemble,
-    Ensemble,
-    Seq2Seq,
-    bidirectional_search,
-    reverse_tokens,
-)
+from keras_attention import BidirectionalEnsemble, Ensemble, Seq2Seq
+from keras_attention.search import bidirectional_search, reverse_tokens
 from tests.backends import only_on
 from tests.helpers import assert_refused, numpy
 from tests.models.cases import END, SOURCES, START, TARGETS, V, make_model

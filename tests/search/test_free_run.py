@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import free_run
+from keras_attention.search import free_run
 from tests.backends import compiled, tensor
 from tests.helpers import assert_close, assert_refused, normal, numpy
 

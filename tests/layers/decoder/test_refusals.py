@@ -6,7 +6,8 @@ import keras
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN, BahdanauAttention, DecoderState, LuongAttention
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention.layers import DecoderState
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import TK, B, arguments, assert_refused, normal
 from tests.layers.decoder.cases import (
