@@ -39,9 +39,25 @@ def check_attend(
     check_bool(name, "use_causal_mask", use_causal_mask)
     check_query(name, query.shape)
     check_batch(name, query=query.shape, value=memory.value.shape)
-    _check_built(layer, "query", query)
+    check_query_fits(
+        layer, query, memory.value, query_mask, attention_mask, use_causal_mask, position
+    )
+
+
+def check_query_fits(
+    layer: keras.layers.Layer,
+    query: Tensor,
+    value: Tensor,
+    query_mask: Tensor,
+    attention_mask: Tensor,
+    use_causal_mask: bool,
+    position: Any,
+) -> None:
+    """Whether a query and its masks fit the layer and the values."""
+    name = layer.name
+    _check_built(layer, "query", query.shape)
     _check_position(name, position, layer.uses_position, query.shape)
-    batch, steps, length = query.shape[0], query.shape[1], memory.value.shape[1]
+    batch, steps, length = query.shape[0], query.shape[1], value.shape[1]
     one_step = len(query.shape) == 2
     if one_step and use_causal_mask:
         raise ValueError(
@@ -61,9 +77,16 @@ def check_prepare(
         check_tensor(layer.name, name, x, " Call layer.prepare(value).")
         check_vectors(layer.name, name, x, " Pass a mask by its name: `value_mask`.")
     check_memory(layer.name, shape_of(value), shape_of(key))
-    check_mask(layer.name, "value_mask", value_mask, [shape_of(value)[:2]])
-    _check_built(layer, "value", value)
-    _check_built(layer, "key", value if key is None else key)
+    check_memory_fits(layer, shape_of(value), shape_of(key), value_mask)
+
+
+def check_memory_fits(
+    layer: keras.layers.Layer, value_shape: Shape, key_shape: Shape, value_mask: Tensor
+) -> None:
+    """Whether a memory and its mask fit the layer."""
+    check_mask(layer.name, "value_mask", value_mask, [value_shape[:2]])
+    _check_built(layer, "value", value_shape)
+    _check_built(layer, "key", key_shape or value_shape)
 
 
 def check_window(layer: str, window: Any, shape: Shape) -> None:
@@ -96,7 +119,7 @@ def check_output(layer: str, output: Tensor, size: int) -> None:
         )
 
 
-def _check_built(layer: keras.layers.Layer, name: str, tensor: Tensor) -> None:
+def _check_built(layer: keras.layers.Layer, name: str, shape: Shape) -> None:
     """Whether the layer has weights, and they fit the input of that name."""
     if not layer.built:
         raise ValueError(
@@ -104,8 +127,8 @@ def _check_built(layer: keras.layers.Layer, name: str, tensor: Tensor) -> None:
             "prepare() and attend()."
         )
     # A subclass may build without the mixin.
-    sizes = getattr(layer, "_sizes", {name: tensor.shape[-1]})
-    check_width(layer.name, name, tensor.shape, sizes[name])
+    sizes = getattr(layer, "_sizes", {name: shape[-1]})
+    check_width(layer.name, name, shape, sizes[name])
 
 
 def _check_position(layer: str, position: Any, uses_position: bool, query_shape: Shape) -> None:

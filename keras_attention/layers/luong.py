@@ -207,8 +207,8 @@ class LuongAttention(ScoringMixin):
         """Scores of the keys at the positions of windows, `(B, Tq, W)`."""
         return SCORES[self.score_mode].score_window(self, query, key, position)
 
-    def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
-        memory = super().prepare(value, key, value_mask)
+    def _prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
+        memory = super()._prepare(value, key, value_mask)
         if self.score_mode != "location":
             return memory
         self._check_length(value.shape)

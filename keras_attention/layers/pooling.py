@@ -83,7 +83,7 @@ class AttentionPooling(ScoringMixin):
         check_width(self.name, "inputs", inputs.shape, self.kernel.shape[0])
         check_mask(self.name, "mask", mask, [inputs.shape[:2]])
         query = ops.broadcast_to(self.query_vector, (ops.shape(inputs)[0], self.units))
-        attended = self.attend(query, self.prepare(inputs, value_mask=mask), training=training)
+        attended = self._attend(query, self._prepare(inputs, value_mask=mask), training=training)
         return (attended.output, attended.weights) if return_attention_scores else attended.output
 
     def project_key(self, key: Tensor) -> Tensor:

@@ -187,7 +187,7 @@ class RecurrentScoringMixin(ScoringMixin):
         return None
 
     def _read(self, query, memory, state, masks, window, weights_wanted, training, drawn):
-        state = self._first_state(memory) if state is None else self._given_state(memory, state)
+        state = self._first_state(memory) if state is None else state
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
         of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)

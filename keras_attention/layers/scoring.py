@@ -18,7 +18,14 @@ from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._hooks import check_hook, check_projected
-from keras_attention.layers._queries import check_attend, check_output, check_prepare, check_window
+from keras_attention.layers._queries import (
+    check_attend,
+    check_memory_fits,
+    check_output,
+    check_prepare,
+    check_query_fits,
+    check_window,
+)
 from keras_attention.layers._reading import read_memory
 from keras_attention.layers._types import Attended, Memory, Window
 from keras_attention.ops._loops import leaves, pack_like
@@ -221,10 +228,13 @@ class ScoringMixin(CheckedLayer):
         position: int | Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        check_query_value(self.name, shape_of(query), shape_of(value), shape_of(key))
-        attended = self.attend(
+        shapes = {"query": shape_of(query), "value": shape_of(value), "key": shape_of(key)}
+        check_query_value(self.name, *shapes.values())
+        check_memory_fits(self, shapes["value"], shapes["key"], value_mask)
+        check_query_fits(self, query, value, query_mask, attention_mask, use_causal_mask, position)
+        attended = self._attend(
             query,
-            self.prepare(value, key, value_mask),
+            self._prepare(value, key, value_mask),
             query_mask=query_mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
@@ -249,6 +259,10 @@ class ScoringMixin(CheckedLayer):
             A `Memory`.
         """
         check_prepare(self, value, key, value_mask)
+        return self._prepare(value, key, value_mask)
+
+    def _prepare(self, value, key=None, value_mask=None):
+        """`prepare` without checks."""
         value = blanked(value, value_mask)
         key = self.project_key(value if key is None else blanked(key, value_mask))
         check_projected(self.name, "project_key", key, value.shape[:2])
@@ -292,6 +306,35 @@ class ScoringMixin(CheckedLayer):
                     f"{self.name}: this attention has no state; received {described(given)}. "
                     f"Leave `{name}` out."
                 )
+        if state is not None:
+            state = self._given_state(memory, state)
+        return self._attend(
+            query,
+            memory,
+            state=state,
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            position=position,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            drawn=drawn,
+        )
+
+    def _attend(
+        self,
+        query,
+        memory,
+        state=None,
+        query_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        position=None,
+        return_attention_scores=True,
+        training=None,
+        drawn=None,
+    ):
+        """`attend` without checks. The state is None or as the layer keeps it."""
         one_step = len(query.shape) == 2
         if one_step:
             query, query_mask, attention_mask = (

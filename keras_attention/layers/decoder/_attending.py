@@ -30,7 +30,7 @@ def attend(decoder: Any, query: Tensor, memory: Memory, **options: Any) -> Atten
     """
     loop = repeated() if len(query.shape) == 2 else contextlib.nullcontext()
     with refuse_changes(decoder.name, decoder.attention), loop:
-        return decoder.attention.attend(query, memory, **options)
+        return decoder.attention._attend(query, memory, **options)
 
 
 def attending(decoder: Any, memory: Memory, return_scores: bool) -> Part:

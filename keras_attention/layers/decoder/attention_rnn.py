@@ -191,7 +191,7 @@ class AttentionRNN(CheckedLayer):
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
         check_built(self)
         check_memory(self, memory, memory_mask)
-        return self.attention.prepare(memory, value_mask=memory_mask)
+        return self.attention._prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
         """Returns the state before the first `step`.
@@ -217,6 +217,9 @@ class AttentionRNN(CheckedLayer):
         """
         check_built(self)
         check_step(self, inputs, state, memory)
+        if self.attention.has_state:
+            given = self.attention._given_state(memory, state.attention)
+            state = state._replace(attention=given)
         return run_step(self, inputs, state, memory)
 
     @property
