@@ -8,8 +8,10 @@ import inspect
 from typing import Any, Self
 
 import keras
+from keras import ops
 
 from keras_attention._checks import check_bool, check_training, described
+from keras_attention._typing import Tensor
 from keras_attention.layers._dropped_masks import warn_of_dropped_masks
 from keras_attention.layers._strategies import warn_of_strategy
 from keras_attention.layers._tensors import (
@@ -20,6 +22,8 @@ from keras_attention.layers._tensors import (
     check_vectors,
     masks_by_name,
 )
+from keras_attention.ops._stored import stored
+from keras_attention.ops.products import project
 
 # Arguments of other layers, and what takes their place here.
 ELSEWHERE = {
@@ -33,6 +37,11 @@ ELSEWHERE = {
     "return_attention_scores": "pass it in the call",
 }
 OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape", "input_dim"}
+
+
+def as_dtype(x: Tensor, dtype: str) -> Tensor:
+    """A cast, which copies nothing if the dtype is right."""
+    return x if keras.backend.standardize_dtype(x.dtype) == dtype else ops.cast(x, dtype)
 
 
 class CheckedLayer(keras.layers.Layer):
@@ -62,6 +71,16 @@ class CheckedLayer(keras.layers.Layer):
             # Keras would convert a NumPy boolean to a tensor.
             kwargs |= {name: bool(kwargs[name]) for name in FLAGS if name in kwargs}
         return super().__call__(*args, **kwargs)
+
+    @property
+    def score_dtype(self) -> str:
+        """The dtype of scores: at least float32, whatever the compute dtype."""
+        return "float64" if self.compute_dtype == "float64" else "float32"
+
+    def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
+        """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
+        sequence, kernel = (ops.cast(x, self.compute_dtype) for x in (sequence, kernel))
+        return stored(ops.cast(project(sequence, kernel), self.score_dtype))
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         given = dict(zip(_parameters_of(type(self)), args, strict=False))

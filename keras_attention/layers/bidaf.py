@@ -8,9 +8,10 @@ from keras import ops
 from keras_attention._checks import check_bool
 from keras_attention._shapes import check_features, check_sequences, check_width, shape_of
 from keras_attention._typing import Shape, Tensor
+from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._reading import read_values
 from keras_attention.layers._tensors import check_mask
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score
@@ -19,7 +20,7 @@ __all__ = ["BiDAFAttentionFlow"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class BiDAFAttentionFlow(ScoringMixin):
+class BiDAFAttentionFlow(CheckedLayer):
     """Bi-directional attention flow (Seo, Kembhavi, Farhadi and Hajishirzi, 2017).
 
         S[b,t,j] = w . [h[b,t]; u[b,j]; h[b,t] * u[b,j]]
@@ -72,14 +73,20 @@ class BiDAFAttentionFlow(ScoringMixin):
         >>> merged.shape, a.shape, b.shape
         (TensorShape([2, 7, 20]), TensorShape([2, 7, 3]), TensorShape([2, 7]))
 
-    Reference: https://arxiv.org/abs/1611.01603, section 2, the attention flow layer. `prepare` and
-    `attend`, inherited from `ScoringMixin`, compute a and u~ only.
+    Reference: https://arxiv.org/abs/1611.01603, section 2, the attention flow layer.
     """
 
     def __init__(
-        self, query_to_context: bool = True, context_to_query: bool = True, **kwargs: Any
+        self,
+        query_to_context: bool = True,
+        context_to_query: bool = True,
+        normalizer: str = "softmax",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        set_weighing(self, normalizer, dropout, seed)
         self.query_to_context = check_bool(self.name, "query_to_context", query_to_context)
         self.context_to_query = check_bool(self.name, "context_to_query", context_to_query)
         if not (query_to_context or context_to_query):
@@ -90,7 +97,6 @@ class BiDAFAttentionFlow(ScoringMixin):
 
     def build(self, context_shape: Shape, query_shape: Shape = None) -> None:
         self._check_shapes(context_shape, query_shape)
-        super().build(context_shape, query_shape)
         size = context_shape[-1]
         # Context to query does not depend on w_h, which adds the same to all scores of a row.
         self.context_vector = None
@@ -119,11 +125,13 @@ class BiDAFAttentionFlow(ScoringMixin):
         context, query = blanked(context, context_mask), blanked(query, query_mask)
         scores = self.score(*(ops.cast(x, self.score_dtype) for x in (context, query)))
         mask = Masks(memory=query_mask, query=context_mask).joined(*ops.shape(scores)[1:])
-        weights = self.weigh(scores, mask)
+        normalize = NORMALIZERS[self.normalizer]
+        # Equal scores make the average.
+        weights = normalize(scores if self.context_to_query else ops.zeros_like(scores), mask)
         attended = read_values(self, weights, query, training)
         merged, returned = [context, attended, context * attended], [weights]
         if self.query_to_context:
-            weights = super().weigh(*self._best(scores, mask))
+            weights = normalize(*self._best(scores, mask))
             merged.append(context * read_values(self, weights, context, training))
             returned.append(ops.squeeze(weights, 1))
         merged = ops.concatenate(merged, axis=-1)
@@ -131,18 +139,14 @@ class BiDAFAttentionFlow(ScoringMixin):
             return merged
         return merged, tuple(ops.cast(weights, self.compute_dtype) for weights in returned)
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def score(self, context: Tensor, query: Tensor) -> Tensor:
+        """S, `(B, T, J)`, in `score_dtype`."""
         names = ("query_vector", "product_vector", "context_vector")
         vectors = {name: getattr(self, name) for name in names}
         vectors = {
             name: ops.cast(x, self.score_dtype) for name, x in vectors.items() if x is not None
         }
-        return trilinear_score(query, key, **vectors)
-
-    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
-        if not self.context_to_query:
-            scores = ops.zeros_like(scores)  # the average
-        return super().weigh(scores, mask)
+        return trilinear_score(context, query, **vectors)
 
     def _best(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """max_j S, `(B, 1, T)`, and where it is valid."""

@@ -8,15 +8,18 @@ from keras import ops
 from keras_attention._checks import check_positive_int
 from keras_attention._shapes import check_sequences, check_width, shape_of
 from keras_attention._typing import Shape, Tensor
+from keras_attention.layers._base import CheckedLayer
+from keras_attention.layers._reading import read_values
 from keras_attention.layers._tensors import check_mask
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.ops._batched import dot_score
+from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionPooling"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class AttentionPooling(ScoringMixin):
+class AttentionPooling(CheckedLayer):
     """One vector for a sequence: the attention of Yang et al. (2016) on words, or on sentences.
 
         u[b,t] = tanh(W h[b,t] + b)
@@ -60,14 +63,20 @@ class AttentionPooling(ScoringMixin):
     Reference: https://aclanthology.org/N16-1174, equations 5 to 7.
     """
 
-    def __init__(self, units: int, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        units: int,
+        normalizer: str = "softmax",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        set_weighing(self, normalizer, dropout, seed)
         self.units = check_positive_int(self.name, "units", units)
 
     def build(self, inputs_shape: Shape) -> None:
         self._check_shape(inputs_shape)
-        # The mixin sees a query of one step.
-        super().build((inputs_shape[0], self.units), inputs_shape)
         self.kernel = self.add_weight((inputs_shape[-1], self.units), name="kernel")
         self.bias = self.add_weight((self.units,), initializer="zeros", name="bias", autocast=False)
         self.query_vector = self.add_weight((self.units,), name="query_vector")
@@ -82,15 +91,20 @@ class AttentionPooling(ScoringMixin):
         self._check_shape(shape_of(inputs))
         check_width(self.name, "inputs", inputs.shape, self.kernel.shape[0])
         check_mask(self.name, "mask", mask, [inputs.shape[:2]])
-        query = ops.broadcast_to(self.query_vector, (ops.shape(inputs)[0], self.units))
-        attended = self._attend(query, self._prepare(inputs, value_mask=mask), training=training)
-        return (attended.output, attended.weights) if return_attention_scores else attended.output
+        inputs = blanked(inputs, mask)
+        query = ops.cast(self.query_vector, self.score_dtype)
+        query = ops.broadcast_to(query, (ops.shape(inputs)[0], 1, self.units))
+        scores = dot_score(query, self.project_key(inputs))
+        mask = None if mask is None else ops.expand_dims(mask, 1)
+        weights = NORMALIZERS[self.normalizer](scores, mask)
+        pooled = ops.squeeze(read_values(self, weights, inputs, training), 1)
+        if not return_attention_scores:
+            return pooled
+        return pooled, ops.cast(ops.squeeze(weights, 1), self.compute_dtype)
 
     def project_key(self, key: Tensor) -> Tensor:
+        """u, the steps as they are compared with u_q, in `score_dtype`."""
         return ops.tanh(ops.add(self.project(key, self.kernel), self.bias))
-
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
-        return dot_score(query, key)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> None:
         return None  # the axis of steps is gone

@@ -3,20 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_attention._checks import (
     check_bool,
-    check_choice,
-    check_rate,
-    check_seed,
     check_training,
     described,
 )
 from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer
+from keras_attention.layers._base import CheckedLayer, as_dtype
 from keras_attention.layers._hooks import check_hook, check_projected
 from keras_attention.layers._queries import (
     check_attend,
@@ -28,32 +24,14 @@ from keras_attention.layers._queries import (
 )
 from keras_attention.layers._reading import read_memory
 from keras_attention.layers._types import Attended, Memory, Window
+from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.ops._loops import leaves, pack_like
-from keras_attention.ops._stored import stored
 from keras_attention.ops._xla import compiling
 from keras_attention.ops.masks import Masks, blanked
-from keras_attention.ops.normalize import (
-    masked_entmax15,
-    masked_hardmax,
-    masked_softmax,
-    masked_sparsemax,
-)
-from keras_attention.ops.products import project
 
 __all__ = ["Attended", "Memory", "ScoringMixin", "Window"]
 
 HOOKS = ["score", "project_query", "project_key", "weigh", "window", "combine", "output_size"]
-NORMALIZERS = {
-    "softmax": masked_softmax,
-    "sparsemax": masked_sparsemax,
-    "entmax15": masked_entmax15,
-    "hardmax": masked_hardmax,
-}
-
-
-def as_dtype(x: Tensor, dtype: str) -> Tensor:
-    """A cast, which copies nothing if the dtype is right."""
-    return x if keras.backend.standardize_dtype(x.dtype) == dtype else ops.cast(x, dtype)
 
 
 class ScoringMixin(CheckedLayer):
@@ -144,12 +122,7 @@ class ScoringMixin(CheckedLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.normalizer: str = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
-        self.dropout: float = check_rate(self.name, "dropout", dropout)
-        self.seed: int | None = check_seed(self.name, seed)
-        if self.dropout > 0:
-            self.seed_generator: Any = keras.random.SeedGenerator(self.seed)
-        self.supports_masking = True
+        set_weighing(self, normalizer, dropout, seed)
 
     def build(
         self,
@@ -381,13 +354,3 @@ class ScoringMixin(CheckedLayer):
     ) -> Shape:
         check_query_value(self.name, query_shape, value_shape, key_shape)
         return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
-
-    @property
-    def score_dtype(self) -> str:
-        """The dtype of scores: at least float32, whatever the compute dtype."""
-        return "float64" if self.compute_dtype == "float64" else "float32"
-
-    def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
-        """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
-        sequence, kernel = (ops.cast(x, self.compute_dtype) for x in (sequence, kernel))
-        return stored(ops.cast(project(sequence, kernel), self.score_dtype))

@@ -320,24 +320,6 @@ def test_compute_output_shape(options):
     assert_refused(lambda: layer.compute_output_shape((B, T, D)), "`query`", "received None")
 
 
-@pytest.mark.parametrize("options", [{}, {"normalizer": "sparsemax"}, {"context_to_query": False}])
-def test_prepare_and_attend_are_context_to_query_alone(options):
-    layer, (context, query) = built(options, dtype="float64"), tensors()
-    merged, a, _ = (numpy(x) for x in run(layer, context, query, **MASKS))
-    attended = merged[..., D : 2 * D]
-    memory = layer.prepare(query, value_mask=QUERY_MASK)
-    whole = layer.attend(context, memory, query_mask=CONTEXT_MASK)
-    assert_all_close([whole.output, whole.weights], [attended, a])
-    for t in range(T):
-        step = layer.attend(context[:, t], memory, query_mask=CONTEXT_MASK[:, t])
-        assert_all_close([step.output, step.weights], [attended[:, t], a[:, t]])
-
-
-def test_a_layer_must_be_built_before_it_prepares():
-    layer = BiDAFAttentionFlow()
-    assert_refused(lambda: layer.prepare(tensors()[1]), layer.name, "no weights yet", "prepare()")
-
-
 def test_one_direction_is_needed():
     assert_refused(
         lambda: BiDAFAttentionFlow(query_to_context=False, context_to_query=False, name="flow"),

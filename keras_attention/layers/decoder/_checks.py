@@ -1,7 +1,6 @@
 """Checks of the arguments of a decoder."""
 
 import gc
-import inspect
 import warnings
 import weakref
 
@@ -20,9 +19,7 @@ def check_parts(layer, dtype, cell, attention):
     """The cell or cells and the attention. `dtype` is the compute dtype of the decoder."""
     one = "a Keras RNN cell with a `state_size`, such as keras.layers.GRUCell(256)"
     cells = check_cells(layer, "cell", cell, f"{one}, or a list of cells")
-    reads = isinstance(attention, ScoringMixin)
-    reads = reads and {"query", "value"} <= inspect.signature(attention.call).parameters.keys()
-    if not reads:
+    if not isinstance(attention, ScoringMixin):
         raise ValueError(
             f"{layer}: `attention` must be one layer built on ScoringMixin, called as "
             "layer(query, value), such as BahdanauAttention(256); received "
