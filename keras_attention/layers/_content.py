@@ -1,11 +1,9 @@
 """What attentions with an additive score and a state have in common."""
 
-from typing import Any
-
 from keras import ops
 
 from keras_attention._checks import check_bool, check_positive_int
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Tensor
 from keras_attention.layers._types import Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
@@ -13,34 +11,23 @@ from keras_attention.ops._located import located_score
 from keras_attention.ops.windows import sentence_span
 
 
-class ContentAttention(RecurrentScoringMixin):
-    """Compares contents with the score of a `BahdanauAttention`, the attribute `content`."""
+def set_content(
+    layer: RecurrentScoringMixin, units: int, use_bias: bool, weight_norm: bool = False
+) -> None:
+    """Gives a layer an additive score: `units`, `use_bias` and `content`."""
+    layer.units = check_positive_int(layer.name, "units", units)
+    layer.use_bias = check_bool(layer.name, "use_bias", use_bias)
+    layer.content = BahdanauAttention(
+        units, use_bias, weight_norm, dtype=layer.dtype_policy, name="content"
+    )
 
-    weight_norm = False
 
-    def __init__(self, units: int, use_bias: bool = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.units = check_positive_int(self.name, "units", units)
-        self.use_bias = check_bool(self.name, "use_bias", use_bias)
-        self.content = BahdanauAttention(
-            units, use_bias, self.weight_norm, dtype=self.dtype_policy, name="content"
-        )
-
-    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
-        super().build(query_shape, value_shape, key_shape)
-        if not self.content.built:
-            self.content.build(query_shape, value_shape, key_shape)
-
-    def project_query(self, query: Tensor) -> Tensor:
-        return self.content.project_query(query)
-
-    def project_key(self, key: Tensor) -> Tensor:
-        return self.content.project_key(key)
-
-    def located_score(self, query: Tensor, key: Tensor, seen: Tensor, filters: Tensor) -> Tensor:
-        """The score of a query that also sees, through `filters`, where it looked: `(B, 1, Tk)`."""
-        query, vector = ops.squeeze(query, 1), self.content.scaled_vector()
-        return ops.expand_dims(located_score(query, key, seen, filters, vector), 1)
+def score_with_locations(
+    layer: RecurrentScoringMixin, query: Tensor, key: Tensor, seen: Tensor, filters: Tensor
+) -> Tensor:
+    """The additive score of a query that also sees where it looked, `(B, 1, Tk)`."""
+    query, vector = ops.squeeze(query, 1), layer.content.scaled_vector()
+    return ops.expand_dims(located_score(query, key, seen, filters, vector), 1)
 
 
 def nowhere(memory: Memory, dtype: str) -> Tensor:

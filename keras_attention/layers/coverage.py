@@ -7,14 +7,15 @@ from keras import ops
 
 from keras_attention._checks import check_number
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._content import ContentAttention, nowhere
+from keras_attention.layers._content import nowhere, score_with_locations, set_content
 from keras_attention.layers._types import Memory
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 
 __all__ = ["CoverageAttention"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class CoverageAttention(ContentAttention):
+class CoverageAttention(RecurrentScoringMixin):
     """Additive attention that avoids reading a place twice (See, Liu and Manning, 2017).
 
         z[b,i,j] = sum over l < i of a[b,l,j]                       the coverage
@@ -60,7 +61,8 @@ class CoverageAttention(ContentAttention):
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(units, use_bias, **kwargs)
+        super().__init__(**kwargs)
+        set_content(self, units, use_bias)
         self.loss_weight = check_number(self.name, "loss_weight", loss_weight, 0)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
@@ -74,7 +76,7 @@ class CoverageAttention(ContentAttention):
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         filters = ops.expand_dims(ops.cast(self.coverage_vector, self.score_dtype), 0)
-        return self.located_score(query, key, state, filters)
+        return score_with_locations(self, query, key, state, filters)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
         return state + weights

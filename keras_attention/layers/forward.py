@@ -7,8 +7,9 @@ from keras import ops
 
 from keras_attention._checks import check_bool
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._content import ContentAttention, at_the_start
+from keras_attention.layers._content import at_the_start, set_content
 from keras_attention.layers._types import Memory
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.ops._batched import weighted_sums
 from keras_attention.ops._shifts import shifted
 from keras_attention.ops._stored import stored
@@ -21,7 +22,7 @@ SURE = 1 - 1e-6  # the largest probability of moving
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class ForwardAttention(ContentAttention):
+class ForwardAttention(RecurrentScoringMixin):
     """Attention that stays or moves one memory step on (Zhang, Ling and Dai, 2018).
 
         e[b,i,j] = v . tanh(W q[b,i] + V k[b,j] + b),    y[b,i,:] = softmax of e[b,i,:]
@@ -71,7 +72,8 @@ class ForwardAttention(ContentAttention):
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(units, use_bias, **kwargs)
+        super().__init__(**kwargs)
+        set_content(self, units, use_bias)
         self.transition_agent = check_bool(self.name, "transition_agent", transition_agent)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:

@@ -7,14 +7,15 @@ from keras import ops
 
 from keras_attention._checks import check_bool, check_positive_int
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._content import ContentAttention, nowhere
+from keras_attention.layers._content import nowhere, score_with_locations, set_content
 from keras_attention.layers._types import Memory
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 
 __all__ = ["LocationSensitiveAttention"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class LocationSensitiveAttention(ContentAttention):
+class LocationSensitiveAttention(RecurrentScoringMixin):
     """Additive attention that sees where it looked before (Chorowski et al., 2015).
 
         f[b,i,j,:] = sum_w F[w,:] z[b,i-1, j + w - (R - 1) // 2]
@@ -62,7 +63,8 @@ class LocationSensitiveAttention(ContentAttention):
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(units, use_bias, **kwargs)
+        super().__init__(**kwargs)
+        set_content(self, units, use_bias)
         self.filters = check_positive_int(self.name, "filters", filters)
         self.kernel_size = check_positive_int(self.name, "kernel_size", kernel_size)
         self.cumulative = check_bool(self.name, "cumulative", cumulative)
@@ -83,7 +85,7 @@ class LocationSensitiveAttention(ContentAttention):
             ops.cast(self.filter_kernel, self.score_dtype),
             ops.cast(self.location_kernel, self.score_dtype),
         )
-        return self.located_score(query, key, state, kernel)
+        return score_with_locations(self, query, key, state, kernel)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
         return state + weights if self.cumulative else weights

@@ -13,9 +13,10 @@ from keras_attention._checks import (
     check_positive_int,
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
-from keras_attention.layers._content import ContentAttention, at_the_start
+from keras_attention.layers._content import at_the_start, set_content
 from keras_attention.layers._types import Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.ops._loops import scan, swap_steps
 from keras_attention.ops._shifts import folded, linear_recurrence, shifted, sliding
 from keras_attention.ops._stored import stored
@@ -29,7 +30,7 @@ SURE = 50.0  # a score whose sigmoid is one
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MonotonicAttention(ContentAttention):
+class MonotonicAttention(RecurrentScoringMixin):
     """Attention that moves forward only (Raffel et al., 2017; Chiu and Raffel, 2018).
 
         e[b,i,j] = g v/|v| . tanh(W q[b,i] + V k[b,j] + b) + r
@@ -92,7 +93,6 @@ class MonotonicAttention(ContentAttention):
     1 - p, which underflows for long memories.
     """
 
-    weight_norm = True
     moves_forward = True
 
     def __init__(
@@ -103,9 +103,11 @@ class MonotonicAttention(ContentAttention):
         chunk_size: int | None = None,
         initial_offset: float = -4.0,
         initial_gain: float | None = None,
+        use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(units, **kwargs)
+        super().__init__(**kwargs)
+        set_content(self, units, use_bias, weight_norm=True)
         check_not_normalized(self.name, self.normalizer)
         self.mode = check_choice(self.name, "mode", mode, MODES)
         self.noise = check_number(self.name, "noise", noise, 0)

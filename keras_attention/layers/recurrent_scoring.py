@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attention._checks import LONGEST, check_positive_int, is_floating
 from keras_attention._shapes import check_scores
-from keras_attention._typing import Nested, Size, Tensor
+from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers._hooks import check_hook
 from keras_attention.layers._reading import read_values
 from keras_attention.layers._state_checks import (
@@ -63,6 +63,9 @@ class RecurrentScoringMixin(ScoringMixin):
     state. In an `AttentionRNN` the state is a part of the `DecoderState`. For single steps pass the
     state: `output, state, weights = layer.attend(query, memory, state)`.
 
+    To build on the score of another attention, give the layer an attribute `content`, such as
+    `self.content = BahdanauAttention(128)`, and call `self.content.score(query, key)`.
+
     You can also override the other hooks of `ScoringMixin`. A `window` masks the scores; a Gaussian
     window raises an error.
 
@@ -79,6 +82,8 @@ class RecurrentScoringMixin(ScoringMixin):
     has_state = True
     # Whether the attention starts at the first valid memory step.
     moves_forward = False
+    # An attention without a state, whose projections and weights this one uses, if it has one.
+    content: ScoringMixin | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         for name in ("score", "weigh", "next_state", "draw", "advance"):
@@ -90,6 +95,17 @@ class RecurrentScoringMixin(ScoringMixin):
         self.half_width = half_width
         if half_width is not None:
             check_positive_int(self.name, "half_width", half_width, LONGEST)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        if self.content is not None and not self.content.built:
+            self.content.build(query_shape, value_shape, key_shape)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        return query if self.content is None else self.content.project_query(query)
+
+    def project_key(self, key: Tensor) -> Tensor:
+        return key if self.content is None else self.content.project_key(key)
 
     def initial_state(self, memory: Memory) -> Nested:
         """The state before the first step: tensors `(B, ...)` in any nesting."""
