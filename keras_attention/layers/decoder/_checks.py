@@ -1,9 +1,5 @@
 """Checks of the arguments of a decoder."""
 
-import gc
-import warnings
-import weakref
-
 from keras_attention._checks import UNROLLED, check_choice, described, is_cell, made
 from keras_attention._shapes import check_sequences, check_width, shape_of
 from keras_attention.layers._base import check_initialised
@@ -39,33 +35,6 @@ def check_parts(layer, dtype, cell, attention):
                 f"decoder computes in {dtype}, `{name}` in {part.compute_dtype}. "
                 "Give all of them the same `dtype`."
             )
-
-
-def note_decoder(decoder):
-    """Notes in the cells and in the attention that they belong to this decoder."""
-    for part in _parts_of(decoder):
-        if not hasattr(part, "_decoders"):
-            part._decoders = weakref.WeakSet()
-        part._decoders.add(decoder)
-
-
-def warn_of_shared_parts(decoder):
-    """Warns, before a decoder is saved, if another decoder has its cell or attention too."""
-    for part in _parts_of(decoder):
-        if len(part._decoders) > 1:
-            gc.collect()  # a decoder that nothing uses any more may not have been deleted yet
-        if len(part._decoders) > 1:
-            names = " and ".join(sorted(x.name for x in part._decoders))
-            warnings.warn(
-                f"{names} share {part.name}. Keras saves the weights of {part.name} once, and "
-                "cannot load a file of a model that holds several of these decoders. Give each "
-                "decoder its own.",
-                stacklevel=2,
-            )
-
-
-def _parts_of(decoder):
-    return [*getattr(decoder.cell, "cells", [decoder.cell]), decoder.attention]
 
 
 def check_cells(layer, name, given, wanted):

@@ -1,5 +1,6 @@
 """Attention inside a recurrent decoder."""
 
+import weakref
 from typing import Any
 
 import keras
@@ -23,8 +24,6 @@ from keras_attention.layers.decoder._checks import (
     check_prepared,
     check_shapes,
     default_query,
-    note_decoder,
-    warn_of_shared_parts,
 )
 from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.decoder._states import check_step, first_state
@@ -33,6 +32,9 @@ from keras_attention.ops._loops import leaves
 from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionRNN"]
+
+# The decoders that hold a cell or an attention. Files say which of them share one.
+_decoders_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -126,7 +128,8 @@ class AttentionRNN(CheckedLayer):
             cell = keras.layers.StackedRNNCells(cells, dtype=self.dtype_policy)
         self.cell = cell
         self.attention = attention
-        note_decoder(self)
+        for part in (cell, attention):
+            _decoders_of.setdefault(part, weakref.WeakSet()).add(self)
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
             query = "current" if input_feeding else default_query(attention)
@@ -233,9 +236,13 @@ class AttentionRNN(CheckedLayer):
         """Whether the attention runs inside the recurrence. Otherwise it runs once, after it."""
         return self.query == "previous" or self.input_feeding or self.attention.has_state
 
-    def save_own_variables(self, store: Any) -> None:
-        warn_of_shared_parts(self)
-        super().save_own_variables(store)
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        for name, part in (("cell", self.cell), ("attention", self.attention)):
+            if len(_decoders_of[part]) > 1:
+                # Keras marks only the second of two configs, and then loads two layers.
+                config[name]["shared_object_id"] = id(part)
+        return config
 
     def compute_output_shape(
         self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None

@@ -6,7 +6,7 @@ import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention
-from tests.helpers import TK, B
+from tests.helpers import TK, B, assert_close, numpy
 from tests.layers.decoder.cases import DV, D, H, T, tensors
 
 
@@ -16,27 +16,32 @@ def model_of(*decoders):
     return keras.Model(inputs, outputs if len(outputs) > 1 else outputs[0])
 
 
-@pytest.mark.parametrize("shared", ["attention", "cell", "one of several cells"])
-def test_shared_parts_are_named_before_saving(shared, tmp_path):
-    """Keras cannot load such a file: it has the weights of the shared layer once."""
-    cell, attention = layers.GRUCell(H), BahdanauAttention(17)
-    cells = [layers.GRUCell(H), layers.GRUCell(H)]
-    attentions = [BahdanauAttention(17), BahdanauAttention(17)]
+@pytest.mark.parametrize("shared", ["attention", "cell", "both"])
+def test_decoders_that_share_a_part_share_it_after_loading(shared, tmp_path):
+    attentions, cells = [BahdanauAttention(17)], [layers.GRUCell(H)]
     if shared == "attention":
-        attentions = [attention, attention]
-    else:
-        cells = [cell, [layers.GRUCell(H), cell]] if "several" in shared else [cell, cell]
-    pairs = zip(cells, attentions, strict=True)
-    decoders = [AttentionRNN(*pair, name=f"decoder_{n}") for n, pair in enumerate(pairs)]
-    model = model_of(*decoders)
-    part = attention if shared == "attention" else cell
-    with pytest.warns(UserWarning, match=f"decoder_0 and decoder_1 share {part.name}"):
-        model.save(tmp_path / "shared.keras")
-    with pytest.raises(ValueError, match="could not be loaded"):
-        keras.saving.load_model(tmp_path / "shared.keras")
-    decoders = [AttentionRNN(layers.GRUCell(H), BahdanauAttention(17)) for _ in range(2)]
-    model_of(*decoders).save(tmp_path / "own.keras")  # without a warning
-    keras.saving.load_model(tmp_path / "own.keras")
+        cells.append(layers.GRUCell(H))
+    if shared == "cell":
+        attentions.append(BahdanauAttention(17))
+    first, second = AttentionRNN(cells[0], attentions[0]), AttentionRNN(cells[-1], attentions[-1])
+    model, x = model_of(first, second), list(tensors("float32"))
+    model.save(tmp_path / "shared.keras")
+    loaded = keras.saving.load_model(tmp_path / "shared.keras")
+    for found, expected in zip(loaded(x), model(x), strict=True):
+        assert_close(found, numpy(expected), "float32")
+    again = [loaded.get_layer(layer.name) for layer in (first, second)]
+    assert (again[0].attention is again[1].attention) == (shared != "cell")
+    assert (again[0].cell is again[1].cell) == (shared != "attention")
+
+
+def test_a_decoder_of_its_own_is_saved_as_before(tmp_path):
+    """The usual pair, one decoder for training and one for inference, in two models."""
+    cell, attention = layers.GRUCell(H), BahdanauAttention(17)
+    train, infer = (AttentionRNN(cell, attention, name=name) for name in ("train", "infer"))
+    model, _, x = model_of(train), model_of(infer), list(tensors("float32"))
+    model.save(tmp_path / "train.keras")
+    loaded = keras.saving.load_model(tmp_path / "train.keras")
+    assert_close(loaded(x), numpy(model(x)), "float32")
 
 
 def test_a_regularizer_of_the_decoder_counts_and_is_saved(tmp_path):
