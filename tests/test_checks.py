@@ -272,7 +272,7 @@ MISTAKES = {
     "the gate of a pooling": (
         lambda: AttentionPooling(4, gated=True),
         "{'gated': True}",
-        "For `gated`, multiply by the gate in a subclass; docs/howto/own_attention.md has",
+        "For `gated`, multiply by the gate in a subclass, as in",
     ),
     "the scale of Keras": (
         lambda: BahdanauAttention(4, use_scale=True),
@@ -284,7 +284,7 @@ MISTAKES = {
     ),
     "the score of Keras": (
         lambda: BahdanauAttention(4, score_mode="dot"),
-        "For `score_mode`, use LuongAttention(score_mode).",
+        "For `score_mode`, use LuongAttention, which takes one.",
     ),
     "a misspelled argument": (
         lambda: BahdanauAttention(64, use_biases=True),

@@ -29,14 +29,15 @@ from keras_attention.ops.products import project
 ELSEWHERE = {
     "num_heads": "use keras.layers.MultiHeadAttention; every layer here has one head",
     "key_dim": "use keras.layers.MultiHeadAttention; every layer here has one head",
-    "gated": "multiply by the gate in a subclass; docs/howto/own_attention.md has a gated pooling",
-    "score_mode": "use LuongAttention(score_mode)",
+    "gated": 'multiply by the gate in a subclass, as in "Write your own attention" on the site',
+    "score_mode": "use LuongAttention, which takes one",
     "use_scale": 'LuongAttention("general") learns its scale; other scores have none',
     "causal": "pass use_causal_mask=True in the call",
     "use_causal_mask": "pass it in the call",
     "return_attention_scores": "pass it in the call",
 }
-OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape", "input_dim"}
+OF_KERAS = {"activity_regularizer", "trainable", "dtype", "autocast", "name"}
+OF_KERAS |= {"input_shape", "input_dim"}
 
 
 def as_dtype(x: Tensor, dtype: str) -> Tensor:
@@ -105,11 +106,12 @@ class CheckedLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        own = _arguments_of(cls)
-        for name, x in config.items():
-            if name in own and isinstance(x, dict) and "class_name" in x:
-                config = {**config, name: keras.saving.deserialize_keras_object(x)}
-        return super().from_config(config)
+        layers = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in _arguments_of(cls)
+            if isinstance(config.get(name), dict) and "class_name" in config[name]
+        }
+        return super().from_config({**config, **layers})
 
 
 def check_initialised(layer: keras.layers.Layer) -> None:

@@ -59,16 +59,16 @@ def _read_window(layer, query, memory, masks, window, weights_wanted, training):
         return whole()
     length = ops.shape(memory.value)[1]
     longest = _longest_whole(query, memory, window)
-    draws = training and bool(generator_states(layer)) and not in_decoder()
+    may_draw = training and not in_decoder() and bool(generator_states(layer))
     if isinstance(length, int):
         if length <= longest:
             return whole()
         # A compiled part cannot advance a random generator, and is not worth it for one query.
-        if query.shape[1] == 1 or draws:
+        if query.shape[1] == 1 or may_draw:
             return gathered()
         return run_as_compiled_part(gathered, query, memory.value)
     # The branches run again for the gradient, so they cannot advance a random generator.
-    if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or draws:
+    if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or may_draw:
         return whole()
     return _read_by_length(
         layer, length > longest, gathered, whole, query, memory, window, weights_wanted

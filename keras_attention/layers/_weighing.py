@@ -21,7 +21,7 @@ NORMALIZERS = {
 
 
 def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
-    """Stores, in a layer, how it makes weights of scores and drops them; see `ScoringMixin`."""
+    """Sets the arguments that turn scores into weights, and drop them; see `ScoringMixin`."""
     layer.normalizer = check_choice(layer.name, "normalizer", normalizer, tuple(NORMALIZERS))
     layer.dropout = check_rate(layer.name, "dropout", dropout)
     layer.seed = check_seed(layer.name, seed)

@@ -108,7 +108,7 @@ class ForwardAttention(RecurrentScoringMixin):
         moved = shifted(last) if move is None else move * shifted(last)
         reached = ops.expand_dims(stay + moved, 1)
         mask = all_of(mask, reached > 0)
-        scores = stored(self.score(self.project_query(query), memory.key, state))
+        scores = stored(self.score(self._project_query(query), memory.key, state))
         reached = ops.where(mask, reached, ops.ones_like(reached))
         weights = self.weigh(scores + ops.log(reached), mask, state)
         new = ops.squeeze(weights, 1)

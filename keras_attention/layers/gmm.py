@@ -127,6 +127,10 @@ class GMMAttention(RecurrentScoringMixin):
         start, _ = sentence_span(memory.mask, batch, length, self.score_dtype)
         return ops.repeat(ops.expand_dims(start, 1), self.components, axis=1)
 
+    def project_query(self, query: Tensor) -> Tensor:
+        hidden = ops.tanh(ops.add(self.project(query, self.query_kernel), self.bias))
+        return ops.add(self.project(hidden, self.mixture_kernel), self.mixture_bias)
+
     def advance(
         self,
         query: Tensor,
@@ -136,9 +140,8 @@ class GMMAttention(RecurrentScoringMixin):
         drawn: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
-        hidden = ops.tanh(ops.add(self.project(query, self.query_kernel), self.bias))
-        mixture = ops.add(self.project(hidden, self.mixture_kernel), self.mixture_bias)
-        weight, step, width = ops.split(ops.squeeze(mixture, 1), 3, axis=-1)  # (B, K) each
+        mixture = ops.squeeze(self._project_query(query), 1)
+        weight, step, width = ops.split(mixture, 3, axis=-1)  # (B, K) each
         if self.version == "V0":
             # Half precision holds no larger weights.
             weight, step, width = (ops.minimum(x, 5.0) for x in (weight, step, width))

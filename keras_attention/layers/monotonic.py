@@ -123,8 +123,8 @@ class MonotonicAttention(RecurrentScoringMixin):
             self.chunk_content = BahdanauAttention(
                 units, True, dtype=self.dtype_policy, name="chunk_content"
             )
-        if self.noise > 0:
-            self.noise_generator = keras.random.SeedGenerator(self.seed)
+        if self.noise > 0 and self.dropout == 0:
+            self.seed_generator = keras.random.SeedGenerator(self.seed)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -162,7 +162,7 @@ class MonotonicAttention(RecurrentScoringMixin):
             return None
         shape = steps, *ops.shape(memory.value)[:2]
         return keras.random.normal(
-            shape, stddev=self.noise, dtype=self.score_dtype, seed=self.noise_generator
+            shape, stddev=self.noise, dtype=self.score_dtype, seed=self.seed_generator
         )
 
     def advance(
@@ -174,7 +174,7 @@ class MonotonicAttention(RecurrentScoringMixin):
         drawn: Nested,
         training: bool | None,
     ) -> tuple[Tensor, Nested]:
-        query = self.project_query(query)
+        query = self._project_query(query)
         scores = self.score(query, memory.key, state)
         if drawn is not None:
             scores = scores + ops.expand_dims(drawn, 1)

@@ -173,7 +173,7 @@ class RecurrentScoringMixin(ScoringMixin):
         Override it if the state depends on the query, or if the step differs in training.
 
         Args:
-            query: `(B, 1, Dq)` in `score_dtype`.
+            query: `(B, 1, Dq)` in `score_dtype`. It is not projected: call `project_query`.
             memory: keys as `project_key` returned them, values, and their mask.
             mask: boolean, broadcasts to `(B, 1, Tk)`, or None.
             drawn: what `draw` returned for this step, tensors `(B, ...)`; None at inference.

@@ -58,11 +58,10 @@ class ScoringMixin(CheckedLayer):
         >>> [round(float(w), 4) for w in weights[0, 0]]
         [0.5761, 0.2119, 0.2119]
 
-    The hooks are, in the order in which people need them: `score`, `project_query`,
-    `project_key`, `weigh`,
-    `window`, `combine` with `output_size`, and `score_window`. The mixin masks, drops weights and
-    casts. It also saves the layer: store every constructor argument in an attribute of the same
-    name.
+    The hooks are, in the order in which people need them: `score`, `project_query`, `project_key`,
+    `weigh`, `window`, and `combine` with `output_size`. A layer with windows may also have a
+    `score_window`. The mixin masks, drops weights and casts. It also saves the layer: store every
+    constructor argument in an attribute of the same name.
 
     Args:
         normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly
@@ -109,6 +108,11 @@ class ScoringMixin(CheckedLayer):
         super().__init_subclass__(**kwargs)
         for name in HOOKS:
             check_hook(cls, name, getattr(ScoringMixin, name))
+        for name in {"prepare", "attend"} & vars(cls).keys():
+            raise TypeError(
+                f"{cls.__name__}: `{name}` is no hook, and calls and decoders would not use it. "
+                f"Override one of {', '.join(HOOKS)}."
+            )
         if cls.call is ScoringMixin.call:  # otherwise it is built with other shapes
             check_hook(cls, "build", ScoringMixin.build)
         if "score" in vars(cls) and "score_window" not in vars(cls):
@@ -150,11 +154,27 @@ class ScoringMixin(CheckedLayer):
         )
 
     def project_query(self, query: Tensor) -> Tensor:
-        """Computes the part of the score that depends on the query alone, such as W q + b."""
+        """Computes the part of the score that depends on the query alone, such as W q + b.
+
+        A subclass that overrides `score` inherits it.
+
+        Args:
+            query: `(B, Tq, Dq)` in `score_dtype`.
+
+        Returns:
+            `(B, Tq, Dp)`, any number of features; it is cast to `score_dtype`.
+        """
         return query
 
     def project_key(self, key: Tensor) -> Tensor:
-        """Computes the part of the score that depends on the keys alone, once per memory."""
+        """Computes the part of the score that depends on the keys alone, once per memory.
+
+        Args:
+            key: `(B, Tk, Dk)`.
+
+        Returns:
+            `(B, Tk, Dp)`, any number of features; it is cast to `score_dtype`.
+        """
         return key
 
     def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
@@ -333,7 +353,7 @@ class ScoringMixin(CheckedLayer):
         return Attended(output, state, weights)
 
     def _project_query(self, query):
-        """What the hook `project_query` makes of a query, checked, in `score_dtype`."""
+        """Calls `project_query`, checks the result and casts it to `score_dtype`."""
         projected = self.project_query(as_dtype(query, self.score_dtype))
         check_projected(self.name, "project_query", projected, query.shape[:2])
         return as_dtype(projected, self.score_dtype)

@@ -186,8 +186,8 @@ def check_targets(
 def check_class_weight(model: str, given: Any) -> None:
     if given is not None:
         raise ValueError(
-            f"{model}: `class_weight` must be None, because Keras would take the position of the "
-            f"largest id of a target for its class; received {given!r:.80}. Weigh samples with "
+            f"{model}: `class_weight` must be None, because Keras would treat the position of the "
+            f"largest id of a target as its class; received {given!r:.80}. Weigh samples with "
             "sample_weight, an array (batch,), or tokens with one (batch, steps)."
         )
 

@@ -71,10 +71,10 @@ class KnownForm(keras.Model):
     encoder: keras.layers.Layer
 
     def build(self, input_shape: Any) -> None:
-        """Leaves the parts to the first call.
+        """Does nothing: the first call builds the parts.
 
-        Otherwise Keras would trace the call first. If a part is wrong, it would warn twice before
-        the call names the part.
+        Without this method, Keras would trace the call first, and print two warnings before our
+        error if a part is wrong.
         """
 
     def _note_form(self, inputs):

@@ -12,9 +12,10 @@ COUNTS = "sum_over_batch_size"  # the reduction that divides by all places, padd
 
 
 class Pair(NamedTuple):
-    """A source and its target. Its type says so, whatever a source is and holds.
+    """A source and its target.
 
-    `keras.Model.fit` passes the pair that validates to `evaluate`, with the target once more.
+    Marks inputs that are paired already, so that a source that is itself a pair is not mistaken for
+    one. `fit` passes its validation data to `evaluate` in this form.
     """
 
     source: Any

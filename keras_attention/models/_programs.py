@@ -14,13 +14,16 @@ from keras_attention.ops._loops import pack_like as pack
 
 PLAIN = {bool, int, float, complex, str, bytes, type(None)}
 NESTED = keras.layers.Layer, dict, list, tuple, set, np.ndarray
-# What `fit` and `evaluate` set, and no call reads.
+# Attributes that `fit` and `evaluate` set, and that no call reads.
 OF_TRAINING = {
     "history",
     "stop_evaluating",
     "_eval_epoch_iterator",
     "_jax_state",
     "_jax_state_synced",
+    # What `load_weights` sets in layers that can be quantised.
+    "is_gptq_calibrated",
+    "is_awq_calibrated",
 }
 
 

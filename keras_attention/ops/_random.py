@@ -39,7 +39,7 @@ def scan_drawing(
 ) -> tuple[Nested, Nested]:
     """Calls `scan` with a body that may draw other random numbers in every step."""
     in_loop = keras.backend.backend() == "jax" or in_graph()
-    if unroll or not in_loop:
+    if unroll or not in_loop or not generator_states(layer):
         return scan(body, carry, inputs, unroll=unroll)
     first = pack_like(inputs, [x[0] for x in leaves(inputs)])
     drawn = advanced_by(lambda: body(carry, first), layer)

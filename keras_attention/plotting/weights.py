@@ -31,9 +31,9 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
     Returns:
         A dictionary from layer names to weights: an array, or a tuple of arrays if the layer
         returns several. A layer that is called several times has a list of these. Layers inside
-        other layers are found too, except inside a layer that returns weights itself. A call by a
-        lambda function that the model stores is not seen. If several layers share a name, a number
-        follows the name of all but the first.
+        other layers are found too, except inside a layer that returns weights itself. Calls inside
+        a lambda function that the model stores are not recorded. If several layers share a name, a
+        number follows the name of all but the first.
 
     Raises:
         ValueError: `model` is not a model; no layer of it returns weights; or the layers that do

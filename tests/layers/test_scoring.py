@@ -712,3 +712,10 @@ def test_an_argument_that_cannot_be_saved_is_refused():
 
     assert_refused(Scaled(3.0).get_config, "`scale` cannot be saved", "self.scale = scale")
     assert Saved.from_config(Saved(3.0).get_config())._scale == 3
+
+
+@pytest.mark.parametrize("name", ["prepare", "attend"])
+def test_a_method_that_is_no_hook_cannot_be_overridden(name):
+    """Calls and decoders would not use it."""
+    with pytest.raises(TypeError, match=f"Mistaken: `{name}` is no hook.* Override one of score, "):
+        type("Mistaken", (CosineAttention,), {name: lambda self: None})

@@ -37,6 +37,13 @@ def check_parts(layer, dtype, cell, attention):
             )
 
 
+def check_widths(attention, query_shape, memory_shape):
+    """Whether an attention, which may have been built before, fits the cell and the memory."""
+    shapes = {"query": query_shape, "value": memory_shape, "key": memory_shape}
+    for name, size in getattr(attention, "_sizes", {}).items():
+        check_width(attention.name, name, shapes[name], size)
+
+
 def check_cells(layer, name, given, wanted):
     """Lists the cells of an argument. None may occur twice: the places would share its weights."""
     cells = list(given) if isinstance(given, (list, tuple)) else [given]

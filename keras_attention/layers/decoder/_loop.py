@@ -86,15 +86,25 @@ def _suits_parts(decoder, state, training):
 
 def _draws(decoder, sequences, memory, state, training):
     """Whether the attention draws random numbers in its steps, such as by a `Dropout` layer."""
-    attention, drawn = decoder.attention, []
-    if not decoder.attends_inside or not generator_states(attention):
+    attention = decoder.attention
+    states = generator_states(attention)
+    if not training:
+        # The mixin's own generator serves training alone.
+        own = getattr(attention, "seed_generator", None)
+        states = [x for x in states if own is None or x is not own.state]
+    if not decoder.attends_inside or not states:
         return False
+    drawn = []
+
+    def draw():
+        numbers = attention._draw(memory, ops.shape(sequences)[1])
+        drawn.append(pack_like(numbers, [x[0] for x in leaves(numbers)]))
+
     if training and attention.has_state:
-        steps = ops.shape(sequences)[1]
-        advanced_by(lambda: drawn.extend([attention._draw(memory, steps)]), attention)
-        drawn = pack_like(drawn, [x[0] for x in leaves(drawn)])
-    query = ops.zeros((ops.shape(memory.value)[0], query_size(decoder.cell, decoder.query)))
-    read = _read(decoder, memory, True, training, *(drawn or [None]))
+        advanced_by(draw, attention)
+    batch, size = ops.shape(memory.value)[0], query_size(decoder.cell, decoder.query)
+    query = ops.zeros((batch, size), decoder.compute_dtype)
+    read = _read(decoder, memory, True, training, drawn[0] if drawn else None)
     return bool(advanced_by(lambda: read(query, state.attention, state.position), attention))
 
 

@@ -41,7 +41,7 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
 
 
 def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
-    """The arguments of one step of a decoder; the attention checks its own state."""
+    """The arguments of one step of a decoder; `_given_state` checks that of the attention."""
     layer, size = decoder.name, decoder._input_size
     check_prepared(layer, memory)
     check_tensor(layer, "inputs", inputs)

@@ -23,6 +23,7 @@ from keras_attention.layers.decoder._checks import (
     check_parts,
     check_prepared,
     check_shapes,
+    check_widths,
     default_query,
 )
 from keras_attention.layers.decoder._loop import run_loop, run_step
@@ -84,7 +85,7 @@ class AttentionRNN(CheckedLayer):
         return_attention_scores: whether to return the weights too, as they are before dropout.
         training: whether dropout is active. Inside the recurrence, the dropout of the attention
             drops the same memory steps at every step, as Keras cells do. A hook or a cell that
-            draws random numbers itself draws other ones at every step.
+            draws random numbers itself draws new ones at every step.
 
     Returns:
         Outputs `(B, T, ...)`. With `return_state` a list: the outputs, the state of every cell
@@ -155,6 +156,7 @@ class AttentionRNN(CheckedLayer):
         size = query_size(self.cell, self.query)
         if not self.attention.built:
             self.attention.build((batch, size), tuple(memory_shape))
+        check_widths(self.attention, (batch, size), tuple(memory_shape))
         self._attention_size = self.attention.output_size(size, memory_shape[-1])
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))

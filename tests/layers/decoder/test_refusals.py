@@ -3,10 +3,11 @@
 from functools import partial
 
 import keras
+import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention import AttentionRNN, BahdanauAttention, CoverageAttention, LuongAttention
 from keras_attention.layers import DecoderState
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import TK, B, arguments, assert_refused, normal
@@ -261,6 +262,18 @@ def test_bad_arguments_of_a_step(change, fragments):
     given = {"memory": memory, "state": state, "inputs": (B, D), **change}
     inputs = normal(1, *given["inputs"])
     assert_refused(lambda: layer.step(inputs, given["state"], given["memory"]), *fragments)
+
+
+@pytest.mark.parametrize("attention", [BahdanauAttention, CoverageAttention])
+def test_an_attention_that_was_built_for_other_sizes(attention):
+    attention = attention(4)
+    attention(np.ones((B, T, H + 1)), np.ones((B, TK, DV)))
+    message = "the layer was built for a `query` of 12 features; received"
+    decoder = AttentionRNN(layers.GRUCell(H), attention)
+    assert_refused(lambda: decoder(np.ones((B, T, D)), np.ones((B, TK, DV))), message)
+    message = "the layer was built for a `value` of 13 features; received"
+    decoder = AttentionRNN(layers.GRUCell(H + 1), attention)
+    assert_refused(lambda: decoder(np.ones((B, T, D)), np.ones((B, TK, DV + 1))), message)
 
 
 def test_decoding_before_the_weights_exist():
