@@ -76,9 +76,13 @@ def _rows(position):
 
 
 def _dot(rows, query, key, position):
+    query = widen(query)
     if not rows.place_by_place:
-        return ops.einsum("bqd,bqwd->bqw", query, take_windows(key, position))
-    return rows.each(lambda row: _sum_features(query * row), position, key)
+        windows = take_windows(widen(key), position)
+        return ops.cast(ops.einsum("bqd,bqwd->bqw", query, windows), key.dtype)
+    return rows.each(
+        lambda row: ops.cast(_sum_features(query * widen(row)), key.dtype), position, key
+    )
 
 
 def _dot_gradient(rows, query, key, position, upstream):
