@@ -10,6 +10,7 @@ from tests import fast
 from tests.backends import XLA, compiled, dtypes, on_tensorflow, tensor
 from tests.helpers import (
     DTYPES,
+    HALVES,
     arguments,
     assert_all_close,
     assert_close,
@@ -153,7 +154,9 @@ def test_other_dtypes(tying, linear, dtype, jit):
     layer = built(0.125, linear, dtype, tying=tying)
     result = compiled(lambda *ids: run(layer, *ids), jit)(*map(tensor, told()))
     assert dtypes(*result) == [dtype, dtype]
-    assert_all_close(result, paper(layer, *told(), linear=linear), dtype)
+    # The logits cancel: they are a hundredth of the numbers they are made of.
+    times = 4 if dtype in HALVES else 1
+    assert_all_close(result, paper(layer, *told(), linear=linear), dtype, times)
 
 
 def test_half_precision_counts_the_words_of_long_sentences():
