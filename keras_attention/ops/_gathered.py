@@ -76,10 +76,9 @@ def _rows(position):
 
 
 def _dot(rows, query, key, position):
-    query = widen(query)
     if not rows.place_by_place:
-        windows = take_windows(widen(key), position)
-        return ops.cast(ops.einsum("bqd,bqwd->bqw", query, windows), key.dtype)
+        return ops.squeeze(ops.matmul(take_windows(key, position), ops.expand_dims(query, -1)), -1)
+    query = widen(query)
     return rows.each(
         lambda row: ops.cast(_sum_features(query * widen(row)), key.dtype), position, key
     )
