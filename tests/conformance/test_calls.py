@@ -132,7 +132,7 @@ def test_mixed_precision(case, policy):
         as_is = plain_name == "int32" or (kept and n == len(outputs) - 2)
         assert found == (plain_name if as_is else policy.removeprefix("mixed_"))
     # Inputs and weights are rounded too, in layers that hold layers and in loops.
-    assert_all_close(outputs, expected, policy, times=2.5)
+    assert_all_close(outputs, expected, policy, before=2.5)
     outputs = tree.flatten(mixed(*case.symbols(), return_attention_scores=True))
     known = {mixed.compute_dtype, "int32", *["float32"] * kept}
     assert {x.dtype for x in outputs} <= known

@@ -370,7 +370,7 @@ def test_other_dtypes(dtype, large):
     for x, y in zip(found, expected, strict=True):
         # The sums are at least in float32, so that only the results are rounded.
         scale = np.abs(y).max()
-        assert_close(numpy(x) / scale, y / scale, dtype, times=0.1)
+        assert_close(numpy(x) / scale, y / scale, dtype, times=0.1, before=0.1)
 
 
 @pytest.mark.parametrize("sizes", [(0, 3, 5, 7), (2, 0, 5, 7), (2, 3, 0, 7)])

@@ -140,5 +140,5 @@ def test_products_in_windows_are_summed_in_float32(jit):
     inputs = [ops.cast(x, "bfloat16") for x in (weights, value)]
     found, (of_weights, _) = gradients_by(run, inputs, [], jit)
     # No more than one unit in the last place, however much of the sum cancels.
-    assert_close(found, np.einsum("bqd,bqwd->bqw", query, rows), "bfloat16", times=1e-5)
-    assert_close(of_weights, np.einsum("bqd,bqwd->bqw", mix, rows), "bfloat16", times=1e-5)
+    assert_close(found, np.einsum("bqd,bqwd->bqw", query, rows), "bfloat16", before=1e-5)
+    assert_close(of_weights, np.einsum("bqd,bqwd->bqw", mix, rows), "bfloat16", before=1e-5)

@@ -14,7 +14,6 @@ from tests.backends import dtypes, on_tensorflow, tensor
 from tests.helpers import (
     DQ,
     DTYPES,
-    HALVES,
     TK,
     B,
     assert_all_close,
@@ -59,9 +58,8 @@ def test_equals_the_loop_of_the_paper(name, dtype):
     result = layer(*inputs, memory_mask=MEMORY_MASK, return_attention_scores=True)
     expected = CASES[name].run_oracle(layer, *inputs, memory_mask=MEMORY_MASK)
     assert set(dtypes(*result)) == {dtype}
-    times = 1.5 if dtype in HALVES else 1
-    assert_all_close(result, expected[:2], dtype, times)
-    assert_close(layer(*inputs, memory_mask=MEMORY_MASK), expected[0], dtype, times)
+    assert_all_close(result, expected[:2], dtype, before=1.5)
+    assert_close(layer(*inputs, memory_mask=MEMORY_MASK), expected[0], dtype, before=1.5)
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
