@@ -77,8 +77,11 @@ def _rows(position):
 
 def _dot(rows, query, key, position):
     if not rows.place_by_place:
-        return ops.einsum("bqd,bqwd->bqw", query, take_windows(key, position))
-    return rows.each(lambda row: _sum_features(query * row), position, key)
+        return ops.squeeze(ops.matmul(take_windows(key, position), ops.expand_dims(query, -1)), -1)
+    query = widen(query)
+    return rows.each(
+        lambda row: ops.cast(_sum_features(query * widen(row)), key.dtype), position, key
+    )
 
 
 def _dot_gradient(rows, query, key, position, upstream):

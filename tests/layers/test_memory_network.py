@@ -153,7 +153,10 @@ def test_other_dtypes(tying, linear, dtype, jit):
     layer = built(0.125, linear, dtype, tying=tying)
     result = compiled(lambda *ids: run(layer, *ids), jit)(*map(tensor, told()))
     assert dtypes(*result) == [dtype, dtype]
-    assert_all_close(result, paper(layer, *told(), linear=linear), dtype)
+    logits, weights = paper(layer, *told(), linear=linear)
+    # Without a softmax the terms of the logits cancel.
+    assert_close(result[0], logits, dtype, before=4 if linear else 1)
+    assert_close(result[1], weights, dtype)
 
 
 def test_half_precision_counts_the_words_of_long_sentences():

@@ -11,7 +11,7 @@ from keras import ops
 from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.layers import _reading as ways
 from tests import fast
-from tests.helpers import assert_close, lengths_mask, normal, numpy
+from tests.helpers import assert_all_close, assert_close, lengths_mask, normal, numpy
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # Values of WORTHWHILE that make every memory long, or short.
@@ -323,7 +323,7 @@ def test_other_dtypes(policy, monkeypatch):
         layer = LuongAttention("general", "local-p", half_width=2, dtype=policy)
         outputs.append(layer(normal(1, B, TQ, D), normal(2, B, TK, D)))
         assert outputs[-1].dtype == layer.compute_dtype
-    np.testing.assert_allclose(*map(numpy, outputs), rtol=0, atol=2e-2)
+    assert_close(outputs[0], numpy(outputs[1]), policy)
 
 
 @pytest.mark.parametrize("policy", HALVES)
@@ -346,12 +346,11 @@ def test_every_score_in_half_precision(score, policy, monkeypatch):
     assert expected[0].dtype == layer.compute_dtype
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     for run in (both, tf.function(both, jit_compile=True)):
-        for x, y in zip(run(query, value), expected, strict=True):
-            np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=5e-2)
+        assert_all_close(run(query, value), expected, policy)
     # Outside of a call Keras casts no inputs.
     output = layer.attend(query, layer.prepare(value)).output
     assert output.dtype == layer.compute_dtype
-    np.testing.assert_allclose(numpy(output), numpy(expected[0]), rtol=0, atol=5e-2)
+    assert_close(output, numpy(expected[0]), policy)
 
 
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])

@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_attention import HardAttention
 from tests import fast
-from tests.backends import BACKEND, dtypes, gradients_by, tensor
+from tests.backends import dtypes, gradients_by, tensor
 from tests.helpers import (
-    TOLERANCES,
+    assert_all_close,
     assert_close,
     assert_gradients,
     assert_refused,
@@ -98,8 +98,7 @@ def test_equals_the_sum_over_all_paths(monotonic, mask, jit):
     inputs = tensors()
     found = run(layer, *map(tensor, inputs), mask)
     (expected,) = oracle(inputs, weight_arrays(layer))
-    tolerance = 1e-10 if BACKEND == "tensorflow" else TOLERANCES["float64"]
-    np.testing.assert_allclose(numpy(found), expected, rtol=0, atol=tolerance)
+    assert_close(found, expected)
     assert_gradients(layer, lambda *x: [run(layer, *x, mask)], inputs, oracle, jit=jit)
 
 
@@ -148,8 +147,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(monotonic, place, fill
     found, expected = [numpy(x) for x in found], [numpy(x) for x in expected]
     assert not found[2][:, ~kept].any()
     found[1], found[2] = found[1][:, :, kept], found[2][:, kept]
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, rtol=0, atol=5 * TOLERANCES["float64"])
+    assert_all_close(found, expected)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_a_saved_model_returns_the_same(kind, options, tmp_path):
 
 @every_head
 @pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.each_value
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_a_quantised_model_is_saved(kind, options, mode, tmp_path):
     model, given = model_of(kind(**options))

@@ -54,11 +54,9 @@ def test_equals_the_paper(options, dtype):
     assert dtypes(found) == [dtype]
     assert layer.tied == ("vocabulary_size" not in options)
     expected = paper(layer, output, inputs, weight_arrays(layer))
-    tolerance = {"float64": 1e-12, "float32": 4e-6, "float16": 1e-2, "bfloat16": 0.1}[dtype]
-    tolerance = tolerance if "float64" in DTYPES else max(tolerance, 4e-6)
-    np.testing.assert_allclose(numpy(found), expected, rtol=0, atol=tolerance)
+    assert_close(found, expected, dtype, before=1)
     one = layer(given[0][:, 1], inputs=given[1][:, 1])
-    np.testing.assert_allclose(numpy(one), expected[:, 1], rtol=0, atol=tolerance)
+    assert_close(one, expected[:, 1], dtype, before=1)
 
 
 @every_form

@@ -1,5 +1,7 @@
 """`Seq2Seq` against the same model by hand, and against its own equations."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -38,8 +40,14 @@ def no_programs():
 
 
 @pytest.fixture(scope="module")
-def model():
-    return make_model()
+def models():
+    """Makes the model of each name once, for tests that change nothing in it."""
+    return functools.cache(make_model)
+
+
+@pytest.fixture(scope="module")
+def model(models):
+    return models("additive")
 
 
 def cross_entropy(logits):
@@ -104,8 +112,8 @@ def test_padding_does_not_count_in_any_loss(given, model):
 
 
 @every_case
-def test_nan_in_the_padding_of_a_memory_has_no_effect(name):
-    model = make_model(name)
+def test_nan_in_the_padding_of_a_memory_has_no_effect(name, models):
+    model = models(name)
     expected = model((SOURCES, TARGETS))
 
     class Spoiled(keras.layers.Layer):
@@ -138,25 +146,25 @@ def test_an_embedding_that_the_encoder_shares_is_loaded_once(tmp_path, model):
     table = keras.layers.Embedding(V, 5)
     encoder = RecurrentEncoder(table, keras.layers.GRU(8, return_sequences=True))
     shared = Seq2Seq(encoder, bahdanau(), table, keras.layers.Dense(V), START, END)
-    expected = shared.generate(SOURCES, 4).scores
+    expected = shared.generate(SOURCES, 4, "greedy").scores
     shared.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert loaded.encoder.embedding is loaded.target_embedding
-    np.testing.assert_allclose(loaded.generate(SOURCES, 4).scores, expected, atol=1e-6)
+    np.testing.assert_allclose(loaded.generate(SOURCES, 4, "greedy").scores, expected, atol=1e-6)
 
 
 @every_case
-def test_padding_changes_nothing(name):
-    model = make_model(name)
+def test_padding_changes_nothing(name, models):
+    model = models(name)
     more = [np.pad(x, [(0, 0), (0, 3)]) for x in (SOURCES, TARGETS)]
     found, padded = model((SOURCES, TARGETS)), model(tuple(more))
     np.testing.assert_allclose(numpy(padded)[:, :4][VALID], numpy(found)[VALID], atol=2e-6)
 
 
 @cases_first
-def test_the_score_of_a_search_is_the_log_probability_of_its_result(name):
+def test_the_score_of_a_search_is_the_log_probability_of_its_result(name, models):
     """So every step of the decoder, the attention and the head equals that of the whole run."""
-    model = make_model(name)
+    model = models(name)
     found = model.generate(SOURCES, 6, beam_width=3, length_penalty=0.0)
     tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
     assert found.tokens.shape == (3, 6)
@@ -202,7 +210,8 @@ def test_generate_takes_the_options_of_each_search(model):
     assert begun[0, :2].tolist() == [9, 9]
     assert begun[1, 0] == 4
     assert np.array_equal(begun[2], greedy.tokens[2])
-    drawn = [model.generate(SOURCES, 6, "sample", samples=4, seed=n).tokens for n in (3, 3, 4)]
+    options = {"samples": 4, "temperature": 3.0}
+    drawn = [model.generate(SOURCES, 6, "sample", seed=n, **options).tokens for n in (3, 3, 4)]
     assert drawn[0].shape == (3, 4, 6)
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
@@ -213,7 +222,7 @@ def test_generate_takes_the_options_of_each_search(model):
     assert np.random.get_state()[2] == before
     # Every batch has its own seed, and consecutive seeds share none.
     same = np.repeat(SOURCES[:1], 8, axis=0)
-    options = {"samples": 4, "temperature": 3.0, "batch_size": 2}
+    options["batch_size"] = 2
     several = [model.generate(same, 6, "sample", seed=n, **options).tokens for n in (0, 1)]
     rows = np.concatenate(several).reshape(8, -1)
     assert len(np.unique(rows, axis=0)) == 8
@@ -222,28 +231,28 @@ def test_generate_takes_the_options_of_each_search(model):
     np.testing.assert_allclose(covered, np.concatenate(alone), atol=1e-5)
 
 
-def test_generate_uses_the_weights_that_the_model_has():
-    model, other = make_model(), make_model(seed=1)
-    first = model.generate(SOURCES, 6)
-    model.set_weights(other.get_weights())
-    expected = other.generate(SOURCES, 6)
-    assert np.array_equal(model.generate(SOURCES, 6).tokens, expected.tokens)
+def test_generate_uses_the_weights_that_the_model_has(model):
+    changed = make_model(seed=1)
+    first = changed.generate(SOURCES, 6, "greedy")
+    changed.set_weights(model.get_weights())
+    expected = model.generate(SOURCES, 6, "greedy")
+    assert np.array_equal(changed.generate(SOURCES, 6, "greedy").tokens, expected.tokens)
     assert not np.array_equal(first.tokens, expected.tokens)
 
 
 @pytest.mark.parametrize("change", ["enable_lora", "quantize"])
 def test_generate_notices_that_a_part_has_changed(change, tmp_path):
     model = make_model()
-    before = model.generate(SOURCES, 6)
+    before = model.generate(SOURCES, 6, "greedy")
     if change == "enable_lora":
         model.head.enable_lora(2)
         model.head.lora_kernel_b.assign(np.ones((2, V)) * np.arange(V))
     else:
         model.head.quantize("int8")
-    found = model.generate(SOURCES, 6)
+    found = model.generate(SOURCES, 6, "greedy")
     model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(found.scores, loaded.generate(SOURCES, 6).scores, atol=1e-5)
+    expected = keras.saving.load_model(tmp_path / "model.keras").generate(SOURCES, 6, "greedy")
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
     assert abs(found.scores - before.scores).max() > 1e-6
 
 
@@ -298,7 +307,7 @@ def test_an_exported_model_generates_the_same(model, tmp_path):
     import tensorflow as tf
 
     (tmp_path / "model").mkdir()
-    model.export_generate(tmp_path / "model", 6, beam_width=3)
+    model.export_generate(tmp_path / "model", 2, "greedy")
     (tmp_path / "model" / "assets" / "old").touch()
     model.export_generate(tmp_path / "model", 6, beam_width=3)
     serve = tf.saved_model.load(tmp_path / "model").signatures["serving_default"]

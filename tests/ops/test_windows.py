@@ -119,3 +119,26 @@ def test_many_queries_of_one_place_in_half_precision(jit):
 
     _, (gradient,) = gradients_by(run, [value], [], jit)
     assert numpy(gradient)[0, 0].tolist() == [2000] * 3
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_products_in_windows_are_summed_in_float32(jit):
+    """They are rounded once, although half precision would round every term."""
+    query, value, weights, mix = (
+        normal(n, *shape, dtype="bfloat16")
+        for n, shape in enumerate([(2, 3, 37), (2, 7, 37), (2, 3, 5), (2, 3, 37)])
+    )
+    position = np.random.default_rng(4).integers(0, 7, (2, 3, 5))
+    rows = np.stack([one[places] for one, places in zip(value, position, strict=True)])
+    places = tensor(position, "int32")
+
+    def run(weights, value):
+        outputs = _gathered.window_sum(weights, value, places)
+        found = _gathered.window_dot(ops.cast(query, "bfloat16"), value, places)
+        return ops.sum(ops.cast(mix, "float32") * ops.cast(outputs, "float32")), found
+
+    inputs = [ops.cast(x, "bfloat16") for x in (weights, value)]
+    found, (of_weights, _) = gradients_by(run, inputs, [], jit)
+    # No more than one unit in the last place, however much of the sum cancels.
+    assert_close(found, np.einsum("bqd,bqwd->bqw", query, rows), "bfloat16", before=1e-5)
+    assert_close(of_weights, np.einsum("bqd,bqwd->bqw", mix, rows), "bfloat16", before=1e-5)

@@ -53,13 +53,13 @@ from tests.layers.decoder.cases import (
 def test_equals_the_loop_of_the_paper(name, dtype):
     layer = CASES[name].built(dtype=dtype)
     sequences, memory = tensors(dtype)
-    # Every step rounds the state again, which adds up.
+    # Every step rounds the state again, which adds up: in bfloat16 three steps are enough.
     inputs = sequences[:, : 3 if dtype == "bfloat16" else T], memory
     result = layer(*inputs, memory_mask=MEMORY_MASK, return_attention_scores=True)
     expected = CASES[name].run_oracle(layer, *inputs, memory_mask=MEMORY_MASK)
     assert set(dtypes(*result)) == {dtype}
-    assert_all_close(result, expected[:2], dtype)
-    assert_close(layer(*inputs, memory_mask=MEMORY_MASK), expected[0], dtype)
+    assert_all_close(result, expected[:2], dtype, before=1.5)
+    assert_close(layer(*inputs, memory_mask=MEMORY_MASK), expected[0], dtype, before=1.5)
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
