@@ -103,6 +103,7 @@ class BidirectionalEnsemble(Generator):
                 f"pad_token; received {tokens}."
             )
         self.left_to_right, self.right_to_left = models
+        self.built = left_to_right.built and right_to_left.built
         self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:

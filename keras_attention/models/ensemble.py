@@ -75,6 +75,7 @@ class Ensemble(Stepper):
                 f"received {tokens}."
             )
         self.models = models
+        self.built = all(model.built for model in models)
         self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:

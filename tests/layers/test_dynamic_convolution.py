@@ -27,7 +27,7 @@ def test_the_prior_alone_moves(length):
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        ({"units": 0}, ("`units`", "a positive integer", "DynamicConvolutionAttention(128)")),
+        ({"units": 0}, ("`units`", "a positive integer", "received 0")),
         ({"filters": 0}, ("`filters`", "a positive integer", "received 0")),
         ({"kernel_size": 2.5}, ("`kernel_size`", "a positive integer", "received 2.5")),
         ({"prior_length": 0}, ("`prior_length`", "a positive integer", "received 0")),

@@ -75,9 +75,8 @@ def test_several_inputs_keep_their_names(names, expected, tmp_path):
 @pytest.mark.parametrize("kind", WRAPS)
 def test_an_ensemble_keeps_the_names_of_its_models(kind, tmp_path):
     model, source = two_sources(("width", "strip"))
-    model = WRAPS[kind](model)
     model((source, TARGETS))
-    serve = served(model, tmp_path / "saved")
+    serve = served(WRAPS[kind](model), tmp_path / "saved")  # nothing calls the ensemble before
     assert set(serve.structured_input_signature[1]) == {"width", "strip"}
 
 
