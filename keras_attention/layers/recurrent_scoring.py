@@ -82,8 +82,6 @@ class RecurrentScoringMixin(ScoringMixin):
     has_state = True
     # Whether the attention starts at the first valid memory step.
     moves_forward = False
-    # An attention without a state, whose projections and weights this one uses, if it has one.
-    content: ScoringMixin | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         for name in ("score", "weigh", "next_state", "draw", "advance"):
@@ -98,14 +96,22 @@ class RecurrentScoringMixin(ScoringMixin):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        if self.content is not None and not self.content.built:
-            self.content.build(query_shape, value_shape, key_shape)
+        content = self._content()
+        if content is not None and not content.built:
+            content.build(query_shape, value_shape, key_shape)
 
     def project_query(self, query: Tensor) -> Tensor:
-        return query if self.content is None else self.content.project_query(query)
+        content = self._content()
+        return query if content is None else content.project_query(query)
 
     def project_key(self, key: Tensor) -> Tensor:
-        return key if self.content is None else self.content.project_key(key)
+        content = self._content()
+        return key if content is None else content.project_key(key)
+
+    def _content(self):
+        """The attention whose score this one builds on, or None."""
+        # On PyTorch, an attribute of the class would hide the layer.
+        return getattr(self, "content", None)
 
     def initial_state(self, memory: Memory) -> Nested:
         """The state before the first step: tensors `(B, ...)` in any nesting."""
