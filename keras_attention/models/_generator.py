@@ -50,6 +50,10 @@ class Generator(KnownForm):
     def _cut_token(self):
         """The padding that may be cut off a source; None if an encoder has no mask for it."""
 
+    def _members(self):
+        """The models that are trained: this one, or those that an ensemble joins."""
+        return [self]
+
     @abc.abstractmethod
     def _run(self, search, state, memory, options):
         """Calls the function of a search."""
@@ -215,7 +219,7 @@ class Generator(KnownForm):
             return result
 
         form = None if tokenize is not None else self._form()
-        write_saved_model(path, serve, form, self._source_names(), [self, *tracked])
+        write_saved_model(path, serve, form, self._source_names(), [*self._members(), *tracked])
 
     def _arrays(self, *given):
         """Arrays of a source and of what goes with it. One sample builds a new model."""

@@ -103,7 +103,6 @@ class BidirectionalEnsemble(Generator):
                 f"pad_token; received {tokens}."
             )
         self.left_to_right, self.right_to_left = models
-        self.built = left_to_right.built and right_to_left.built
         self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
@@ -148,9 +147,13 @@ class BidirectionalEnsemble(Generator):
         tokens = {self.left_to_right._cut_token, self.right_to_left._cut_token}
         return tokens.pop() if len(tokens) == 1 else None
 
+    def _members(self):
+        return [*self.left_to_right._members(), *self.right_to_left._members()]
+
     @property
     def _vocabulary(self):
-        return self.left_to_right._vocabulary
+        sizes = self.left_to_right._vocabulary, self.right_to_left._vocabulary
+        return None if None in sizes else sizes[0]
 
     def _distribution(self, source, target):
         def measure(model, *pair):

@@ -75,7 +75,6 @@ class Ensemble(Stepper):
                 f"received {tokens}."
             )
         self.models = models
-        self.built = all(model.built for model in models)
         self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
@@ -100,9 +99,13 @@ class Ensemble(Stepper):
         tokens = {model._cut_token for model in self.models}
         return tokens.pop() if len(tokens) == 1 else None
 
+    def _members(self):
+        return self.models
+
     @property
     def _vocabulary(self):
-        return self.models[0]._vocabulary
+        sizes = [model._vocabulary for model in self.models]
+        return None if None in sizes else sizes[0]
 
     def _memory_mask(self, memory):
         return self.models[0]._memory_mask(memory[0])
