@@ -27,7 +27,14 @@ ROOT = Path(__file__).parents[1]
 KERAS = {"stable": "keras==3.15.1", "nightly": "keras-nightly==3.16.0.dev2026102704"}
 TORCH = "torch==2.13.0"
 # The tests that run on every backend.
-FOLDERS = ["tests/conformance", "tests/layers", "tests/models", "tests/ops", "tests/search"]
+FOLDERS = [
+    "tests/conformance",
+    "tests/layers",
+    "tests/models",
+    "tests/ops",
+    "tests/recurrence",
+    "tests/search",
+]
 # The tests of each backend, and a short version of some rows for CI.
 TESTS = {"tensorflow": [], "jax": ["tests/jax", *FOLDERS], "torch": FOLDERS}
 SHORT = {

@@ -14,7 +14,7 @@ from keras_attention.layers.memory_hop import MemoryHop
 from keras_attention.layers.memory_network import MemoryNetwork
 from keras_attention.layers.monotonic import MonotonicAttention
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin, Step
 from keras_attention.layers.scoring import Attended, Memory, ScoringMixin, Window
 
 __all__ = [
@@ -38,5 +38,6 @@ __all__ = [
     "RecurrentScoringMixin",
     "ResidualRNNCells",
     "ScoringMixin",
+    "Step",
     "Window",
 ]

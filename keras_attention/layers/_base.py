@@ -22,7 +22,6 @@ from keras_attention.layers._tensors import (
     check_vectors,
     masks_by_name,
 )
-from keras_attention.ops._stored import stored
 from keras_attention.ops.products import project
 
 # Arguments of other layers, and what takes their place here.
@@ -81,7 +80,7 @@ class CheckedLayer(keras.layers.Layer):
     def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
         """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
         sequence, kernel = (ops.cast(x, self.compute_dtype) for x in (sequence, kernel))
-        return stored(ops.cast(project(sequence, kernel), self.score_dtype))
+        return ops.cast(project(sequence, kernel), self.score_dtype)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         given = dict(zip(_parameters_of(type(self)), args, strict=False))

@@ -9,11 +9,11 @@ from keras import ops
 
 from keras_attention._shapes import check_scores
 from keras_attention.layers._hooks import check_weighed
+from keras_attention.layers._types import NOTHING, Residuals
 from keras_attention.ops._batched import weighted_sums
 from keras_attention.ops._gathered import window_sum
-from keras_attention.ops._gradients import differentiable_cond, in_decoder
+from keras_attention.ops._gradients import differentiable_cond, restored
 from keras_attention.ops._random import generator_states
-from keras_attention.ops._stored import stored, without_storing
 from keras_attention.ops._xla import run_as_compiled_part, runs_as_compiled_part
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.windows import gaussian, spread_windows, window_mask, window_positions
@@ -24,7 +24,7 @@ WORTHWHILE = {True: 10, False: 40}
 FEATURES = 160
 
 
-def read_memory(layer, query, memory, masks, window, weights_wanted, training):
+def read_memory(layer, query, memory, masks, window, weights_wanted, training, stored):
     """Scores, weights and context of all queries.
 
     Args:
@@ -34,32 +34,30 @@ def read_memory(layer, query, memory, masks, window, weights_wanted, training):
         memory: `Memory`. masks: `Masks`. window: `Window` or None.
         weights_wanted: whether the weights are needed; without them, gathering costs less.
         training: whether dropout is active.
+        stored: the `Residuals` of an earlier call with the same arguments, or none.
 
     Returns:
-        `(context, weights)`, `(B, Tq, Dv)` and `(B, Tq, Tk)`; the weights may be None if they are
-        not wanted.
+        `(context, weights, residuals)`: `(B, Tq, Dv)`, `(B, Tq, Tk)`, and `Residuals`. The weights
+        may be None if they are not wanted.
     """
-    if window is None:
-        query = layer._project_query(query)
-        return _read_whole(layer, query, memory, masks, None, training)
-    # One query may be read whole where many are gathered.
-    with without_storing():
-        query = layer._project_query(query)
-        return _read_window(layer, query, memory, masks, window, weights_wanted, training)
+    query = restored(layer._project_query(query), stored.query)
+    if window is None or layer.score_window is None:
+        return _read_whole(layer, query, memory, masks, window, training, stored)
+    read = _read_window(layer, query, memory, masks, window, weights_wanted, training)
+    # One query may be read whole where many are gathered, so no scores are stored.
+    return *read, Residuals(query)
 
 
 def _read_window(layer, query, memory, masks, window, weights_wanted, training):
     def whole(query=query, memory=memory, window=window):
-        return _read_whole(layer, query, memory, masks, window, training)
+        return _read_whole(layer, query, memory, masks, window, training)[:2]
 
     def gathered(query=query, memory=memory, window=window):
         return _read_gathered(layer, query, memory, masks, window, weights_wanted, training)
 
-    if layer.score_window is None:
-        return whole()
     length = ops.shape(memory.value)[1]
     longest = _longest_whole(query, memory, window)
-    may_draw = training and not in_decoder() and bool(generator_states(layer))
+    may_draw = training and bool(generator_states(layer))
     if isinstance(length, int):
         if length <= longest:
             return whole()
@@ -77,8 +75,7 @@ def _read_window(layer, query, memory, masks, window, weights_wanted, training):
 
 def drop_weights(layer, weights, training):
     """The weights in the compute dtype, some of them dropped in training."""
-    # Inside the loop of a decoder, `drop_memory` has already applied the dropout.
-    if training and layer.dropout > 0 and not in_decoder():
+    if training and layer.dropout > 0:
         weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)
     return ops.cast(weights, layer.compute_dtype)
 
@@ -101,10 +98,10 @@ def read_values(layer, weights, value, training=None):
     return weighted_sums(drop_weights(layer, weights, training), value)
 
 
-def _read_whole(layer, query, memory, masks, window, training):
+def _read_whole(layer, query, memory, masks, window, training, stored=NOTHING):
     scores = layer.score(query, memory.key)
     check_scores(layer.name, scores, (*query.shape[:2], memory.value.shape[1]))
-    scores = stored(scores)
+    scores = restored(scores, stored.scores)
     steps, length = ops.shape(scores)[1:]
     mask = masks.joined(steps, length)
     position = None
@@ -112,7 +109,8 @@ def _read_whole(layer, query, memory, masks, window, training):
         position = ops.arange(length, dtype="int32")
         mask = all_of(window_mask(window.center, position, window.half_width), mask)
     weights = _weigh(layer, scores, mask, window, position)
-    return read_values(layer, weights, memory.value, training), weights
+    context = read_values(layer, weights, memory.value, training)
+    return context, weights, Residuals(query, scores)
 
 
 def _read_gathered(layer, query, memory, masks, window, weights_wanted, training):

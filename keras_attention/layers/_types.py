@@ -83,6 +83,62 @@ class Attended(NamedTuple):
     weights: Any
 
 
+class Residuals(NamedTuple):
+    """What `attend` computes and its gradient needs: a decoder stores it for every step.
+
+    Attributes:
+        query: `(B, Tq, Dp)`, the result of `project_query`.
+        scores: `(B, Tq, Tk)`, the result of `score`; None in a window, or without a score.
+    """
+
+    query: Any = None
+    scores: Any = None
+
+
+NOTHING = Residuals()
+
+
+class Step(NamedTuple):
+    """What `RecurrentScoringMixin.advance` gets beside the state.
+
+    Attributes:
+        query: `(B, 1, Dq)` in `score_dtype`, not projected.
+        projected: `(B, 1, Dp)`, the result of `project_query`.
+        scores: `(B, 1, Tk)`, the result of `score`; None if the class does not define it.
+        memory: keys as `project_key` returned them, values, and their mask.
+        mask: boolean, broadcasts to `(B, 1, Tk)`, or None. Weights must be zero where it is False.
+        drawn: what `draw` returned for this step, tensors `(B, ...)`; None at inference.
+        training: whether to run in training mode.
+
+    Example:
+        An attention whose window moves on by a learned number of memory steps:
+
+        >>> import keras, numpy
+        >>> from keras import ops
+        >>> from keras_attention import RecurrentScoringMixin
+        >>> class MovingAttention(RecurrentScoringMixin):
+        ...     def initial_state(self, memory):
+        ...         return ops.zeros((ops.shape(memory.value)[0], 1))
+        ...     def advance(self, step, state):
+        ...         state = state + ops.exp(ops.mean(step.query[:, 0], axis=-1, keepdims=True))
+        ...         place = ops.arange(step.memory.value.shape[1], dtype=state.dtype)
+        ...         scores = -ops.square(place - state)
+        ...         return self.weigh(ops.expand_dims(scores, 1), step.mask, state), state
+        >>> query, value = numpy.zeros((1, 3, 2), "float32"), numpy.ones((1, 5, 2), "float32")
+        >>> _, weights = MovingAttention()(query, value, return_attention_scores=True)
+        >>> [int(ops.argmax(row)) for row in weights[0]]
+        [1, 2, 3]
+    """
+
+    query: Any
+    projected: Any
+    scores: Any
+    memory: Any
+    mask: Any
+    drawn: Any
+    training: Any
+
+
 class DecoderState(NamedTuple):
     """What an `AttentionRNN` carries from step to step.
 

@@ -8,11 +8,10 @@ from keras import ops
 from keras_attention._checks import check_bool
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import at_the_start, set_content
-from keras_attention.layers._types import Memory
+from keras_attention.layers._types import Memory, Step
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.ops._batched import weighted_sums
 from keras_attention.ops._shifts import shifted
-from keras_attention.ops._stored import stored
 from keras_attention.ops.masks import all_of
 
 __all__ = ["ForwardAttention"]
@@ -94,28 +93,19 @@ class ForwardAttention(RecurrentScoringMixin):
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         return self.content.score(query, key)
 
-    def advance(
-        self,
-        query: Tensor,
-        memory: Memory,
-        mask: Tensor | None,
-        state: Nested,
-        drawn: Nested,
-        training: bool | None,
-    ) -> tuple[Tensor, Nested]:
+    def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
         last, move = state if self.transition_agent else (state, None)
         stay = last if move is None else (1.0 - move) * last
         moved = shifted(last) if move is None else move * shifted(last)
         reached = ops.expand_dims(stay + moved, 1)
-        mask = all_of(mask, reached > 0)
-        scores = stored(self.score(self._project_query(query), memory.key, state))
+        mask = all_of(step.mask, reached > 0)
         reached = ops.where(mask, reached, ops.ones_like(reached))
-        weights = self.weigh(scores + ops.log(reached), mask, state)
+        weights = self.weigh(step.scores + ops.log(reached), mask, state)
         new = ops.squeeze(weights, 1)
         if move is None:
             return weights, new
-        context = weighted_sums(weights, ops.cast(memory.value, self.score_dtype))
-        both = ops.squeeze(ops.concatenate([context, query], axis=-1), 1)
+        context = weighted_sums(weights, ops.cast(step.memory.value, self.score_dtype))
+        both = ops.squeeze(ops.concatenate([context, step.query], axis=-1), 1)
         vector = ops.cast(self.agent_vector, self.score_dtype)
         logit = ops.sum(both * vector, axis=-1, keepdims=True)
         move = ops.sigmoid(logit + ops.cast(self.agent_bias, self.score_dtype))

@@ -14,7 +14,7 @@ from keras_attention._checks import (
     check_positive_int,
 )
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._types import Memory
+from keras_attention.layers._types import Memory, Step
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.ops.masks import last_valid
 from keras_attention.ops.normalize import masked_softmax
@@ -131,30 +131,23 @@ class GMMAttention(RecurrentScoringMixin):
         hidden = ops.tanh(ops.add(self.project(query, self.query_kernel), self.bias))
         return ops.add(self.project(hidden, self.mixture_kernel), self.mixture_bias)
 
-    def advance(
-        self,
-        query: Tensor,
-        memory: Memory,
-        mask: Tensor | None,
-        state: Nested,
-        drawn: Nested,
-        training: bool | None,
-    ) -> tuple[Tensor, Nested]:
-        mixture = ops.squeeze(self._project_query(query), 1)
-        weight, step, width = ops.split(mixture, 3, axis=-1)  # (B, K) each
+    def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
+        mask = step.mask
+        mixture = ops.squeeze(step.projected, 1)
+        weight, move, width = ops.split(mixture, 3, axis=-1)  # (B, K) each
         if self.version == "V0":
             # Half precision holds no larger weights.
-            weight, step, width = (ops.minimum(x, 5.0) for x in (weight, step, width))
-            factor, step = ops.exp(weight), ops.exp(step)
+            weight, move, width = (ops.minimum(x, 5.0) for x in (weight, move, width))
+            factor, move = ops.exp(weight), ops.exp(move)
             inverse = ops.exp(width)  # 1 / (2 s^2)
         else:
-            step, width = ops.softplus(step), ops.softplus(width) + NARROWEST
+            move, width = ops.softplus(move), ops.softplus(width) + NARROWEST
             factor = masked_softmax(weight) / (math.sqrt(2 * math.pi) * width)
             inverse = 0.5 / ops.square(width)
-        center = state + step
-        if self.half_width is not None and not training and mask is not None:
+        center = state + move
+        if self.half_width is not None and not step.training and mask is not None:
             center = ops.minimum(center, ops.cast(last_valid(mask), center.dtype))
-        position = ops.arange(ops.shape(memory.value)[1], dtype=self.score_dtype)
+        position = ops.arange(ops.shape(step.memory.value)[1], dtype=self.score_dtype)
         offset = ops.expand_dims(position, 1) - ops.expand_dims(center, 1)  # (B, Tk, K)
         density = ops.exp(-ops.square(offset) * ops.expand_dims(inverse, 1))
         weights = ops.expand_dims(ops.sum(ops.expand_dims(factor, 1) * density, axis=-1), 1)

@@ -11,9 +11,10 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import Memory, ScoringMixin, Window
 from keras_attention.ops._batched import dot_score
 from keras_attention.ops._gathered import window_dot, window_tanh
-from keras_attention.ops._gradients import is_repeated
+from keras_attention.ops._graphs import value_of
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.windows import sentence_span
+from keras_attention.recurrence import product
 
 __all__ = ["LuongAttention"]
 
@@ -229,11 +230,8 @@ class LuongAttention(ScoringMixin):
         start, size = ops.expand_dims(start, -1), ops.expand_dims(size, -1)
         if self.alignment == "local-p":
             hidden = ops.tanh(self.project(query, self.position_kernel))
-            # In a loop, TensorFlow would store the vector that a product reshapes for every step.
-            if is_repeated():
-                logit = ops.sum(hidden * self.position_vector, axis=-1)
-            else:
-                logit = ops.matmul(hidden, self.position_vector)
+            # Not a product: in a loop, TensorFlow would store the reshaped vector for every step.
+            logit = ops.sum(hidden * self.position_vector, axis=-1)
             return Window(start + size * ops.sigmoid(logit), self.half_width, gaussian=True)
         if position is None:
             position = ops.expand_dims(ops.arange(ops.shape(query)[1]), 0)  # (1, Tq)
@@ -247,6 +245,38 @@ class LuongAttention(ScoringMixin):
             return context
         both = ops.concatenate([context, ops.cast(query, context.dtype)], axis=-1)
         return ops.cast(ops.tanh(self.project(both, self.output_kernel)), self.compute_dtype)
+
+    def _combine_site(self):
+        """The attentional vector as products, whose tanh is differentiated from its result."""
+        if type(self).combine is not LuongAttention.combine:
+            return super()._combine_site()
+        if self.units is None:
+            return None
+        kernel, size = (
+            ops.cast(value_of(self.output_kernel), self.compute_dtype),
+            self._sizes["value"],
+        )
+        products = product([kernel[size:], kernel[:size]])
+
+        def apply(weights, query, context):
+            (total,), _ = products.apply(weights, query, context)
+            total = ops.tanh(ops.cast(total, self.score_dtype))
+            output = ops.cast(total, self.compute_dtype)
+            return [output], output
+
+        def before_tanh(output, upstream):
+            output, upstream = (ops.cast(x, self.score_dtype) for x in (output, upstream[0]))
+            return [ops.cast(upstream * (1 - output * output), self.compute_dtype)]
+
+        return products._replace(
+            apply=apply,
+            backward=lambda prepared, output, upstream, *arguments: products.backward(
+                prepared, (), before_tanh(output, upstream), *arguments
+            ),
+            of_weights=lambda weights, output, upstream, *arguments: products.of_weights(
+                weights, (), before_tanh(output, upstream), *arguments
+            ),
+        )
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return value_size if self.units is None else self.units

@@ -14,12 +14,11 @@ from keras_attention._checks import (
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers._content import at_the_start, set_content
-from keras_attention.layers._types import Memory
+from keras_attention.layers._types import Memory, Step
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.ops._loops import scan, swap_steps
 from keras_attention.ops._shifts import folded, linear_recurrence, shifted, sliding
-from keras_attention.ops._stored import stored
 from keras_attention.ops.masks import first_largest, last_valid
 from keras_attention.ops.normalize import masked_softmax
 
@@ -165,29 +164,19 @@ class MonotonicAttention(RecurrentScoringMixin):
             shape, stddev=self.noise, dtype=self.score_dtype, seed=self.seed_generator
         )
 
-    def advance(
-        self,
-        query: Tensor,
-        memory: Memory,
-        mask: Tensor | None,
-        state: Nested,
-        drawn: Nested,
-        training: bool | None,
-    ) -> tuple[Tensor, Nested]:
-        query = self._project_query(query)
-        scores = self.score(query, memory.key, state)
-        if drawn is not None:
-            scores = scores + ops.expand_dims(drawn, 1)
-        scores = stored(scores)
+    def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
+        scores, mask = step.scores, step.mask
+        if step.drawn is not None:
+            scores = scores + ops.expand_dims(step.drawn, 1)
         if mask is not None:
             mask = ops.broadcast_to(mask, ops.shape(scores))
-            if self.half_width is not None and not training:
+            if self.half_width is not None and not step.training:
                 position = ops.arange(ops.shape(scores)[2], dtype="int32")
                 last = position == ops.expand_dims(last_valid(mask), 2)
                 scores = ops.where(last, ops.maximum(scores, SURE), scores)
             mask = ops.squeeze(mask, 1)
         scores = ops.squeeze(scores, 1)
-        if self.mode == "hard" and not training:
+        if self.mode == "hard" and not step.training:
             stopped = _first_stop(scores, mask, state)
         else:
             stop, go = ops.sigmoid(scores), ops.sigmoid(-scores)
@@ -196,13 +185,12 @@ class MonotonicAttention(RecurrentScoringMixin):
                 go = ops.where(mask, go, ops.ones_like(go))
             run = _one_by_one if self.mode == "recursive" else linear_recurrence
             stopped = stop * run(shifted(go), state)
-        weights = stopped if self.chunk_size is None else self._chunks(query, memory, mask, stopped)
+        weights = stopped if self.chunk_size is None else self._chunks(step, mask, stopped)
         return ops.expand_dims(weights, 1), stopped
 
-    def _chunks(self, query, memory, mask, stopped):
-        scores = stored(
-            self.chunk_content.score(query[..., self.units :], memory.key[..., self.units :])
-        )
+    def _chunks(self, step, mask, stopped):
+        query, key = step.projected, step.memory.key
+        scores = self.chunk_content.score(query[..., self.units :], key[..., self.units :])
         before = self.chunk_size - 1
         near = partial(sliding, before=before, width=self.chunk_size)
         valid = ops.ones_like(stopped) if mask is None else ops.cast(mask, stopped.dtype)

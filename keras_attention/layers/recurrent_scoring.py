@@ -16,15 +16,15 @@ from keras_attention.layers._state_checks import (
     check_state,
     check_weights,
 )
-from keras_attention.layers._types import Memory
+from keras_attention.layers._types import Memory, Residuals, Step
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.ops._gradients import restored
 from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops._random import scan_drawing
-from keras_attention.ops._stored import stored
 from keras_attention.ops.masks import all_of, first_largest
 from keras_attention.ops.windows import sentence_span, window_mask
 
-__all__ = ["RecurrentScoringMixin"]
+__all__ = ["RecurrentScoringMixin", "Step"]
 
 
 class RecurrentScoringMixin(ScoringMixin):
@@ -165,34 +165,21 @@ class RecurrentScoringMixin(ScoringMixin):
         """
         return None
 
-    def advance(
-        self,
-        query: Tensor,
-        memory: Memory,
-        mask: Tensor | None,
-        state: Nested,
-        drawn: Nested,
-        training: bool | None,
-    ) -> tuple[Tensor, Nested]:
-        """One step: calls `project_query`, `score`, `weigh` and `next_state`.
+    def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
+        """One step: calls `weigh` and `next_state`.
 
-        Override it if the state depends on the query, or if the step differs in training.
+        Override it if the state depends on the query, or if the step differs in training. A class
+        that overrides it may leave out `score`, `weigh` and `next_state`.
 
         Args:
-            query: `(B, 1, Dq)` in `score_dtype`. It is not projected: call `project_query`.
-            memory: keys as `project_key` returned them, values, and their mask.
-            mask: boolean, broadcasts to `(B, 1, Tk)`, or None.
-            drawn: what `draw` returned for this step, tensors `(B, ...)`; None at inference.
-            training: whether to run in training mode.
+            step: the query, its scores and the memory, see `Step`.
+            state: from `initial_state`, or from the previous step.
 
         Returns:
             Weights `(B, 1, Tk)`, zero where they are masked, and the next state.
         """
-        scores = stored(self.score(self._project_query(query), memory.key, state))
-        wanted = query.shape[0], 1, memory.value.shape[1]
-        check_scores(self.name, scores, wanted)
-        weights = self.weigh(scores, mask, state)
-        check_weights(self.name, weights, wanted)
+        weights = self.weigh(step.scores, step.mask, state)
+        check_weights(self.name, weights, step.scores.shape)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
     def sequence_loss(
@@ -208,7 +195,7 @@ class RecurrentScoringMixin(ScoringMixin):
         """
         return None
 
-    def _read(self, query, memory, state, masks, window, weights_wanted, training, drawn):
+    def _read(self, query, memory, state, masks, window, training, drawn, drop, stored, **_):
         state = self._first_state(memory) if state is None else state
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
@@ -223,6 +210,7 @@ class RecurrentScoringMixin(ScoringMixin):
             position = ops.arange(length, dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
 
+        one_query = query.shape[1] == 1
         if drawn is None and training:
             drawn = self._draw(memory, steps)
 
@@ -232,7 +220,10 @@ class RecurrentScoringMixin(ScoringMixin):
             kept, place = (state, None) if self.half_width is None else state
             near = None if training or place is None else self._near(place, length)
             readable = all_of(of_memory, mask, near)
-            found = self.advance(query, memory, readable, kept, drawn, training)
+            projected = restored(self._project_query(query), stored.query)
+            scores = restored(self._scores(projected, memory, kept), stored.scores)
+            step = Step(query, projected, scores, memory, readable, drawn, training)
+            found = self.advance(step, kept)
             check_advanced(self.name, found, (query.shape[0], 1, memory.value.shape[1]), kept)
             weights, new = ops.squeeze(found[0], 1), leaves(found[1])
             new = [ops.cast(x, old.dtype) for x, old in zip(new, leaves(kept), strict=True)]
@@ -240,19 +231,31 @@ class RecurrentScoringMixin(ScoringMixin):
             new = new if place is None else (new, _place_read(weights, place))
             # A step that can read nothing must not forget where it was.
             valid = all_of(valid, None if readable is None else ops.any(readable, axis=-1))
-            return where_valid(valid, new, state), weights
+            residuals = Residuals(projected, scores) if one_query else Residuals()
+            return where_valid(valid, new, state), (weights, residuals)
 
         if mask is not None:
             mask = ops.broadcast_to(mask, (batch, steps, length))
+        residuals = Residuals()
         if query.shape[1] == 0:
             weights = ops.zeros((batch, 0, length), self.score_dtype)
         else:
             tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
             inputs = tuple(tensors), drawn
-            unroll = query.shape[1] == 1
-            state, weights = scan_drawing(one_step, state, inputs, self, unroll)
+            state, (weights, residuals) = scan_drawing(
+                one_step, state, inputs, self, unroll=one_query
+            )
             weights = swap_steps(weights)
-        return read_values(self, weights, memory.value, training), weights, state
+            residuals = Residuals(*(None if x is None else x[0] for x in residuals))
+        return read_values(self, weights, memory.value, drop), weights, state, residuals
+
+    def _scores(self, query, memory, state):
+        """The scores of one step; None if the class does not define them."""
+        if type(self).score is RecurrentScoringMixin.score:
+            return None
+        scores = self.score(query, memory.key, state)
+        check_scores(self.name, scores, (query.shape[0], 1, memory.value.shape[1]))
+        return scores
 
     def _draw(self, memory, steps):
         """What the hook `draw` returns, checked."""

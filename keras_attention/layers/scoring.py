@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_attention._checks import (
@@ -23,11 +24,13 @@ from keras_attention.layers._queries import (
     check_window,
 )
 from keras_attention.layers._reading import read_memory
-from keras_attention.layers._types import Attended, Memory, Window
+from keras_attention.layers._types import NOTHING, Attended, Memory, Window
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
+from keras_attention.ops._graphs import value_of
 from keras_attention.ops._loops import leaves, pack_like
 from keras_attention.ops._xla import compiling
 from keras_attention.ops.masks import Masks, blanked
+from keras_attention.recurrence import automatic
 
 __all__ = ["Attended", "Memory", "ScoringMixin", "Window"]
 
@@ -225,7 +228,7 @@ class ScoringMixin(CheckedLayer):
         check_query_value(self.name, *shapes.values())
         check_memory_fits(self, shapes["value"], shapes["key"], value_mask)
         check_query_fits(self, query, value, query_mask, attention_mask, use_causal_mask, position)
-        attended = self._attend(
+        attended, _ = self._attend(
             query,
             self._prepare(value, key, value_mask),
             query_mask=query_mask,
@@ -301,7 +304,7 @@ class ScoringMixin(CheckedLayer):
                 )
         if state is not None:
             state = self._given_state(memory, state)
-        return self._attend(
+        attended, _ = self._attend(
             query,
             memory,
             state=state,
@@ -313,6 +316,7 @@ class ScoringMixin(CheckedLayer):
             training=training,
             drawn=drawn,
         )
+        return attended
 
     def _attend(
         self,
@@ -326,8 +330,20 @@ class ScoringMixin(CheckedLayer):
         return_attention_scores=True,
         training=None,
         drawn=None,
+        drop=True,
+        combine=True,
+        stored=NOTHING,
     ):
-        """`attend` without checks. The state is None or as the layer keeps it."""
+        """`attend` without checks. The state is None or as the layer keeps it.
+
+        Args:
+            drop: whether to drop weights in training. A decoder has dropped the memory instead.
+            combine: whether the output is what `combine` returns. Otherwise it is the context.
+            stored: the residuals of an earlier call with the same arguments, or none.
+
+        Returns:
+            `(Attended, Residuals)`.
+        """
         one_step = len(query.shape) == 2
         if one_step:
             query, query_mask, attention_mask = (
@@ -340,17 +356,29 @@ class ScoringMixin(CheckedLayer):
         with compiling(True if training else None):
             window = self.window(query, memory, position)
             check_window(self.name, window, query.shape)
-            context, weights, state = self._read(
-                query, memory, state, masks, window, return_attention_scores, training, drawn
+            context, weights, state, residuals = self._read(
+                query,
+                memory,
+                state,
+                masks,
+                window,
+                weights_wanted=return_attention_scores,
+                training=training,
+                drawn=drawn,
+                drop=drop and training,
+                stored=stored,
             )
-        output = self.combine(query, context)
-        check_output(self.name, output, self.output_size(query.shape[-1], memory.value.shape[-1]))
+        output = context
+        if combine:
+            output = self.combine(query, context)
+            size = self.output_size(query.shape[-1], memory.value.shape[-1])
+            check_output(self.name, output, size)
         output = blanked(output, query_mask)
         weights = None if weights is None else ops.cast(weights, self.compute_dtype)
         if one_step:
             output = ops.squeeze(output, 1)
             weights = None if weights is None else ops.squeeze(weights, 1)
-        return Attended(output, state, weights)
+        return Attended(output, state, weights), residuals
 
     def _project_query(self, query):
         """Calls `project_query`, checks the result and casts it to `score_dtype`."""
@@ -361,10 +389,25 @@ class ScoringMixin(CheckedLayer):
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
         """Adds the loss of an attention that has one, after a call with a sequence of queries."""
 
-    def _read(self, query, memory, state, masks, window, weights_wanted, training, drawn):
-        """Returns the context, the weights and the new state."""
-        read = read_memory(self, query, memory, masks, window, weights_wanted, training)
-        return *read, state
+    def _read(self, query, memory, state, masks, window, weights_wanted, drop, stored, **_):
+        """Returns the context, the weights, the new state and the residuals."""
+        context, weights, residuals = read_memory(
+            self, query, memory, masks, window, weights_wanted, drop, stored
+        )
+        return context, weights, state, residuals
+
+    def _combine_site(self):
+        """`combine` as a site of a recurrence, `(query, context) -> [output]`, or None."""
+        if type(self).combine is ScoringMixin.combine:
+            return None
+        variables = [x for x in self.weights if "float" in x.dtype]
+
+        def run(weights, *arguments):
+            with keras.StatelessScope(list(zip(variables, weights, strict=True))):
+                output = self.combine(*(ops.expand_dims(x, 1) for x in arguments))
+            return [ops.squeeze(output, 1)]
+
+        return automatic([value_of(x) for x in variables], run)
 
     def compute_output_shape(
         self,

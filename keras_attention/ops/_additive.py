@@ -18,7 +18,7 @@ from keras_attention.ops._blocked import (
     whole_score,
 )
 from keras_attention.ops._differentiable import differentiable
-from keras_attention.ops._gradients import is_repeated, run_after
+from keras_attention.ops._gradients import in_loop, run_after
 from keras_attention.ops._graphs import in_compiled_code, in_graph
 from keras_attention.ops._tanh_sums import score_sum, slope_sum, tanh_sum
 from keras_attention.ops._tanh_terms import suits_exponentials
@@ -32,6 +32,8 @@ from keras_attention.ops._xla import (
     where_to_run,
 )
 
+# In eager code and on PyTorch, a loop of the caller may store the tanh of one query at every step.
+WHOLE_EAGER = 2**18
 # Below this number of tanh, all pairs at once are faster; see benchmarks/speed.py.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
@@ -40,7 +42,8 @@ def differentiable_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """`ops.additive_score` for inputs of one dtype, float32 or float64."""
     if keras.backend.backend() != "jax" and query.shape[1] == 1:
         sizes = *query.shape, key.shape[1]
-        if None not in sizes and math.prod(sizes) <= WHOLE and not is_repeated():
+        most = WHOLE if in_graph() else WHOLE_EAGER
+        if None not in sizes and math.prod(sizes) <= most and not in_loop():
             # For one query the tanh may be stored: that is faster than recomputing it.
             form = score_by_sample if in_compiled_code() else whole_score
             return form(query, key, vector)

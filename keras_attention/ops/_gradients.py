@@ -1,7 +1,6 @@
 """Gradients that a backend, left to itself, gets wrong or makes expensive."""
 
 import contextlib
-import contextvars
 from collections.abc import Callable, Iterator
 
 import keras
@@ -11,8 +10,6 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._differentiable import differentiable
 from keras_attention.ops._graphs import in_compiled_code, in_graph, is_loop, treated_as_compiled
 from keras_attention.ops._loops import leaves, pack_like
-
-_repeated = contextvars.ContextVar("keras_attention_repeated", default=False)
 
 
 @contextlib.contextmanager
@@ -27,25 +24,10 @@ def without_gradients() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def repeated() -> Iterator[None]:
-    """Marks code that a decoder repeats for every step, so that it stores little for each."""
-    token = _repeated.set(True)
-    try:
-        yield
-    finally:
-        _repeated.reset(token)
-
-
-def in_decoder() -> bool:
-    """Whether this code belongs to a step of a decoder."""
-    return _repeated.get()
-
-
-def is_repeated() -> bool:
-    """Whether this code belongs to a step of a decoder, or to a loop of a TensorFlow graph."""
-    if in_decoder() or not in_graph():
-        return in_decoder()
+def in_loop() -> bool:
+    """Whether this code belongs to a loop of a TensorFlow graph."""
+    if not in_graph():
+        return False
     import tensorflow as tf
 
     graph = tf.compat.v1.get_default_graph()
@@ -105,6 +87,59 @@ def differentiable_cond(
         return ops.cond(condition, lambda: first(*inputs), lambda: second(*inputs))
 
     return differentiable(choose, gradient, *tensors)
+
+
+def restored(x: Tensor, stored: Tensor | None) -> Tensor:
+    """The stored value of x, if there is one. Gradients flow to what x is computed from."""
+    if stored is None:
+        return x
+    # Nothing else uses x, so its computation is removed from a graph.
+    return differentiable(lambda x: stored, lambda x, upstream: (upstream,), x)
+
+
+def linearize(
+    function: Callable[..., list[tuple[str, Nested]]], *inputs: Nested
+) -> tuple[list[str], Callable[[int, Nested], list[Tensor | None]]]:
+    """Computes the gradients of each output of a function by itself, on TensorFlow or JAX.
+
+    Args:
+        function: takes the inputs, and returns named outputs, nests of floating-point tensors.
+        inputs: floating-point tensors, in any nesting.
+
+    Returns:
+        The names, and a function: `pull(n, upstream)` returns the gradients of all tensors of the
+        inputs, in a list, for the gradients of output n. None stands for zero.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        names = []
+
+        def output(n):
+            def run(*inputs):
+                found = function(*inputs)
+                names[:] = [name for name, _ in found]
+                return leaves(found[n][1])
+
+            return run
+
+        def pull(n, upstream):
+            return leaves(jax.vjp(output(n), *inputs)[1](leaves(upstream)))
+
+        jax.eval_shape(output(0), *inputs)
+        return names, pull
+    import tensorflow as tf
+
+    # The same tensor may be given twice, and each copy needs its own gradient.
+    inputs = pack_like(inputs, [tf.identity(x) for x in leaves(inputs)])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(leaves(inputs))
+        found = function(*inputs)
+
+    def pull(n, upstream):
+        return tape.gradient(leaves(found[n][1]), leaves(inputs), leaves(upstream))
+
+    return [name for name, _ in found], pull
 
 
 def vector_jacobian(

@@ -18,20 +18,20 @@ def generator_states(layer: keras.layers.Layer) -> list[keras.Variable]:
     return [x for x in others if "int" in x.dtype and tuple(x.shape) == (2,)]
 
 
-def advanced_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple]:
-    """Which generators a function advances: `(state, value before, value after)` for each.
+def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple]:
+    """Which variables a function changes: `(variable, value before, value after)` for each.
 
     The function runs once, but the variables of the layer keep their values.
     """
-    states = generator_states(layer)
-    if not states:
+    variables = layer.non_trainable_variables
+    if not variables:
         return []
     with keras.StatelessScope([(x, x.value) for x in layer.variables]) as scope:
-        before = [x.value for x in states]
+        before = [scope.get_current_value(x) for x in variables]
         run()
-    after = [scope.get_current_value(x) for x in states]
-    found = zip(states, before, after, strict=True)
-    return [(state, old, new) for state, old, new in found if new is not old]
+    after = [scope.get_current_value(x) for x in variables]
+    found = zip(variables, before, after, strict=True)
+    return [(variable, old, new) for variable, old, new in found if new is not old]
 
 
 def scan_drawing(
@@ -42,7 +42,8 @@ def scan_drawing(
     if unroll or not in_loop or not generator_states(layer):
         return scan(body, carry, inputs, unroll=unroll)
     first = pack_like(inputs, [x[0] for x in leaves(inputs)])
-    drawn = advanced_by(lambda: body(carry, first), layer)
+    states = {id(x) for x in generator_states(layer)}
+    drawn = [x for x in changed_by(lambda: body(carry, first), layer) if id(x[0]) in states]
     if not drawn:
         return scan(body, carry, inputs)
     # A loop cannot keep what its body assigns where Keras holds variables as values: on JAX, and in

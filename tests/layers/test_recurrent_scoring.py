@@ -28,9 +28,9 @@ class Steps(RecurrentScoringMixin):
         count = ops.zeros((ops.shape(memory.value)[0],), "int32")
         return {"count": count, "last": (ops.zeros_like(memory.key[:, :, 0]), None)}
 
-    def advance(self, query, memory, mask, state, drawn, training):
-        place = ops.expand_dims(state["count"], 1) + int(bool(training))
-        length = ops.shape(memory.value)[1]
+    def advance(self, step, state):
+        place = ops.expand_dims(state["count"], 1) + int(bool(step.training))
+        length = ops.shape(step.memory.value)[1]
         weights = ops.cast(ops.arange(length, dtype="int32") == place, self.score_dtype)
         return ops.expand_dims(weights, 1), {"count": state["count"] + 1, "last": (weights, None)}
 
@@ -368,10 +368,11 @@ class Noisy(PastWeightsAttention):
     def draw(self, memory, steps):
         return keras.random.normal((steps, *ops.shape(memory.value)[:2]), seed=self.noise)
 
-    def advance(self, query, memory, mask, state, drawn, training):
-        scores = ops.zeros_like(memory.value[:, :, 0]) if drawn is None else drawn
+    def advance(self, step, state):
+        drawn = step.drawn
+        scores = ops.zeros_like(step.memory.value[:, :, 0]) if drawn is None else drawn
         scores = ops.expand_dims(scores, 1)
-        weights = self.weigh(scores, mask, state)
+        weights = self.weigh(scores, step.mask, state)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
 

@@ -24,10 +24,15 @@ def _plain(sizes):
     return [_plain(size) for size in sizes] if tree.is_nested(sizes) else sizes
 
 
+def cells_of(cell):
+    """The cells of a stack, the lowest first; or the cell itself, in a list."""
+    return cell.cells if isinstance(cell, keras.layers.StackedRNNCells) else [cell]
+
+
 def last_cell(cell):
     """The cell itself, or the last of stacked cells."""
-    stacked = isinstance(cell, keras.layers.StackedRNNCells)
-    return last_cell(cell.cells[-1]) if stacked else cell
+    last = cells_of(cell)[-1]
+    return last if last is cell else last_cell(last)
 
 
 def query_of(cell, states):
@@ -66,8 +71,7 @@ class DropoutMasks:
     """Draws the dropout masks of cells before the loop, and resets them afterwards."""
 
     def __init__(self, cell, batch_size, input_size):
-        stacked = isinstance(cell, keras.layers.StackedRNNCells)
-        self.cells = cell.cells if stacked else [cell]
+        self.cells = cells_of(cell)
         self.batch_size, self.input_size = batch_size, input_size
 
     def __enter__(self):

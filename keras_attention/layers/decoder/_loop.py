@@ -8,19 +8,25 @@ from keras_attention._checks import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
-from keras_attention.layers.decoder._attending import attend, attending, attending_with_state
+from keras_attention.layers.decoder._attention_sites import (
+    attention_site,
+    attention_site_with_state,
+)
+from keras_attention.layers.decoder._cell_sites import CellSites, has_sites
 from keras_attention.layers.decoder._cells import (
     DropoutMasks,
+    as_states,
+    query_of,
     query_size,
     with_constant_weights,
 )
-from keras_attention.layers.decoder._known_cells import KnownCells, is_known
-from keras_attention.layers.decoder._steps import called, joined_output, masked_step, one_step
-from keras_attention.ops._loops import leaves, pack_like, swap_steps
-from keras_attention.ops._random import advanced_by, generator_states, scan_drawing
-from keras_attention.ops._recurrence import recur, runs_alone
+from keras_attention.layers.decoder._changes import change_error, refuse_changes
+from keras_attention.layers.decoder._checks import check_output
+from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
+from keras_attention.ops._random import changed_by, scan_drawing
 from keras_attention.ops._xla import compiling, pad_axis, round_up_length
 from keras_attention.ops.masks import blanked
+from keras_attention.recurrence import recur, runs_alone
 
 
 def run_step(
@@ -33,7 +39,7 @@ def run_step(
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
     read = _read(decoder, memory, return_attention_scores, None, None)
     *carry, position = state
-    output, carry, weights = one_step(decoder, called(decoder), read, inputs, carry, position)
+    output, carry, weights = _one_step(decoder, _called(decoder), read, inputs, carry, position)
     return output, DecoderState(*carry, position + 1), weights
 
 
@@ -53,16 +59,15 @@ def run_loop(
         memory = drop_memory(decoder.attention, memory)
     # Time comes first in the loop.
     inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
-    known = is_known(decoder.cell, training) and _suits_parts(decoder, state, training)
-    known = known and not _draws(decoder, sequences, memory, state, training)
-    run = _run_known if known else _run_any
-    with compiling(True if training else None):
+    sited = has_sites(decoder.cell, training) and _can_store(decoder, state, training)
+    sited = sited and not _draws(decoder, sequences, memory, state, training)
+    run = _run_sites if sited else _run_any
+    with compiling(True if training else None), refuse_changes(decoder.name, decoder.attention):
         carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
     outputs, weights = (None if x is None else swap_steps(x) for x in outputs)
     if not decoder.attends_inside:
         options = {"position": position} if decoder.attention.uses_position else {}
-        attended, _, weights = attend(
-            decoder,
+        (attended, _, weights), _ = decoder.attention._attend(
             outputs,
             memory,
             query_mask=mask,
@@ -70,16 +75,15 @@ def run_loop(
             training=training,
             **options,
         )
-        outputs = joined_output(decoder, outputs, attended)
+        outputs = _joined(decoder, outputs, attended)
     outputs = blanked(outputs, mask)
     weights = blanked(weights, mask) if return_scores else None
     return outputs, weights, DecoderState(*carry, last)
 
 
-def _suits_parts(decoder, state, training):
-    """Whether the state of the attention, if there is one, can go through `recur` in training."""
-    attention = decoder.attention
-    if not attention.has_state or not training:
+def _can_store(decoder, state, training):
+    """Whether `recur` can carry the state of the attention, if there is one, in training."""
+    if not decoder.attention.has_state or not training:
         return True
     return all(map(is_floating, leaves(state.attention)))
 
@@ -87,12 +91,11 @@ def _suits_parts(decoder, state, training):
 def _draws(decoder, sequences, memory, state, training):
     """Whether the attention draws random numbers in its steps, such as by a `Dropout` layer."""
     attention = decoder.attention
-    states = generator_states(attention)
-    if not training:
-        # The mixin's own generator serves training alone.
-        own = getattr(attention, "seed_generator", None)
-        states = [x for x in states if own is None or x is not own.state]
-    if not decoder.attends_inside or not states:
+    # The mixin's own generator serves training alone, and `drop_memory`.
+    own = getattr(attention, "seed_generator", None)
+    serves = own is not None and not (training and attention.has_state)
+    others = [x for x in attention.non_trainable_variables if not serves or x is not own.state]
+    if not decoder.attends_inside or not others:
         return False
     drawn = []
 
@@ -101,18 +104,23 @@ def _draws(decoder, sequences, memory, state, training):
         drawn.append(pack_like(numbers, [x[0] for x in leaves(numbers)]))
 
     if training and attention.has_state:
-        advanced_by(draw, attention)
+        changed_by(draw, attention)
     batch, size = ops.shape(memory.value)[0], query_size(decoder.cell, decoder.query)
     query = ops.zeros((batch, size), decoder.compute_dtype)
     read = _read(decoder, memory, True, training, drawn[0] if drawn else None)
-    return bool(advanced_by(lambda: read(query, state.attention, state.position), attention))
+    changed = changed_by(lambda: read(query, state.attention, state.position), attention)
+    weights = {id(x) for x in attention.weights}
+    assigned = {variable.path for variable, *_ in changed if id(variable) in weights}
+    if assigned:
+        raise ValueError(change_error(decoder.name, attention, assigned))
+    return bool(changed)
 
 
-def _run_known(decoder, inputs, memory, carry, return_scores, training):
-    """The loop over cells whose products are known, with a gradient of our own."""
+def _run_sites(decoder, inputs, memory, carry, return_scores, training):
+    """The loop over cells with sites, which has a gradient of its own."""
     if training and runs_alone(inputs[0], memory.value):
         return _run_padded(decoder, inputs, memory, carry, return_scores)
-    return _run_parts(decoder, inputs, memory, carry, return_scores, training)
+    return _recur(decoder, inputs, memory, carry, return_scores, training)
 
 
 def _run_padded(decoder, inputs, memory, carry, return_scores):
@@ -127,7 +135,7 @@ def _run_padded(decoder, inputs, memory, carry, return_scores):
         memory = Memory(*(pad_axis(x, 1, more[1]) for x in (memory.key, memory.value, mask)))
     limit = None if isinstance(steps, int) else steps
     cells, fed, kept = carry
-    (cells, fed, last), (outputs, weights) = _run_parts(
+    (cells, fed, last), (outputs, weights) = _recur(
         decoder,
         inputs,
         memory,
@@ -157,40 +165,42 @@ def _like_memory(decoder, state, memory):
     return pack_like(state, padded)
 
 
-def _run_parts(decoder, inputs, memory, carry, return_scores, training, steps=None):
+def _recur(decoder, inputs, memory, carry, return_scores, training, steps=None):
     sequences, mask, position = inputs
-    cells = KnownCells(decoder.cell, sequences, decoder._fed_size, training)
-    reading, parts = None, cells.parts
+    attention, inside = decoder.attention, decoder.attends_inside
+    cells = CellSites(decoder.cell, sequences, decoder._fed_size, training)
+    sites = dict(cells.sites)
     drawn = _draw(decoder, inputs, memory, training)
-    if decoder.attends_inside:
-        if decoder.attention.has_state:
-            reading = attending_with_state(decoder, memory, carry[2], drawn, training)
-        else:
-            reading = attending(decoder, memory, return_scores)
-        first = decoder.query == "previous"
-        parts = [reading, *parts] if first else [*parts, reading]
-    if not decoder.attention.uses_position or not decoder.attends_inside:
+    if inside and attention.has_state:
+        site = attention_site_with_state(decoder, memory, carry[2], drawn, training)
+        sites["attention"] = site
+    elif inside:
+        sites["attention"] = attention_site(decoder, memory, return_scores)
+    combining = attention._combine_site() if inside else None
+    if combining is not None:
+        sites["combine"] = combining
+    if not attention.uses_position or not inside:
         position = None
 
     def step(call, carry, x):
         x, drawn = x
 
-        def read(query, kept, position):
+        def read(query, state, position):
             count = [] if position is None else [position]
-            if kept is not None:
-                output, weights, *new = call(reading, query, *leaves(kept), *leaves(drawn), *count)
-                return Attended(output, pack_like(kept, new), weights)
-            output, *weights = call(reading, query, *count)
-            return Attended(output, kept, weights[0] if weights else None)
+            context, *more = call("attention", query, *leaves(state), *leaves(drawn), *count)
+            output = context if combining is None else call("combine", query, context)[0]
+            if not attention.has_state:
+                return Attended(output, None, more[0] if return_scores else None)
+            return Attended(output, pack_like(state, more[1:]), more[0])
 
         def run(_, fed, states):
             return cells(call, fed, states)
 
-        return masked_step(decoder, run, read if reading else None, carry, x)
+        return _masked_step(decoder, run, read if inside else None, carry, x)
 
-    # The parts hold the products of the sequences.
+    # The sites hold the products of the sequences.
     inputs = (None, mask, position), drawn
-    return recur(step, parts, carry, inputs, decoder.unroll, bool(training), steps)
+    return recur(step, sites, carry, inputs, decoder.unroll, bool(training), steps)
 
 
 def _run_any(decoder, inputs, memory, carry, return_scores, training):
@@ -202,7 +212,7 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
         read = None
         if decoder.attends_inside:
             read = _read(decoder, memory, return_scores, training, drawn)
-        return masked_step(decoder, called(decoder), read, carry, inputs)
+        return _masked_step(decoder, _called(decoder), read, carry, inputs)
 
     given = tuple(inputs), drawn
 
@@ -215,14 +225,66 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
         return with_constant_weights(decoder, run)
 
 
+def _called(decoder):
+    """Calls the cell as it is."""
+
+    def run(inputs, fed, states):
+        inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
+        hidden, new = decoder.cell(inputs, states)
+        asks = decoder.attends_inside and decoder.query == "previous"
+        check_output(decoder.name, decoder.cell, hidden, new if asks else None)
+        return hidden, as_states(decoder.cell, new)
+
+    return run
+
+
+def _masked_step(decoder, run, read, carry, x):
+    """A step of the loop. Where it is masked, the states stay."""
+    inputs, mask, position = x
+    if read is None:
+        output, states = run(inputs, None, carry[0])
+        new, weights = (states, *carry[1:]), None
+    else:
+        output, new, weights = _one_step(decoder, run, read, inputs, carry, position)
+    return where_valid(mask, new, carry), (output, weights)
+
+
+def _one_step(decoder, run, read, inputs, carry, position):
+    """Attends before or after the cell. Returns the output, the new carry and the weights."""
+    states, fed, kept = carry
+    if decoder.query == "previous":
+        attended, kept, weights = read(query_of(decoder.cell, states), kept, position)
+        hidden, states = run(inputs, attended, states)
+    else:
+        hidden, states = run(inputs, fed, states)
+        attended, kept, weights = read(hidden, kept, position)
+        fed = attended if decoder.input_feeding else None
+    return _joined(decoder, hidden, attended), (states, fed, kept), weights
+
+
+def _joined(decoder, hidden, attended):
+    """What a step returns, by the `output_mode` of the decoder."""
+    if decoder.output_mode == "concat":
+        return ops.concatenate([attended, hidden], axis=-1)
+    return hidden if decoder.output_mode == "cell" else attended
+
+
 def _read(decoder, memory, return_scores, training, drawn):
     """Reads the memory in one step."""
 
     def read(query, kept, position):
-        options = {"return_attention_scores": return_scores, "training": training}
-        if decoder.attention.uses_position:
-            options["position"] = position
-        return attend(decoder, query, memory, state=kept, drawn=drawn, **options)
+        options = {"position": position} if decoder.attention.uses_position else {}
+        attended, _ = decoder.attention._attend(
+            query,
+            memory,
+            state=kept,
+            drawn=drawn,
+            return_attention_scores=return_scores,
+            training=training,
+            drop=False,
+            **options,
+        )
+        return attended
 
     return read
 

@@ -1,0 +1,252 @@
+"""GRU and LSTM cells, and stacks of them, as the products and gates of a recurrence.
+
+Such a cell multiplies its inputs of all steps before the loop. The decoder calls every other cell
+as it is.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._typing import Nested, Tensor
+from keras_attention.layers.decoder._cells import cells_of
+from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
+from keras_attention.ops._graphs import value_of
+from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.recurrence import (
+    Site,
+    kernel_gradient,
+    multiply,
+    product,
+    stored_transposed,
+    sum_of_rows,
+)
+
+
+def has_sites(cell: Any, training: bool | None) -> bool:
+    """Whether a cell, or every cell of a stack, computes what a class in `KINDS` computes."""
+    if isinstance(cell, keras.layers.StackedRNNCells) and not _calls_as(cell, *STACKS):
+        return False
+    return all(_kind(one) and _is_plain(one, training) for one in cells_of(cell))
+
+
+def _calls_as(cell, *classes):
+    """Whether a cell has the call of one of these classes. An overridden one may do anything."""
+    return any(type(cell).call is one.call for one in classes)
+
+
+def _kind(cell):
+    """The class of this file that computes what a cell computes, or None."""
+    return next((kind for one, kind in KINDS.items() if _calls_as(cell, one)), None)
+
+
+def _is_plain(cell, training):
+    # With `implementation=1`, which dropout of the state needs, every gate has its own dropout.
+    dropout = training and (cell.dropout > 0 or cell.recurrent_dropout > 0)
+    return cell.implementation == 2 or not dropout
+
+
+class CellSites:
+    """One or several cells, the lowest first.
+
+    Args:
+        cell: the Keras cell, or stacked cells.
+        inputs: the inputs of all steps, `(T, B, D)`.
+        fed: the features that a step adds to its inputs: the context or the fed vector.
+        training: whether dropout is active.
+
+    Attributes:
+        sites: the sites of a step, by name.
+    """
+
+    def __init__(self, cell: Any, inputs: Tensor, fed: int, training: bool | None) -> None:
+        cells = cells_of(cell)
+        self.stacked = cells[0] is not cell
+        self.residual = _calls_as(cell, ResidualRNNCells)
+        batch, size = ops.shape(inputs)[1], inputs.shape[-1]
+        self.cells, self.sites = [], {}
+        for n, one in enumerate(cells):
+            width = self.cells[-1].cell.units if n else size + fed
+            keep = _dropout_of_inputs(one, (batch, width), training)
+            self.cells.append(_kind(one)(f"cell {n}", one, None if n else inputs, keep))
+            self.sites |= self.cells[-1].sites
+
+    def __call__(self, call: Any, fed: Tensor | None, states: Nested) -> tuple[Tensor, Nested]:
+        """One step: the output of the last cell, and the new states."""
+        states = states if self.stacked else [states]
+        below, new = fed, []
+        for cell, state in zip(self.cells, states, strict=True):
+            if below is not None and cell.keep is not None:
+                below = below * cell.keep
+            hidden, state = cell.step(call, [] if below is None else [below], state)
+            below = ops.add(below, hidden) if self.residual and new else hidden
+            new.append(state)
+        return below, new if self.stacked else new[0]
+
+
+def _dropout_of_inputs(cell, shape, training):
+    """The factors of the inputs of a cell, the same at every step, or None."""
+    if not training or cell.dropout == 0:
+        return None
+    keep = cell.get_dropout_mask(ops.ones(shape, cell.compute_dtype))
+    cell.reset_dropout_mask()
+    return keep
+
+
+class _Gated:
+    """A cell whose gates follow from products.
+
+    Args:
+        name: the name of its site.
+        cell: the Keras cell.
+        inputs: the inputs of all steps, `(T, B, D)`; None for an upper cell.
+        keep: the dropout of the inputs, `(B, features)`, or None.
+    """
+
+    def __init__(self, name, cell, inputs, keep):
+        self.name, self.cell = name, cell
+        weights = cell.kernel, cell.recurrent_kernel, cell.bias
+        kernel, self.recurrent, self.bias = (
+            None if x is None else ops.cast(value_of(x), cell.compute_dtype) for x in weights
+        )
+        size = 0 if inputs is None else inputs.shape[-1]
+        of_inputs, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
+        lower = kernel[size:] if kernel.shape[0] > size else None
+        bias, added = self.input_bias(), ()
+        if inputs is not None:
+            inputs = inputs if of_inputs is None else inputs * of_inputs
+            bias, added = None, self.project(inputs, kernel[:size], bias)
+        self.sites = self.make_sites(lower, bias, added)
+
+    def widened(self, x):
+        """Gates run in at least float32. Products, their sums and states keep the compute dtype."""
+        return ops.cast(x, "float64" if self.cell.compute_dtype == "float64" else "float32")
+
+    def rounded(self, x):
+        return ops.cast(x, self.cell.compute_dtype)
+
+
+class _GRU(_Gated):
+    """z, r = s(x + h W), n = tanh(x_n + r (h W)_n) or tanh(x_n + (r h) W_n), h' = n + z (h - n)."""
+
+    def input_bias(self):
+        return self.bias[0] if self.bias is not None and self.cell.reset_after else self.bias
+
+    def project(self, inputs, kernel, bias):
+        return _split_product(inputs, kernel, bias, 2 * self.cell.units)
+
+    def make_sites(self, lower, bias, added):
+        gates = 2 * self.cell.units
+        if self.cell.reset_after:
+            own = None if self.bias is None else self.bias[1]
+            return {self.name: _gru_products(lower, self.recurrent, bias, own, gates, added)}
+        kernels = self.recurrent[:, :gates], self.recurrent[:, gates:]
+        return {
+            self.name: _gru_products(lower, kernels[0], bias, None, gates, added),
+            f"{self.name} reset": product([kernels[1]]),
+        }
+
+    def step(self, call, below, state):
+        hidden = state[0] if isinstance(state, (list, tuple)) else state
+        gates, new, *inner = map(self.widened, call(self.name, *below, hidden))
+        update, reset = map(self.cell.recurrent_activation, ops.split(gates, 2, axis=-1))
+        if not self.cell.reset_after:
+            (more,) = call(f"{self.name} reset", self.rounded(reset * self.widened(hidden)))
+            new = self.cell.activation(ops.add(new, self.widened(more)))
+        else:
+            new = self.cell.activation(ops.add(new, reset * inner[0]))
+        hidden = self.rounded(new + update * (self.widened(hidden) - new))
+        return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
+
+
+def _gru_products(lower, recurrent, bias, own_bias, gates, added):
+    """The site of a GRU: the gates z and r; the input of n; with reset after, the state for n.
+
+    Args:
+        lower, bias: of the input of a step; None without one.
+        recurrent, own_bias: of the state.
+        gates: the columns of z and r.
+        added: see `Site`.
+    """
+    structure = lower, recurrent, bias, own_bias
+
+    def apply(weights, *xs):
+        lower, recurrent, bias, own_bias = pack_like(structure, weights)
+        total = _plus(multiply(xs[-1], recurrent), own_bias)
+        total, inner = total[..., :gates], total[..., gates:]
+        inner = [inner] if recurrent.shape[1] > gates else []
+        if lower is None:
+            return [total, ops.zeros_like(total[..., gates // 2 :]), *inner], []
+        outer = _plus(multiply(xs[0], lower), bias)
+        return [ops.add(total, outer[..., :gates]), outer[..., gates:], *inner], []
+
+    def columns(upstream):
+        """The gradients of the products of the input and of the state, in their columns."""
+        total, new, *inner = upstream
+        return [[total, new]] * (lower is not None) + [[total, *inner]]
+
+    def backward(transposed, _, upstream, *xs):
+        joined = [ops.concatenate(x, axis=-1) for x in columns(upstream)]
+        return [multiply(x, kernel) for x, kernel in zip(joined, transposed, strict=True)]
+
+    def of_weights(weights, _, upstream, *xs):
+        # Products by columns, because joined columns of all steps would be a large tensor.
+        parts = columns(upstream)
+        kernels = [
+            ops.concatenate([kernel_gradient(x, y) for y in ys], axis=-1)
+            for x, ys in zip(xs, parts, strict=True)
+        ]
+        biases = [
+            ops.concatenate([sum_of_rows(y) for y in ys], axis=-1)
+            for b, ys in zip((bias, own_bias), [parts[0], parts[-1]], strict=True)
+            if b is not None
+        ]
+        return kernels + biases
+
+    return Site(
+        weights=leaves(structure),
+        apply=apply,
+        backward=backward,
+        of_weights=of_weights,
+        prepare=lambda weights: [
+            stored_transposed(x) for x in leaves(pack_like(structure, weights)[:2])
+        ],
+        added=added,
+    )
+
+
+def _split_product(x, kernel, bias, gates):
+    """x W + b as two products. Their gradients need no tensor of all columns."""
+    columns = slice(0, gates), slice(gates, None)
+    return [_plus(multiply(x, kernel[:, n]), None if bias is None else bias[n]) for n in columns]
+
+
+def _plus(x, bias):
+    return x if bias is None else ops.add(x, bias)
+
+
+class _LSTM(_Gated):
+    """i, f, g, o = x + h W, c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c')."""
+
+    def input_bias(self):
+        return self.bias
+
+    def project(self, inputs, kernel, bias):
+        return [_plus(multiply(inputs, kernel), bias)]
+
+    def make_sites(self, lower, bias, added):
+        return {self.name: product(leaves([lower, self.recurrent]), bias, added)}
+
+    def step(self, call, below, state):
+        hidden, memory = state
+        (total,) = call(self.name, *below, hidden)
+        write, forget, new, read = ops.split(self.widened(total), 4, axis=-1)
+        gate, activation = self.cell.recurrent_activation, self.cell.activation
+        memory = gate(forget) * self.widened(memory) + gate(write) * activation(new)
+        hidden = self.rounded(gate(read) * activation(memory))
+        return hidden, [hidden, self.rounded(memory)]
+
+
+STACKS = keras.layers.StackedRNNCells, ResidualRNNCells
+KINDS = {keras.layers.GRUCell: _GRU, keras.layers.LSTMCell: _LSTM}

@@ -1,0 +1,206 @@
+"""The loop over the steps, and its gradient."""
+
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from keras_attention._checks import is_floating
+from keras_attention._typing import Nested, Tensor
+from keras_attention.ops._gradients import linearize
+from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
+from keras_attention.ops._loops import leaves, pack_like, scan
+from keras_attention.ops._xla import compile_choice, compiled_alone, compiling, where_to_run
+from keras_attention.recurrence._sites import Site
+
+# call(name of the site, *arguments) -> results
+Call = Callable[..., list[Tensor]]
+# step(call, carry, inputs) -> (carry, outputs)
+Step = Callable[[Call, Nested, Nested], tuple[Nested, Nested]]
+
+
+def recur(
+    step: Step,
+    sites: dict[str, Site],
+    carry: Nested,
+    inputs: Nested,
+    unroll: bool = False,
+    training: bool = True,
+    steps: Tensor | None = None,
+) -> tuple[Nested, Nested]:
+    """Runs a recurrence over the first axis of its inputs.
+
+    Args:
+        step: one step. It calls every site once, by its name. No gradient flows to anything else
+            that it uses.
+        sites: the sites, by name.
+        carry: what goes from step to step: floating-point tensors in any nesting.
+        inputs: what a step reads beside its carry, such as masks, `(T, ...)` in any nesting. No
+            gradient flows to them.
+        unroll: whether to copy the step T times, instead of a loop.
+        training: whether gradients will be needed. They are right otherwise, too.
+        steps: how many steps to run, see `scan`; only where `runs_alone`.
+
+    Returns:
+        The last carry, and the outputs of all steps.
+    """
+    if training and keras.backend.backend() != "torch":
+        return _Recurrence(step, sites, inputs, unroll, steps)(carry)
+
+    def body(carry, x):
+        added, inputs = x
+
+        def call(name, *arguments):
+            results, _ = sites[name].apply(sites[name].weights, *arguments)
+            return sites[name].plus_added(results, added[name])
+
+        return step(call, carry, inputs)
+
+    added = {name: list(site.added) for name, site in sites.items()}
+    return scan(body, carry, (added, inputs), unroll=unroll)
+
+
+def runs_alone(*tensors: Tensor) -> bool:
+    """Whether XLA compiles a recurrence in a TensorFlow graph that it does not compile itself."""
+    return in_graph() and not in_compiled_code() and where_to_run(*tensors) == "alone"
+
+
+class _Recurrence:
+    """A recurrence with the gradient that the manual of this folder describes."""
+
+    def __init__(self, step, sites, inputs, unroll, steps):
+        self.step, self.sites, self.inputs = step, sites, inputs
+        self.options = {"unroll": unroll, "steps": steps}
+
+    def __call__(self, carry):
+        choice, compiled = compile_choice(), in_compiled_code()
+        # JAX refuses to differentiate tensors that a custom gradient takes from outside.
+        weights = {name: list(site.weights) for name, site in self.sites.items()}
+        added = {name: list(site.added) for name, site in self.sites.items()}
+        given = carry, weights, added
+        forward, backward = self.forward, self.backward
+        if runs_alone(*leaves(given)):
+            forward, backward, compiled = compiled_alone(forward), compiled_alone(backward), True
+        structure = []
+
+        @ops.custom_gradient
+        def run(*tensors):
+            results, stored = forward(*pack_like(given, tensors))
+            structure[:] = [results]
+
+            def gradient(*upstream):
+                _, weights, _ = pack_like(given, tensors)
+                upstream = pack_like(results, leaves(upstream))
+                with compiling(choice), treated_as_compiled(compiled):
+                    return tuple(leaves(backward(weights, stored, upstream)))
+
+            return tuple(leaves(results)), gradient
+
+        results = run(*leaves(given))
+        return pack_like(structure[0], list(results))
+
+    def forward(self, carry, weights, added):
+        """The results, and for every step what `backward` reads, each tensor once."""
+
+        def body(carry, x):
+            added, inputs = x
+            calls = {}
+
+            def call(name, *arguments):
+                site = self.sites[name]
+                results, residuals = site.apply(weights[name], *arguments)
+                results = site.plus_added(results, added[name])
+                calls[name] = list(arguments), results, residuals
+                return results
+
+            new, outputs = self.step(call, carry, inputs)
+            stored, places = _distinct(leaves(inputs), leaves((carry, calls)))
+            self.places = pack_like((carry, calls), places)
+            return new, (outputs, stored)
+
+        last, (outputs, stored) = scan(body, carry, (added, self.inputs), **self.options)
+        return (last, outputs), stored
+
+    def backward(self, weights, stored, upstream):
+        """The gradients of the carry, the weights and what is added."""
+        of_last, of_outputs = upstream
+        prepared = {name: site.prepare(weights[name]) for name, site in self.sites.items()}
+        totals = {
+            name: [ops.zeros_like(x) for x in weights[name]]
+            for name, site in self.sites.items()
+            if site.of_weights is None
+        }
+
+        def body(carried, x):
+            of_carry, totals = carried
+            stored, inputs, of_outputs = x
+            carry, calls = self._at_places(inputs, stored)
+            results = {name: results for name, (_, results, _) in calls.items()}
+
+            def between(carry, results):
+                received = []
+
+                def call(name, *arguments):
+                    received.append((name, [x for x in arguments if is_floating(x)]))
+                    return results[name]
+
+                return [("step", self.step(call, carry, inputs)), *received]
+
+            names, pull = linearize(between, carry, results)
+            found = pull(0, (of_carry, of_outputs))
+            places = pack_like((carry, results), list(range(len(found))))
+            totals, of_results = dict(totals), {}
+            for n in range(len(names) - 1, 0, -1):
+                name = names[n]
+                arguments, known, residuals = calls[name]
+                # No earlier site reads these results, so their gradients are complete.
+                upstream = [
+                    ops.zeros_like(x) if found[k] is None else found[k]
+                    for k, x in zip(places[1][name], known, strict=True)
+                ]
+                of_these = self.sites[name].backward(
+                    prepared[name], residuals, upstream, *arguments
+                )
+                count = sum(map(is_floating, arguments))
+                found = [*map(_sum, found, pull(n, of_these[:count]))]
+                if name in totals:
+                    totals[name] = [*map(ops.add, totals[name], of_these[count:])]
+                of_results[name] = upstream
+            pairs = zip(leaves(carry), leaves(places[0]), strict=True)
+            of_carry = [ops.zeros_like(x) if found[k] is None else found[k] for x, k in pairs]
+            return (pack_like(carry, of_carry), totals), of_results
+
+        inputs = stored, self.inputs, of_outputs
+        (of_carry, totals), of_results = scan(
+            body, (of_last, totals), inputs, reverse=True, **self.options
+        )
+        of_weights, of_added = dict(totals), {}
+        for name, (arguments, _, residuals) in self._at_places(self.inputs, stored)[1].items():
+            site, upstream = self.sites[name], of_results[name]
+            of_added[name] = upstream[: len(site.added)]
+            if site.of_weights is not None:
+                of_weights[name] = site.of_weights(weights[name], residuals, upstream, *arguments)
+        return of_carry, of_weights, of_added
+
+    def _at_places(self, inputs, stored):
+        """The carry, and of every site its arguments, results and residuals."""
+        tensors = [*leaves(inputs), *stored]
+        return pack_like(self.places, [tensors[n] for n in leaves(self.places)])
+
+
+def _sum(first, second):
+    """The sum of two gradients; None stands for zero."""
+    if first is None or second is None:
+        return second if first is None else first
+    return ops.add(first, second)
+
+
+def _distinct(inputs, tensors):
+    """The tensors that are not inputs, each once; and where each is in the inputs and these."""
+    places = {id(x): n for n, x in enumerate(inputs)}
+    kept = []
+    for x in tensors:
+        if id(x) not in places:
+            places[id(x)] = len(inputs) + len(kept)
+            kept.append(x)
+    return kept, [places[id(x)] for x in tensors]
