@@ -250,8 +250,9 @@ class RecurrentScoringMixin(ScoringMixin):
         return read_values(self, weights, memory.value, drop), weights, state, residuals
 
     def _scores(self, query, memory, state):
-        """The scores of one step; None if the class does not define them."""
-        if type(self).score is RecurrentScoringMixin.score:
+        """The scores of one step; None if the class has an `advance` of its own and no `score`."""
+        own, mixin = type(self), RecurrentScoringMixin
+        if own.advance is not mixin.advance and own.score is mixin.score:
             return None
         scores = self.score(query, memory.key, state)
         check_scores(self.name, scores, (query.shape[0], 1, memory.value.shape[1]))

@@ -38,14 +38,14 @@ def recur(
         inputs: what a step reads beside its carry, such as masks, `(T, ...)` in any nesting. No
             gradient flows to them.
         unroll: whether to copy the step T times, instead of a loop.
-        training: whether gradients will be needed. They are right otherwise, too.
+        training: whether gradients will be needed, so that XLA may compile the forward pass too.
         steps: how many steps to run, see `scan`; only where `runs_alone`.
 
     Returns:
         The last carry, and the outputs of all steps.
     """
-    if training and keras.backend.backend() != "torch":
-        return _Recurrence(step, sites, inputs, unroll, steps)(carry)
+    if keras.backend.backend() != "torch":
+        return _Recurrence(step, sites, inputs, unroll, steps)(carry, training)
 
     def body(carry, x):
         added, inputs = x
@@ -72,7 +72,7 @@ class _Recurrence:
         self.step, self.sites, self.inputs = step, sites, inputs
         self.options = {"unroll": unroll, "steps": steps}
 
-    def __call__(self, carry):
+    def __call__(self, carry, training):
         choice, compiled = compile_choice(), in_compiled_code()
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         weights = {name: list(site.weights) for name, site in self.sites.items()}
@@ -80,7 +80,9 @@ class _Recurrence:
         given = carry, weights, added
         forward, backward = self.forward, self.backward
         if runs_alone(*leaves(given)):
-            forward, backward, compiled = compiled_alone(forward), compiled_alone(backward), True
+            # Without training, the forward pass may be exported for a server without XLA.
+            forward = compiled_alone(forward) if training else forward
+            backward, compiled = compiled_alone(backward), True
         structure = []
 
         @ops.custom_gradient

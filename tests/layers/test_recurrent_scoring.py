@@ -248,7 +248,7 @@ def test_hooks_that_return_something_else():
         "here (2, 1, 7)",
     )
     assert_refused(
-        refused(advance=lambda self, query, memory, mask, state, drawn, training: (state, state)),
+        refused(advance=lambda self, step, state: (state, state)),
         "the weights of one step must have shape (batch, 1, memory steps), here (2, 1, 7)",
     )
     assert_refused(
@@ -257,7 +257,7 @@ def test_hooks_that_return_something_else():
     )
 
     assert_refused(
-        refused(advance=lambda self, query, memory, mask, state, drawn, training: state),
+        refused(advance=lambda self, step, state: state),
         "`advance` must return the weights and the next state",
     )
     assert_refused(

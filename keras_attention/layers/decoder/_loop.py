@@ -20,7 +20,7 @@ from keras_attention.layers.decoder._cells import (
     query_size,
     with_constant_weights,
 )
-from keras_attention.layers.decoder._changes import change_error, refuse_changes
+from keras_attention.layers.decoder._changes import change_error
 from keras_attention.layers.decoder._checks import check_output
 from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops._random import changed_by, scan_drawing
@@ -59,10 +59,10 @@ def run_loop(
         memory = drop_memory(decoder.attention, memory)
     # Time comes first in the loop.
     inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
-    sited = has_sites(decoder.cell, training) and _can_store(decoder, state, training)
+    sited = has_sites(decoder.cell, training) and all(map(is_floating, leaves(state.attention)))
     sited = sited and not _draws(decoder, sequences, memory, state, training)
     run = _run_sites if sited else _run_any
-    with compiling(True if training else None), refuse_changes(decoder.name, decoder.attention):
+    with compiling(True if training else None):
         carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
     outputs, weights = (None if x is None else swap_steps(x) for x in outputs)
     if not decoder.attends_inside:
@@ -79,13 +79,6 @@ def run_loop(
     outputs = blanked(outputs, mask)
     weights = blanked(weights, mask) if return_scores else None
     return outputs, weights, DecoderState(*carry, last)
-
-
-def _can_store(decoder, state, training):
-    """Whether `recur` can carry the state of the attention, if there is one, in training."""
-    if not decoder.attention.has_state or not training:
-        return True
-    return all(map(is_floating, leaves(state.attention)))
 
 
 def _draws(decoder, sequences, memory, state, training):

@@ -16,6 +16,7 @@ from keras_attention.layers.decoder._cells import (
     query_size,
     run_at_least_once,
 )
+from keras_attention.layers.decoder._changes import refuse_changes
 from keras_attention.layers.decoder._checks import (
     QUERIES,
     check_built,
@@ -179,9 +180,10 @@ class AttentionRNN(CheckedLayer):
         # Masked steps must not influence anything, NaN included.
         inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
         scores_wanted = return_attention_scores or self.attention.has_state
-        outputs, weights, state = run_at_least_once(
-            lambda *inputs: run_loop(self, *inputs, scores_wanted, training), *inputs
-        )
+        with refuse_changes(self.name, self.attention):
+            outputs, weights, state = run_at_least_once(
+                lambda *inputs: run_loop(self, *inputs, scores_wanted, training), *inputs
+            )
         if self.attention.has_state:
             self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
         results = [outputs]

@@ -13,7 +13,6 @@ from tests.backends import on_tensorflow, tensor
 from tests.helpers import TK, B, arguments, assert_refused, normal
 from tests.layers.decoder.cases import (
     CASES,
-    CURRENT,
     DV,
     FEEDING,
     PREVIOUS,
@@ -61,7 +60,7 @@ class Cumulating(BahdanauAttention):
 
 
 @on_tensorflow
-@pytest.mark.parametrize("options", [PREVIOUS, CURRENT, FEEDING])
+@pytest.mark.parametrize("options", [PREVIOUS, FEEDING])
 @pytest.mark.parametrize(
     ("kind", "name"), [(CountingAttention, "steps"), (Last, "last"), (Cumulating, "total")]
 )
@@ -78,11 +77,6 @@ def test_an_attention_that_keeps_something_is_refused(kind, name, options):
     ):
         layer = AttentionRNN(layers.GRUCell(H), kind(17), **options)
         assert_refused(partial(call, layer), *refusal)
-    layer = AttentionRNN(layers.GRUCell(H), kind(17), **options)
-    layer.build(inputs[0].shape, inputs[1].shape)
-    memory = layer.prepare(inputs[1])
-    state = layer.get_initial_state(memory)
-    assert_refused(lambda: layer.step(inputs[0][:, 0], state, memory), *refusal)
 
 
 CELL, ATTENTION = layers.GRUCell(H), BahdanauAttention(17)
