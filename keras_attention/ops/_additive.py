@@ -29,6 +29,7 @@ from keras_attention.ops._xla import (
     run_as_graph,
     run_compiled,
     sizes_may_change,
+    trace_once,
     where_to_run,
 )
 
@@ -81,7 +82,7 @@ def _choose(whole, grouped, blocked, query, key, vector, *upstream):
 
     def fast():
         if place == "inside":
-            return grouped(*inputs)
+            return trace_once(grouped, *inputs)
         if sizes_may_change(query, key):
             return _call_padded(grouped, *inputs)
         return run_compiled(grouped, *inputs)
@@ -137,14 +138,21 @@ def grouped_gradient(
     axes = (None, 1, 2)
 
     def gradient(query, key, exponential):
+        slopes = SLOPES[exponential]
         of_vector = tanh_sum(query, key, upstream, axes, exponential)
         return (
-            vector * slope_sum(query, key, upstream, axes, exponential),
-            vector * slope_sum(key, query, reverse, axes, exponential),
+            vector * trace_once(slopes, query, key, upstream),
+            vector * trace_once(slopes, key, query, reverse),
             sum_pairs(of_vector),
         )
 
     return _in_best_form(gradient, query, key)
+
+
+SLOPES = {
+    exponential: functools.partial(slope_sum, axes=(None, 1, 2), exponential=exponential)
+    for exponential in (False, True)
+}
 
 
 def _in_best_form(function, query, key):

@@ -158,8 +158,7 @@ def _split(x, axis, size):
     """Splits a group into its terms, or repeats a tensor that has no axis n."""
     if axis is None:
         return [x] * size
-    before = (slice(None),) * axis
-    return [x[(*before, slice(n, n + 1))] for n in range(size)]
+    return ops.split(x, size, axis) if size else []
 
 
 def _in_groups(x, axis, count, size):

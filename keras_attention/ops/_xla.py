@@ -116,6 +116,16 @@ def run_as_graph(function: Callable[..., Any], shapes: tuple, *tensors: Tensor) 
     return _compiled(function, shapes, _signature(tensors)[1], False)(*tensors)
 
 
+def trace_once(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Calls a function of tensors, which TensorFlow traces once for all graphs with these shapes.
+
+    Tracing a large function takes longer than anything else in building a decoder.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return function(*tensors)
+    return _compiled(function, *_signature(tensors), None)(*tensors)
+
+
 def run_as_compiled_part(function: Callable[[], Any], *tensors: Tensor) -> Any:
     """Calls a function without arguments, which XLA compiles as one part of a TensorFlow graph.
 

@@ -11,7 +11,7 @@ from keras import ops
 from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.layers import _reading as ways
 from tests import fast
-from tests.helpers import assert_all_close, assert_close, lengths_mask, normal, numpy
+from tests.helpers import AnyCell, assert_all_close, assert_close, lengths_mask, normal, numpy
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # Values of WORTHWHILE that make every memory long, or short.
@@ -254,10 +254,6 @@ def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
     cell = keras.layers.GRUCell(7, dtype="float64")
     decoder = AttentionRNN(cell, attention, query="previous")
     assert_graph_differentiates(decoder)
-
-
-class AnyCell(keras.layers.GRUCell):
-    """A cell that the decoder does not know, so that TensorFlow differentiates the loop."""
 
 
 def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):

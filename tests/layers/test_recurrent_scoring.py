@@ -12,7 +12,7 @@ from keras_attention import (
     Window,
 )
 from tests.backends import on_tensorflow, tensor
-from tests.helpers import DQ, DV, TK, TQ, B, assert_close, assert_refused, normal, numpy
+from tests.helpers import DQ, DV, TK, TQ, AnyCell, B, assert_close, assert_refused, normal, numpy
 from tests.past_weights import PastWeightsAttention
 
 T, D, H = 5, 3, 11
@@ -399,10 +399,6 @@ def test_random_numbers_of_a_step(place, inside):
     if place != "eager":
         call = tf.function(call, autograph=False, jit_compile=place == "XLA")
     check_noise([numpy(call(True)) for _ in range(2)], numpy(call(False)))
-
-
-class AnyCell(keras.layers.GRUCell):
-    """A subclass, which the decoder calls as it is."""
 
 
 @pytest.mark.parametrize("place", ["alone", "known cell", "any cell"])

@@ -12,7 +12,7 @@ from keras_attention.ops import _additive, _blocked, _tanh_sums, _xla, additive_
 from keras_attention.ops._tanh_sums import GROUP
 from keras_attention.ops._xla import round_up_length
 from tests import fast
-from tests.helpers import assert_close, numpy
+from tests.helpers import AnyCell, assert_close, numpy
 from tests.ops.scores import SIZES, assert_exact, make_inputs, oracle
 
 FORMS = {
@@ -407,8 +407,6 @@ def loop_of(decoder, memory_shape):
 
 
 def test_the_loop_of_a_decoder_keeps_neither_keys_nor_weights(large):
-    class AnyCell(keras.layers.GRUCell):
-        """A cell that the decoder does not know, so that TensorFlow differentiates the loop."""
 
     decoder = AttentionRNN(AnyCell(7), BahdanauAttention(13))
     kept = []

@@ -27,6 +27,7 @@ from keras_attention import (
 from keras_attention.ops import _additive, _tanh_sums, additive_score, compiling
 from tests import fast
 from tests.backends import graphs
+from tests.helpers import AnyCell
 
 # The value of a size that a graph does not know.
 UNKNOWN = 64
@@ -271,10 +272,6 @@ SLICES = pytest.mark.xfail(
 )
 SAMPLES, STEPS, LENGTH, CELL, VALUES = 2, 11, 211, 31, 17
 DECODER_SHAPES = (SAMPLES, STEPS, 3), (SAMPLES, LENGTH, VALUES)
-
-
-class AnyCell(keras.layers.GRUCell):
-    """A cell that the decoder does not know, so that TensorFlow differentiates the loop."""
 
 
 def make_decoder(name, cell=keras.layers.GRUCell, **options):

@@ -188,7 +188,7 @@ def test_gradients_of_each_output():
 
 @only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
 def test_a_stored_value_passes_the_gradient_on():
-    x, stored = keras.ops.array([2.0, 5.0]), keras.ops.array([100.0, 200.0])
+    x, stored = (keras.ops.array(values, "float32") for values in ([2.0, 5.0], [100.0, 200.0]))
 
     def function(x):
         return restored(x**2, stored) * x, None
