@@ -8,7 +8,6 @@ import inspect
 from typing import Any, Self
 
 import keras
-from keras import ops
 
 from keras_attention._checks import check_bool, check_training, described
 from keras_attention._typing import Tensor
@@ -22,7 +21,7 @@ from keras_attention.layers._tensors import (
     check_vectors,
     masks_by_name,
 )
-from keras_attention.ops.products import project
+from keras_attention.ops.products import as_dtype, project
 
 # Arguments of other layers, and what takes their place here.
 ELSEWHERE = {
@@ -37,11 +36,6 @@ ELSEWHERE = {
 }
 OF_KERAS = {"activity_regularizer", "trainable", "dtype", "autocast", "name"}
 OF_KERAS |= {"input_shape", "input_dim"}
-
-
-def as_dtype(x: Tensor, dtype: str) -> Tensor:
-    """A cast, which copies nothing if the dtype is right."""
-    return x if keras.backend.standardize_dtype(x.dtype) == dtype else ops.cast(x, dtype)
 
 
 class CheckedLayer(keras.layers.Layer):
@@ -79,8 +73,8 @@ class CheckedLayer(keras.layers.Layer):
 
     def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
         """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
-        sequence, kernel = (ops.cast(x, self.compute_dtype) for x in (sequence, kernel))
-        return ops.cast(project(sequence, kernel), self.score_dtype)
+        sequence, kernel = (as_dtype(x, self.compute_dtype) for x in (sequence, kernel))
+        return as_dtype(project(sequence, kernel), self.score_dtype)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         given = dict(zip(_parameters_of(type(self)), args, strict=False))

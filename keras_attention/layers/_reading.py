@@ -16,6 +16,7 @@ from keras_attention.ops._gradients import differentiable_cond, restored
 from keras_attention.ops._random import generator_states
 from keras_attention.ops._xla import run_as_compiled_part, runs_as_compiled_part
 from keras_attention.ops.masks import all_of
+from keras_attention.ops.products import as_dtype
 from keras_attention.ops.windows import gaussian, spread_windows, window_mask, window_positions
 
 # Windows are gathered from a memory at least this many times as long, compiled or not.
@@ -77,7 +78,7 @@ def drop_weights(layer, weights, training):
     """The weights in the compute dtype, some of them dropped in training."""
     if training and layer.dropout > 0:
         weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)
-    return ops.cast(weights, layer.compute_dtype)
+    return as_dtype(weights, layer.compute_dtype)
 
 
 def drop_memory(layer, memory):
@@ -94,7 +95,7 @@ def drop_memory(layer, memory):
 
 def read_values(layer, weights, value, training=None):
     """The context: the values, summed by their weights."""
-    value = ops.cast(value, layer.compute_dtype)
+    value = as_dtype(value, layer.compute_dtype)
     return weighted_sums(drop_weights(layer, weights, training), value)
 
 

@@ -9,6 +9,7 @@ from keras_attention._checks import check_bool, check_positive_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
+from keras_attention.ops.products import as_dtype
 
 __all__ = ["BahdanauAttention"]
 
@@ -99,7 +100,7 @@ class BahdanauAttention(ScoringMixin):
 
     def scaled_vector(self) -> Tensor:
         """v, or g v / |v|."""
-        vector = ops.cast(self.score_vector, self.score_dtype)
+        vector = as_dtype(self.score_vector, self.score_dtype)
         if self.gain is None:
             return vector
         # The floor keeps a vector of zeros, with which some models start, at zero.

@@ -13,7 +13,7 @@ from keras_attention._checks import (
 )
 from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer, as_dtype
+from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._hooks import check_hook, check_projected
 from keras_attention.layers._queries import (
     check_attend,
@@ -30,6 +30,7 @@ from keras_attention.ops._graphs import value_of
 from keras_attention.ops._loops import leaves, pack_like
 from keras_attention.ops._xla import compiling
 from keras_attention.ops.masks import Masks, blanked
+from keras_attention.ops.products import as_dtype
 from keras_attention.recurrence import automatic
 
 __all__ = ["Attended", "Memory", "ScoringMixin", "Window"]
@@ -374,7 +375,7 @@ class ScoringMixin(CheckedLayer):
             size = self.output_size(query.shape[-1], memory.value.shape[-1])
             check_output(self.name, output, size)
         output = blanked(output, query_mask)
-        weights = None if weights is None else ops.cast(weights, self.compute_dtype)
+        weights = None if weights is None else as_dtype(weights, self.compute_dtype)
         if one_step:
             output = ops.squeeze(output, 1)
             weights = None if weights is None else ops.squeeze(weights, 1)

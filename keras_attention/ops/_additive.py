@@ -13,6 +13,7 @@ from keras_attention.ops._blocked import (
     blocked_score,
     score_by_sample,
     second_gradient,
+    small_score,
     sum_pairs,
     whole_gradient,
     whole_score,
@@ -33,22 +34,24 @@ from keras_attention.ops._xla import (
     where_to_run,
 )
 
-# In eager code and on PyTorch, a loop of the caller may store the tanh of one query at every step.
-WHOLE_EAGER = 2**18
+# Up to this many tanh, eager code and PyTorch store them: few operations count more than memory,
+# but a loop of the caller may store as many at every step.
+SMALL_EAGER = 2**18
 # Below this number of tanh, all pairs at once are faster; see benchmarks/speed.py.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
 
 def differentiable_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """`ops.additive_score` for inputs of one dtype, float32 or float64."""
-    if keras.backend.backend() != "jax" and query.shape[1] == 1:
-        sizes = *query.shape, key.shape[1]
-        most = WHOLE if in_graph() else WHOLE_EAGER
-        if None not in sizes and math.prod(sizes) <= most and not in_loop():
+    sizes = *query.shape, key.shape[1]
+    if keras.backend.backend() != "jax" and None not in sizes:
+        count = math.prod(sizes)
+        if not in_graph() and count <= SMALL_EAGER:
+            return small_score(query, key, vector)
+        if in_graph() and query.shape[1] == 1 and count <= WHOLE and not in_loop():
             # For one query the tanh may be stored: that is faster than recomputing it.
             form = score_by_sample if in_compiled_code() else whole_score
             return form(query, key, vector)
-
     return differentiable(functools.partial(_choose, *SCORE_FORMS), _gradient, query, key, vector)
 
 

@@ -1,10 +1,10 @@
 """The additive score of projected queries and keys."""
 
 import keras
-from keras import ops
 
 from keras_attention._typing import Tensor
 from keras_attention.ops._additive import differentiable_score
+from keras_attention.ops.products import as_dtype
 
 __all__ = ["additive_score"]
 
@@ -41,5 +41,5 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """
     dtype = keras.backend.result_type(query.dtype, key.dtype, vector.dtype)
     wide = "float64" if dtype == "float64" else "float32"
-    query, key, vector = (ops.cast(x, wide) for x in (query, key, vector))
-    return ops.cast(differentiable_score(query, key, vector), dtype)
+    query, key, vector = (as_dtype(x, wide) for x in (query, key, vector))
+    return as_dtype(differentiable_score(query, key, vector), dtype)

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention._typing import Tensor
 from keras_attention.ops.masks import first_largest
+from keras_attention.ops.products import as_dtype
 
 __all__ = ["masked_entmax15", "masked_hardmax", "masked_softmax", "masked_sparsemax"]
 
@@ -220,11 +221,8 @@ def _softmax(scores):
 
 def _widen(scores):
     """Casts half-precision scores to float32, which a sum of exponentials needs."""
-    return (
-        scores
-        if keras.backend.standardize_dtype(scores.dtype) == "float64"
-        else ops.cast(scores, "float32")
-    )
+    double = keras.backend.standardize_dtype(scores.dtype) == "float64"
+    return scores if double else as_dtype(scores, "float32")
 
 
 def _floored(scores, mask):

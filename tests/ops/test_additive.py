@@ -126,6 +126,7 @@ PLACES = {
 def large(monkeypatch):
     """Treats all sizes as large."""
     monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1, "jax": 1})
+    monkeypatch.setattr(_additive, "SMALL_EAGER", 0)
     monkeypatch.setattr(_blocked, "WHOLE", 1)
     monkeypatch.setattr(_blocked, "SMALLEST_SAMPLE", 1)
     monkeypatch.setattr(_blocked, "BLOCK", 10_000)
@@ -256,6 +257,7 @@ def test_eager_calls_compile_a_limited_number_of_programs(most, monkeypatch):
     monkeypatch.setattr(_xla, "MOST_PROGRAMS", most)
     _xla._compiled.cache_clear()
     monkeypatch.setitem(_additive.SMALLEST, "tensorflow", 0)
+    monkeypatch.setattr(_additive, "SMALL_EAGER", 0)
     for steps in (*range(40, 400, 40), 40, 200):
         inputs = make_inputs((1, steps, 37, 3), seed=steps)
         with tf.GradientTape() as tape:
