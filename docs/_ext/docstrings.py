@@ -2,12 +2,15 @@
 
 import importlib
 import inspect
-import pkgutil
 import re
 
 SECTIONS = (
     *("Args", "Arguments", "Attributes", "Weights", "Call arguments", "Returns", "Raises"),
     *("Example", "Sizes", "Reference", "References", "Yields"),
+)
+# The parts of the package whose names are public. Other modules serve the package itself.
+PUBLIC = (
+    *("layers", "models", "search", "ops", "plotting", "faithfulness", "tuning", "distribution"),
 )
 # Modules whose docstring is on the index of the reference.
 DESCRIBED = ("keras_attention.search",)
@@ -27,13 +30,10 @@ def setup(app):
 
 def public_names(package):
     """From the public names of a package to the shortest paths that lead to them."""
-    modules = [importlib.import_module(package)]
-    for info in pkgutil.walk_packages(modules[0].__path__, f"{package}."):
-        if not any(part.startswith("_") for part in info.name.split(".")):
-            modules.append(importlib.import_module(info.name))
     found = {}
-    for module in sorted(modules, key=lambda module: module.__name__.count(".")):
-        for name in getattr(module, "__all__", ()):
+    for part in ("", *PUBLIC):
+        module = importlib.import_module(f"{package}.{part}".rstrip("."))
+        for name in module.__all__:
             found.setdefault(name, f"{module.__name__}.{name}")
     return found
 

@@ -20,6 +20,7 @@ def scan(
     reverse: bool = False,
     unroll: bool = False,
     steps: Tensor | None = None,
+    differentiated: bool = True,
 ) -> tuple[Nested, Nested]:
     """Calls `carry, outputs = body(carry, inputs[t])` for every t.
 
@@ -34,6 +35,8 @@ def scan(
         unroll: whether to copy the body for every step, instead of a loop.
         steps: how many steps to run, a scalar tensor, in code that TensorFlow compiles. By default
             all of the inputs. The outputs of the others are zero.
+        differentiated: whether gradients may flow through the loop. Without, a TensorFlow graph
+            traces the body once instead of twice.
 
     Returns:
         The last carry, and the outputs stacked on a first axis, in the order of the inputs.
@@ -43,7 +46,7 @@ def scan(
         return _scan_in_python(body, carry, inputs, reverse)
     if backend == "jax":
         return ops.scan(body, carry, inputs, reverse=reverse)
-    return _scan_in_graph(body, carry, inputs, reverse, steps)
+    return _scan_in_graph(body, carry, inputs, reverse, steps, differentiated)
 
 
 def leaves(structure: Nested) -> list[Any]:
@@ -84,7 +87,7 @@ def _scan_in_python(body, carry, inputs, reverse):
     return carry, pack_like(found[0], [ops.stack(column) for column in columns])
 
 
-def _scan_in_graph(body, carry, inputs, reverse, steps):
+def _scan_in_graph(body, carry, inputs, reverse, steps, differentiated):
     import tensorflow as tf
 
     first = leaves(inputs)
@@ -109,10 +112,12 @@ def _scan_in_graph(body, carry, inputs, reverse, steps):
     made = [
         tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in traced.structured_outputs[1]
     ]
+    # The gradient of a call would store more for every step than that of its operations.
+    step = flat if differentiated else traced
 
     def advance(t, carried, made):
         at = steps - 1 - t if reverse else t
-        carried, outputs = flat(carried, [x.read(at) for x in given])
+        carried, outputs = step(carried, [x.read(at) for x in given])
         return t + 1, carried, [x.write(at, y) for x, y in zip(made, outputs, strict=True)]
 
     _, carried, made = tf.while_loop(

@@ -70,7 +70,7 @@ class _Recurrence:
 
     def __init__(self, step, sites, inputs, unroll, steps):
         self.step, self.sites, self.inputs = step, sites, inputs
-        self.options = {"unroll": unroll, "steps": steps}
+        self.options = {"unroll": unroll, "steps": steps, "differentiated": False}
 
     def __call__(self, carry, training):
         choice, compiled = compile_choice(), in_compiled_code()
