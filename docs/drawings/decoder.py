@@ -4,7 +4,7 @@ import numpy as np
 from canvas import COLOURS, LINE, Drawing, letters
 from step import Step
 
-__all__ = ["attention_after", "attention_before", "hard", "pointer", "residual_cells"]
+__all__ = ["attention_after", "attention_before", "hard", "pointer", "recurrence", "residual_cells"]
 
 
 def attention(drawing, x, y, w):
@@ -142,4 +142,36 @@ def pointer():
     drawing.cells(xs, 428, words, "plain", 66, 26)
     drawing.box(76, 386, "$P(y)$", "context", 128)
     drawing.text(304, 456, "the vocabulary lacks “ocelot”; the source has it", 11.5, LINE)
+    return drawing
+
+
+def recurrence():
+    """The passes of a recurrence: forward, backward, and the weights after the loop."""
+    drawing = Drawing(372)
+    xs = 128 + 86 * np.arange(4)
+    drawing.text(46, 52, "forward", 12, LINE)
+    drawing.text(46, 134, "stored", 12, LINE)
+    drawing.text(46, 216, "backward", 12, LINE)
+    for n, x in enumerate(xs, 1):
+        drawing.box(x, 52, f"$h_{n - 1} W$", "query", 62)
+        drawing.arrow((x, 68), (x, 118))
+        drawing.box(x, 134, f"$h_{n - 1}$", "value", 62)
+        drawing.box(x, 216, f"$g_{n}$", "weights", 62)
+        drawing.arrow((x, 150), (x, 200))
+        if n < len(xs):
+            drawing.arrow((x + 32, 52), (x + 54, 52), kind="query")
+            drawing.arrow((x + 54, 216), (x + 32, 216), kind="weights")
+    drawing.rounded(xs.mean(), 134, 340, 46, "none", COLOURS["value"][1], dashed=True)
+    drawing.rounded(xs.mean(), 216, 340, 46, "none", COLOURS["weights"][1], dashed=True)
+    middle = xs.mean()
+    drawing.arrow(
+        (xs[-1] + 42, 134),
+        (xs[-1] + 66, 134),
+        (xs[-1] + 66, 300),
+        (middle + 142, 300),
+        kind="value",
+    )
+    drawing.arrow((middle, 240), (middle, 282), kind="weights")
+    drawing.box(middle, 300, r"gradient of $W = \sum_t h_{t-1}^\top g_t$", "context", 282, 34)
+    drawing.text(240, 346, "after the loop: one large product in place of T small ones", 12, LINE)
     return drawing
