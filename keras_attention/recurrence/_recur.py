@@ -88,13 +88,13 @@ class _Recurrence:
         @ops.custom_gradient
         def run(*tensors):
             results, stored = forward(*pack_like(given, tensors))
-            structure[:] = [results]
+            structure[:], outputs = [results], leaves(results[1])
 
             def gradient(*upstream):
                 _, weights, _ = pack_like(given, tensors)
                 upstream = pack_like(results, leaves(upstream))
                 with compiling(choice), treated_as_compiled(compiled):
-                    return tuple(leaves(backward(weights, stored, upstream)))
+                    return tuple(leaves(backward(weights, [*outputs, *stored], upstream)))
 
             return tuple(leaves(results)), gradient
 
@@ -102,7 +102,7 @@ class _Recurrence:
         return pack_like(structure[0], list(results))
 
     def forward(self, carry, weights, added):
-        """The results, and for every step what `backward` reads, each tensor once."""
+        """The results, and for every step what else `backward` reads, each tensor once."""
 
         def body(carry, x):
             added, inputs = x
@@ -116,7 +116,8 @@ class _Recurrence:
                 return results
 
             new, outputs = self.step(call, carry, inputs)
-            stored, places = _distinct(leaves(inputs), leaves((carry, calls)))
+            known = [*leaves(inputs), *leaves(outputs)]
+            stored, places = _distinct(known, leaves((carry, calls)))
             self.places = pack_like((carry, calls), places)
             return new, (outputs, stored)
 
@@ -124,7 +125,12 @@ class _Recurrence:
         return (last, outputs), stored
 
     def backward(self, weights, stored, upstream):
-        """The gradients of the carry, the weights and what is added."""
+        """The gradients of the carry, of the weights and of what is added.
+
+        Args:
+            stored: the outputs, and what `forward` stored.
+            upstream: the gradients of the results.
+        """
         of_last, of_outputs = upstream
         prepared = {name: site.prepare(weights[name]) for name, site in self.sites.items()}
         totals = {
@@ -197,12 +203,12 @@ def _sum(first, second):
     return ops.add(first, second)
 
 
-def _distinct(inputs, tensors):
-    """The tensors that are not inputs, each once; and where each is in the inputs and these."""
-    places = {id(x): n for n, x in enumerate(inputs)}
+def _distinct(known, tensors):
+    """The tensors that are not known, each once; and where each is in the known and these."""
+    places = {id(x): n for n, x in enumerate(known)}
     kept = []
     for x in tensors:
         if id(x) not in places:
-            places[id(x)] = len(inputs) + len(kept)
+            places[id(x)] = len(known) + len(kept)
             kept.append(x)
     return kept, [places[id(x)] for x in tensors]
