@@ -6,8 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._place import in_graph
 from keras_attention._typing import Nested
-from keras_attention.ops._graphs import in_graph
 from keras_attention.ops._loops import Body, leaves, pack_like, scan
 
 

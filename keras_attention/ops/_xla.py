@@ -1,104 +1,23 @@
-"""Decides what XLA compiles, and compiles functions inside code that is not compiled."""
+"""Compiles functions inside code that is not compiled."""
 
-import contextlib
-import contextvars
 import functools
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_attention._place import Place
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops._graphs import in_compiled_code, in_graph
-
-# TensorFlow stores a compiled program, of 15 to 45 MiB, until the process ends, even when nothing
-# can call it any more.
-MOST_PROGRAMS = 16
-_programs = set()
-
-# The choice that `compiling` made; None: compile where the shapes are known.
-_choice: contextvars.ContextVar[bool | None] = contextvars.ContextVar(
-    "keras_attention_compiling", default=None
-)
 
 
-@contextlib.contextmanager
-def compiling(choice: bool | None) -> Iterator[None]:
-    """Chooses, within this context, whether XLA compiles the heavy functions separately.
+@functools.cache
+def bound(function: Callable[..., Any], first: Any) -> Callable[..., Any]:
+    """The function with its first argument given, always as the same object.
 
-    This matters on TensorFlow only, and only outside functions that TensorFlow compiles as a whole;
-    JAX compiles everything. By default, XLA compiles the heavy functions in eager code, in
-    training, and in graphs with known shapes. A graph with unknown shapes outside training is
-    probably exported, so it gets ordinary operations, which every server and converter understands.
-
-    The choice holds for the current thread, and for the gradients of whatever it computes.
-
-    Args:
-        choice: True compiles for unknown shapes too; False never compiles; None changes nothing.
-            An inner context cannot overrule a False around it.
-
-    Raises:
-        ValueError: `choice` is not True, False or None.
-
-    Example:
-        >>> import numpy
-        >>> from keras_attention import BahdanauAttention
-        >>> from keras_attention.ops import compiling
-        >>> with compiling(False):
-        ...     context = BahdanauAttention(13)(numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11)))
-        >>> tuple(context.shape)
-        (2, 3, 11)
+    What the functions below compile or trace, they store for each object.
     """
-    if not isinstance(choice, bool | None):
-        raise ValueError(f"`choice` must be True, False or None; received {choice!r:.80}.")
-    if choice is None or compile_choice() is False:
-        yield
-        return
-    token = _choice.set(choice)
-    try:
-        yield
-    finally:
-        _choice.reset(token)
-
-
-def compile_choice() -> bool | None:
-    """The choice of the innermost `compiling`, for a gradient that runs later to restore."""
-    return _choice.get()
-
-
-def where_to_run(*tensors: Tensor) -> Literal["inside", "alone", "nowhere"]:
-    """Says where XLA compiles a function of these tensors.
-
-    Returns:
-        "inside": XLA compiles the caller, and the function with it. "alone": call the function
-        through `run_compiled`. "nowhere": XLA compiles nothing.
-    """
-    backend = keras.backend.backend()
-    if backend == "jax":
-        return "alone"
-    if backend != "tensorflow":
-        return "nowhere"
-    if in_compiled_code():
-        return "inside"
-    import tensorflow as tf
-
-    known = all(size is not None for x in tensors for size in x.shape)
-    possible = tf.test.is_built_with_xla() and compile_choice() is not False
-    return "alone" if possible and (known or compile_choice()) else "nowhere"
-
-
-def may_compile(*program: Hashable) -> bool:
-    """Whether this program may be compiled: eager TensorFlow gets at most `MOST_PROGRAMS`.
-
-    Args:
-        program: values that distinguish it, such as a function, sizes and a dtype.
-    """
-    if keras.backend.backend() != "tensorflow" or in_graph():
-        return True
-    if program not in _programs and len(_programs) < MOST_PROGRAMS:
-        _programs.add(program)
-    return program in _programs
+    return functools.partial(function, first)
 
 
 def run_compiled(function: Callable[..., Any], *tensors: Tensor) -> Any:
@@ -109,30 +28,31 @@ def run_compiled(function: Callable[..., Any], *tensors: Tensor) -> Any:
     return _compiled(function, *_signature(tensors), True)(*tensors)
 
 
-def run_as_graph(function: Callable[..., Any], shapes: tuple, *tensors: Tensor) -> Any:
+def run_as_graph(
+    place: Place, function: Callable[..., Any], shapes: tuple, *tensors: Tensor
+) -> Any:
     """Calls a function of tensors as a TensorFlow graph for these shapes, in eager code too."""
-    if keras.backend.backend() != "tensorflow" or in_graph():
+    if place.backend != "tensorflow" or place.graph:
         return function(*tensors)
     return _compiled(function, shapes, _signature(tensors)[1], False)(*tensors)
 
 
-def trace_once(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def trace_once(place: Place, function: Callable[..., Any], *tensors: Tensor) -> Any:
     """Calls a function of tensors, which TensorFlow traces once for all graphs with these shapes.
 
     Tracing a large function takes longer than anything else in building a decoder.
     """
-    if keras.backend.backend() != "tensorflow":
+    if place.backend != "tensorflow":
         return function(*tensors)
     return _compiled(function, *_signature(tensors), None)(*tensors)
 
 
-def run_as_compiled_part(function: Callable[[], Any], *tensors: Tensor) -> Any:
-    """Calls a function without arguments, which XLA compiles as one part of a TensorFlow graph.
+def run_as_part(place: Place, function: Callable[[], Any]) -> Any:
+    """Calls a function without arguments, as one part of a TensorFlow graph where that is compiled.
 
-    TensorFlow must be able to differentiate the function. If the shapes of the `tensors` that it
-    uses are not known, it is called without compiling.
+    TensorFlow must be able to differentiate the function.
     """
-    if in_compiled_code() or not runs_as_compiled_part(*tensors):
+    if place.compiled or not place.compiles_parts:
         return function()
     import tensorflow as tf
 
@@ -147,20 +67,6 @@ def compiled_alone(function: Callable[..., Any]) -> Callable[..., Any]:
     import tensorflow as tf
 
     return tf.function(function, jit_compile=True, autograph=False)
-
-
-def runs_as_compiled_part(*tensors: Tensor) -> bool:
-    """Whether `run_as_compiled_part` compiles a function of these tensors."""
-    if in_compiled_code():
-        return True
-    return in_graph() and not sizes_may_change(*tensors) and where_to_run(*tensors) == "alone"
-
-
-def sizes_may_change(*tensors: Tensor) -> bool:
-    """Whether a later call may bring other sizes to a function that TensorFlow compiles now."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    return not in_graph() or any(size is None for x in tensors for size in x.shape)
 
 
 def round_up_length(size: Size) -> Size:
