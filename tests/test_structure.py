@@ -13,9 +13,10 @@ MODULES = {
     for path in FILES
 }
 # What a part may import, beside itself.
-BASE = {"_checks", "_shapes", "_typing"}
+BASE = {"_checks", "_place", "_shapes", "_typing"}
 BELOW = {
     "_checks": set(),
+    "_place": {"_typing"},
     "_shapes": BASE,
     "_typing": set(),
     "_version": set(),
