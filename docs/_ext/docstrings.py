@@ -2,12 +2,16 @@
 
 import importlib
 import inspect
-import pkgutil
 import re
 
 SECTIONS = (
     *("Args", "Arguments", "Attributes", "Weights", "Call arguments", "Returns", "Raises"),
     *("Example", "Sizes", "Reference", "References", "Yields"),
+)
+# The folders, and the module, whose exports are public. Other modules have names for the package.
+PUBLIC = (
+    *("layers", "layers.decoder", "models", "search", "ops", "plotting", "faithfulness"),
+    *("tuning", "distribution"),
 )
 # Modules whose docstring is on the index of the reference.
 DESCRIBED = ("keras_attention.search",)
@@ -27,14 +31,10 @@ def setup(app):
 
 def public_names(package):
     """From the public names of a package to the shortest paths that lead to them."""
-    modules = [importlib.import_module(package)]
-    for info in pkgutil.walk_packages(modules[0].__path__, f"{package}."):
-        if not any(part.startswith("_") for part in info.name.split(".")):
-            modules.append(importlib.import_module(info.name))
     found = {}
-    for module in sorted(modules, key=lambda module: module.__name__.count(".")):
-        for name in getattr(module, "__all__", ()):
-            found.setdefault(name, f"{module.__name__}.{name}")
+    for path in (package, *(f"{package}.{part}" for part in PUBLIC)):
+        for name in importlib.import_module(path).__all__:
+            found.setdefault(name, f"{path}.{name}")
     return found
 
 

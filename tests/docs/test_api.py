@@ -25,7 +25,9 @@ def test_every_public_name_has_a_page(tmp_path):
     public = {
         name
         for module in MODULES
-        if not any(part.startswith("_") for part in module.split("."))
+        if module.count(".") < 2 and not module.split(".")[-1].startswith("_")
+        # What a recurrence is made of serves the package only.
+        if module != "keras_attention.recurrence"
         for name in importlib.import_module(module).__all__
     }
     assert set(NAMES) == public
