@@ -131,13 +131,10 @@ class Place(NamedTuple):
         if backend == "torch":
             on_gpu = any(getattr(x, "is_cuda", False) for x in tensors)
             return cls(backend, "gpu" if on_gpu else "cpu", False, True, "nowhere")
-        graph, (choice, inside) = in_graph(), _compiling.get()
+        graph, (choice, inside) = in_graph(), Compiling.here()
         known = not graph or all(size is not None for x in tensors for size in x.shape)
-        if inside or _in_compiled_graph():
-            xla = "inside"
-        else:
-            alone = choice is not False and (known or choice) and _has_xla()
-            xla = "alone" if alone else "nowhere"
+        alone = choice is not False and (known or choice) and _has_xla()
+        xla = "inside" if inside else "alone" if alone else "nowhere"
         return cls(backend, _tensorflow_device(), graph, graph and known, xla)
 
     @property
@@ -236,8 +233,8 @@ def _in_compiled_graph():
         return False
     import tensorflow as tf
 
-    # TensorFlow documents no way to ask. It exports this function for Keras, and its own `tf.cond`
-    # and gradients decide by the same context. Asking adds nothing to the graph.
+    # TensorFlow documents no way to ask. It exports this function for libraries such as Keras, and
+    # its own `tf.cond` decides by the same context. Asking adds nothing to the graph.
     return tf.__internal__.get_enclosing_xla_context() is not None
 
 

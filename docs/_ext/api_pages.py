@@ -60,8 +60,8 @@ def part_of(path):
     module, _, name = path.rpartition(".")
     thing = getattr(importlib.import_module(module), name)
     # What no part holds, such as `compiling`, belongs to the part that exports it.
-    for module in (getattr(thing, "__module__", module), module):
-        parts = [part for part in PARTS if f"{module}.".startswith(f"keras_attention.{part}.")]
+    for own in (getattr(thing, "__module__", module), module):
+        parts = [part for part in PARTS if f"{own}.".startswith(f"keras_attention.{part}.")]
         if parts:
             return max(parts, key=len)
     raise LookupError(f"No part of the reference holds {path}.")

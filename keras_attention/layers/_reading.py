@@ -16,14 +16,14 @@ from keras_attention.ops._gradients import differentiable_cond, restored
 from keras_attention.ops._random import generator_states
 from keras_attention.ops._xla import run_as_part
 from keras_attention.ops.masks import all_of
-from keras_attention.ops.windows import (
+from keras_attention.ops.windows import window_sum
+from keras_attention.ops.windows.choose import longest_whole
+from keras_attention.ops.windows.positions import (
     gaussian,
     spread_windows,
     window_mask,
     window_positions,
-    window_sum,
 )
-from keras_attention.ops.windows.choose import longest_whole
 
 
 def read_memory(layer, query, memory, masks, window, weights_wanted, training, stored):

@@ -22,7 +22,7 @@ from keras_attention.ops._gradients import restored
 from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops._random import scan_drawing
 from keras_attention.ops.masks import all_of, first_largest
-from keras_attention.ops.windows import sentence_span, window_mask
+from keras_attention.ops.windows.positions import sentence_span, window_mask
 
 __all__ = ["RecurrentScoringMixin", "Step"]
 

@@ -10,7 +10,7 @@ from keras_attention.ops.normalize import (
     masked_sparsemax,
 )
 from keras_attention.ops.trilinear import trilinear_score
-from keras_attention.ops.windows import (
+from keras_attention.ops.windows.positions import (
     gaussian,
     sentence_span,
     take_windows,

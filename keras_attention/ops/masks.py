@@ -6,7 +6,7 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops.windows import take_windows
+from keras_attention.ops.windows.positions import take_windows
 
 __all__ = ["Masks", "all_of", "blanked", "causal_mask", "first_largest", "last_valid"]
 

@@ -5,18 +5,17 @@ import pytest
 from keras import ops
 
 from keras_attention.ops import windows
-from keras_attention.ops.windows import (
-    choose,
+from keras_attention.ops.windows import choose, reference
+from keras_attention.ops.windows.cpu import ONE_BY_ONE
+from keras_attention.ops.windows.plain import COPIED
+from keras_attention.ops.windows.positions import (
     gaussian,
-    reference,
     sentence_span,
     spread_windows,
     take_windows,
     window_mask,
     window_positions,
 )
-from keras_attention.ops.windows.cpu import ONE_BY_ONE
-from keras_attention.ops.windows.plain import COPIED
 from tests.backends import dtypes, gradients_by, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal, numpy
 

@@ -1,6 +1,6 @@
-"""Windows of local attention: which positions they hold, and products that read only their rows.
+"""Products that read only the rows of the memory in windows.
 
-`positions` has the windows, and `reference` the equations of the products. `choose` says which form
+`positions` says which rows those are, and `reference` has the equations of the products. `choose` says which form
 of a product runs where, and why: `cpu` where XLA compiles, `plain` elsewhere. Only the inputs are
 stored for the gradient.
 
@@ -19,26 +19,8 @@ from keras_attention.ops._xla import bound, run_compiled
 from keras_attention.ops.windows.choose import one_by_one
 from keras_attention.ops.windows.cpu import ONE_BY_ONE
 from keras_attention.ops.windows.plain import COPIED
-from keras_attention.ops.windows.positions import (
-    gaussian,
-    sentence_span,
-    spread_windows,
-    take_windows,
-    window_mask,
-    window_positions,
-)
 
-__all__ = [
-    "gaussian",
-    "sentence_span",
-    "spread_windows",
-    "take_windows",
-    "window_dot",
-    "window_mask",
-    "window_positions",
-    "window_sum",
-    "window_tanh",
-]
+__all__ = ["window_dot", "window_sum", "window_tanh"]
 
 
 def window_dot(query: Tensor, key: Tensor, position: Tensor) -> Tensor:

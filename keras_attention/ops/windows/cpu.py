@@ -4,7 +4,6 @@ Each step gathers one row for every query, uses it and drops it.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
@@ -24,11 +23,12 @@ def _dot(query, key, position):
 
 
 def _weighted_sum(weights, value, position):
-    def add(total, weight, row, _):
-        return total + weight * widen(row)
+    def add(weight, row, _, total):
+        return (total + weight * widen(row),)
 
-    total = _zero_rows(value, *ops.shape(position)[:2])
-    return ops.cast(_fold(add, total, position, weights, value), value.dtype)
+    zeros = _zero_rows(value, *ops.shape(position)[:2])
+    (total,) = _fold(add, (zeros,), position, weights, value)
+    return ops.cast(total, value.dtype)
 
 
 def _tanh(query, key, vector, position):
@@ -38,9 +38,8 @@ def _tanh(query, key, vector, position):
 def _tanh_gradient(query, key, vector, position, upstream):
     batch, length, _ = ops.shape(key)
 
-    def add(totals, weight, row, place):
+    def add(weight, row, place, of_query, of_key, of_vector):
         hidden = ops.tanh(query + row)
-        of_query, of_key, of_vector = totals
         slope = vector * (1.0 - hidden * hidden) * weight
         of_key = of_key + add_rows(slope, place, length)
         return of_query + slope, of_key, of_vector + weight * hidden
@@ -54,11 +53,12 @@ def _tanh_gradient(query, key, vector, position, upstream):
 def _spread(weights, x, position, length):
     wide = widen(x)
 
-    def add(total, weight, _, place):
-        return total + add_rows(weight * wide, place, length)
+    def add(weight, _, place, total):
+        return (total + add_rows(weight * wide, place, length),)
 
-    total = _zero_rows(x, ops.shape(x)[0], length)
-    return ops.cast(_fold(add, total, position, weights), x.dtype)
+    zeros = _zero_rows(x, ops.shape(x)[0], length)
+    (total,) = _fold(add, (zeros,), position, weights)
+    return ops.cast(total, x.dtype)
 
 
 def _each(function: Callable[[Tensor], Tensor], position: Tensor, memory: Tensor) -> Tensor:
@@ -74,50 +74,45 @@ def _each(function: Callable[[Tensor], Tensor], position: Tensor, memory: Tensor
     def body(n, scores):
         one = ops.expand_dims(function(take_rows(memory, places[n])), 0)
         # An addition, because TensorFlow cannot differentiate a compiled `slice_update`.
-        return scores + ops.where(number == n, one, ops.zeros_like(one))
+        return (scores + ops.where(number == n, one, ops.zeros_like(one)),)
 
-    scores = ops.zeros(ops.shape(places), memory.dtype)
-    return ops.transpose(_repeat(width, body, scores), (1, 2, 0))
+    (scores,) = _repeat(width, body, (ops.zeros(ops.shape(places), memory.dtype),))
+    return ops.transpose(scores, (1, 2, 0))
 
 
 def _fold(
-    add: Callable[..., Any],
-    total: Any,
+    add: Callable[..., tuple[Tensor, ...]],
+    totals: tuple[Tensor, ...],
     position: Tensor,
     weights: Tensor,
     memory: Tensor | None = None,
-) -> Any:
-    """Calls `total = add(total, weight, row, place)` for every place, and returns the last total.
+) -> tuple[Tensor, ...]:
+    """Calls `totals = add(weight, row, place, *totals)` for every place; returns the last totals.
 
     Here weight is `(B, Tq, 1)`, row is `(B, Tq, D)` or None without a memory, and place is
-    `(B, Tq)`, the positions of the rows. A total is a tensor or a tuple of tensors.
+    `(B, Tq)`, the positions of the rows.
     """
     places, weights = _places_first(position), _places_first(widen(weights))
 
-    def body(n, total):
+    def body(n, *totals):
         row = None if memory is None else take_rows(memory, places[n])
-        return add(total, ops.expand_dims(weights[n], 2), row, places[n])
+        return add(ops.expand_dims(weights[n], 2), row, places[n], *totals)
 
-    return _repeat(position.shape[-1], body, total)
+    return _repeat(position.shape[-1], body, totals)
 
 
-def _repeat(count, body, total):
-    """`total = body(n, total)` for n below count."""
+def _repeat(count, body, totals):
+    """`totals = body(n, *totals)` for n below count."""
     if keras.backend.backend() != "tensorflow":
-        return ops.fori_loop(0, count, body, total)
+        return ops.fori_loop(0, count, lambda n, totals: body(n, *totals), totals)
     # XLA can differentiate a loop only if the maximum number of its steps is given.
-    several = isinstance(total, tuple)
     _, *totals = ops.while_loop(
         lambda n, *_: n < count,
-        lambda n, *total: (n + 1, *_as_tuple(body(n, total if several else total[0]))),
-        (0, *_as_tuple(total)),
+        lambda n, *totals: (n + 1, *body(n, *totals)),
+        (0, *totals),
         maximum_iterations=count,
     )
-    return tuple(totals) if several else totals[0]
-
-
-def _as_tuple(x):
-    return x if isinstance(x, tuple) else (x,)
+    return totals
 
 
 def _places_first(x):
