@@ -8,10 +8,9 @@ SECTIONS = (
     *("Args", "Arguments", "Attributes", "Weights", "Call arguments", "Returns", "Raises"),
     *("Example", "Sizes", "Reference", "References", "Yields"),
 )
-# The folders, and the module, whose exports are public. Other modules have names for the package.
+# The parts of the package whose names are public. Other modules serve the package itself.
 PUBLIC = (
-    *("layers", "layers.decoder", "models", "search", "ops", "plotting", "faithfulness"),
-    *("tuning", "distribution"),
+    *("layers", "models", "search", "ops", "plotting", "faithfulness", "tuning", "distribution"),
 )
 # Modules whose docstring is on the index of the reference.
 DESCRIBED = ("keras_attention.search",)
@@ -32,9 +31,10 @@ def setup(app):
 def public_names(package):
     """From the public names of a package to the shortest paths that lead to them."""
     found = {}
-    for path in (package, *(f"{package}.{part}" for part in PUBLIC)):
-        for name in importlib.import_module(path).__all__:
-            found.setdefault(name, f"{path}.{name}")
+    for part in ("", *PUBLIC):
+        module = importlib.import_module(f"{package}.{part}".rstrip("."))
+        for name in module.__all__:
+            found.setdefault(name, f"{module.__name__}.{name}")
     return found
 
 

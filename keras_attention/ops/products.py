@@ -1,10 +1,11 @@
 """Products of sequences and kernels."""
 
+import keras
 from keras import ops
 
 from keras_attention._typing import Tensor
 
-__all__ = ["project"]
+__all__ = ["as_dtype", "project"]
 
 
 def project(sequence: Tensor, kernel: Tensor) -> Tensor:
@@ -30,5 +31,15 @@ def project(sequence: Tensor, kernel: Tensor) -> Tensor:
         >>> ops.convert_to_numpy(project(words, kernel)).tolist()
         [[[21.0], [43.0]]]
     """
+    if len(sequence.shape) == 2:
+        return ops.matmul(sequence, kernel)
+    shape = tuple(sequence.shape)
+    shape = ops.shape(sequence) if None in shape else shape
     rows = ops.reshape(sequence, (-1, kernel.shape[0]))
-    return ops.reshape(ops.matmul(rows, kernel), (*ops.shape(sequence)[:-1], kernel.shape[1]))
+    return ops.reshape(ops.matmul(rows, kernel), (*shape[:-1], kernel.shape[1]))
+
+
+def as_dtype(x: Tensor, dtype: str) -> Tensor:
+    """A cast, which does nothing if the dtype is right."""
+    x = x.value if isinstance(x, keras.Variable) else x
+    return x if keras.backend.standardize_dtype(x.dtype) == dtype else ops.cast(x, dtype)

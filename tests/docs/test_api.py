@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from tests import ROOT
-from tests.test_structure import MODULES
 
 sys.path.append(str(ROOT / "docs" / "_ext"))
 docstrings = importlib.import_module("docstrings")
@@ -22,14 +21,8 @@ def thing_of(path):
 
 
 def test_every_public_name_has_a_page(tmp_path):
-    public = {
-        name
-        for module in MODULES
-        if module.count(".") < 2 and not module.split(".")[-1].startswith("_")
-        # What a recurrence is made of serves the package only.
-        if module != "keras_attention.recurrence"
-        for name in importlib.import_module(module).__all__
-    }
+    parts = ["keras_attention", *(f"keras_attention.{part}" for part in docstrings.PUBLIC)]
+    public = {name for part in parts for name in importlib.import_module(part).__all__}
     assert set(NAMES) == public
 
     class App:

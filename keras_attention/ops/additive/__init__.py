@@ -7,7 +7,6 @@
 import functools
 
 import keras
-from keras import ops
 
 from keras_attention._place import Place
 from keras_attention._typing import Tensor
@@ -23,6 +22,8 @@ from keras_attention.ops.additive.plain import (
     whole_gradient,
     whole_score,
 )
+from keras_attention.ops.additive.reference import score as reference
+from keras_attention.ops.products import as_dtype
 
 __all__ = ["additive_score"]
 
@@ -59,13 +60,14 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """
     dtype = keras.backend.result_type(query.dtype, key.dtype, vector.dtype)
     wide = "float64" if dtype == "float64" else "float32"
-    query, key, vector = (ops.cast(x, wide) for x in (query, key, vector))
+    query, key, vector = (as_dtype(x, wide) for x in (query, key, vector))
     place = Place.of(query, key)
     if stores_tanh(place, query, key):
-        form = score_by_sample if place.compiled else whole_score
-        return ops.cast(form(query, key, vector), dtype)
+        in_graph = score_by_sample if place.compiled else whole_score
+        form = in_graph if place.graph else reference
+        return as_dtype(form(query, key, vector), dtype)
     score = functools.partial(run, place, SCORE)
-    return ops.cast(differentiable(score, _gradient, query, key, vector), dtype)
+    return as_dtype(differentiable(score, _gradient, query, key, vector), dtype)
 
 
 def _gradient(query, key, vector, upstream):

@@ -2,7 +2,8 @@
 
 | where                                   | form                                                 |
 | --------------------------------------- | ---------------------------------------------------- |
-| one query, no loop of a graph           | `plain`, all pairs at once; their tanh may be stored |
+| eager code or PyTorch, few pairs        | `reference`, the equation, in the fewest operations  |
+| one query in a graph, outside a loop    | `plain`, all pairs at once, whose tanh is stored     |
 | XLA compiles, many pairs                | `cpu`, sums over groups of features                  |
 | XLA compiles, few pairs or one query    | `plain`, all pairs at once; the gradient repeats it  |
 | XLA compiles nothing                    | `plain`, one block of queries after the other        |
@@ -39,10 +40,11 @@ __all__ = ["Forms", "run", "stores_tanh"]
 # Fewer numbers are computed whole, even where XLA compiles: a loop costs more than it saves.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
-# The tanh of one query may be stored. In eager code and on PyTorch a loop of the caller may
-# store it at every step; in a graph, loops are recognised.
+# Up to this many tanh, eager code and PyTorch store them: few operations count more than memory,
+# but a loop of the caller may store as many at every step. A graph stores those of one query, which
+# is faster than recomputing them; there, loops are recognised.
+SMALL_EAGER = 2**18
 STORED = 2**22
-STORED_EAGER = 2**18
 
 # Without XLA, every operation has a fixed price, and a block that fits into the cache of a core
 # is faster than a larger one. Up to WHOLE numbers are one block, and so are samples of at most
@@ -81,12 +83,14 @@ class Forms(NamedTuple):
 
 
 def stores_tanh(place: Place, query: Tensor, key: Tensor) -> bool:
-    """Whether the tanh may be stored for the gradient, which is faster than recomputing it."""
+    """Whether the tanh are stored for the gradient, which is faster than recomputing them."""
     sizes = *query.shape, key.shape[1]
-    if place.backend == "jax" or query.shape[1] != 1 or None in sizes:
+    if place.backend == "jax" or None in sizes:
         return False
-    most = STORED if place.graph else STORED_EAGER
-    return math.prod(sizes) <= most and not in_loop()
+    count = math.prod(sizes)
+    if not place.graph:
+        return count <= SMALL_EAGER
+    return query.shape[1] == 1 and count <= STORED and not in_loop()
 
 
 def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *upstream: Tensor):

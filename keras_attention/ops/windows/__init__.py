@@ -1,8 +1,8 @@
 """Products that read only the rows of the memory in windows.
 
-`positions` says which rows those are, and `reference` has the equations of the products. `choose` says which form
-of a product runs where, and why: `cpu` where XLA compiles, `plain` elsewhere. Only the inputs are
-stored for the gradient.
+`positions` says which rows those are, and `reference` has the equations of the products. `choose`
+says which form of a product runs where, and why: `cpu` where XLA compiles, `plain` elsewhere. Only
+the inputs are stored for the gradient.
 
 Sizes: B samples, Tq query and Tk memory steps, W positions in a window, D features or U units.
 """
