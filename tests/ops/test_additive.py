@@ -183,6 +183,25 @@ def test_every_place_is_exact(place, large, taken):
     assert taken == [expected] * 2
 
 
+@pytest.mark.parametrize("concrete", fast([False, True], [False]))
+def test_a_tape_outside_of_compiled_code(concrete, large, taken):
+    """TensorFlow cannot tell there that it compiles the gradient too, so the score remembers."""
+    score = tf.function(additive_score, UNKNOWN[:3], jit_compile=True)
+    score = score.get_concrete_function() if concrete else score
+
+    def run(*inputs):
+        *tensors, upstream = inputs
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            scores = score(*tensors)
+        return scores, *tape.gradient(scores, tensors, upstream)
+
+    inputs = make_inputs(SIZES)
+    run = run if concrete else tf.function(run, UNKNOWN)
+    assert_exact(run(*[tf.constant(x) for x in inputs]), inputs)
+    assert set(taken) == {"inside"}
+
+
 @pytest.mark.parametrize("deviation", fast([10, 100], [100]))
 def test_compiled_sums_are_exact_beyond_the_range_of_exponentials(deviation):
     inputs = make_inputs(SIZES, deviation)
