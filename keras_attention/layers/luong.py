@@ -10,8 +10,8 @@ from keras_attention._place import value_of
 from keras_attention._shapes import check_longest, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import Memory, ScoringMixin, Window
-from keras_attention.ops._batched import dot_score
 from keras_attention.ops.additive import additive_score
+from keras_attention.ops.batched import dot_score
 from keras_attention.ops.windows import window_dot, window_tanh
 from keras_attention.ops.windows.positions import sentence_span
 from keras_attention.recurrence import product

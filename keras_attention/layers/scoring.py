@@ -14,7 +14,6 @@ from keras_attention._checks import (
 from keras_attention._place import compiling, value_of
 from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer, as_dtype
 from keras_attention.layers._hooks import check_hook, check_projected
 from keras_attention.layers._queries import (
     check_attend,
@@ -24,10 +23,11 @@ from keras_attention.layers._queries import (
     check_query_fits,
     check_window,
 )
-from keras_attention.layers._reading import read_memory
-from keras_attention.layers._types import NOTHING, Attended, Memory, Window
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
-from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.layers.base import CheckedLayer, as_dtype
+from keras_attention.layers.reading import read_memory
+from keras_attention.layers.types import NOTHING, Attended, Memory, Window
+from keras_attention.ops.loops import leaves, pack_like
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.recurrence import automatic
 

@@ -8,9 +8,9 @@ from keras import ops
 from keras_attention._checks import is_floating
 from keras_attention._place import Compiling, Place
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops._gradients import linearize
-from keras_attention.ops._loops import leaves, pack_like, scan
-from keras_attention.ops._xla import compiled_alone
+from keras_attention.ops.gradients import linearize
+from keras_attention.ops.loops import leaves, pack_like, scan
+from keras_attention.ops.xla import compiled_alone
 from keras_attention.recurrence._sites import Site
 
 # call(name of the site, *arguments) -> results

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from keras_attention import AttentionRNN, BahdanauAttention, _place
 from keras_attention._place import Place
-from keras_attention.ops import _xla, additive, additive_score, compiling
-from keras_attention.ops._xla import round_up_length
+from keras_attention.ops import additive, additive_score, compiling, xla
 from keras_attention.ops.additive import choose, cpu, plain, reference
 from keras_attention.ops.additive.choose import GROUP, LARGEST_SLICE
+from keras_attention.ops.xla import round_up_length
 from tests import fast
 from tests.helpers import AnyCell, assert_close, numpy
 from tests.ops.scores import SIZES, assert_exact, make_inputs, oracle
@@ -310,7 +310,7 @@ def test_eager_calls_compile_a_limited_number_of_programs(most, monkeypatch):
     monkeypatch.setattr(tf, "function", counting)
     monkeypatch.setattr(_place, "_programs", set())
     monkeypatch.setattr(_place, "MOST_PROGRAMS", most)
-    _xla._compiled.cache_clear()
+    xla._compiled.cache_clear()
     monkeypatch.setitem(choose.SMALLEST, "tensorflow", 0)
     monkeypatch.setattr(choose, "SMALL_EAGER", 0)
     for steps in (*range(40, 400, 40), 40, 200):

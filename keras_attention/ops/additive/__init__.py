@@ -10,8 +10,6 @@ import keras
 
 from keras_attention._place import Place
 from keras_attention._typing import Tensor
-from keras_attention.ops._differentiable import differentiable
-from keras_attention.ops._gradients import run_after
 from keras_attention.ops.additive.choose import Forms, run, stores_tanh
 from keras_attention.ops.additive.cpu import grouped_gradient, grouped_score
 from keras_attention.ops.additive.plain import (
@@ -22,7 +20,9 @@ from keras_attention.ops.additive.plain import (
     whole_gradient,
     whole_score,
 )
-from keras_attention.ops.additive.reference import score as reference
+from keras_attention.ops.additive.reference import score
+from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.gradients import run_after
 from keras_attention.ops.products import as_dtype
 
 __all__ = ["additive_score"]
@@ -64,10 +64,10 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     place = Place.of(query, key)
     if stores_tanh(place, query, key):
         in_graph = score_by_sample if place.compiled else whole_score
-        form = in_graph if place.graph else reference
+        form = in_graph if place.graph else score
         return as_dtype(form(query, key, vector), dtype)
-    score = functools.partial(run, place, SCORE)
-    return as_dtype(differentiable(score, _gradient, query, key, vector), dtype)
+    choose = functools.partial(run, place, SCORE)
+    return as_dtype(differentiable(choose, _gradient, query, key, vector), dtype)
 
 
 def _gradient(query, key, vector, upstream):

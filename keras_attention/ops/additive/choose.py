@@ -21,7 +21,7 @@ from keras import ops
 
 from keras_attention._place import Place, in_loop
 from keras_attention._typing import Tensor
-from keras_attention.ops._xla import (
+from keras_attention.ops.xla import (
     bound,
     pad_axis,
     round_up_length,

@@ -37,7 +37,6 @@ from keras import ops
 
 from keras_attention._place import Place
 from keras_attention._typing import Tensor
-from keras_attention.ops._xla import trace_once
 from keras_attention.ops.additive.choose import (
     GROUP,
     LANES,
@@ -49,6 +48,7 @@ from keras_attention.ops.additive.choose import (
     SMALL,
 )
 from keras_attention.ops.additive.plain import sum_pairs
+from keras_attention.ops.xla import trace_once
 
 __all__ = ["grouped_gradient", "grouped_score"]
 

@@ -14,11 +14,11 @@ from keras import ops
 
 from keras_attention._place import Place
 from keras_attention._typing import Tensor
-from keras_attention.ops._differentiable import differentiable
-from keras_attention.ops._xla import bound, run_compiled
+from keras_attention.ops.differentiable import differentiable
 from keras_attention.ops.windows.choose import one_by_one
 from keras_attention.ops.windows.cpu import ONE_BY_ONE
 from keras_attention.ops.windows.plain import COPIED
+from keras_attention.ops.xla import bound, run_compiled
 
 __all__ = ["window_dot", "window_sum", "window_tanh"]
 

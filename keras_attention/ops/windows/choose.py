@@ -2,7 +2,7 @@
 
 | where                        | form                                                     |
 | ---------------------------- | -------------------------------------------------------- |
-| short memory                 | all scores, with a mask (`layers/_reading.py`)           |
+| short memory                 | all scores, with a mask (`layers/reading.py`)           |
 | XLA compiles, narrow windows | `cpu`, one row of every window after the other           |
 | elsewhere                    | `plain`, a copy of all windows                           |
 

@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops._samples import add_rows, take_rows
 from keras_attention.ops.products import project
+from keras_attention.ops.samples import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 from keras_attention.ops.windows.plain import wide_dtype, widen
 

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops._samples import add_rows, take_rows
 from keras_attention.ops.products import project
+from keras_attention.ops.samples import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 
 __all__ = ["COPIED", "wide_dtype", "widen"]

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops._samples import take_rows
+from keras_attention.ops.samples import take_rows
 
 __all__ = [
     "gaussian",

@@ -9,6 +9,8 @@ from keras import ops, tree
 from keras_attention._place import in_graph
 from keras_attention._typing import Nested, Tensor
 
+__all__ = ["Body", "leaves", "pack_like", "scan", "swap_steps", "where_valid"]
+
 # body(carry, inputs of one step) -> (carry, outputs of the step)
 Body = Callable[[Nested, Nested], tuple[Nested, Nested]]
 

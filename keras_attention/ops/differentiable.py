@@ -9,7 +9,9 @@ from keras import ops
 
 from keras_attention._place import Compiling, in_graph, is_loop
 from keras_attention._typing import Tensor
-from keras_attention.ops._loops import leaves
+from keras_attention.ops.loops import leaves
+
+__all__ = ["differentiable"]
 
 
 def differentiable(

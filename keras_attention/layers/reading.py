@@ -10,12 +10,11 @@ from keras import ops
 from keras_attention._place import Place
 from keras_attention._shapes import check_scores
 from keras_attention.layers._hooks import check_weighed
-from keras_attention.layers._types import NOTHING, Residuals
-from keras_attention.ops._batched import weighted_sums
-from keras_attention.ops._gradients import differentiable_cond, restored
-from keras_attention.ops._random import generator_states
-from keras_attention.ops._xla import run_as_part
+from keras_attention.layers.types import NOTHING, Residuals
+from keras_attention.ops.batched import weighted_sums
+from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.masks import all_of
+from keras_attention.ops.random import generator_states
 from keras_attention.ops.windows import window_sum
 from keras_attention.ops.windows.choose import longest_whole
 from keras_attention.ops.windows.positions import (
@@ -24,6 +23,9 @@ from keras_attention.ops.windows.positions import (
     window_mask,
     window_positions,
 )
+from keras_attention.ops.xla import run_as_part
+
+__all__ = ["drop_memory", "read_memory", "read_values"]
 
 
 def read_memory(layer, query, memory, masks, window, weights_wanted, training, stored):

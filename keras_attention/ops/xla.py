@@ -10,6 +10,17 @@ from keras import ops
 from keras_attention._place import Place
 from keras_attention._typing import Size, Tensor
 
+__all__ = [
+    "bound",
+    "compiled_alone",
+    "pad_axis",
+    "round_up_length",
+    "run_as_graph",
+    "run_as_part",
+    "run_compiled",
+    "trace_once",
+]
+
 
 @functools.cache
 def bound(function: Callable[..., Any], first: Any) -> Callable[..., Any]:

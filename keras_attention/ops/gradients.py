@@ -8,8 +8,17 @@ from keras import ops
 
 from keras_attention._place import in_graph
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops._differentiable import differentiable
-from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.loops import leaves, pack_like
+
+__all__ = [
+    "differentiable_cond",
+    "linearize",
+    "restored",
+    "run_after",
+    "vector_jacobian",
+    "without_gradients",
+]
 
 
 @contextlib.contextmanager
