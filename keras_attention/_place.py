@@ -54,7 +54,7 @@ class Compiling(NamedTuple):
     def here(cls) -> "Compiling":
         """What holds now, for a gradient that runs later to restore."""
         choice, inside = _compiling.get()
-        return cls(choice, inside or _in_compiled_graph())
+        return cls(choice, inside or (in_graph() and _in_compiled_graph()))
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
@@ -131,7 +131,8 @@ class Place(NamedTuple):
         if backend == "torch":
             on_gpu = any(getattr(x, "is_cuda", False) for x in tensors)
             return cls(backend, "gpu" if on_gpu else "cpu", False, True, "nowhere")
-        graph, (choice, inside) = in_graph(), Compiling.here()
+        graph, (choice, inside) = in_graph(), _compiling.get()
+        inside = inside or (graph and _in_compiled_graph())
         known = not graph or all(size is not None for x in tensors for size in x.shape)
         alone = choice is not False and (known or choice) and _has_xla()
         xla = "inside" if inside else "alone" if alone else "nowhere"
@@ -229,8 +230,6 @@ def value_of(variable: keras.Variable) -> Tensor:
 
 def _in_compiled_graph():
     """Whether TensorFlow compiles the graph that is being built, or one around it, as a whole."""
-    if not in_graph():
-        return False
     import tensorflow as tf
 
     # TensorFlow documents no way to ask. It exports this function for libraries such as Keras, and
