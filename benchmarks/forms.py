@@ -31,7 +31,7 @@ from keras_attention import (
     greedy_search,
 )
 from keras_attention.ops import additive_score, compiling
-from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops.loops import leaves, pack_like
 
 SEED = 11
 

@@ -1,6 +1,6 @@
 """Keras layers for the attention mechanisms of the recurrent era."""
 
-import keras_attention._backend  # noqa: F401, first, because all others import Keras
+import keras_attention._place  # noqa: F401, first, because all others import Keras
 from keras_attention._version import __version__ as __version__
 from keras_attention.layers import (
     AttentionPooling,

@@ -18,6 +18,7 @@ TENSORFLOW_ONLY = {
     "layers/decoder/test_loop.py": "compares with the gradient of a tape of TensorFlow",
     "layers/test_reading.py": "reads windows in graphs of TensorFlow whose sizes are not known",
     "ops/test_additive.py": "forms of the score in graphs of TensorFlow",
+    "test_place.py": "asks what TensorFlow builds",
     "ops/test_gradient_memory.py": "tensors that graphs of TensorFlow store",
 }
 SEED = 11

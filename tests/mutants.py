@@ -29,7 +29,12 @@ from tests.matrix import FOLDERS
 
 TESTS = {
     "torch": FOLDERS,
-    "tensorflow": [*FOLDERS, "tests/test_backend.py", "tests/test_checks.py"],
+    "tensorflow": [
+        *FOLDERS,
+        "tests/test_backend.py",
+        "tests/test_checks.py",
+        "tests/test_place.py",
+    ],
 }
 MEMORY = 12 * 2**30  # bytes
 # One change of each kind. The others of a kind, such as `a ^ b` for `a * b`, fail at once.

@@ -13,9 +13,10 @@ MODULES = {
     for path in FILES
 }
 # What a part may import, beside itself.
-BASE = {"_checks", "_shapes", "_typing"}
+BASE = {"_checks", "_place", "_shapes", "_typing"}
 BELOW = {
     "_checks": set(),
+    "_place": {"_typing"},
     "_shapes": BASE,
     "_typing": set(),
     "_version": set(),
@@ -52,7 +53,7 @@ def test_a_module_is_private_or_says_what_is_public(name):
 def test_public_names_exist(name):
     module = importlib.import_module(name)
     names = getattr(module, "__all__", [])
-    assert names == sorted(names)
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name))
     assert all(hasattr(module, x) for x in names)
 
 
@@ -62,6 +63,14 @@ def test_imports_point_down(name):
     for imported in imports_of(MODULES[name]):
         target = imported.split(".")[1] if "." in imported else None
         assert part is None or target == part or target in BELOW[part], imported
+
+
+@every_module
+def test_private_modules_are_imported_in_their_folder_only(name):
+    folder = MODULES[name].parent
+    modules = [x for x in imports_of(MODULES[name]) if x.rsplit(".", 1)[-1].startswith("_")]
+    # What lies at the top serves all folders.
+    assert not [x for x in modules if x.count(".") > 1 and MODULES[x].parent != folder]
 
 
 def test_no_module_imports_itself_through_others():

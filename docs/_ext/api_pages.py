@@ -59,8 +59,12 @@ def part_of(path):
     """The part of the reference that a name belongs to: the longest that its module begins with."""
     module, _, name = path.rpartition(".")
     thing = getattr(importlib.import_module(module), name)
-    module = getattr(thing, "__module__", module).removeprefix("keras_attention.")
-    return max((part for part in PARTS if f"{module}.".startswith(f"{part}.")), key=len)
+    # What no part holds, such as `compiling`, belongs to the part that exports it.
+    for own in (getattr(thing, "__module__", module), module):
+        parts = [part for part in PARTS if f"{own}.".startswith(f"keras_attention.{part}.")]
+        if parts:
+            return max(parts, key=len)
+    raise LookupError(f"No part of the reference holds {path}.")
 
 
 def page(name, path):

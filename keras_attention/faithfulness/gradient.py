@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention.faithfulness._parts import Predict
-from keras_attention.ops._gradients import vector_jacobian
+from keras_attention.ops.gradients import vector_jacobian
 
 __all__ = ["gradient_times_input"]
 

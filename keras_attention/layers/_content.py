@@ -4,11 +4,11 @@ from keras import ops
 
 from keras_attention._checks import check_bool, check_positive_int
 from keras_attention._typing import Tensor
-from keras_attention.layers._types import Memory
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.ops._located import located_score
-from keras_attention.ops.windows import sentence_span
+from keras_attention.layers.types import Memory
+from keras_attention.ops.located import located_score
+from keras_attention.ops.windows.positions import sentence_span
 
 
 def set_content(

@@ -14,8 +14,8 @@ from keras_attention._shapes import (
     shape_of,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._tensors import check_mask, check_tensor, check_vectors
-from keras_attention.layers._types import Memory, Window
+from keras_attention.layers.tensors import check_mask, check_tensor, check_vectors
+from keras_attention.layers.types import Memory, Window
 
 
 def check_attend(

@@ -7,8 +7,8 @@ from keras import tree
 from keras_attention._checks import described, dtype_of, is_floating
 from keras_attention._shapes import check_batch, fits
 from keras_attention._typing import Nested, Shape
-from keras_attention.layers._types import Memory
-from keras_attention.ops._loops import leaves
+from keras_attention.layers.types import Memory
+from keras_attention.ops.loops import leaves
 
 
 def check_state(layer: str, state: Any, memory: Memory) -> None:

@@ -8,10 +8,10 @@ from keras import ops
 from keras_attention._checks import check_bool
 from keras_attention._shapes import check_features, check_sequences, check_width, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer
-from keras_attention.layers._reading import read_values
-from keras_attention.layers._tensors import check_mask
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
+from keras_attention.layers.base import CheckedLayer
+from keras_attention.layers.reading import read_values
+from keras_attention.layers.tensors import check_mask
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score

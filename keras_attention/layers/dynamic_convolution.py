@@ -11,11 +11,11 @@ from keras import ops
 from keras_attention._checks import check_number, check_positive_int
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import at_the_start
-from keras_attention.layers._types import Memory
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.ops._located import located_score
-from keras_attention.ops._shifts import sliding
+from keras_attention.layers.types import Memory
+from keras_attention.ops.located import located_score
 from keras_attention.ops.products import project
+from keras_attention.ops.shifts import sliding
 
 __all__ = ["DynamicConvolutionAttention"]
 

@@ -8,11 +8,11 @@ from keras import ops
 from keras_attention._checks import check_bool
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import at_the_start, set_content
-from keras_attention.layers._types import Memory, Step
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.ops._batched import weighted_sums
-from keras_attention.ops._shifts import shifted
+from keras_attention.layers.types import Memory, Step
+from keras_attention.ops.batched import weighted_sums
 from keras_attention.ops.masks import all_of
+from keras_attention.ops.shifts import shifted
 
 __all__ = ["ForwardAttention"]
 

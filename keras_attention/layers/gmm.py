@@ -14,11 +14,11 @@ from keras_attention._checks import (
     check_positive_int,
 )
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._types import Memory, Step
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.layers.types import Memory, Step
 from keras_attention.ops.masks import last_valid
 from keras_attention.ops.normalize import masked_softmax
-from keras_attention.ops.windows import sentence_span
+from keras_attention.ops.windows.positions import sentence_span
 
 __all__ = ["GMMAttention"]
 

@@ -14,11 +14,11 @@ from keras_attention._checks import (
 )
 from keras_attention._shapes import check_width, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._level import Level, check_encoder
-from keras_attention.layers._tensors import check_mask
 from keras_attention.layers._weighing import NORMALIZERS
+from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.pooling import AttentionPooling
+from keras_attention.layers.tensors import check_mask
 
 __all__ = ["HierarchicalAttention"]
 

@@ -8,8 +8,8 @@ from keras import ops
 from keras_attention._checks import check_bool, check_positive_int
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import nowhere, score_with_locations, set_content
-from keras_attention.layers._types import Memory
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.layers.types import Memory
 
 __all__ = ["LocationSensitiveAttention"]
 

@@ -6,14 +6,14 @@ import keras
 from keras import ops
 
 from keras_attention._checks import LONGEST, check_choice, check_positive_int, is_integer
+from keras_attention._place import value_of
 from keras_attention._shapes import check_longest, shape_of
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import Memory, ScoringMixin, Window
-from keras_attention.ops._batched import dot_score
-from keras_attention.ops._gathered import window_dot, window_tanh
-from keras_attention.ops._graphs import value_of
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.windows import sentence_span
+from keras_attention.ops.batched import dot_score
+from keras_attention.ops.windows import window_dot, window_tanh
+from keras_attention.ops.windows.positions import sentence_span
 from keras_attention.recurrence import product
 
 __all__ = ["LuongAttention"]

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention._checks import check_bool, check_choice
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops._batched import dot_score
+from keras_attention.ops.batched import dot_score
 
 __all__ = ["MemoryHop"]
 

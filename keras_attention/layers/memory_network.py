@@ -14,7 +14,6 @@ from keras_attention._checks import (
 )
 from keras_attention._shapes import shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._sentences import (
     as_ids,
     check_ids,
@@ -26,6 +25,7 @@ from keras_attention.layers._sentences import (
     sentence_times,
     word_shares,
 )
+from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.memory_hop import MemoryHop
 
 __all__ = ["MemoryNetwork"]

@@ -14,13 +14,13 @@ from keras_attention._checks import (
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers._content import at_the_start, set_content
-from keras_attention.layers._types import Memory, Step
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.ops._loops import scan, swap_steps
-from keras_attention.ops._shifts import folded, linear_recurrence, shifted, sliding
+from keras_attention.layers.types import Memory, Step
+from keras_attention.ops.loops import scan, swap_steps
 from keras_attention.ops.masks import first_largest, last_valid
 from keras_attention.ops.normalize import masked_softmax
+from keras_attention.ops.shifts import folded, linear_recurrence, shifted, sliding
 
 __all__ = ["MonotonicAttention"]
 

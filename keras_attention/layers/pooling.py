@@ -8,11 +8,11 @@ from keras import ops
 from keras_attention._checks import check_positive_int
 from keras_attention._shapes import check_sequences, check_width, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer
-from keras_attention.layers._reading import read_values
-from keras_attention.layers._tensors import check_mask
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
-from keras_attention.ops._batched import dot_score
+from keras_attention.layers.base import CheckedLayer
+from keras_attention.layers.reading import read_values
+from keras_attention.layers.tensors import check_mask
+from keras_attention.ops.batched import dot_score
 from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionPooling"]

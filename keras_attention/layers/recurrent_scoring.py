@@ -8,7 +8,6 @@ from keras_attention._checks import LONGEST, check_positive_int, is_floating
 from keras_attention._shapes import check_scores
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers._hooks import check_hook
-from keras_attention.layers._reading import read_values
 from keras_attention.layers._state_checks import (
     check_advanced,
     check_drawn,
@@ -16,13 +15,14 @@ from keras_attention.layers._state_checks import (
     check_state,
     check_weights,
 )
-from keras_attention.layers._types import Memory, Residuals, Step
+from keras_attention.layers.reading import read_values
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops._gradients import restored
-from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
-from keras_attention.ops._random import scan_drawing
+from keras_attention.layers.types import Memory, Residuals, Step
+from keras_attention.ops.gradients import restored
+from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import all_of, first_largest
-from keras_attention.ops.windows import sentence_span, window_mask
+from keras_attention.ops.random import scan_drawing
+from keras_attention.ops.windows.positions import sentence_span, window_mask
 
 __all__ = ["RecurrentScoringMixin", "Step"]
 

@@ -11,9 +11,9 @@ from keras_attention._checks import (
     check_training,
     described,
 )
+from keras_attention._place import compiling, value_of
 from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._hooks import check_hook, check_projected
 from keras_attention.layers._queries import (
     check_attend,
@@ -23,12 +23,11 @@ from keras_attention.layers._queries import (
     check_query_fits,
     check_window,
 )
-from keras_attention.layers._reading import read_memory
-from keras_attention.layers._types import NOTHING, Attended, Memory, Window
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
-from keras_attention.ops._graphs import value_of
-from keras_attention.ops._loops import leaves, pack_like
-from keras_attention.ops._xla import compiling
+from keras_attention.layers.base import CheckedLayer
+from keras_attention.layers.reading import read_memory
+from keras_attention.layers.types import NOTHING, Attended, Memory, Window
+from keras_attention.ops.loops import leaves, pack_like
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.products import as_dtype
 from keras_attention.recurrence import automatic

@@ -8,8 +8,8 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention._checks import described, dtype_of, is_integer
+from keras_attention._place import is_symbolic
 from keras_attention._typing import Nested
-from keras_attention.ops._graphs import is_symbolic
 
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
 

@@ -21,9 +21,9 @@ from keras_attention.models._forms import KnownForm
 from keras_attention.models._programs import Programs
 from keras_attention.models._results import LogProbability, best
 from keras_attention.models._searches import SEARCHES, check_search, make_seeds
-from keras_attention.ops._samples import take_last
+from keras_attention.ops.samples import take_last
 from keras_attention.search import SearchResult
-from keras_attention.search._limits import Limits, check_vocabulary
+from keras_attention.search.limits import Limits, check_vocabulary
 
 LARGEST_BATCH = 2**16
 

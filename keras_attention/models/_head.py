@@ -10,7 +10,7 @@ from keras import ops
 from keras_attention._checks import LONGEST, check_positive_int
 from keras_attention._shapes import check_batch, shape_of
 from keras_attention._typing import Tensor
-from keras_attention.layers._base import CheckedLayer
+from keras_attention.layers.base import CheckedLayer
 
 # The shapes of what a head can read, without the axis T where the output is one step.
 SHAPES = {

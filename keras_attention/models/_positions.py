@@ -3,9 +3,9 @@
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops._loops import scan, swap_steps
-from keras_attention.ops._samples import take_last
+from keras_attention.ops.loops import scan, swap_steps
 from keras_attention.ops.masks import first_largest
+from keras_attention.ops.samples import take_last
 
 # The logarithm of the probability of an impossible position. Unlike -inf it is finite, so that
 # gradients are not NaN where nothing is valid.

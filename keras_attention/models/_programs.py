@@ -9,8 +9,8 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention._typing import Nested
-from keras_attention.ops._gradients import without_gradients
-from keras_attention.ops._loops import pack_like as pack
+from keras_attention.ops.gradients import without_gradients
+from keras_attention.ops.loops import pack_like as pack
 
 PLAIN = {bool, int, float, complex, str, bytes, type(None)}
 NESTED = keras.layers.Layer, dict, list, tuple, set, np.ndarray

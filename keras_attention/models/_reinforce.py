@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops._samples import take_last
 from keras_attention.ops.masks import first_largest
+from keras_attention.ops.samples import take_last
 
 DECAY = 0.9  # of the moving average
 

@@ -15,7 +15,7 @@ from keras_attention.models._results import LogProbability
 from keras_attention.models._stepper import Stepper
 from keras_attention.models.ensemble import Ensemble
 from keras_attention.models.seq2seq import Seq2Seq
-from keras_attention.ops._samples import take_rows
+from keras_attention.ops.samples import take_rows
 from keras_attention.search import bidirectional_search, reverse_tokens
 from keras_attention.search.reversal import reversed_places
 

@@ -22,8 +22,8 @@ from keras_attention.models._positions import (
     probability_of,
 )
 from keras_attention.models._reinforce import reinforce, sampled
-from keras_attention.ops._samples import take_last, take_rows
 from keras_attention.ops.masks import blanked, first_largest
+from keras_attention.ops.samples import take_last, take_rows
 
 __all__ = ["HardAttention"]
 

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention._checks import check_positive_int, is_integer
 from keras_attention._typing import Shape, Tensor
 from keras_attention.models._head import Head, built, check_vocabulary
-from keras_attention.ops._samples import add_rows
+from keras_attention.ops.samples import add_rows
 
 __all__ = ["PointerGenerator"]
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._checks import check_rate, check_seed, check_token, described
 from keras_attention._typing import Tensor
-from keras_attention.layers._base import CheckedLayer
+from keras_attention.layers.base import CheckedLayer
 
 __all__ = ["RecurrentEncoder"]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops.windows import take_windows
+from keras_attention.ops.windows.positions import take_windows
 
 __all__ = ["Masks", "all_of", "blanked", "causal_mask", "first_largest", "last_valid"]
 
@@ -63,7 +63,7 @@ def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     Example:
         >>> import numpy
         >>> from keras import ops
-        >>> from keras_attention.ops import blanked
+        >>> from keras_attention.ops.masks import blanked
         >>> sequence = numpy.array([[[1.0], [2.0], [numpy.nan]]])
         >>> mask = numpy.array([[True, True, False]])
         >>> ops.convert_to_numpy(blanked(sequence, mask)).tolist()
@@ -86,7 +86,7 @@ def all_of(*masks: Tensor | None) -> Tensor | None:
     Example:
         >>> import numpy
         >>> from keras import ops
-        >>> from keras_attention.ops import all_of, causal_mask
+        >>> from keras_attention.ops.masks import all_of, causal_mask
         >>> words = numpy.array([[True, False, True]])
         >>> ops.convert_to_numpy(all_of(words, None, causal_mask(2, 3))).tolist()
         [[True, False, False], [True, False, False]]

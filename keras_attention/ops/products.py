@@ -26,7 +26,7 @@ def project(sequence: Tensor, kernel: Tensor) -> Tensor:
     Example:
         >>> import numpy
         >>> from keras import ops
-        >>> from keras_attention.ops import project
+        >>> from keras_attention.ops.products import project
         >>> words, kernel = numpy.array([[[1.0, 2.0], [3.0, 4.0]]]), numpy.array([[1.0], [10.0]])
         >>> ops.convert_to_numpy(project(words, kernel)).tolist()
         [[[21.0], [43.0]]]

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 
 from keras_attention._checks import described
+from keras_attention._place import is_symbolic
 from keras_attention._typing import Nested
-from keras_attention.ops._graphs import is_symbolic
 from keras_attention.plotting._inputs import as_array
 
 __all__ = ["attention_weights"]

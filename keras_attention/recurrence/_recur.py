@@ -6,11 +6,11 @@ import keras
 from keras import ops
 
 from keras_attention._checks import is_floating
+from keras_attention._place import Compiling, Place
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops._gradients import linearize
-from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled
-from keras_attention.ops._loops import leaves, pack_like, scan
-from keras_attention.ops._xla import compile_choice, compiled_alone, compiling, where_to_run
+from keras_attention.ops.gradients import linearize
+from keras_attention.ops.loops import leaves, pack_like, scan
+from keras_attention.ops.xla import compiled_alone
 from keras_attention.recurrence._sites import Site
 
 # call(name of the site, *arguments) -> results
@@ -62,7 +62,7 @@ def recur(
 
 def runs_alone(*tensors: Tensor) -> bool:
     """Whether XLA compiles a recurrence in a TensorFlow graph that it does not compile itself."""
-    return in_graph() and not in_compiled_code() and where_to_run(*tensors) == "alone"
+    return Place.of(*tensors).compiles_loops
 
 
 class _Recurrence:
@@ -73,7 +73,7 @@ class _Recurrence:
         self.options = {"unroll": unroll, "steps": steps, "differentiated": False}
 
     def __call__(self, carry, training):
-        choice, compiled = compile_choice(), in_compiled_code()
+        compiling = Compiling.here()
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         weights = {name: list(site.weights) for name, site in self.sites.items()}
         added = {name: list(site.added) for name, site in self.sites.items()}
@@ -82,7 +82,7 @@ class _Recurrence:
         if runs_alone(*leaves(given)):
             # Without training, the forward pass may be exported for a server without XLA.
             forward = compiled_alone(forward) if training else forward
-            backward, compiled = compiled_alone(backward), True
+            backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
         structure = []
 
         @ops.custom_gradient
@@ -93,7 +93,7 @@ class _Recurrence:
             def gradient(*upstream):
                 _, weights, _ = pack_like(given, tensors)
                 upstream = pack_like(results, leaves(upstream))
-                with compiling(choice), treated_as_compiled(compiled):
+                with compiling.restored():
                     return tuple(leaves(backward(weights, [*outputs, *stored], upstream)))
 
             return tuple(leaves(results)), gradient

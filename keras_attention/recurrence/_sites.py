@@ -9,8 +9,8 @@ from keras import ops
 
 from keras_attention._checks import is_floating
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops._gradients import vector_jacobian
-from keras_attention.ops._loops import leaves
+from keras_attention.ops.gradients import vector_jacobian
+from keras_attention.ops.loops import leaves
 from keras_attention.ops.products import project
 
 

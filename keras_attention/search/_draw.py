@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attention._checks import LAST_SEED, described, dtype_of, is_integer
 from keras_attention._typing import Tensor
-from keras_attention.ops._samples import take_last
+from keras_attention.ops.samples import take_last
 from keras_attention.search._largest import largest
 
 

@@ -13,7 +13,7 @@ from keras import ops, tree
 from keras_attention._checks import counted
 from keras_attention._shapes import fits
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.layers._tensors import check_dense
+from keras_attention.layers.tensors import check_dense
 
 # step(tokens, state, memory) -> (logits, state, weights); see `keras_attention.search`.
 Step: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Nested, Tensor | None]]

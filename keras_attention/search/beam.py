@@ -13,7 +13,6 @@ from keras_attention.search._arguments import (
 )
 from keras_attention.search._coverage import check_coverage, checked_mask, coverage_score
 from keras_attention.search._largest import largest
-from keras_attention.search._limits import Limits
 from keras_attention.search._loop import (
     IMPOSSIBLE,
     length_factor,
@@ -23,6 +22,7 @@ from keras_attention.search._loop import (
 )
 from keras_attention.search._result import SearchResult, by_sample
 from keras_attention.search._step import Step
+from keras_attention.search.limits import Limits
 
 __all__ = ["beam_search"]
 

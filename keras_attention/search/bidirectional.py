@@ -7,7 +7,7 @@ from keras import ops, tree
 
 from keras_attention._checks import counted
 from keras_attention._typing import Nested
-from keras_attention.ops._samples import take_rows
+from keras_attention.ops.samples import take_rows
 from keras_attention.search._arguments import check_step
 from keras_attention.search._loop import length_factor
 from keras_attention.search._result import SearchResult, by_sample

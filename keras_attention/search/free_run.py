@@ -9,8 +9,8 @@ from keras import ops
 from keras_attention._checks import counted, described, is_floating
 from keras_attention._shapes import fits
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops._gradients import without_gradients
-from keras_attention.ops._loops import pack_like
+from keras_attention.ops.gradients import without_gradients
+from keras_attention.ops.loops import pack_like
 from keras_attention.search._arguments import LONGEST, check_positive, check_step
 from keras_attention.search._step import batch_size, checked_state, named_leaves
 

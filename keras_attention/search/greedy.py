@@ -5,10 +5,10 @@ import math
 from keras import ops
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.search._limits import Limits
 from keras_attention.search._loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import Step
+from keras_attention.search.limits import Limits
 
 __all__ = ["greedy_search"]
 

@@ -9,10 +9,10 @@ from keras_attention._checks import LAST_TOKEN
 from keras_attention._typing import Nested, Tensor
 from keras_attention.search._arguments import WIDEST, check_above_zero, check_positive
 from keras_attention.search._draw import draw, step_seeds
-from keras_attention.search._limits import Limits
 from keras_attention.search._loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult, by_sample
 from keras_attention.search._step import Step
+from keras_attention.search.limits import Limits
 
 __all__ = ["sample_search"]
 

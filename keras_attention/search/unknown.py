@@ -5,7 +5,7 @@ from keras import ops
 from keras_attention._checks import check_token, described, dtype_of
 from keras_attention._shapes import fits
 from keras_attention._typing import Tensor
-from keras_attention.ops._samples import take_rows
+from keras_attention.ops.samples import take_rows
 
 __all__ = ["replace_unknown"]
 

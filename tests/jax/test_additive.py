@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from keras_attention.ops import _additive, additive_score
+from keras_attention.ops import additive_score
+from keras_attention.ops.additive import choose
 from tests.ops.scores import SIZES, assert_exact, make_inputs
 
 
@@ -21,13 +22,13 @@ def compiled_inside(query, key, vector, upstream):
 
 
 @pytest.mark.parametrize("run", [both, jax.jit(both), compiled_inside])
-@mock.patch.dict(_additive.SMALLEST, jax=1)
+@mock.patch.dict(choose.SMALLEST, jax=1)
 def test_score_and_gradients(run):
     inputs = make_inputs(SIZES)
     assert_exact(run(*inputs), inputs)
 
 
-@mock.patch.dict(_additive.SMALLEST, jax=1)
+@mock.patch.dict(choose.SMALLEST, jax=1)
 def test_a_mapped_score():
     query, key, vector, _ = make_inputs(SIZES)
     mapped = jax.vmap(lambda q, k: additive_score(q[None], k[None], vector)[0])(query, key)

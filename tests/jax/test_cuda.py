@@ -5,7 +5,7 @@ import pytest
 from cuda_programs import PROGRAMS, lowered, outside_calls, program_of
 from keras import ops
 
-from keras_attention.ops._loops import leaves
+from keras_attention.ops.loops import leaves
 from tests.conformance.layers import CASES
 
 

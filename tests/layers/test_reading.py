@@ -9,7 +9,8 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attention import AttentionRNN, LuongAttention
-from keras_attention.layers import _reading as ways
+from keras_attention.layers import reading
+from keras_attention.ops.windows import choose as ways
 from tests import fast
 from tests.helpers import AnyCell, assert_all_close, assert_close, lengths_mask, normal, numpy
 
@@ -96,7 +97,7 @@ def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
     def nothing(layer, query, memory, *others):
         return tf.zeros_like(memory.value[:, : tf.shape(query)[1]]), None
 
-    monkeypatch.setattr(ways, "_read_gathered", nothing)
+    monkeypatch.setattr(reading, "_read_gathered", nothing)
     monkeypatch.setattr(ways, "WORTHWHILE", {jit: 4})
     layer = make_layer("general", "local-p")
     signature = [tf.TensorSpec((None, None, D), "float64")] * 2

@@ -1,5 +1,7 @@
 """The additive score: every form of it, wherever it runs, against loops in float64."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -7,18 +9,24 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attention import AttentionRNN, BahdanauAttention
-from keras_attention.ops import _additive, _blocked, _tanh_sums, _xla, additive_score, compiling
-from keras_attention.ops._tanh_sums import GROUP
-from keras_attention.ops._xla import round_up_length
+from keras_attention import AttentionRNN, BahdanauAttention, _place
+from keras_attention._place import Place
+from keras_attention.ops import additive, additive_score, compiling, xla
+from keras_attention.ops.additive import choose, cpu, plain, reference
+from keras_attention.ops.additive.choose import GROUP, LARGEST_SLICE
+from keras_attention.ops.xla import round_up_length
 from tests import fast
 from tests.helpers import AnyCell, assert_close, numpy
 from tests.ops.scores import SIZES, assert_exact, make_inputs, oracle
 
+ALONE = Place("tensorflow", "cpu", graph=False, fixed=False, xla="alone")
+grouped_score = functools.partial(cpu.grouped_score, ALONE)
+grouped_gradient = functools.partial(cpu.grouped_gradient, ALONE)
+
 FORMS = {
-    "whole": (_blocked.whole_score, _blocked.whole_gradient),
-    "grouped": (_additive.grouped_score, _additive.grouped_gradient),
-    "blocked": (_blocked.blocked_score, _blocked.blocked_gradient),
+    "whole": (plain.whole_score, plain.whole_gradient),
+    "grouped": (grouped_score, grouped_gradient),
+    "blocked": (plain.blocked_score, plain.blocked_gradient),
 }
 
 
@@ -35,7 +43,7 @@ any_scores = given(
     deviation=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
     seed=st.integers(0, 999),
     block=st.sampled_from([1, 300, 2**20]),
-    slices=st.sampled_from([0, _tanh_sums.LARGEST_SLICE]),
+    slices=st.sampled_from([0, LARGEST_SLICE]),
 )
 
 
@@ -59,13 +67,31 @@ def assert_form_is_exact(form, sizes, deviation, seed, block, slices):
     score, gradient = FORMS[form]
     with pytest.MonkeyPatch.context() as patch:
         # Small blocks, so that there is more than one.
-        patch.setattr(_blocked, "BLOCK", block)
-        patch.setattr(_blocked, "WHOLE", block)
-        patch.setattr(_tanh_sums, "LARGEST_SLICE", slices)
-        patch.setattr(_blocked, "SMALLEST_SAMPLE", 0)
+        patch.setattr(plain, "BLOCK", block)
+        patch.setattr(plain, "WHOLE", block)
+        patch.setattr(cpu, "LARGEST_SLICE", slices)
+        patch.setattr(plain, "SMALLEST_SAMPLE", 0)
         tensors = [tf.constant(x) for x in inputs]
         found = [score(*tensors[:3]), *gradient(*tensors)]
         assert_exact(found, inputs, few=min(sizes[1:]) < 20)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("block", [20, 2**20], ids=["blocks", "one block"])
+@pytest.mark.parametrize("slices", [0, LARGEST_SLICE], ids=["groups", "slices"])
+def test_every_form_equals_the_reference(form, block, slices, monkeypatch):
+    """In float64, where only the order of the sums differs."""
+    for name in ("BLOCK", "WHOLE", "SMALLEST_SAMPLE"):
+        monkeypatch.setattr(plain, name, block)
+    monkeypatch.setattr(cpu, "LARGEST_SLICE", slices)
+    *inputs, upstream = [tf.constant(x) for x in make_inputs((2, 5, 7, 37), dtype="float64")]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        scores = reference.score(*inputs)
+    expected = scores, *tape.gradient(scores, inputs, upstream)
+    score, gradient = FORMS[form]
+    for x, y in zip([score(*inputs), *gradient(*inputs, upstream)], expected, strict=True):
+        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -76,14 +102,14 @@ def test_one_query(jit_compile):
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 15, *(2 * GROUP + n for n in (-1, 0, 1)), 71, 96])
-@pytest.mark.parametrize("slices", [0, _tanh_sums.LARGEST_SLICE])
+@pytest.mark.parametrize("slices", [0, LARGEST_SLICE])
 @pytest.mark.each_value
 def test_groups_of_every_size(length, slices, monkeypatch):
-    monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", slices)
+    monkeypatch.setattr(cpu, "LARGEST_SLICE", slices)
     for sizes in ((1, 3, length, 5), (1, length, 3, 5), (1, 3, 5, length)):
         inputs = make_inputs(sizes)
         tensors = [tf.constant(x) for x in inputs]
-        found = [_additive.grouped_score(*tensors[:3]), *_additive.grouped_gradient(*tensors)]
+        found = [grouped_score(*tensors[:3]), *grouped_gradient(*tensors)]
         assert_exact(found, inputs, few=True)
 
 
@@ -125,11 +151,24 @@ PLACES = {
 @pytest.fixture
 def large(monkeypatch):
     """Treats all sizes as large."""
-    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1, "jax": 1})
-    monkeypatch.setattr(_additive, "SMALL_EAGER", 0)
-    monkeypatch.setattr(_blocked, "WHOLE", 1)
-    monkeypatch.setattr(_blocked, "SMALLEST_SAMPLE", 1)
-    monkeypatch.setattr(_blocked, "BLOCK", 10_000)
+    monkeypatch.setattr(choose, "SMALLEST", {"tensorflow": 1, "jax": 1})
+    monkeypatch.setattr(choose, "SMALL_EAGER", 0)
+    monkeypatch.setattr(plain, "WHOLE", 1)
+    monkeypatch.setattr(plain, "SMALLEST_SAMPLE", 1)
+    monkeypatch.setattr(plain, "BLOCK", 10_000)
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Where XLA compiles each score and gradient that a test computes."""
+    places, run = [], additive.run
+
+    def spy(place, *others):
+        places.append(place.xla)
+        return run(place, *others)
+
+    monkeypatch.setattr(additive, "run", spy)
+    return places
 
 
 # In the default run each way to compute the score is taken once.
@@ -137,23 +176,39 @@ ONCE = ("eager", "unknown sizes", "not compiled")
 
 
 @pytest.mark.parametrize("place", fast(PLACES, ONCE))
-def test_every_place_is_exact(place, large, monkeypatch):
-    taken = []
-    choose = _additive.where_to_run
-    monkeypatch.setattr(_additive, "where_to_run", lambda *x: taken.append(choose(*x)) or taken[-1])
+def test_every_place_is_exact(place, large, taken):
     function, expected = PLACES[place]
     inputs = make_inputs(SIZES)
     assert_exact(function(*[tf.constant(x) for x in inputs]), inputs)
     assert taken == [expected] * 2
 
 
+@pytest.mark.parametrize("concrete", fast([False, True], [False]))
+def test_a_tape_outside_of_compiled_code(concrete, large, taken):
+    """TensorFlow cannot tell there that it compiles the gradient too, so the score remembers."""
+    score = tf.function(additive_score, UNKNOWN[:3], jit_compile=True)
+    score = score.get_concrete_function() if concrete else score
+
+    def run(*inputs):
+        *tensors, upstream = inputs
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            scores = score(*tensors)
+        return scores, *tape.gradient(scores, tensors, upstream)
+
+    inputs = make_inputs(SIZES)
+    run = run if concrete else tf.function(run, UNKNOWN)
+    assert_exact(run(*[tf.constant(x) for x in inputs]), inputs)
+    assert set(taken) == {"inside"}
+
+
 @pytest.mark.parametrize("deviation", fast([10, 100], [100]))
 def test_compiled_sums_are_exact_beyond_the_range_of_exponentials(deviation):
     inputs = make_inputs(SIZES, deviation)
     tensors = [tf.constant(x) for x in inputs]
-    for form in (_additive.grouped_score, _additive.grouped_gradient):
+    for form in (grouped_score, grouped_gradient):
         run = tf.function(form, jit_compile=True)
-        count = 3 if form is _additive.grouped_score else 4
+        count = 3 if form is grouped_score else 4
         found = run(*tensors[:count])
         found = [found, *oracle(*inputs)[1:]] if count == 3 else [oracle(*inputs)[0], *found]
         assert_exact(found, inputs)
@@ -197,14 +252,14 @@ def largest_tensor(graph):
 @pytest.mark.slow
 def test_nothing_as_large_as_all_pairs_is_made(monkeypatch):
     sizes = 2, 64, 96, 128
-    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 1})
+    monkeypatch.setattr(choose, "SMALLEST", {"tensorflow": 1})
     specs = signature(*sizes)
     grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(grouped) == 2 * 64 * 96 * 8
-    monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", 0)
+    monkeypatch.setattr(cpu, "LARGEST_SLICE", 0)
     grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(grouped) == 2 * 96 * 128
-    monkeypatch.setattr(_additive, "SMALLEST", {"tensorflow": 2**40})
+    monkeypatch.setattr(choose, "SMALLEST", {"tensorflow": 2**40})
     plain = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(plain) == 2 * 64 * 96 * 128
 
@@ -229,13 +284,13 @@ def test_lengths_are_rounded_up_to_few():
 )
 def test_lengths_are_compiled_a_few_times_only(lengths, few, large, monkeypatch):
     shapes = set()
-    run_compiled = _additive.run_compiled
+    run_compiled = choose.run_compiled
 
     def spy(function, *tensors):
-        shapes.add((function.__name__, *(tuple(x.shape) for x in tensors)))
+        shapes.add((function.func, *(tuple(x.shape) for x in tensors)))
         return run_compiled(function, *tensors)
 
-    monkeypatch.setattr(_additive, "run_compiled", spy)
+    monkeypatch.setattr(choose, "run_compiled", spy)
     for length in lengths:
         inputs = make_inputs((1, length, length, 8))
         assert_exact(both(*[tf.constant(x) for x in inputs]), inputs, few=True)
@@ -253,11 +308,11 @@ def test_eager_calls_compile_a_limited_number_of_programs(most, monkeypatch):
         return function(*args, **kwargs)
 
     monkeypatch.setattr(tf, "function", counting)
-    monkeypatch.setattr(_xla, "_programs", set())
-    monkeypatch.setattr(_xla, "MOST_PROGRAMS", most)
-    _xla._compiled.cache_clear()
-    monkeypatch.setitem(_additive.SMALLEST, "tensorflow", 0)
-    monkeypatch.setattr(_additive, "SMALL_EAGER", 0)
+    monkeypatch.setattr(_place, "_programs", set())
+    monkeypatch.setattr(_place, "MOST_PROGRAMS", most)
+    xla._compiled.cache_clear()
+    monkeypatch.setitem(choose.SMALLEST, "tensorflow", 0)
+    monkeypatch.setattr(choose, "SMALL_EAGER", 0)
     for steps in (*range(40, 400, 40), 40, 200):
         inputs = make_inputs((1, steps, 37, 3), seed=steps)
         with tf.GradientTape() as tape:
@@ -323,14 +378,10 @@ def test_training_with_unknown_lengths(jit, large):
 
 
 @pytest.mark.slow
-def test_fit_compiles_score_and_gradient(large, monkeypatch):
+def test_fit_compiles_score_and_gradient(large, taken):
     query, memory = keras.Input((None, 5)), keras.Input((None, 7))
     model = keras.Model([query, memory], BahdanauAttention(64)(query, memory))
     model.compile("sgd", "mse", jit_compile=False)
-    taken, placement = [], _additive.where_to_run
-    monkeypatch.setattr(
-        _additive, "where_to_run", lambda *x: taken.append(placement(*x)) or taken[-1]
-    )
     x = [np.ones((5, 33, n), "float32") for n in (5, 7)]
     model.fit(x, x[1], batch_size=2, verbose=0)
     assert taken
@@ -386,9 +437,9 @@ def test_nothing_to_compare(form, sizes):
 def test_compiling_cannot_be_overruled_from_inside():
     inputs = [tf.constant(x) for x in make_inputs((2, 3, 5, 7))]
     with compiling(False), compiling(True):
-        assert _xla.where_to_run(*inputs) == "nowhere"
+        assert Place.of(*inputs).xla == "nowhere"
     with compiling(True), compiling(None):
-        assert _xla.where_to_run(*inputs) == "alone"
+        assert Place.of(*inputs).xla == "alone"
 
 
 def loop_of(decoder, memory_shape):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention.ops import additive_score
-from keras_attention.ops._batched import dot_score, weighted_sums
+from keras_attention.ops.batched import dot_score, weighted_sums
 from tests.backends import BACKEND, tensor
 from tests.helpers import assert_close, normal
 

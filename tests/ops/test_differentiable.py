@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.ops._differentiable import differentiable
-from keras_attention.ops._xla import compile_choice, compiling
+from keras_attention._place import Compiling, compiling
+from keras_attention.ops.differentiable import differentiable
 from tests.backends import gradients_by, tensor
 from tests.helpers import normal, numpy
 
@@ -77,7 +77,7 @@ def test_the_gradient_runs_under_the_choice_of_the_call():
     choices = []
 
     def gradient(x, upstream):
-        choices.append(compile_choice())
+        choices.append(Compiling.here().choice)
         return (upstream,)
 
     def loss(x):

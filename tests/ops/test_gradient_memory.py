@@ -24,7 +24,8 @@ from keras_attention import (
     LuongAttention,
     MonotonicAttention,
 )
-from keras_attention.ops import _additive, _tanh_sums, additive_score, compiling
+from keras_attention.ops import additive_score, compiling
+from keras_attention.ops.additive import choose, cpu
 from tests import fast
 from tests.backends import graphs
 from tests.helpers import AnyCell
@@ -171,7 +172,7 @@ def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(sizes, plac
 @pytest.mark.parametrize("small", [0, 2**18])
 def test_a_tape_holds_no_tanh_beyond_the_small(small, monkeypatch):
     """Up to `SMALL_EAGER` numbers, eager code stores the tanh."""
-    monkeypatch.setattr(_additive, "SMALL_EAGER", small)
+    monkeypatch.setattr(choose, "SMALL_EAGER", small)
     sizes = (2, 3, 5, 7) if small == 0 else (1, 64, 64, 65)
     assert math.prod(sizes) > small
     results, tanh = [], ops.tanh
@@ -325,8 +326,8 @@ def test_a_loop_of_known_cells_holds_states_and_products(name, options):
 @pytest.mark.parametrize("name", fast(LAYERS, ["bahdanau"]))
 def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
     # Small sums of all steps at once may hold all pairs, or slices of them.
-    monkeypatch.setitem(_additive.SMALLEST, "tensorflow", 1)
-    monkeypatch.setattr(_tanh_sums, "LARGEST_SLICE", 0)
+    monkeypatch.setitem(choose.SMALLEST, "tensorflow", 1)
+    monkeypatch.setattr(cpu, "LARGEST_SLICE", 0)
     shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
     function = gradient_graph(make_decoder(name, query="previous"), shapes, jit=True)
     inputs = [tf.zeros(shape) for shape in (*DECODER_SHAPES, (SAMPLES, STEPS, CELL))]

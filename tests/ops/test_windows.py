@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.ops import (
-    _gathered,
+from keras_attention.ops import windows
+from keras_attention.ops.windows import choose, reference
+from keras_attention.ops.windows.cpu import ONE_BY_ONE
+from keras_attention.ops.windows.plain import COPIED
+from keras_attention.ops.windows.positions import (
     gaussian,
     sentence_span,
     spread_windows,
@@ -87,7 +90,7 @@ def test_spreading_is_the_inverse_of_taking():
 @pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
 @pytest.mark.each_value
 def test_products_in_windows(name, widest, jit, monkeypatch):
-    monkeypatch.setattr(_gathered, "WIDEST", widest)
+    monkeypatch.setattr(choose, "WIDEST", widest)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
 
     def rows(x):
@@ -100,11 +103,22 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
         equation = {"window_dot": "bqd,bqwd->bqw", "window_sum": "bqw,bqwd->bqd"}[name]
         return [np.einsum(equation, first, rows(memory))]
 
-    function, places = getattr(_gathered, name), tensor(position, "int32")
+    function, places = getattr(windows, name), tensor(position, "int32")
     inputs = [normal(1, 2, 3, 5 if name == "window_sum" else 4), normal(2, 2, 7, 4)]
     inputs += [normal(3, 4)] * (name == "window_tanh")
     call = lambda *given: [function(*given, places)]  # noqa: E731
     assert_gradients(Weightless, call, inputs, oracle, jit=jit)
+
+
+@pytest.mark.parametrize("form", [COPIED, ONE_BY_ONE], ids=["copied", "one by one"])
+@pytest.mark.parametrize("name", ["dot", "tanh", "weighted_sum"])
+@pytest.mark.each_value
+def test_every_form_equals_the_reference(name, form):
+    position = tensor(np.random.default_rng(1).integers(0, 7, (2, 3, 5)), "int32")
+    inputs = [normal(1, 2, 3, 5 if name == "weighted_sum" else 4), normal(2, 2, 7, 4)]
+    inputs = [tensor(x) for x in inputs + [normal(3, 4)] * (name == "tanh")]
+    expected = getattr(reference, name)(*inputs, position)
+    assert_close(getattr(form, name)(*inputs, position), numpy(expected))
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -114,7 +128,7 @@ def test_many_queries_of_one_place_in_half_precision(jit):
     query, value = ops.ones((1, 2000, 3), "bfloat16"), ops.ones((1, 4, 3), "bfloat16")
 
     def run(value):
-        outputs = _gathered.window_dot(query, value, position)
+        outputs = windows.window_dot(query, value, position)
         return ops.sum(ops.cast(outputs, "float32")), outputs
 
     _, (gradient,) = gradients_by(run, [value], [], jit)
@@ -133,8 +147,8 @@ def test_products_in_windows_are_summed_in_float32(jit):
     places = tensor(position, "int32")
 
     def run(weights, value):
-        outputs = _gathered.window_sum(weights, value, places)
-        found = _gathered.window_dot(ops.cast(query, "bfloat16"), value, places)
+        outputs = windows.window_sum(weights, value, places)
+        found = windows.window_dot(ops.cast(query, "bfloat16"), value, places)
         return ops.sum(ops.cast(mix, "float32") * ops.cast(outputs, "float32")), found
 
     inputs = [ops.cast(x, "bfloat16") for x in (weights, value)]

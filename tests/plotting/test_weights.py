@@ -16,7 +16,7 @@ from keras_attention import (
     HierarchicalAttention,
     MemoryNetwork,
 )
-from keras_attention.ops._graphs import is_symbolic
+from keras_attention._place import is_symbolic
 from keras_attention.plotting import attention_weights
 from tests.helpers import numpy
 from tests.plotting.figures import translator

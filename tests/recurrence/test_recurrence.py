@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.ops._gradients import linearize, restored, vector_jacobian
-from keras_attention.ops._loops import leaves, scan
+from keras_attention.ops.gradients import linearize, restored, vector_jacobian
+from keras_attention.ops.loops import leaves, scan
 from keras_attention.recurrence import Site, _recur, product, recur
 from tests.backends import BACKEND, gradients_by, on_tensorflow, only_on, tensor
 from tests.helpers import assert_all_close, normal, numpy

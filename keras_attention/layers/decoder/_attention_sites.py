@@ -6,11 +6,11 @@ import keras
 from keras import ops
 
 from keras_attention._checks import is_floating
+from keras_attention._place import value_of
 from keras_attention._typing import Nested
-from keras_attention.layers._types import NOTHING, Memory
-from keras_attention.ops._gradients import vector_jacobian
-from keras_attention.ops._graphs import value_of
-from keras_attention.ops._loops import leaves, pack_like, swap_steps
+from keras_attention.layers.types import NOTHING, Memory
+from keras_attention.ops.gradients import vector_jacobian
+from keras_attention.ops.loops import leaves, pack_like, swap_steps
 from keras_attention.recurrence import Site
 
 

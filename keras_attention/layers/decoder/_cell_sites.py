@@ -9,11 +9,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._place import value_of
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.decoder._cells import cells_of
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
-from keras_attention.ops._graphs import value_of
-from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops.loops import leaves, pack_like
 from keras_attention.recurrence import (
     Site,
     kernel_gradient,

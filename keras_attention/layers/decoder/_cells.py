@@ -3,9 +3,9 @@
 import keras
 from keras import ops, tree
 
-from keras_attention.ops._graphs import in_graph, value_of
-from keras_attention.ops._loops import leaves, pack_like
-from keras_attention.ops._random import generator_states
+from keras_attention._place import in_graph, value_of
+from keras_attention.ops.loops import leaves, pack_like
+from keras_attention.ops.random import generator_states
 
 
 def state_sizes(cell):

@@ -2,11 +2,11 @@
 
 from keras_attention._checks import UNROLLED, check_choice, described, is_cell, made
 from keras_attention._shapes import check_sequences, check_width, shape_of
-from keras_attention.layers._base import check_initialised
-from keras_attention.layers._tensors import check_mask, check_tensor, check_vectors
-from keras_attention.layers._types import Memory
+from keras_attention.layers.base import check_initialised
 from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.tensors import check_mask, check_tensor, check_vectors
+from keras_attention.layers.types import Memory
 
 QUERIES = "previous", "current"
 

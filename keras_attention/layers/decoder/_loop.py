@@ -5,9 +5,8 @@ from typing import Any
 from keras import ops
 
 from keras_attention._checks import is_floating
+from keras_attention._place import compiling
 from keras_attention._typing import Tensor
-from keras_attention.layers._reading import drop_memory
-from keras_attention.layers._types import Attended, DecoderState, Memory
 from keras_attention.layers.decoder._attention_sites import (
     attention_site,
     attention_site_with_state,
@@ -22,10 +21,12 @@ from keras_attention.layers.decoder._cells import (
 )
 from keras_attention.layers.decoder._changes import change_error
 from keras_attention.layers.decoder._checks import check_output
-from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
-from keras_attention.ops._random import changed_by, scan_drawing
-from keras_attention.ops._xla import compiling, pad_axis, round_up_length
+from keras_attention.layers.reading import drop_memory
+from keras_attention.layers.types import Attended, DecoderState, Memory
+from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked
+from keras_attention.ops.random import changed_by, scan_drawing
+from keras_attention.ops.xla import pad_axis, round_up_length
 from keras_attention.recurrence import recur, runs_alone
 
 

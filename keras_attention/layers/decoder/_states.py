@@ -6,11 +6,11 @@ from keras import ops, tree
 
 from keras_attention._checks import described, dtype_of, is_floating
 from keras_attention._shapes import check_batch, fits
-from keras_attention.layers._tensors import check_tensor, check_vectors
-from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import as_states, state_sizes
 from keras_attention.layers.decoder._checks import check_prepared
-from keras_attention.ops._loops import leaves
+from keras_attention.layers.tensors import check_tensor, check_vectors
+from keras_attention.layers.types import DecoderState, Memory
+from keras_attention.ops.loops import leaves
 
 
 def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderState:

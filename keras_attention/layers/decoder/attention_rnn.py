@@ -9,9 +9,7 @@ from keras import tree
 from keras_attention._checks import check_bool, check_choice
 from keras_attention._shapes import check_width, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer
-from keras_attention.layers._tensors import check_mask
-from keras_attention.layers._types import DecoderState, Memory
+from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.decoder._cells import (
     query_size,
     run_at_least_once,
@@ -30,7 +28,9 @@ from keras_attention.layers.decoder._checks import (
 from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.decoder._states import check_step, first_state
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops._loops import leaves
+from keras_attention.layers.tensors import check_mask
+from keras_attention.layers.types import DecoderState, Memory
+from keras_attention.ops.loops import leaves
 from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionRNN"]

@@ -18,7 +18,7 @@ from keras_attention import (
 from keras_attention.layers.decoder import _loop
 from keras_attention.layers.decoder._attention_sites import attention_site
 from keras_attention.ops import additive_score
-from keras_attention.ops._loops import leaves, scan
+from keras_attention.ops.loops import leaves, scan
 from keras_attention.recurrence import _recur
 from tests.backends import compiled, on_tensorflow, tensor
 from tests.helpers import TK, B, assert_all_close, normal, numpy

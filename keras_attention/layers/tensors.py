@@ -2,7 +2,18 @@
 
 from keras_attention._checks import dtype_of
 from keras_attention._shapes import fits
-from keras_attention.layers._types import Memory
+from keras_attention.layers.types import Memory
+
+__all__ = [
+    "FLAGS",
+    "IDS",
+    "VECTORS",
+    "check_dense",
+    "check_mask",
+    "check_tensor",
+    "check_vectors",
+    "masks_by_name",
+]
 
 # The arguments of a call that hold vectors, word ids and booleans.
 VECTORS = ("query", "value", "key", "context", "inputs", "sequences", "memory")

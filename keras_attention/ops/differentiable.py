@@ -7,10 +7,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._place import Compiling, in_graph, is_loop
 from keras_attention._typing import Tensor
-from keras_attention.ops._graphs import in_graph, is_loop
-from keras_attention.ops._loops import leaves
-from keras_attention.ops._xla import compile_choice, compiling
+from keras_attention.ops.loops import leaves
+
+__all__ = ["differentiable"]
 
 
 def differentiable(
@@ -32,12 +33,12 @@ def differentiable(
     backend = keras.backend.backend()
     if backend == "torch":
         return _torch_function().apply(function, gradient, *tensors)
-    choice = compile_choice()
+    compiling = Compiling.here()
 
     @ops.custom_gradient
     def run(*given):
         def grad(*upstream):
-            with compiling(choice):
+            with compiling.restored():
                 # TensorFlow passes the gradients of several outputs one by one, JAX as one tuple.
                 return gradient(*_for_backward(tensors, given), *leaves(upstream))
 

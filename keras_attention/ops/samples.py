@@ -5,6 +5,8 @@ from keras import ops
 
 from keras_attention._typing import Size, Tensor
 
+__all__ = ["add_rows", "take_last", "take_rows"]
+
 
 def take_rows(samples: Tensor, row: Tensor) -> Tensor:
     """Gathers rows of every sample, `samples[b, row[b, ...]]`.

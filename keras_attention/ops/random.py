@@ -6,9 +6,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._place import in_graph
 from keras_attention._typing import Nested
-from keras_attention.ops._graphs import in_graph
-from keras_attention.ops._loops import Body, leaves, pack_like, scan
+from keras_attention.ops.loops import Body, leaves, pack_like, scan
+
+__all__ = ["changed_by", "generator_states", "scan_drawing"]
 
 
 def generator_states(layer: keras.layers.Layer) -> list[keras.Variable]:

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+__all__ = ["NOTHING", "Attended", "DecoderState", "Memory", "Residuals", "Step", "Window"]
+
 
 class Memory(NamedTuple):
     """What queries attend to. `ScoringMixin.prepare` makes it once for all queries.

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops._samples import take_rows
+from keras_attention.ops.samples import take_rows
 
 __all__ = [
     "gaussian",
@@ -178,7 +178,7 @@ def spread_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:
     Example:
         >>> import numpy
         >>> from keras import ops
-        >>> from keras_attention.ops import spread_windows
+        >>> from keras_attention.ops.windows.positions import spread_windows
         >>> weights, center = numpy.array([[[0.25, 0.5, 0.25]]]), numpy.array([[2.0]])
         >>> ops.convert_to_numpy(spread_windows(weights, center, 5)).tolist()
         [[[0.0, 0.25, 0.5, 0.25, 0.0]]]

@@ -6,8 +6,10 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attention._place import in_graph
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops._graphs import in_graph
+
+__all__ = ["Body", "leaves", "pack_like", "scan", "swap_steps", "where_valid"]
 
 # body(carry, inputs of one step) -> (carry, outputs of the step)
 Body = Callable[[Nested, Nested], tuple[Nested, Nested]]

@@ -8,10 +8,12 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention._checks import check_token, described, dtype_of
+from keras_attention._place import is_symbolic
 from keras_attention._typing import Tensor
-from keras_attention.ops._graphs import is_symbolic
-from keras_attention.ops._samples import add_rows
+from keras_attention.ops.samples import add_rows
 from keras_attention.search._arguments import LONGEST, check_count, check_positive
+
+__all__ = ["Limits", "check_vocabulary"]
 
 # rule(logits `(N, V)`, tokens `(N, L)`, t) -> logits, with -inf for the tokens that may not follow
 # the first t tokens.

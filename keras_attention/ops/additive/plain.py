@@ -1,4 +1,4 @@
-"""The additive score without XLA: tanh for one block of queries after the other.
+"""The additive score as all pairs at once, or as one block of queries after the other.
 
 A block fits into the cache of a core, and everything that needs its tanh uses it before the next
 block. Every operation that is not compiled has a fixed price, so there are few, and they are large.
@@ -10,14 +10,25 @@ from typing import Any
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
+from keras_attention.ops.additive.choose import (
+    BLOCK,
+    SMALLEST_SAMPLE,
+    WHOLE,
+)
 from keras_attention.ops.products import project
 
-BLOCK = 2**20  # numbers in a block
-WHOLE = 2**22  # up to this many numbers, everything is one block
-SMALLEST_SAMPLE = 2**16  # a sample with fewer numbers is not worth a step in a loop
+__all__ = [
+    "blocked_gradient",
+    "blocked_score",
+    "score_by_sample",
+    "second_gradient",
+    "sum_pairs",
+    "whole_gradient",
+    "whole_score",
+]
 
 
-def pairs(query: Tensor, key: Tensor) -> Tensor:
+def _pairs(query: Tensor, key: Tensor) -> Tensor:
     """tanh(q_i + k_j), `(..., Tq, Tk, U)`."""
     return ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))
 
@@ -25,7 +36,7 @@ def pairs(query: Tensor, key: Tensor) -> Tensor:
 def whole_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """The score of all pairs at once. The arguments may lack the axis B."""
     # A product of two matrices is the fastest way to sum over features.
-    return ops.squeeze(project(pairs(query, key), ops.expand_dims(vector, 1)), -1)
+    return ops.squeeze(project(_pairs(query, key), ops.expand_dims(vector, 1)), -1)
 
 
 def small_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
@@ -36,14 +47,14 @@ def small_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 def score_by_sample(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """The score of one query, as one product per sample: under XLA its gradient is faster."""
     columns = ops.broadcast_to(ops.expand_dims(vector, 1), (query.shape[0], query.shape[-1], 1))
-    return ops.transpose(ops.matmul(ops.squeeze(pairs(query, key), 1), columns), (0, 2, 1))
+    return ops.transpose(ops.matmul(ops.squeeze(_pairs(query, key), 1), columns), (0, 2, 1))
 
 
 def whole_gradient(
     query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and vector, from all pairs at once."""
-    hidden = pairs(query, key)
+    hidden = _pairs(query, key)
     slope = 1.0 - hidden * hidden
     # A product of matrices, because XLA on a CPU sums slowly over the axis before the last.
     of_query = ops.squeeze(ops.matmul(ops.expand_dims(upstream, 2), slope), 2)
@@ -57,7 +68,7 @@ def second_gradient(query, key, vector, upstream, for_query, for_key, for_vector
     The sum equals g . e'. Here g is the upstream gradient, h the tanh, p = p_q + p_k, and
     e' = sum_u v (1 - h^2) p + h p_v is the change of the scores in the direction (p_q, p_k, p_v).
     """
-    hidden = pairs(query, key)
+    hidden = _pairs(query, key)
     direction = ops.expand_dims(for_query, 2) + ops.expand_dims(for_key, 1)
     slope = 1.0 - hidden * hidden
     change = ops.sum(vector * slope * direction + for_vector * hidden, -1)
@@ -123,7 +134,7 @@ def _gradient_of_sample(sample):
 
     def body(i, sums):
         of_query, of_key, of_vector = sums
-        hidden, weight = pairs(blocks[i], key), weights[i]
+        hidden, weight = _pairs(blocks[i], key), weights[i]
         of_vector = of_vector + _total(hidden, weight)
         slope = 1.0 - hidden * hidden
         rows = ops.matmul(ops.expand_dims(weight, 1), slope)  # (size, 1, U)

@@ -13,7 +13,7 @@ from keras_attention._checks import check_bool, check_training, described
 from keras_attention._typing import Tensor
 from keras_attention.layers._dropped_masks import warn_of_dropped_masks
 from keras_attention.layers._strategies import warn_of_strategy
-from keras_attention.layers._tensors import (
+from keras_attention.layers.tensors import (
     FLAGS,
     IDS,
     VECTORS,
@@ -22,6 +22,8 @@ from keras_attention.layers._tensors import (
     masks_by_name,
 )
 from keras_attention.ops.products import as_dtype, project
+
+__all__ = ["CheckedLayer", "as_dtype", "check_initialised"]
 
 # Arguments of other layers, and what takes their place here.
 ELSEWHERE = {

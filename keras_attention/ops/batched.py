@@ -9,6 +9,8 @@ from keras import ops
 
 from keras_attention._typing import Tensor
 
+__all__ = ["dot_score", "weighted_sums"]
+
 
 def dot_score(query: Tensor, key: Tensor) -> Tensor:
     """Dot products of all queries and keys.

@@ -7,22 +7,26 @@ The second and the third way give the same numbers. A gathered window needs time
 import keras
 from keras import ops
 
+from keras_attention._place import Place
 from keras_attention._shapes import check_scores
 from keras_attention.layers._hooks import check_weighed
-from keras_attention.layers._types import NOTHING, Residuals
-from keras_attention.ops._batched import weighted_sums
-from keras_attention.ops._gathered import window_sum
-from keras_attention.ops._gradients import differentiable_cond, restored
-from keras_attention.ops._random import generator_states
-from keras_attention.ops._xla import run_as_compiled_part, runs_as_compiled_part
+from keras_attention.layers.types import NOTHING, Residuals
+from keras_attention.ops.batched import weighted_sums
+from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.products import as_dtype
-from keras_attention.ops.windows import gaussian, spread_windows, window_mask, window_positions
+from keras_attention.ops.random import generator_states
+from keras_attention.ops.windows import window_sum
+from keras_attention.ops.windows.choose import longest_whole
+from keras_attention.ops.windows.positions import (
+    gaussian,
+    spread_windows,
+    window_mask,
+    window_positions,
+)
+from keras_attention.ops.xla import run_as_part
 
-# Windows are gathered from a memory at least this many times as long, compiled or not.
-WORTHWHILE = {True: 10, False: 40}
-# Without compilation, windows of more features are gathered from longer memories only.
-FEATURES = 160
+__all__ = ["drop_memory", "read_memory", "read_values"]
 
 
 def read_memory(layer, query, memory, masks, window, weights_wanted, training, stored):
@@ -57,7 +61,8 @@ def _read_window(layer, query, memory, masks, window, weights_wanted, training):
         return _read_gathered(layer, query, memory, masks, window, weights_wanted, training)
 
     length = ops.shape(memory.value)[1]
-    longest = _longest_whole(query, memory, window)
+    place = Place.of(query, memory.value)
+    longest = longest_whole(place, 2 * window.half_width + 1, memory.value.shape[-1])
     may_draw = training and bool(generator_states(layer))
     if isinstance(length, int):
         if length <= longest:
@@ -65,9 +70,9 @@ def _read_window(layer, query, memory, masks, window, weights_wanted, training):
         # A compiled part cannot advance a random generator, and is not worth it for one query.
         if query.shape[1] == 1 or may_draw:
             return gathered()
-        return run_as_compiled_part(gathered, query, memory.value)
+        return run_as_part(place, gathered)
     # The branches run again for the gradient, so they cannot advance a random generator.
-    if keras.backend.backend() != "tensorflow" or query.shape[1] == 1 or may_draw:
+    if place.backend != "tensorflow" or query.shape[1] == 1 or may_draw:
         return whole()
     return _read_by_length(
         layer, length > longest, gathered, whole, query, memory, window, weights_wanted
@@ -130,16 +135,6 @@ def _weigh(layer, scores, mask, window, position):
     if window is None or not window.gaussian:
         return weights
     return weights * gaussian(window.center, position, window.half_width)
-
-
-def _longest_whole(query, memory, window):
-    """The longest memory that is read whole."""
-    width = 2 * window.half_width + 1
-    if runs_as_compiled_part(query, memory.value):
-        return WORTHWHILE[True] * width
-    # Copied windows must not need more memory than the scores of the whole memory.
-    more = WORTHWHILE[False] * memory.value.shape[-1] // FEATURES
-    return max(WORTHWHILE[False], more) * width
 
 
 def _read_by_length(layer, long, gathered, whole, query, memory, window, weights_wanted):

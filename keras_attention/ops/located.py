@@ -3,10 +3,12 @@
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops._differentiable import differentiable
-from keras_attention.ops._gradients import run_after
-from keras_attention.ops._shifts import folded, sliding
+from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.gradients import run_after
 from keras_attention.ops.products import project
+from keras_attention.ops.shifts import folded, sliding
+
+__all__ = ["located_score"]
 
 
 def located_score(

@@ -6,10 +6,19 @@ from collections.abc import Callable, Iterator
 import keras
 from keras import ops
 
+from keras_attention._place import in_graph
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops._differentiable import differentiable
-from keras_attention.ops._graphs import in_compiled_code, in_graph, is_loop, treated_as_compiled
-from keras_attention.ops._loops import leaves, pack_like
+from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.loops import leaves, pack_like
+
+__all__ = [
+    "differentiable_cond",
+    "linearize",
+    "restored",
+    "run_after",
+    "vector_jacobian",
+    "without_gradients",
+]
 
 
 @contextlib.contextmanager
@@ -22,18 +31,6 @@ def without_gradients() -> Iterator[None]:
 
     with torch.no_grad():
         yield
-
-
-def in_loop() -> bool:
-    """Whether this code belongs to a loop of a TensorFlow graph."""
-    if not in_graph():
-        return False
-    import tensorflow as tf
-
-    graph = tf.compat.v1.get_default_graph()
-    while graph is not None and not is_loop(graph):
-        graph = getattr(graph, "outer_graph", None)
-    return graph is not None
 
 
 def run_after(other: Tensor, x: Tensor) -> Tensor:
@@ -72,7 +69,6 @@ def differentiable_cond(
         The tuple of the branch that ran. Its sizes may be unknown even where both branches know
         them. Second derivatives are not tested.
     """
-    compiled = in_compiled_code()
 
     def gradient(*args):
         inputs, upstream = args[: len(tensors)], args[len(tensors) :]
@@ -80,8 +76,7 @@ def differentiable_cond(
         def of(function):
             return lambda: vector_jacobian(lambda *x: (function(*x), None), inputs, upstream)[0]
 
-        with treated_as_compiled(compiled):
-            return tuple(ops.cond(condition, of(first), of(second)))
+        return tuple(ops.cond(condition, of(first), of(second)))
 
     def choose(*inputs):
         return ops.cond(condition, lambda: first(*inputs), lambda: second(*inputs))

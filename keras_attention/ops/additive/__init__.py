@@ -1,0 +1,85 @@
+"""The additive score of projected queries and keys.
+
+`reference` is the equation. `choose` says which form runs where, and why: `cpu` where XLA compiles,
+`plain` elsewhere.
+"""
+
+import functools
+
+import keras
+
+from keras_attention._place import Place
+from keras_attention._typing import Tensor
+from keras_attention.ops.additive.choose import Forms, run, stores_tanh
+from keras_attention.ops.additive.cpu import grouped_gradient, grouped_score
+from keras_attention.ops.additive.plain import (
+    blocked_gradient,
+    blocked_score,
+    score_by_sample,
+    second_gradient,
+    whole_gradient,
+    whole_score,
+)
+from keras_attention.ops.additive.reference import score
+from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.gradients import run_after
+from keras_attention.ops.products import as_dtype
+
+__all__ = ["additive_score"]
+
+
+def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """Scores every query against every key, in a common space of U features.
+
+        e[b,i,j] = sum_u v[u] tanh(q[b,i,u] + k[b,j,u])
+
+    The tensor of size B Tq Tk U is never materialised when it is large. XLA sums over groups of
+    features, and the gradient recomputes the tanh. Without XLA, the sum runs over blocks of queries
+    instead.
+
+    Sizes: B samples, Tq query and Tk memory steps, U features.
+
+    Args:
+        query: q, `(B, Tq, U)`, already projected. Add the bias to it, if you use one.
+        key: k, `(B, Tk, U)`, already projected.
+        vector: v, `(U,)`.
+
+    Returns:
+        Scores `(B, Tq, Tk)` in the dtype of the inputs. Half-precision inputs are summed in
+        float32. Second derivatives exist, but need memory for B Tq Tk U numbers.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.ops import additive_score
+        >>> query, key = numpy.zeros((2, 3, 5)), numpy.ones((2, 7, 5))
+        >>> scores = additive_score(query, key, numpy.ones(5))
+        >>> tuple(scores.shape), round(float(scores[0, 0, 0]), 4)
+        ((2, 3, 7), 3.808)
+
+    Reference: https://arxiv.org/abs/1409.0473, appendix A.1.2.
+    """
+    dtype = keras.backend.result_type(query.dtype, key.dtype, vector.dtype)
+    wide = "float64" if dtype == "float64" else "float32"
+    query, key, vector = (as_dtype(x, wide) for x in (query, key, vector))
+    place = Place.of(query, key)
+    if stores_tanh(place, query, key):
+        in_graph = score_by_sample if place.compiled else whole_score
+        form = in_graph if place.graph else score
+        return as_dtype(form(query, key, vector), dtype)
+    choose = functools.partial(run, place, SCORE)
+    return as_dtype(differentiable(choose, _gradient, query, key, vector), dtype)
+
+
+def _gradient(query, key, vector, upstream):
+    """The gradients of query, key and vector."""
+    query = run_after(upstream, query)
+    place = Place.of(query, key)
+    gradient = functools.partial(run, place, GRADIENT)
+    if place.backend != "tensorflow":
+        return gradient(query, key, vector, upstream)
+    # TensorFlow cannot differentiate compiled loops, so the second derivative is written out.
+    return differentiable(gradient, second_gradient, query, key, vector, upstream)
+
+
+SCORE = Forms(whole_score, grouped_score, blocked_score)
+GRADIENT = Forms(whole_gradient, grouped_gradient, blocked_gradient)

@@ -1,0 +1,151 @@
+"""Which form of the additive score runs where, and the table of measured sizes that decides it.
+
+| where                                   | form                                                 |
+| --------------------------------------- | ---------------------------------------------------- |
+| eager code or PyTorch, few pairs        | `reference`, the equation, in the fewest operations  |
+| one query in a graph, outside a loop    | `plain`, all pairs at once, whose tanh is stored     |
+| XLA compiles, many pairs                | `cpu`, sums over groups of features                  |
+| XLA compiles, few pairs or one query    | `plain`, all pairs at once; the gradient repeats it  |
+| XLA compiles nothing                    | `plain`, one block of queries after the other        |
+
+Why `cpu`: there XLA turns a group of features into one loop over all pairs. The loop uses the
+vector units and all cores, and stores one number for a pair. From the equation, XLA would make a
+tensor of U numbers for each pair.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from keras import ops
+
+from keras_attention._place import Place, in_loop
+from keras_attention._typing import Tensor
+from keras_attention.ops.xla import (
+    bound,
+    pad_axis,
+    round_up_length,
+    run_as_graph,
+    run_compiled,
+    trace_once,
+)
+
+__all__ = ["Forms", "run", "stores_tanh"]
+
+
+# The table of measured sizes, on two cores. They count numbers of the tensor of all pairs,
+# B Tq Tk U, if nothing else is said. `python benchmarks/speed.py --only additive` repeats the
+# measurements, unless a reason is given.
+
+# Fewer numbers are computed whole, even where XLA compiles: a loop costs more than it saves.
+SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
+
+# Up to this many tanh, eager code and PyTorch store them: few operations count more than memory,
+# but a loop of the caller may store as many at every step. A graph stores those of one query, which
+# is faster than recomputing them; there, loops are recognised.
+SMALL_EAGER = 2**18
+STORED = 2**22
+
+# Without XLA, every operation has a fixed price, and a block that fits into the cache of a core
+# is faster than a larger one. Up to WHOLE numbers are one block, and so are samples of at most
+# SMALLEST_SAMPLE: they are not worth a step in a loop.
+BLOCK = 2**20
+WHOLE = 2**22
+SMALLEST_SAMPLE = 2**16
+
+# Terms in a step of a loop. XLA reads groups of less than 16 from memory number by number,
+# which takes four times as long. Sums of 4 to 31 terms have two groups: six times as fast on
+# JAX as one term for a step. Shorter sums need no loop.
+GROUP = 16
+SHORTEST = 4
+
+# Sums over features without a loop, in slices of whole vector registers (8 of float32). On
+# TensorFlow they are faster by a fifth while the sum stays in the cache, B Tq Tk 8 numbers or
+# more; on JAX they are four times slower.
+LANES = 8
+MOST_SLICES = 32
+LARGEST_SLICE = 2**22
+
+# Bounds of e^2a and e^2b, from their range: the product d1 d2 of two denominators must stay
+# below 3.4e38, the largest float32. Below a = -43 the exponential e^2a vanishes; then e^2b must
+# be too small to matter. Where all are near 1, rounding would be visible.
+LARGEST_PRODUCT = math.exp(2 * 22)
+LARGEST = math.exp(2 * 30)
+SMALL = math.exp(2 / 8)
+
+
+class Forms(NamedTuple):
+    """The forms of one function: for small inputs, compiled by XLA, and without XLA."""
+
+    whole: Callable
+    grouped: Callable
+    blocked: Callable
+
+
+def stores_tanh(place: Place, query: Tensor, key: Tensor) -> bool:
+    """Whether the tanh are stored for the gradient, which is faster than recomputing them."""
+    sizes = *query.shape, key.shape[1]
+    if place.backend == "jax" or None in sizes:
+        return False
+    count = math.prod(sizes)
+    if not place.graph:
+        return count <= SMALL_EAGER
+    return query.shape[1] == 1 and count <= STORED and not in_loop()
+
+
+def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *upstream: Tensor):
+    """Calls the form that is fastest in this place, for these sizes."""
+    inputs = (query, key, vector, *upstream)
+    grouped = bound(forms.grouped, place)
+
+    def slow():
+        # Many small operations are faster in a graph than in eager code.
+        of_sequence, units = (None, None, query.shape[-1]), (query.shape[-1],)
+        shapes = (of_sequence, of_sequence, units, (None, None, None))
+        return run_as_graph(place, forms.blocked, shapes[: len(inputs)], *inputs)
+
+    # One query has as many pairs as there are keys, so there is no memory to save.
+    one_step = query.shape[1] == 1
+    if place.xla == "nowhere" or (one_step and not place.compiled):
+        return slow()
+    if one_step:
+        return forms.whole(*inputs)
+
+    def fast():
+        if place.xla == "inside":
+            return trace_once(place, grouped, *inputs)
+        if place.fixed:
+            return run_compiled(grouped, *inputs)
+        return _run_padded(place, grouped, *inputs)
+
+    (batch, steps, units), length = ops.shape(query), ops.shape(key)[1]
+    sizes = (batch, steps, length, units)
+    smallest = SMALLEST[place.backend]
+    if all(isinstance(size, int) for size in sizes):
+        if math.prod(sizes) < smallest:
+            return forms.whole(*inputs)
+        rounded = batch, round_up_length(steps), round_up_length(length), units
+        return fast() if place.may_compile(forms.grouped, *rounded, query.dtype) else slow()
+    # The product may have more than 31 bits, so it is computed in floating point.
+    size = math.prod(ops.cast(size, "float32") for size in sizes)
+    results = ops.cond(size < smallest, lambda: forms.whole(*inputs), fast)
+    # A conditional loses the sizes that are known.
+    if not upstream:
+        return ops.reshape(results, (batch, steps, length))
+    return tuple(ops.reshape(x, ops.shape(y)) for x, y in zip(results, inputs, strict=False))
+
+
+def _run_padded(place, grouped, query, key, vector, *upstream):
+    """Pads the time axes to one of few lengths, so that XLA compiles few programs."""
+    steps, length = ops.shape(query)[1], ops.shape(key)[1]
+    # A length that the graph knows never changes, so it needs no rounding.
+    more = [
+        0 if place.graph and isinstance(size, int) else round_up_length(size) - size
+        for size in (steps, length)
+    ]
+    query, key = pad_axis(query, 1, more[0]), pad_axis(key, 1, more[1])
+    if not upstream:
+        return run_compiled(grouped, query, key, vector)[:, :steps, :length]
+    upstream = pad_axis(pad_axis(upstream[0], 1, more[0]), 2, more[1])
+    of_query, of_key, of_vector = run_compiled(grouped, query, key, vector, upstream)
+    return of_query[:, :steps], of_key[:, :length], of_vector

@@ -1,0 +1,266 @@
+"""The additive score that XLA compiles for a CPU: sums over groups, with no tensor of all pairs.
+
+The score is a sum over features. Its gradients are sums over memory steps for the query, and over
+query steps for the key:
+
+    sum_n w_n tanh(a_n + b_n)        `_tanh_sum`
+    sum_n w_n tanh'(a_n + b_n)       `_slope_sum`, with tanh' = 1 - tanh^2
+
+The axis n is the outer loop. Each of its steps adds a group of terms, written out one by one. XLA
+turns a group into a single loop over the other axes, which uses the vector units and all cores and
+stores one sum.
+
+The terms have two forms. The direct form is tanh(a + b) itself. The exponential form is a fifth of
+the work:
+
+    r = 1 / (1 + e^2a e^2b),        tanh(a + b) = 1 - 2r,        tanh'(a + b) = 4 (r - r^2)
+
+The exponentials of a and of b are computed before the loop, and two terms share a division:
+
+    w1 r1 + w2 r2 = (w1 d2 + w2 d1) / (d1 d2),        d = 1 / r
+
+The exponential form is valid while no product overflows: for a + b up to 22 and weights up to 1e19.
+A sum far below zero does no harm: its exponential vanishes, and tanh is -1. The error is that of
+rounding sum |w|, which is visible in sums that are much smaller. That happens where all a and b are
+small, so these use the direct form, as do numbers outside the valid range. There, rounding a + b
+costs nothing even if a and b are huge: where tanh is not yet flat they nearly cancel, and the
+difference of two such numbers is exact.
+
+Below, `exponential` says that a and b, or query and key, hold e^2a and e^2b.
+"""
+
+import functools
+import math
+from typing import TypeAlias
+
+from keras import ops
+
+from keras_attention._place import Place
+from keras_attention._typing import Tensor
+from keras_attention.ops.additive.choose import (
+    GROUP,
+    LANES,
+    LARGEST,
+    LARGEST_PRODUCT,
+    LARGEST_SLICE,
+    MOST_SLICES,
+    SHORTEST,
+    SMALL,
+)
+from keras_attention.ops.additive.plain import sum_pairs
+from keras_attention.ops.xla import trace_once
+
+__all__ = ["grouped_gradient", "grouped_score"]
+
+# The axis n in each of three tensors, or None in a tensor without it.
+Axes: TypeAlias = tuple[int | None, int | None, int | None]
+
+
+def grouped_score(place: Place, query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """The score, as sums over groups of features."""
+
+    def score(query, key, exponential):
+        if exponential and _suits_slices(place, query, key):
+            return ops.sum(vector) - 2.0 * _sum_of_slices(_reciprocals, query, key, vector)
+        weight = ops.reshape(vector, (1, 1, -1))
+        return _tanh_sum(query, ops.transpose(key, (0, 2, 1)), weight, (2, 1, 2), exponential)
+
+    return _in_best_form(score, query, key)
+
+
+def grouped_gradient(
+    place: Place, query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and vector, as sums over groups of memory and query steps."""
+    reverse = ops.transpose(upstream, (0, 2, 1))
+    axes = (None, 1, 2)
+
+    def gradient(query, key, exponential):
+        slopes = SLOPES[exponential]
+        of_vector = _tanh_sum(query, key, upstream, axes, exponential)
+        return (
+            vector * trace_once(place, slopes, query, key, upstream),
+            vector * trace_once(place, slopes, key, query, reverse),
+            sum_pairs(of_vector),
+        )
+
+    return _in_best_form(gradient, query, key)
+
+
+def _in_best_form(function, query, key):
+    exponentials = ops.exp(2.0 * query), ops.exp(2.0 * key)
+    return ops.cond(
+        _suits_exponentials(*exponentials),
+        lambda: function(*exponentials, True),
+        lambda: function(query, key, False),
+    )
+
+
+def _suits_exponentials(first, second):
+    """Whether the exponential form is valid and accurate, as a boolean scalar."""
+    low, high = zip(*(_range(x) for x in (first, second)), strict=True)
+    # Comparisons with NaN are False, which chooses the direct form. It keeps the NaN.
+    inside = ops.logical_and(ops.maximum(*high) <= LARGEST, high[0] * high[1] <= LARGEST_PRODUCT)
+    large = ops.logical_or(ops.maximum(*high) > SMALL, ops.minimum(*low) < 1 / SMALL)
+    return ops.logical_and(inside, large)
+
+
+def _range(x):
+    """The smallest and the largest number."""
+    return ops.min(x, initial=math.inf), ops.max(x, initial=0.0)
+
+
+def _suits_slices(place, query, key):
+    """Whether a sum of slices is faster than a loop of groups."""
+    units = query.shape[-1]
+    count, size = _slices(units)
+    sizes = (*query.shape[:2], key.shape[1], size)
+    if place.backend != "tensorflow" or not all(isinstance(n, int) for n in sizes):
+        return False
+    # The second condition: at most a fifth of the work is for padding.
+    return math.prod(sizes) < LARGEST_SLICE and 4 * count * size <= 5 * units
+
+
+def _slices(units):
+    """The number of slices, up to 32, and their width, a multiple of a vector register."""
+    count = min(MOST_SLICES, -(-units // LANES))
+    return count, -(-units // (count * LANES)) * LANES
+
+
+def _sum_of_slices(make_terms, query, key, weight):
+    """Sums over features without a loop: adds a few wide slices, then sums over the result."""
+    units = weight.shape[0]
+    count, size = _slices(units)
+    sources = ops.expand_dims(query, 2), ops.expand_dims(key, 1), weight
+    slices = []
+    for x in sources:
+        # The padding adds nothing, because the weights are padded with zeros too.
+        x = ops.pad(x, [[0, 0]] * (len(x.shape) - 1) + [[0, count * size - units]])
+        slices.append([x[..., n : n + size] for n in range(0, count * size, size)])
+    return ops.sum(_tree_sum(make_terms(*slices)), -1)
+
+
+def _tanh_sum(a, b, weight, axes: Axes, exponential):
+    """Computes sum_n w_n tanh(a_n + b_n).
+
+    The three tensors have rank 3. They broadcast to each other apart from the axis n, which has
+    size 1 in the result.
+    """
+    if not exponential:
+        return _sum_in_groups(_tanhs, a, b, weight, axes)
+    total = _sum_in_groups(_reciprocals, a, b, weight, axes)
+    return ops.sum(weight, axes[2], keepdims=True) - 2.0 * total
+
+
+def _slope_sum(a, b, weight, axes: Axes, exponential):
+    """Computes sum_n w_n (1 - tanh(a_n + b_n)^2); arguments and result as for `_tanh_sum`."""
+    if not exponential:
+        return _sum_in_groups(_slopes, a, b, weight, axes)
+    return 4.0 * _sum_in_groups(_reciprocal_slopes, a, b, weight, axes)
+
+
+# Stable objects, so that each is traced once.
+SLOPES = {
+    exponential: functools.partial(_slope_sum, axes=(None, 1, 2), exponential=exponential)
+    for exponential in (False, True)
+}
+
+
+def _sum_in_groups(make_terms, a, b, weight, axes):
+    sources = (a, b, weight)
+    total = ops.zeros(_common_shape(sources, axes), a.dtype)
+
+    def add(total, pieces, size):
+        terms = make_terms(*(_split(x, n, size) for x, n in zip(pieces, axes, strict=True)))
+        return total + _tree_sum(terms) if terms else total
+
+    length = next(x.shape[n] for x, n in zip(sources, axes, strict=True) if n is not None)
+    if isinstance(length, int) and length < SHORTEST:
+        return add(total, sources, length)
+    if not isinstance(length, int):
+        length = next(ops.shape(x)[n] for x, n in zip(sources, axes, strict=True) if n is not None)
+        size = GROUP
+        count = (length + size - 1) // size
+    else:
+        # XLA inlines a loop of one step. Sums that share terms would then store them: all pairs.
+        count = max(2, length // GROUP)
+        size = 2 * -(-length // (2 * count))
+    grouped = [
+        x if n is None else _in_groups(x, n, count, size)
+        for x, n in zip(sources, axes, strict=True)
+    ]
+
+    def body(i, total):
+        pieces = [x if n is None else x[i] for x, n in zip(grouped, axes, strict=True)]
+        return add(total, pieces, size)
+
+    return ops.fori_loop(0, count, body, total)
+
+
+def _tree_sum(terms):
+    """Adds terms as a tree: rounding errors stay smaller and the additions do not wait in turn."""
+    while len(terms) > 1:
+        terms = [sum(terms[n + 1 : n + 2], terms[n]) for n in range(0, len(terms), 2)]
+    return terms[0]
+
+
+def _split(x, axis, size):
+    """Splits a group into its terms, or repeats a tensor that has no axis n."""
+    if axis is None:
+        return [x] * size
+    return ops.split(x, size, axis) if size else []
+
+
+def _in_groups(x, axis, count, size):
+    """Cuts the axis into groups, which come first: `(count, ..., size, ...)`."""
+    shape = list(ops.shape(x))
+    missing = count * size - shape[axis]
+    if not isinstance(missing, int) or missing:
+        # The padding adds nothing, because the weights are padded with zeros too.
+        padding = ops.zeros((*shape[:axis], missing, *shape[axis + 1 :]), x.dtype)
+        x = ops.concatenate([x, padding], axis)
+    x = ops.reshape(x, (*shape[:axis], count, size, *shape[axis + 1 :]))
+    return ops.moveaxis(x, axis, 0)
+
+
+def _common_shape(sources, axes):
+    """The shape to which the sources broadcast, with size 1 for each axis n."""
+    shapes = [list(ops.shape(x)) for x in sources]
+    for shape, axis in zip(shapes, axes, strict=True):
+        if axis is not None:
+            shape[axis] = 1
+    # A size of 1 gives way to any other. An unknown size is a tensor and counts as another.
+    return [
+        next((size for size in sizes if not (isinstance(size, int) and size == 1)), 1)
+        for sizes in zip(*shapes, strict=True)
+    ]
+
+
+def _tanhs(a, b, w):
+    """w tanh(a + b) in the direct form."""
+    return [x * ops.tanh(y + z) for x, y, z in zip(w, a, b, strict=True)]
+
+
+def _slopes(a, b, w):
+    """w tanh'(a + b) in the direct form."""
+    return [x * (1.0 - ops.square(ops.tanh(y + z))) for x, y, z in zip(w, a, b, strict=True)]
+
+
+def _reciprocals(a, b, w):
+    """w r in the exponential form; two terms share a denominator."""
+    d = [1.0 + x * y for x, y in zip(a, b, strict=True)]
+    terms = [
+        (w[n] * d[n + 1] + w[n + 1] * d[n]) / (d[n] * d[n + 1]) for n in range(0, len(d) - 1, 2)
+    ]
+    return terms + [w[n] / d[n] for n in range(len(d) // 2 * 2, len(d))]
+
+
+def _reciprocal_slopes(a, b, w):
+    """w (r - r^2) in the exponential form; two r share a division."""
+    d = [1.0 + x * y for x, y in zip(a, b, strict=True)]
+    r = []
+    for n in range(0, len(d) - 1, 2):
+        both = 1.0 / (d[n] * d[n + 1])
+        r += [d[n + 1] * both, d[n] * both]
+    r += [1.0 / d[n] for n in range(len(r), len(d))]
+    return [x * (y - y * y) for x, y in zip(w, r, strict=True)]

@@ -1,0 +1,132 @@
+"""Products that read only the rows of the memory in windows.
+
+`positions` says which rows those are, and `reference` has the equations of the products. `choose`
+says which form of a product runs where, and why: `cpu` where XLA compiles, `plain` elsewhere. Only
+the inputs are stored for the gradient.
+
+Sizes: B samples, Tq query and Tk memory steps, W positions in a window, D features or U units.
+"""
+
+import functools
+
+import keras
+from keras import ops
+
+from keras_attention._place import Place
+from keras_attention._typing import Tensor
+from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.windows.choose import one_by_one
+from keras_attention.ops.windows.cpu import ONE_BY_ONE
+from keras_attention.ops.windows.plain import COPIED
+from keras_attention.ops.xla import bound, run_compiled
+
+__all__ = ["window_dot", "window_sum", "window_tanh"]
+
+
+def window_dot(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
+    """Dot products of every query with the keys in its window.
+
+        e[b,i,w] = q[b,i] . k[b, s[b,i,w]]
+
+    Args:
+        query: q, `(B, Tq, D)`.
+        key: k, `(B, Tk, D)`.
+        position: s, `(B, Tq, W)`, integers from 0 to Tk - 1.
+
+    Returns:
+        Scores e, `(B, Tq, W)`.
+    """
+    form = _form(position)
+    return _with_gradient(form, form.dot, _dot_gradient, query, key, position)
+
+
+def window_tanh(query: Tensor, key: Tensor, vector: Tensor, position: Tensor) -> Tensor:
+    """Additive scores of every query against the keys in its window.
+
+        e[b,i,w] = sum_u v[u] tanh(q[b,i,u] + k[b, s[b,i,w], u])
+
+    Args:
+        query: q, `(B, Tq, U)`, float32 or float64.
+        key: k, `(B, Tk, U)`, of the same dtype.
+        vector: v, `(U,)`, of the same dtype.
+        position: s, `(B, Tq, W)`, integers from 0 to Tk - 1.
+
+    Returns:
+        Scores e, `(B, Tq, W)`.
+    """
+    form = _form(position)
+    return _with_gradient(form, form.tanh, _tanh_gradient, query, key, vector, position)
+
+
+def window_sum(weights: Tensor, value: Tensor, position: Tensor) -> Tensor:
+    """Weighted sums of the values in every window.
+
+        c[b,i] = sum_w a[b,i,w] v[b, s[b,i,w]]
+
+    Args:
+        weights: a, `(B, Tq, W)`.
+        value: v, `(B, Tk, D)`.
+        position: s, `(B, Tq, W)`, integers from 0 to Tk - 1.
+
+    Returns:
+        Contexts c, `(B, Tq, D)`.
+    """
+    form = _form(position)
+    return _with_gradient(form, form.weighted_sum, _sum_gradient, weights, value, position)
+
+
+def _form(position):
+    return ONE_BY_ONE if one_by_one(Place.of(position), position.shape[-1]) else COPIED
+
+
+def _dot_gradient(form, query, key, position, upstream):
+    of_query = ops.cast(form.weighted_sum(upstream, key, position), query.dtype)
+    return of_query, form.spread(upstream, query, position, ops.shape(key)[1])
+
+
+def _tanh_gradient(form, *args):
+    return form.tanh_gradient(*args)
+
+
+def _sum_gradient(form, weights, value, position, upstream):
+    of_weights = form.dot(upstream, value, position)
+    return of_weights, form.spread(weights, upstream, position, ops.shape(value)[1])
+
+
+def _with_gradient(form, function, gradient, *inputs):
+    """Calls `function(*inputs)`. Its gradient is `gradient(form, *inputs, upstream)`."""
+
+    def first(*args):
+        return *_first_gradient(form, gradient, *args), None
+
+    return differentiable(functools.partial(_call, function), first, *inputs)
+
+
+def _first_gradient(form, gradient, *args):
+    """Calls the gradient; the last two arguments are the positions and the upstream gradient."""
+    if keras.backend.backend() != "tensorflow":
+        return _call(bound(gradient, form), *args)
+    import tensorflow as tf
+
+    # TensorFlow cannot differentiate compiled loops everywhere, so second derivatives copy all
+    # windows.
+    def second(*args):
+        *tensors, position, last = (tf.identity(x) for x in args[: len(given)])
+        with tf.GradientTape() as tape:
+            tape.watch((tensors, last))
+            found = gradient(COPIED, *tensors, position, last)
+        options = {"unconnected_gradients": "zero"}
+        upstream = args[len(given) :]
+        of_tensors, of_last = tape.gradient(found, (tensors, last), upstream, **options)
+        return *of_tensors, None, of_last
+
+    # The copies belong to the graph that holds this gradient.
+    given = [tf.identity(x) for x in args]
+    return differentiable(functools.partial(gradient, form), second, *given)
+
+
+def _call(function, *tensors):
+    if keras.backend.backend() != "jax":
+        return function(*tensors)
+    # Otherwise JAX would compile a loop at every eager call.
+    return run_compiled(function, *tensors)

@@ -1,0 +1,54 @@
+"""The products of windows without XLA: all windows are copied for a moment."""
+
+import keras
+from keras import ops
+
+from keras_attention._typing import Tensor
+from keras_attention.ops.products import project
+from keras_attention.ops.samples import add_rows, take_rows
+from keras_attention.ops.windows.choose import Form
+
+__all__ = ["COPIED", "wide_dtype", "widen"]
+
+
+def widen(x: Tensor) -> Tensor:
+    """Casts half precision to float32, which counts far enough for sums of many rows."""
+    return ops.cast(x, wide_dtype(x))
+
+
+def wide_dtype(x: Tensor) -> str:
+    """The dtype of sums of many rows: at least float32."""
+    return "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
+
+
+def _dot(query, key, position):
+    return ops.squeeze(ops.matmul(take_rows(key, position), ops.expand_dims(query, -1)), -1)
+
+
+def _weighted_sum(weights, value, position):
+    windows = take_rows(widen(value), position)
+    return ops.cast(ops.einsum("bqw,bqwd->bqd", widen(weights), windows), value.dtype)
+
+
+def _tanh(query, key, vector, position):
+    hidden = _hidden(query, key, position)
+    return ops.squeeze(project(hidden, ops.expand_dims(vector, 1)), -1)
+
+
+def _tanh_gradient(query, key, vector, position, upstream):
+    hidden = _hidden(query, key, position)
+    of_vector = ops.einsum("bqwu,bqw->u", hidden, upstream)
+    slopes = vector * (1.0 - hidden * hidden) * ops.expand_dims(upstream, 3)
+    return ops.sum(slopes, 2), add_rows(slopes, position, ops.shape(key)[1]), of_vector
+
+
+def _hidden(query, key, position):
+    return ops.tanh(ops.expand_dims(query, 2) + take_rows(key, position))
+
+
+def _spread(weights, x, position, length):
+    rows = ops.expand_dims(widen(weights), 3) * ops.expand_dims(widen(x), 2)
+    return ops.cast(add_rows(rows, position, length), x.dtype)
+
+
+COPIED = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _spread)
