@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any, Self
 
 import keras
@@ -23,7 +24,7 @@ from keras_attention.layers.tensors import (
 )
 from keras_attention.ops.products import as_dtype, project
 
-__all__ = ["CheckedLayer", "as_dtype", "check_initialised"]
+__all__ = ["CheckedLayer", "as_in_a_call", "check_initialised"]
 
 # Arguments of other layers, and what takes their place here.
 ELSEWHERE = {
@@ -38,6 +39,21 @@ ELSEWHERE = {
 }
 OF_KERAS = {"activity_regularizer", "trainable", "dtype", "autocast", "name"}
 OF_KERAS |= {"input_shape", "input_dim"}
+
+
+def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
+    """Runs a function with the variables cast as in a call of the layer.
+
+    A gradient runs hooks again outside of the call, where Keras does not cast variables.
+    """
+    if layer.compute_dtype == layer.variable_dtype:
+        return function()
+    return _Caller(dtype=layer.dtype_policy)(function=function)
+
+
+class _Caller(keras.layers.Layer):
+    def call(self, function):
+        return function()
 
 
 class CheckedLayer(keras.layers.Layer):

@@ -10,7 +10,7 @@ from keras import ops
 from keras_attention._place import Place
 from keras_attention._shapes import check_scores
 from keras_attention.layers._hooks import check_weighed
-from keras_attention.layers.types import NOTHING, Residuals
+from keras_attention.layers.types import NO_RESIDUALS, Residuals
 from keras_attention.ops.batched import weighted_sums
 from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.masks import all_of
@@ -104,7 +104,7 @@ def read_values(layer, weights, value, training=None):
     return weighted_sums(drop_weights(layer, weights, training), value)
 
 
-def _read_whole(layer, query, memory, masks, window, training, stored=NOTHING):
+def _read_whole(layer, query, memory, masks, window, training, stored=NO_RESIDUALS):
     scores = layer.score(query, memory.key)
     check_scores(layer.name, scores, (*query.shape[:2], memory.value.shape[1]))
     scores = restored(scores, stored.scores)

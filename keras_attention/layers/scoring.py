@@ -24,9 +24,9 @@ from keras_attention.layers._queries import (
     check_window,
 )
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
-from keras_attention.layers.base import CheckedLayer
+from keras_attention.layers.base import CheckedLayer, as_in_a_call
 from keras_attention.layers.reading import read_memory
-from keras_attention.layers.types import NOTHING, Attended, Memory, Window
+from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory, Window
 from keras_attention.ops.loops import leaves, pack_like
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.products import as_dtype
@@ -63,8 +63,10 @@ class ScoringMixin(CheckedLayer):
 
     The hooks are, in the order in which people need them: `score`, `project_query`, `project_key`,
     `weigh`, `window`, and `combine` with `output_size`. A layer with windows may also have a
-    `score_window`. The mixin masks, drops weights and casts. It also saves the layer: store every
-    constructor argument in an attribute of the same name.
+    `score_window`. A hook treats every query by itself, because a decoder may pass one query or all
+    of them; a class that counts steps sets `uses_position`. The mixin masks, drops weights and
+    casts. It also saves the layer: store every constructor argument in an attribute of the same
+    name.
 
     Args:
         normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly
@@ -332,7 +334,7 @@ class ScoringMixin(CheckedLayer):
         drawn=None,
         drop=True,
         combine=True,
-        stored=NOTHING,
+        stored=NO_RESIDUALS,
     ):
         """`attend` without checks. The state is None or as the layer keeps it.
 
@@ -403,9 +405,11 @@ class ScoringMixin(CheckedLayer):
         variables = [x for x in self.weights if "float" in x.dtype]
 
         def run(weights, *arguments):
-            with keras.StatelessScope(list(zip(variables, weights, strict=True))):
-                output = self.combine(*(ops.expand_dims(x, 1) for x in arguments))
-            return [ops.squeeze(output, 1)]
+            def combine():
+                with keras.StatelessScope(list(zip(variables, weights, strict=True))):
+                    return self.combine(*(ops.expand_dims(x, 1) for x in arguments))
+
+            return [ops.squeeze(as_in_a_call(self, combine), 1)]
 
         return automatic([value_of(x) for x in variables], run)
 

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-__all__ = ["NOTHING", "Attended", "DecoderState", "Memory", "Residuals", "Step", "Window"]
+__all__ = ["NO_RESIDUALS", "Attended", "DecoderState", "Memory", "Residuals", "Step", "Window"]
 
 
 class Memory(NamedTuple):
@@ -47,9 +47,11 @@ class Window(NamedTuple):
         >>> from keras import ops
         >>> from keras_attention import BahdanauAttention, Window
         >>> class DiagonalAttention(BahdanauAttention):
+        ...     uses_position = True
         ...     def window(self, query, memory, position):
         ...         batch, steps, _ = ops.shape(query)
-        ...         center = ops.arange(steps, dtype="float32")
+        ...         position = ops.arange(steps) if position is None else position
+        ...         center = ops.cast(ops.reshape(position, (-1, steps)), "float32")
         ...         return Window(ops.broadcast_to(center, (batch, steps)), half_width=1)
         >>> x = numpy.ones((1, 5, 3), "float32")
         >>> _, weights = DiagonalAttention(4)(x[:, :3], x, return_attention_scores=True)
@@ -86,7 +88,7 @@ class Attended(NamedTuple):
 
 
 class Residuals(NamedTuple):
-    """What `attend` computes and its gradient needs: a decoder stores it for every step.
+    """Results of hooks, which a decoder stores for its gradient.
 
     Attributes:
         query: `(B, Tq, Dp)`, the result of `project_query`.
@@ -97,7 +99,7 @@ class Residuals(NamedTuple):
     scores: Any = None
 
 
-NOTHING = Residuals()
+NO_RESIDUALS = Residuals()
 
 
 class Step(NamedTuple):

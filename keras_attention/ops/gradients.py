@@ -85,7 +85,7 @@ def differentiable_cond(
 
 
 def restored(x: Tensor, stored: Tensor | None) -> Tensor:
-    """The stored value of x, if there is one. Gradients flow to what x is computed from."""
+    """The stored value of x, if there is one. Its gradient goes to x."""
     if stored is None:
         return x
     # Nothing else uses x, so its computation is removed from a graph.

@@ -38,6 +38,7 @@ from keras_attention.recurrence._recur import recur, runs_alone
 from keras_attention.recurrence._sites import (
     Site,
     automatic,
+    automatic_gradients,
     kernel_gradient,
     multiply,
     product,
@@ -48,6 +49,7 @@ from keras_attention.recurrence._sites import (
 __all__ = [
     "Site",
     "automatic",
+    "automatic_gradients",
     "kernel_gradient",
     "multiply",
     "product",

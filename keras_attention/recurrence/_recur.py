@@ -39,7 +39,8 @@ def recur(
             gradient flows to them.
         unroll: whether to copy the step T times, instead of a loop.
         training: whether gradients will be needed, so that XLA may compile the forward pass too.
-        steps: how many steps to run, see `scan`; only where `runs_alone`.
+        steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only
+            where `runs_alone` is true.
 
     Returns:
         The last carry, and the outputs of all steps.
@@ -66,10 +67,11 @@ def runs_alone(*tensors: Tensor) -> bool:
 
 
 class _Recurrence:
-    """A recurrence with the gradient that the manual of this folder describes."""
+    """A recurrence with its own gradient; see `recurrence/__init__.py`."""
 
     def __init__(self, step, sites, inputs, unroll, steps):
         self.step, self.sites, self.inputs = step, sites, inputs
+        self.places = None
         self.options = {"unroll": unroll, "steps": steps, "differentiated": False}
 
     def __call__(self, carry, training):
@@ -106,19 +108,27 @@ class _Recurrence:
 
         def body(carry, x):
             added, inputs = x
-            calls = {}
+            carry, calls = _apart(carry), {}
 
             def call(name, *arguments):
                 site = self.sites[name]
+                if name in calls:
+                    raise ValueError(f"A step called the site {name!r} twice; give it two sites.")
                 results, residuals = site.apply(weights[name], *arguments)
                 results = site.plus_added(results, added[name])
                 calls[name] = list(arguments), results, residuals
                 return results
 
             new, outputs = self.step(call, carry, inputs)
+            missing = self.sites.keys() - calls.keys()
+            if missing:
+                raise ValueError(f"A step did not call the sites {sorted(missing)}.")
             known = [*leaves(inputs), *leaves(outputs)]
             stored, places = _distinct(known, leaves((carry, calls)))
-            self.places = pack_like((carry, calls), places)
+            places = pack_like((carry, calls), places)
+            if self.places not in (None, places):
+                raise ValueError("Every step must compute the same.")
+            self.places = places
             return new, (outputs, stored)
 
         last, (outputs, stored) = scan(body, carry, (added, self.inputs), **self.options)
@@ -201,6 +211,15 @@ def _sum(first, second):
     if first is None or second is None:
         return second if first is None else first
     return ops.add(first, second)
+
+
+def _apart(carry):
+    """The carry, where a tensor that stands in two places has become two tensors."""
+    seen, tensors = set(), []
+    for x in leaves(carry):
+        tensors.append(ops.copy(x) if id(x) in seen else x)
+        seen.add(id(x))
+    return pack_like(carry, tensors)
 
 
 def _distinct(known, tensors):

@@ -79,15 +79,25 @@ def automatic(weights: list[Tensor], function: Callable[..., list[Tensor]]) -> S
     """
 
     def backward(weights, _, upstream, *arguments):
-        def run(floats, weights):
-            rest = iter(floats)
-            given = [next(rest) if is_floating(x) else x for x in arguments]
-            return function(weights, *given), None
-
-        floats = [x for x in arguments if is_floating(x)]
-        return leaves(vector_jacobian(run, (floats, list(weights)), list(upstream))[0])
+        return automatic_gradients(function, weights, upstream, *arguments)
 
     return Site(weights, lambda weights, *arguments: (function(weights, *arguments), ()), backward)
+
+
+def automatic_gradients(
+    function: Callable[..., list[Tensor]],
+    weights: list[Tensor],
+    upstream: list[Tensor],
+    *arguments: Tensor,
+) -> list[Tensor]:
+    """The gradients of the floating-point arguments and then of the weights of a function."""
+
+    def run(floats, weights):
+        rest = iter(floats)
+        return function(weights, *(next(rest) if is_floating(x) else x for x in arguments)), None
+
+    floats = [x for x in arguments if is_floating(x)]
+    return leaves(vector_jacobian(run, (floats, list(weights)), list(upstream))[0])
 
 
 def multiply(x: Tensor, kernel: Tensor) -> Tensor:

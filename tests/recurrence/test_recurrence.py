@@ -197,3 +197,39 @@ def test_a_stored_value_passes_the_gradient_on():
     # 2x times x, plus the stored value
     np.testing.assert_allclose(gradient, [108.0, 250.0])
     assert restored(x, None) is x
+
+
+@on_tensorflow
+def test_second_derivatives():
+    import tensorflow as tf
+
+    def second(function):
+        inputs = [tensor(x) for x in VALUES]
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                last, outputs = function(*inputs)
+                loss = ops.sum(ops.sin(last)) + ops.sum(ops.cos(outputs))
+            squares = [ops.sum(ops.square(x)) for x in inner.gradient(loss, inputs)]
+        return outer.gradient(sum(squares), inputs)
+
+    assert_all_close(second(by_sites), [numpy(x) for x in second(by_loop)])
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["a", "a"], "called the site 'a' twice"), ([], "did not call the sites")],
+)
+@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
+def test_every_site_is_called_once(names, message):
+    x = tensor(VALUES[1], "float32")
+
+    def step(call, hidden, inputs):
+        for name in names:
+            (hidden,) = call(name, hidden)
+        return hidden, hidden
+
+    sites = {"a": product([tensor(VALUES[2], "float32")])}
+    with pytest.raises(ValueError, match=message):
+        recur(step, sites, x, tensor(MASK))

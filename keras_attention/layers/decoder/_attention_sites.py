@@ -5,13 +5,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import is_floating
 from keras_attention._place import value_of
 from keras_attention._typing import Nested
-from keras_attention.layers.types import NOTHING, Memory
+from keras_attention.layers.base import as_in_a_call
+from keras_attention.layers.types import NO_RESIDUALS, Memory
 from keras_attention.ops.gradients import vector_jacobian
 from keras_attention.ops.loops import leaves, pack_like, swap_steps
-from keras_attention.recurrence import Site
+from keras_attention.recurrence import Site, automatic_gradients
 
 
 def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
@@ -21,18 +21,17 @@ def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
     """
     attention = decoder.attention
 
-    def run(weights, query, *position, stored=NOTHING):
+    def run(weights, query, *position, stored=NO_RESIDUALS):
         options = {"position": position[0]} if position else {}
-        key, value, *weights = weights
-        with _scope(attention, weights):
-            found, residuals = attention._attend(
-                query,
-                memory._replace(key=key, value=value),
-                return_attention_scores=return_scores,
-                combine=False,
-                stored=stored,
-                **options,
-            )
+        found, residuals = _attend_with(
+            attention,
+            weights,
+            memory,
+            query,
+            return_attention_scores=return_scores,
+            stored=stored,
+            **options,
+        )
         return [found.output, *([found.weights] if return_scores else [])], residuals
 
     def backward(weights, residuals, upstream, query, *position):
@@ -69,34 +68,30 @@ def attention_site_with_state(
     """
     attention, count = decoder.attention, 1 + len(leaves(first))
 
-    def run(weights, query, *rest, stored=NOTHING):
+    def run(weights, query, *rest, stored=NO_RESIDUALS):
         options = {}
         if attention.uses_position:
             *rest, options["position"] = rest
         state, drawn_now = rest[: count - 1], rest[count - 1 :]
-        key, value, *weights = weights
-        with _scope(attention, weights):
-            found, residuals = attention._attend(
-                query,
-                memory._replace(key=key, value=value),
-                state=pack_like(first, list(state)),
-                drawn=pack_like(drawn, list(drawn_now)),
-                training=training,
-                drop=False,
-                combine=False,
-                stored=stored,
-                **options,
-            )
+        found, residuals = _attend_with(
+            attention,
+            weights,
+            memory,
+            query,
+            state=pack_like(first, list(state)),
+            drawn=pack_like(drawn, list(drawn_now)),
+            training=training,
+            drop=False,
+            stored=stored,
+            **options,
+        )
         return [found.output, found.weights, *leaves(found.state)], residuals
 
     def backward(weights, residuals, upstream, *arguments):
-        def function(floats, weights):
-            rest = iter(floats)
-            given = [next(rest) if is_floating(x) else x for x in arguments]
-            return run(weights, *given, stored=residuals)[0], None
+        def function(weights, *arguments):
+            return run(weights, *arguments, stored=residuals)[0]
 
-        given = [x for x in arguments if is_floating(x)], list(weights)
-        return leaves(vector_jacobian(function, given, list(upstream))[0])
+        return automatic_gradients(function, weights, upstream, *arguments)
 
     return Site(_weights(attention, memory), run, backward)
 
@@ -109,6 +104,13 @@ def _weights(attention, memory):
     return [memory.key, memory.value, *map(value_of, _variables(attention))]
 
 
-def _scope(attention, weights):
-    """Lets an attention compute with these values of its variables."""
-    return keras.StatelessScope(list(zip(_variables(attention), weights, strict=True)))
+def _attend_with(attention, weights, memory, query, **options):
+    """Attends with these keys, values and values of the variables, as in a call of the layer."""
+    key, value, *weights = weights
+
+    def attend():
+        with keras.StatelessScope(list(zip(_variables(attention), weights, strict=True))):
+            memory_now = memory._replace(key=key, value=value)
+            return attention._attend(query, memory_now, combine=False, **options)
+
+    return as_in_a_call(attention, attend)

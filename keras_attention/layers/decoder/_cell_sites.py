@@ -28,7 +28,11 @@ def has_sites(cell: Any, training: bool | None) -> bool:
     """Whether a cell, or every cell of a stack, computes what a class in `KINDS` computes."""
     if isinstance(cell, keras.layers.StackedRNNCells) and not _calls_as(cell, *STACKS):
         return False
-    return all(_kind(one) and _is_plain(one, training) for one in cells_of(cell))
+    if not all(_kind(one) and _is_plain(one, training) for one in cells_of(cell)):
+        return False
+    # A `query` or an activation of the cell may have weights of its own, which need a gradient.
+    of_sites = [x for one in cells_of(cell) for x in (one.kernel, one.recurrent_kernel, one.bias)]
+    return {id(x) for x in cell.weights} <= {id(x) for x in of_sites}
 
 
 def _calls_as(cell, *classes):
@@ -77,9 +81,8 @@ class CellSites:
         states = states if self.stacked else [states]
         below, new = fed, []
         for cell, state in zip(self.cells, states, strict=True):
-            if below is not None and cell.keep is not None:
-                below = below * cell.keep
-            hidden, state = cell.step(call, [] if below is None else [below], state)
+            kept = below if below is None or cell.keep is None else below * cell.keep
+            hidden, state = cell.step(call, [] if kept is None else [kept], state)
             below = ops.add(below, hidden) if self.residual and new else hidden
             new.append(state)
         return below, new if self.stacked else new[0]

@@ -25,7 +25,7 @@ from keras_attention.layers.reading import drop_memory
 from keras_attention.layers.types import Attended, DecoderState, Memory
 from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked
-from keras_attention.ops.random import changed_by, scan_drawing
+from keras_attention.ops.random import changed_by, generator_states, scan_drawing
 from keras_attention.ops.xla import pad_axis, round_up_length
 from keras_attention.recurrence import recur, runs_alone
 
@@ -89,6 +89,9 @@ def _draws(decoder, sequences, memory, state, training):
     own = getattr(attention, "seed_generator", None)
     serves = own is not None and not (training and attention.has_state)
     others = [x for x in attention.non_trainable_variables if not serves or x is not own.state]
+    if not attention.trainable:  # its weights are frozen, not assigned
+        states = {id(x) for x in generator_states(attention)}
+        others = [x for x in others if id(x) in states]
     if not decoder.attends_inside or not others:
         return False
     drawn = []

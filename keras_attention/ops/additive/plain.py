@@ -39,11 +39,6 @@ def whole_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     return ops.squeeze(project(_pairs(query, key), ops.expand_dims(vector, 1)), -1)
 
 
-def small_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """The score of all pairs at once, in the fewest operations."""
-    return ops.sum(pairs(query, key) * vector, axis=-1)
-
-
 def score_by_sample(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """The score of one query, as one product per sample: under XLA its gradient is faster."""
     columns = ops.broadcast_to(ops.expand_dims(vector, 1), (query.shape[0], query.shape[-1], 1))

@@ -14,14 +14,15 @@ from keras_attention import (
     MonotonicAttention,
     RecurrentScoringMixin,
     ResidualRNNCells,
+    ScoringMixin,
 )
 from keras_attention.layers.decoder import _loop
 from keras_attention.layers.decoder._attention_sites import attention_site
 from keras_attention.ops import additive_score
 from keras_attention.ops.loops import leaves, scan
 from keras_attention.recurrence import _recur
-from tests.backends import compiled, on_tensorflow, tensor
-from tests.helpers import TK, B, assert_all_close, normal, numpy
+from tests.backends import compiled, gradients_by, on_tensorflow, tensor
+from tests.helpers import TK, AnyCell, B, assert_all_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
 
 
@@ -224,9 +225,9 @@ def test_the_backward_pass_stores_nothing_twice(monkeypatch):
     monkeypatch.setattr(_recur, "scan", counting)
     inputs = [tensor(x) for x in tensors()]
     results_and_gradients(make("gru", "additive", "previous"), True, *inputs)
-    # Forward: output and weights, state, projection and scores, and the results: context and
-    # weights of the attention, three of the GRU.
-    assert counts == [2 + 1 + 2 + 5, 5]
+    # Forward: output and weights, state, projection and scores, and the other results: the context
+    # of the attention, three of the GRU.
+    assert counts == [2 + 1 + 2 + 4, 5]
 
 
 def test_dropout_of_the_inputs_of_cells():
@@ -279,3 +280,123 @@ def test_unknown_cells_and_frozen_weights():
 
 def test_sizes_of_the_cases():
     assert len({B, T, D, DV, H, TK}) == 6
+
+
+class Query(layers.GRUCell):
+    """A cell whose query has weights of its own."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, **kwargs)
+        self.projection = layers.Dense(units, dtype=self.dtype_policy)
+
+    def query(self, states):
+        return self.projection(states[0])
+
+
+class Twice(RecurrentScoringMixin):
+    """Its state holds one tensor in two places, which change from step to step."""
+
+    def initial_state(self, memory):
+        first = memory.value[:, :, 0]
+        return [first, first, first + 1]
+
+    def score(self, query, key, state):
+        first, second, third = state
+        seen = ops.sin(first) + ops.cos(2 * second) - third
+        return ops.sum(query, -1, keepdims=True) * ops.expand_dims(seen, 1)
+
+    def next_state(self, state, weights):
+        first, second, third = state
+        new = weights * second - third
+        return [weights + first * 0.5, new, new]
+
+
+SHARED = {
+    "a state": lambda cell: AttentionRNN(
+        cell(H, dtype="float64"), Twice(dtype="float64"), query="current", input_feeding=True
+    ),
+    "a query with weights": lambda cell: AttentionRNN(
+        Query(H, dtype="float64"), BahdanauAttention(5, dtype="float64")
+    ),
+    "an activation with weights": lambda cell: AttentionRNN(
+        cell(H, activation=layers.PReLU(dtype="float64"), dtype="float64"),
+        BahdanauAttention(5, dtype="float64"),
+    ),
+}
+
+
+@on_tensorflow
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("training", [False, True])
+def test_tensors_in_two_places_and_weights_of_a_cell(name, training):
+    inputs, found = [tensor(x) for x in tensors()], []
+    for cell in (layers.GRUCell, AnyCell):
+        keras.utils.set_random_seed(3)
+        layer = SHARED[name](cell)
+        layer.build(inputs[0].shape, inputs[1].shape)
+        found.append([numpy(x) for x in results_and_gradients(layer, training, *inputs, masks={})])
+    assert_all_close(found[0], found[1])
+
+
+@pytest.mark.parametrize("cell", [layers.GRUCell, layers.LSTMCell])
+@pytest.mark.parametrize("unroll", [False, True])
+def test_one_tensor_may_start_all_cells(cell, unroll):
+    sequences, memory = (tensor(x, "float32") for x in tensors("float32"))
+    stack = [cell(H), cell(H)]
+    layer = AttentionRNN(stack, BahdanauAttention(5), unroll=unroll)
+    state = tensor(normal(3, B, H, dtype="float32"))
+    count = len(keras.tree.flatten(layer.cell.state_size))
+    found = layer(sequences, memory, initial_state=[state] * count)
+    copies = [ops.copy(state) for _ in range(count)]
+    assert_all_close([found], [numpy(layer(sequences, memory, initial_state=copies))], "float32")
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_residual_cells_add_the_whole_input(training):
+    """Dropout is for the products of a cell, as in the call of the stack itself."""
+    sequences, memory = (tensor(x, "float32") for x in tensors("float32"))
+    found = []
+    for stack in (ResidualRNNCells, AnyResidual):
+        keras.utils.set_random_seed(3)
+        cells = [layers.GRUCell(H, dropout=0.5, seed=n) for n in range(3)]
+        layer = AttentionRNN(stack(cells), BahdanauAttention(5))
+        layer.build(sequences.shape, memory.shape)
+        found.append(layer(sequences, memory, training=training))
+    assert_all_close(found[:1], [numpy(found[1])], "float32")
+
+
+class AnyResidual(ResidualRNNCells):
+    """The same stack with a call of its own, so that the decoder calls it."""
+
+    def call(self, *args, **kwargs):
+        return super().call(*args, **kwargs)
+
+
+class Cast(ScoringMixin):
+    """Its hooks expect the compute dtype, which Keras gives to variables in a call."""
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        self.kernel = self.add_weight((query_shape[-1], value_shape[-1]), name="kernel")
+        self.square = self.add_weight((value_shape[-1], value_shape[-1]), name="square")
+
+    def score(self, query, key):
+        query, key = (ops.cast(x, self.compute_dtype) for x in (query, key))
+        return ops.einsum("bqd,bkd->bqk", ops.matmul(query, self.kernel), key)
+
+    def combine(self, query, context):
+        return ops.tanh(ops.matmul(context, self.square))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_hooks_in_mixed_precision(training):
+    """A gradient runs them again, outside of the call of the layer."""
+    layer = AttentionRNN(layers.GRUCell(H, dtype="mixed_bfloat16"), Cast(dtype="mixed_bfloat16"))
+    layer.build((None, T, D), (None, None, DV))
+
+    def loss(*inputs):
+        outputs = layer(*inputs, training=training)
+        return ops.sum(ops.cast(outputs, "float32") ** 2), ()
+
+    _, found = gradients_by(loss, tensors("float32"), layer.trainable_variables)
+    assert all(np.isfinite(numpy(x)).all() and np.any(numpy(x)) for x in found)
