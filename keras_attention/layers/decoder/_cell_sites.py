@@ -30,9 +30,15 @@ def has_sites(cell: Any, training: bool | None) -> bool:
         return False
     if not all(_kind(one) and _is_plain(one, training) for one in cells_of(cell)):
         return False
-    # A `query` or an activation of the cell may have weights of its own, which need a gradient.
+    return not any(map(_has_more_weights, [cell, *cells_of(cell)]))
+
+
+def _has_more_weights(cell):
+    """Whether a cell, by its `query` or an activation, has weights that no site knows."""
+    if any(isinstance(x, keras.layers.Layer) for x in vars(cell).values()):
+        return True  # it may get its weights later
     of_sites = [x for one in cells_of(cell) for x in (one.kernel, one.recurrent_kernel, one.bias)]
-    return {id(x) for x in cell.weights} <= {id(x) for x in of_sites}
+    return not {id(x) for x in cell.weights} <= {id(x) for x in of_sites}
 
 
 def _calls_as(cell, *classes):
