@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_attention._checks import check_number
+from keras_attention._spec import check_number
 
 # From inputs (B, ...) to the probabilities of the classes (B, C).
 Predict: TypeAlias = Callable[[Any], Any]

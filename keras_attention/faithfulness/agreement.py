@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention._checks import described
+from keras_attention._spec import described
 from keras_attention.faithfulness._parts import as_rows, most_important, present_parts
 
 __all__ = ["jensen_shannon", "overlap"]

@@ -10,8 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import described, is_cell, made
-from keras_attention._shapes import fits
+from keras_attention._spec import described, fits, is_cell, made
 from keras_attention._typing import Shape, Tensor
 from keras_attention.ops.masks import blanked
 

@@ -7,8 +7,7 @@ The second and the third way give the same numbers. A gathered window needs time
 import keras
 from keras import ops
 
-from keras_attention._shapes import check_scores
-from keras_attention.layers._hooks import check_weighed
+from keras_attention._spec import check_result
 from keras_attention.layers._types import NOTHING, Residuals
 from keras_attention.ops._batched import weighted_sums
 from keras_attention.ops._gathered import window_sum
@@ -100,7 +99,7 @@ def read_values(layer, weights, value, training=None):
 
 def _read_whole(layer, query, memory, masks, window, training, stored=NOTHING):
     scores = layer.score(query, memory.key)
-    check_scores(layer.name, scores, (*query.shape[:2], memory.value.shape[1]))
+    check_result(layer.name, "score", scores, (*query.shape[:2], memory.value.shape[1]))
     scores = restored(scores, stored.scores)
     steps, length = ops.shape(scores)[1:]
     mask = masks.joined(steps, length)
@@ -125,7 +124,7 @@ def _read_gathered(layer, query, memory, masks, window, weights_wanted, training
 
 def _weigh(layer, scores, mask, window, position):
     weights = layer.weigh(scores, mask)
-    check_weighed(layer.name, weights, scores.shape)
+    check_result(layer.name, "weigh", weights, tuple(scores.shape))
     if window is None or not window.gaussian:
         return weights
     return weights * gaussian(window.center, position, window.half_width)

@@ -7,12 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention._checks import (
-    check_choice,
-    check_not_normalized,
-    check_number,
-    check_positive_int,
-)
+from keras_attention._spec import NOT_NORMALISED, check_choice, check_int, check_number
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._types import Memory, Step
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
@@ -92,9 +87,9 @@ class GMMAttention(RecurrentScoringMixin):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_not_normalized(self.name, self.normalizer)
-        self.units = check_positive_int(self.name, "units", units)
-        self.components = check_positive_int(self.name, "components", components)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
+        self.units = check_int(self.name, "units", units)
+        self.components = check_int(self.name, "components", components)
         self.version = check_choice(self.name, "version", version, VERSIONS)
         self.initial_step = check_number(self.name, "initial_step", initial_step, 1e-3)
         self.initial_width = check_number(self.name, "initial_width", initial_width, 0.1)

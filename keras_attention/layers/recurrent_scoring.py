@@ -4,18 +4,10 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention._checks import LONGEST, check_positive_int, is_floating
-from keras_attention._shapes import check_scores
+from keras_attention._spec import LONGEST, check_int, check_result, is_floating
 from keras_attention._typing import Nested, Shape, Size, Tensor
-from keras_attention.layers._hooks import check_hook
+from keras_attention.layers._hooks import check_advanced, check_hook, check_leaves, check_state
 from keras_attention.layers._reading import read_values
-from keras_attention.layers._state_checks import (
-    check_advanced,
-    check_drawn,
-    check_given_state,
-    check_state,
-    check_weights,
-)
 from keras_attention.layers._types import Memory, Residuals, Step
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops._gradients import restored
@@ -92,7 +84,7 @@ class RecurrentScoringMixin(ScoringMixin):
         super().__init__(**kwargs)
         self.half_width = half_width
         if half_width is not None:
-            check_positive_int(self.name, "half_width", half_width, LONGEST)
+            check_int(self.name, "half_width", half_width, most=LONGEST)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -179,7 +171,7 @@ class RecurrentScoringMixin(ScoringMixin):
             Weights `(B, 1, Tk)`, zero where they are masked, and the next state.
         """
         weights = self.weigh(step.scores, step.mask, state)
-        check_weights(self.name, weights, step.scores.shape)
+        check_result(self.name, "advance", weights, tuple(step.scores.shape))
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
     def sequence_loss(
@@ -255,13 +247,13 @@ class RecurrentScoringMixin(ScoringMixin):
         if own.advance is not mixin.advance and own.score is mixin.score:
             return None
         scores = self.score(query, memory.key, state)
-        check_scores(self.name, scores, (query.shape[0], 1, memory.value.shape[1]))
+        check_result(self.name, "score", scores, (query.shape[0], 1, memory.value.shape[1]))
         return scores
 
     def _draw(self, memory, steps):
         """What the hook `draw` returns, checked."""
         drawn = self.draw(memory, steps)
-        check_drawn(self.name, drawn, memory)
+        check_leaves(self.name, "draw", drawn, memory)
         return drawn
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
@@ -279,7 +271,7 @@ class RecurrentScoringMixin(ScoringMixin):
     def _first_state(self, memory):
         """The initial state, in the dtypes in which the layer keeps it, and the place read last."""
         state = self.initial_state(memory)
-        check_state(self.name, state, memory)
+        check_leaves(self.name, "initial_state", state, memory)
         kept = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
         state = pack_like(state, kept)
         if self.half_width is None:
@@ -294,7 +286,7 @@ class RecurrentScoringMixin(ScoringMixin):
     def _given_state(self, memory, given):
         """A state, or a flat list of its tensors, as the layer keeps it."""
         first = self._first_state(memory)
-        check_given_state(self.name, given, first)
+        check_state(self.name, given, first)
         pairs = zip(leaves(given), leaves(first), strict=True)
         return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])
 

@@ -6,21 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    check_bool,
-    check_training,
-    described,
-)
-from keras_attention._shapes import check_query_value, shape_of
+from keras_attention._spec import Spec, Words, check_bool, check_result, check_training, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer, as_dtype
-from keras_attention.layers._hooks import check_hook, check_projected
-from keras_attention.layers._queries import (
-    check_attend,
-    check_memory_fits,
+from keras_attention.layers._hooks import (
+    check_given,
+    check_hook,
     check_output,
-    check_prepare,
-    check_query_fits,
+    check_position,
     check_window,
 )
 from keras_attention.layers._reading import read_memory
@@ -97,6 +90,16 @@ class ScoringMixin(CheckedLayer):
         TypeError: an argument of the call is unknown; a hook of a subclass takes too few arguments.
     """
 
+    CALL = Spec(
+        "query: float[B Tq Dq] | float[B Dq]",
+        "value: float[B Tk Dv]",
+        "key: float[B Tk Dk]?",
+        "query_mask: bool[B Tq]?",
+        "value_mask: bool[B Tk]?",
+        "attention_mask: bool[Tq Tk] | bool[B Tq Tk]?",
+    )
+    # The masks beside a query of one step.
+    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
     # Which output of the cell is the query in an `AttentionRNN`: "previous" or "current".
     decoder_query: str = "previous"
     # Whether a query of one step must come with its `position`.
@@ -137,9 +140,9 @@ class ScoringMixin(CheckedLayer):
         value_shape: Shape = None,
         key_shape: Shape = None,
     ) -> None:
-        check_query_value(self.name, query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape
-        self._sizes = {"query": query_shape[-1], "value": value_shape[-1], "key": key_shape[-1]}
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        self._sizes = self.CALL.check_shapes(self.name, shapes)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Compares every query with every key: the equation of the layer.
@@ -224,10 +227,6 @@ class ScoringMixin(CheckedLayer):
         position: int | Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        shapes = {"query": shape_of(query), "value": shape_of(value), "key": shape_of(key)}
-        check_query_value(self.name, *shapes.values())
-        check_memory_fits(self, shapes["value"], shapes["key"], value_mask)
-        check_query_fits(self, query, value, query_mask, attention_mask, use_causal_mask, position)
         attended, _ = self._attend(
             query,
             self._prepare(value, key, value_mask),
@@ -254,14 +253,16 @@ class ScoringMixin(CheckedLayer):
         Returns:
             A `Memory`.
         """
-        check_prepare(self, value, key, value_mask)
+        self._check_built()
+        given = {"value": value, "key": value if key is None else key, "value_mask": value_mask}
+        self.CALL.check(self.name, given, self._sizes, "layer.prepare(value)")
         return self._prepare(value, key, value_mask)
 
     def _prepare(self, value, key=None, value_mask=None):
         """`prepare` without checks."""
         value = blanked(value, value_mask)
         key = self.project_key(value if key is None else blanked(key, value_mask))
-        check_projected(self.name, "project_key", key, value.shape[:2])
+        check_result(self.name, "project_key", key, (*value.shape[:2], "features"))
         return Memory(as_dtype(key, self.score_dtype), value, value_mask)
 
     def attend(
@@ -293,15 +294,14 @@ class ScoringMixin(CheckedLayer):
         Returns:
             `Attended(output, state, weights)`.
         """
+        flags = {"use_causal_mask": use_causal_mask, "position": position}
+        masks = {"query_mask": query_mask, "attention_mask": attention_mask}
         check_bool(self.name, "return_attention_scores", return_attention_scores)
+        check_bool(self.name, "use_causal_mask", use_causal_mask)
         check_training(self.name, training)
-        check_attend(self, query, memory, query_mask, attention_mask, use_causal_mask, position)
-        for name, given in {"state": state, "drawn": drawn}.items():
-            if given is not None and not self.has_state:
-                raise ValueError(
-                    f"{self.name}: this attention has no state; received {described(given)}. "
-                    f"Leave `{name}` out."
-                )
+        self._check_memory(memory)
+        self._check_query({"query": query, "value": memory.value, **masks, **flags})
+        check_given(self, state=state, drawn=drawn)
         if state is not None:
             state = self._given_state(memory, state)
         attended, _ = self._attend(
@@ -383,8 +383,35 @@ class ScoringMixin(CheckedLayer):
     def _project_query(self, query):
         """Calls `project_query`, checks the result and casts it to `score_dtype`."""
         projected = self.project_query(as_dtype(query, self.score_dtype))
-        check_projected(self.name, "project_query", projected, query.shape[:2])
+        check_result(self.name, "project_query", projected, (*query.shape[:2], "features"))
         return as_dtype(projected, self.score_dtype)
+
+    def _check_tensors(self, given):
+        given["key"] = given["value"] if given["key"] is None else given["key"]
+        self._check_query(given)
+
+    def _check_query(self, given):
+        """The tensors of a call or of `attend`, by name, and what goes with the query."""
+        one_step = len(getattr(given["query"], "shape", ())) == 2
+        (self.STEP if one_step else self.CALL).check(self.name, given, self._sizes)
+        if one_step and given.get("use_causal_mask"):
+            expected = "`use_causal_mask=True` needs a query of rank 3, (batch, steps, features)"
+            refuse(self.name, expected, Words(f"one step, {tuple(given['query'].shape)}"))
+        check_position(self, given.get("position"), tuple(given["query"].shape))
+
+    def _check_built(self):
+        if not self.built:
+            raise ValueError(
+                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
+                "prepare() and attend()."
+            )
+
+    def _check_memory(self, memory):
+        if not isinstance(memory, Memory):
+            expected = "`memory` must come from prepare(value, value_mask=mask)"
+            remedy = "Call it once, before the first query. Or call layer(query, value)."
+            refuse(self.name, expected, memory, remedy)
+        self._check_built()
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
         """Adds the loss of an attention that has one, after a call with a sequence of queries."""
@@ -415,5 +442,6 @@ class ScoringMixin(CheckedLayer):
         value_shape: Shape = None,
         key_shape: Shape = None,
     ) -> Shape:
-        check_query_value(self.name, query_shape, value_shape, key_shape)
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        self.CALL.check_shapes(self.name, shapes)
         return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._checks import described, dtype_of, is_integer
+from keras_attention._spec import described, dtype_of, is_integer
 from keras_attention._typing import Nested
 from keras_attention.ops._graphs import is_symbolic
 

@@ -6,8 +6,7 @@ import keras
 import numpy as np
 from keras import tree
 
-from keras_attention._checks import check_token, counted, described, dtype_of, is_floating
-from keras_attention._shapes import fits
+from keras_attention._spec import check_token, counted, described, dtype_of, fits, is_floating
 from keras_attention.models.hard_attention import HardAttention
 
 INTERFACE = "prepare", "get_initial_state", "step"
@@ -57,7 +56,7 @@ def check_parts(encoder: Any, decoder: Any, target_embedding: Any, head: Any) ->
 def check_tokens(start_token: Any, end_token: Any, pad_token: Any) -> None:
     tokens = {"start_token": start_token, "end_token": end_token, "pad_token": pad_token}
     for name, token in tokens.items():
-        check_token(name, token)
+        check_token("Seq2Seq", name, token)
     if end_token in (start_token, pad_token):
         raise ValueError(
             f"Seq2Seq: `end_token` must differ from `start_token` and `pad_token`; "

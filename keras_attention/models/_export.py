@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention._checks import described
+from keras_attention._spec import described
 from keras_attention.models._forms import symbolic
 
 # What TensorFlow writes into the folder of a SavedModel.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention._checks import check_choice, check_positive_int, described, is_integer
+from keras_attention._spec import check_choice, check_int, described, is_integer
 from keras_attention.search import beam_search, greedy_search, sample_search
 
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
@@ -30,7 +30,7 @@ def check_search(
 ) -> int | None:
     """Checks the arguments of one of the searches. Returns how many beams to keep."""
     check_choice(model, "search", search, tuple(searches))
-    check_positive_int(model, "max_length", max_length)
+    check_int(model, "max_length", max_length)
     check_options(model, searches[search], search, options)
     if prefix is not None and "prefix" not in inspect.signature(searches[search]).parameters:
         raise ValueError(
@@ -40,7 +40,7 @@ def check_search(
     if n_best is None:
         samples = options.get("samples", 1)
         return samples if samples > 1 else None
-    check_positive_int(model, "n_best", n_best)
+    check_int(model, "n_best", n_best)
     width = options.get("beam_width", BEAM_WIDTH)
     if search != "beam" or n_best > width:
         raise ValueError(

@@ -6,7 +6,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attention._checks import described
+from keras_attention._spec import described
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import padded
 from keras_attention.models._checks import check_pair, check_targets

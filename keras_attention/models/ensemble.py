@@ -5,7 +5,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attention._checks import described
+from keras_attention._spec import described
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._checks import check_pair
 from keras_attention.models._generator import Generator
@@ -63,7 +63,7 @@ class Ensemble(Stepper):
         models = list(models) if isinstance(models, (list, tuple)) else [models]
         if not models or not all(isinstance(model, Stepper) for model in models):
             both = any(isinstance(model, Generator) for model in models)
-            hint = " Make an Ensemble of each direction, and join these." if both else ""
+            hint = "Make an Ensemble of each direction, and join these." if both else ""
             raise ValueError(
                 f"Ensemble: `models` must be a list of Seq2Seq models; received "
                 f"{described(models)}.{hint}"

@@ -5,13 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    check_bool,
-    check_choice,
-    check_number,
-    check_positive_int,
-    check_seed,
-)
+from keras_attention._spec import check_bool, check_choice, check_int, check_number, check_seed
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.models._head import Head, built, check_vocabulary
 from keras_attention.models._positions import (
@@ -116,7 +110,7 @@ class HardAttention(Head):
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)
-        self.units = check_positive_int(self.name, "units", units)
+        self.units = check_int(self.name, "units", units)
         self.monotonic = check_bool(self.name, "monotonic", monotonic)
         self.estimator = check_choice(self.name, "estimator", estimator, ("exact", "reinforce"))
         self.samples = estimator == "reinforce"
@@ -141,10 +135,6 @@ class HardAttention(Head):
         return ("weights", "memory", "memory_mask", *more)
 
     def build(self, output_shape: Shape, memory_shape: Shape = None) -> None:
-        if memory_shape is None:
-            raise ValueError(
-                f"{self.name}: `memory` is missing. Call head(output, weights=..., memory=...)."
-            )
         built(self.from_output, output_shape[-1])
         built(self.from_memory, memory_shape[-1])
         built(self.logits, self.units)
@@ -180,9 +170,6 @@ class HardAttention(Head):
         state: Nested = None,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Nested]:
-        needed = {"tokens": tokens} if self.monotonic else {}
-        needed |= {"targets": targets} if self.samples and training else {}
-        self.check_read(output, weights=weights, memory=memory, **needed)
         if len(output.shape) == 3:
             return self._sequence(output, weights, memory, memory_mask, tokens, targets, training)
         output, weights, tokens, targets = (

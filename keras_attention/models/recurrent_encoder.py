@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_rate, check_seed, check_token, described
+from keras_attention._spec import Spec, check_rate, check_seed, check_token, refuse
 from keras_attention._typing import Tensor
 from keras_attention.layers._base import CheckedLayer
 
@@ -54,6 +54,8 @@ class RecurrentEncoder(CheckedLayer):
         (TensorShape([1, 3, 14]), TensorShape([1, 14]), [[True, True, False]])
     """
 
+    CALL = Spec("source: int[B T]")
+
     def __init__(
         self,
         embedding: keras.layers.Layer,
@@ -65,13 +67,11 @@ class RecurrentEncoder(CheckedLayer):
     ) -> None:
         super().__init__(**kwargs)
         if not getattr(rnn, "return_sequences", False):
-            raise ValueError(
-                f"{self.name}: `rnn` must be a recurrent layer with return_sequences=True; "
-                f"received {described(rnn)}."
-            )
+            expected = "`rnn` must be a recurrent layer with return_sequences=True"
+            refuse(self.name, expected, rnn)
         if getattr(rnn, "merge_mode", "concat") is None:
             raise ValueError(f"{self.name}: `rnn` must not have merge_mode=None; leave it out.")
-        check_token("pad_token", pad_token)
+        check_token(self.name, "pad_token", pad_token)
         self.embedding, self.rnn = embedding, rnn
         self.pad_token = pad_token
         self.dropout = check_rate(self.name, "dropout", dropout)
@@ -88,11 +88,6 @@ class RecurrentEncoder(CheckedLayer):
         return self._read(source, training)
 
     def _read(self, source, training):
-        if len(source.shape) != 2:
-            raise ValueError(
-                f"{self.name}: `source` must be ids of shape (batch, steps); received the shape "
-                f"{tuple(source.shape)}. Pass a batch: one source is source[None]."
-            )
         mask = ops.not_equal(source, self.pad_token)
         vectors = self.drop(self.embedding(source), training=training)
         found = self.rnn(vectors, mask=mask, training=training)

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._checks import check_positive_int
+from keras_attention._spec import check_int
 from keras_attention._typing import Nested
 from keras_attention.plotting._figures import matplotlib_classes
 from keras_attention.plotting._inputs import string_list
@@ -88,7 +88,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
                 f"targets: a list of tokens for each of the {len(sources)} sources; received "
                 f"{len(targets)}."
             )
-        check_positive_int("AttentionMapCallback", "every", every)
+        check_int("AttentionMapCallback", "every", every)
         self.log_dir, self.inputs, self.layer, self.every = log_dir, inputs, layer, every
         self.sources, self.targets = sources, targets
         self._writer: Any = None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_attention._checks import is_floating
+from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._gradients import linearize
 from keras_attention.ops._graphs import in_compiled_code, in_graph, treated_as_compiled

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from keras import ops, tree
 
-from keras_attention._checks import counted
+from keras_attention._spec import counted
 from keras_attention._typing import Nested
 from keras_attention.ops._samples import take_rows
 from keras_attention.search._arguments import check_step

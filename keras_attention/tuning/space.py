@@ -4,11 +4,11 @@ from functools import partial
 
 import keras_tuner
 
-from keras_attention._checks import (
+from keras_attention._spec import (
     LONGEST,
     WIDEST,
     check_choice,
-    check_positive_int,
+    check_int,
     check_rate,
     described,
     is_integer,
@@ -123,7 +123,7 @@ def attention_space(
         if "location" in scores:
             if max_length is None:
                 raise ValueError('The score "location" needs max_length, the longest memory.')
-            check_positive_int("attention_space", "max_length", max_length, LONGEST)
+            check_int("attention_space", "max_length", max_length, most=LONGEST)
     _check_bounds("units", units, WIDEST)
     _check_bounds("half_widths", half_widths, LONGEST)
     rates = _rates(check_rate("attention_space", "most_dropout", most_dropout))

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import is_floating
+from keras_attention._spec import is_floating
 from keras_attention._typing import Nested
 from keras_attention.layers._types import NOTHING, Memory
 from keras_attention.ops._gradients import vector_jacobian

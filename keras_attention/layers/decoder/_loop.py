@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention._checks import is_floating
+from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.layers._reading import drop_memory
 from keras_attention.layers._types import Attended, DecoderState, Memory
