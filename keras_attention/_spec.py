@@ -64,6 +64,10 @@ REMEDIES = {
     'keras.Input(shape, dtype="int32").',
     "features": "Give it to keras.Input.",
     "built": "Check the order of the arguments, or use another layer for another width.",
+    (
+        "inputs",
+        "agree",
+    ): "In a search, read the memory that it passes to `step`: it is repeated for the beams.",
     ("attention_mask", "size"): "To mask only the memory, pass `value_mask`.",
     "several": "{call}{not_list}.",
     "shape": "{call}.",
@@ -178,7 +182,9 @@ class Spec:
         listed = f", not layer([{', '.join(self.tensors)}])" if len(self.tensors) > 1 else ""
         masks = masks_by_name(x.name for x in self.arguments)
         remedy = remedy.format(name=name, call=f"Call {call}", not_list=listed, masks=masks)
-        raise ValueError(f"{layer}: {expected}{received and '; received '}{received}. {remedy}")
+        raise ValueError(
+            f"{layer}: {expected}{received and '; received '}{received}. {remedy}".rstrip()
+        )
 
     def _problem(self, argument, given, built, sizes):
         """The problem, what was expected, and what was received."""

@@ -13,10 +13,9 @@ MODULES = {
     for path in FILES
 }
 # What a part may import, beside itself.
-BASE = {"_checks", "_shapes", "_typing"}
+BASE = {"_spec", "_typing"}
 BELOW = {
-    "_checks": set(),
-    "_shapes": BASE,
+    "_spec": {"_typing"},
     "_typing": set(),
     "_version": set(),
     "distribution": set(),

@@ -7,6 +7,7 @@ from typing import Any
 from keras import tree
 
 from keras_attention._spec import (
+    Words,
     check_result,
     described,
     is_integer,
@@ -44,21 +45,17 @@ def check_window(layer: str, window: Any, shape: Shape) -> None:
         given = described(window)
         if isinstance(window, Window):
             given = f"half_width={width!r:.80}, center={described(window.center)}"
-        raise ValueError(
-            f"{layer}: `window` must return None or Window(center, half_width): a center for each "
-            f"query, floating-point numbers of shape {tuple(shape[:2])}, and a positive integer; "
-            f"received {given}."
-        )
+        expected = "`window` must return None or Window(center, half_width): a center for each "
+        expected += f"query, floating-point numbers of shape {tuple(shape[:2])}, and a positive int"
+        refuse(layer, f"{expected}eger", Words(given))
 
 
 def check_output(layer: str, output: Tensor, size: int) -> None:
     """What the hook `combine` returned."""
     if output.shape[-1] != size:
-        raise ValueError(
-            f"{layer}: `combine` returned {output.shape[-1]} features, but `output_size` returned "
-            f"{size}. Override output_size(query_size, value_size) to return the features of "
-            "combine(query, context)."
-        )
+        expected = f"`combine` must return the {size} features of `output_size`"
+        remedy = "Override output_size(query_size, value_size) to return the features of `combine`."
+        refuse(layer, expected, output, remedy)
 
 
 def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
@@ -66,11 +63,9 @@ def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
     one_step, uses = len(query_shape) == 2, layer.uses_position
     if position is None:
         if uses and one_step:
-            raise ValueError(
-                f"{layer.name}: `position`, the number of the step, is missing. This attention "
-                "counts steps, and a single step does not tell its number. Pass position=i, with "
-                "i = 0, 1, 2 and so on, to layer(query, value) or attend()."
-            )
+            expected = "`position`, the number of the step, is missing: this attention counts steps"
+            remedy = "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."
+            refuse(layer.name, expected, position, remedy)
         return
     if not uses:
         expected = "`position` is for attentions that count steps, such as local-m"
@@ -114,10 +109,9 @@ def check_state(layer: str, given: Any, first: Nested) -> None:
     flat = isinstance(given, list) and not any(map(tree.is_nested, given))
     if not _same_form(given, leaves(first) if flat else first):
         wanted, received = (tree.map_structure(described, x) for x in (first, given))
-        raise ValueError(
-            f"{layer}: `state` must come from the previous step, {wanted}; received {received}. A "
-            "state is valid only for the memory that it was made for. Pass None on the first step."
-        )
+        remedy = "A state is valid only for its memory. Pass None on the first step."
+        expected = f"`state` must come from the previous step, {wanted}"
+        refuse(layer, expected, Words(received), remedy)
 
 
 def check_advanced(layer: str, found: Any, wanted: Shape, state: Any) -> None:
@@ -127,10 +121,9 @@ def check_advanced(layer: str, found: Any, wanted: Shape, state: Any) -> None:
     check_result(layer, "advance", found[0], tuple(wanted))
     if not _same_form(found[1], state):
         before, after = (tree.map_structure(described, x) for x in (state, found[1]))
-        raise ValueError(
-            f"{layer}: the next state must have the structure, shapes and dtypes of the current "
-            f"state, {before}; received {after}. Change `next_state`, or `initial_state`."
-        )
+        expected = "the next state must have the structure, shapes and dtypes of the current state"
+        remedy = "Change `next_state`, or `initial_state`."
+        refuse(layer, f"{expected}, {before}", Words(after), remedy)
 
 
 def _same_form(new: Nested, old: Nested) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._spec import LONGEST, dtype_of, is_integer
+from keras_attention._spec import LONGEST, dtype_of, is_integer, refuse
 from keras_attention._typing import Shape, Tensor
 
 
@@ -66,10 +66,8 @@ def check_position_encoding(layer: str, value: Any) -> bool | int:
     if isinstance(value, bool):
         return value
     if not is_integer(value) or not 1 <= value <= LONGEST:
-        raise ValueError(
-            f"{layer}: `position_encoding` must be True, False or a positive integer, the length "
-            f"of the longest sentence, at most {LONGEST}; received {value!r:.80}."
-        )
+        expected = "`position_encoding` must be True, False or a positive integer, the length of "
+        refuse(layer, f"{expected}the longest sentence, at most {LONGEST}", value)
     return int(value)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._spec import Spec, check_bool
+from keras_attention._spec import Spec, Words, check_bool, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer
 from keras_attention.layers._reading import read_values
@@ -93,10 +93,8 @@ class BiDAFAttentionFlow(CheckedLayer):
         self.query_to_context = check_bool(self.name, "query_to_context", query_to_context)
         self.context_to_query = check_bool(self.name, "context_to_query", context_to_query)
         if not (query_to_context or context_to_query):
-            raise ValueError(
-                f"{self.name}: `query_to_context` and `context_to_query` are both False, so "
-                "nothing would flow. Set at least one to True."
-            )
+            expected = "`query_to_context` or `context_to_query` must be True"
+            refuse(self.name, expected, Words("False for both"))
 
     def build(self, context_shape: Shape, query_shape: Shape = None) -> None:
         shapes = {"context": context_shape, "query": query_shape}

@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention._spec import LONGEST, check_int, check_result, is_floating
+from keras_attention._spec import LONGEST, Words, check_int, check_result, is_floating, refuse
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers._hooks import check_advanced, check_hook, check_leaves, check_state
 from keras_attention.layers._reading import read_values
@@ -194,10 +194,9 @@ class RecurrentScoringMixin(ScoringMixin):
         of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
         mask = masks._replace(memory=None).joined(steps, length)
         if window is not None and window.gaussian:
-            raise ValueError(
-                f"{self.name}: an attention with a state cannot have a Gaussian window, because "
-                "its state holds weights. Return Window(center, half_width) from `window`."
-            )
+            expected = "an attention whose state holds weights cannot have a Gaussian window"
+            remedy = "Return Window(center, half_width) from `window`."
+            refuse(self.name, expected, Words("gaussian=True"), remedy)
         if window is not None:
             position = ops.arange(length, dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)

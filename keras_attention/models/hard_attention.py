@@ -5,7 +5,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._spec import check_bool, check_choice, check_int, check_number, check_seed
+from keras_attention._spec import (
+    check_bool,
+    check_choice,
+    check_int,
+    check_number,
+    check_seed,
+    refuse,
+)
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.models._head import Head, built, check_vocabulary
 from keras_attention.models._positions import (
@@ -115,10 +122,9 @@ class HardAttention(Head):
         self.estimator = check_choice(self.name, "estimator", estimator, ("exact", "reinforce"))
         self.samples = estimator == "reinforce"
         if monotonic and self.samples:
-            raise ValueError(
-                f'{self.name}: `estimator` must be "exact" if monotonic=True; received '
-                f"{estimator!r}. Positions sampled one by one can move back."
-            )
+            expected = '`estimator` must be "exact" if monotonic=True'
+            remedy = "Positions sampled one by one can move back."
+            refuse(self.name, expected, estimator, remedy)
         self.entropy_weight = check_number(self.name, "entropy_weight", entropy_weight, 0)
         self.pad_token = pad_token
         self.seed = check_seed(self.name, seed)
@@ -197,10 +203,9 @@ class HardAttention(Head):
     def _step(self, output, weights, memory, mask, tokens, state):
         """One step, whose output has an axis of steps."""
         if state is None:
-            raise ValueError(
-                f"{self.name}: `state` is missing. One step of a monotonic head needs it; pass "
-                "state=head.initial_state(memory, memory_mask) to the first step."
-            )
+            expected = "`state` is missing: one step of a monotonic head needs it"
+            remedy = "Pass state=head.initial_state(memory, memory_mask) to the first step."
+            refuse(self.name, expected, state, remedy)
         predicted, last = state
         last = ops.expand_dims(ops.cast(last, self.compute_dtype), 1)
         memory, logs = self._prepared(weights, memory, mask)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_attention._spec import check_choice, is_cell, made, refuse
+from keras_attention._spec import Words, check_choice, is_cell, made, refuse
 from keras_attention.layers._base import check_initialised
 from keras_attention.layers.decoder._cells import has_query, last_cell, output_size, query_of
 from keras_attention.layers.scoring import ScoringMixin
@@ -21,16 +21,13 @@ def check_parts(layer: str, dtype: str, cell: Any, attention: Any) -> None:
     check_initialised(attention)
     for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
         if getattr(part, "activity_regularizer", None) is not None:
-            raise ValueError(
-                f"{layer}: `{name}` has an `activity_regularizer`, and its loss cannot leave the "
-                "loop of a decoder. Give it to the decoder: AttentionRNN(cell, attention, "
-                "activity_regularizer=...)."
-            )
+            expected = f"`{name}` must have no `activity_regularizer`, which cannot leave the loop"
+            remedy = "Give it to the decoder: AttentionRNN(..., activity_regularizer=...)."
+            refuse(layer, expected, part.activity_regularizer, remedy)
         if getattr(part, "compute_dtype", dtype) != dtype:
-            raise ValueError(
-                f"{layer}: cell, attention and decoder must compute in one dtype; the decoder "
-                f"computes in {dtype}, `{name}` in {part.compute_dtype}. Give all the same `dtype`."
-            )
+            expected = "cell, attention and decoder must compute in one dtype"
+            given = Words(f"{dtype} for the decoder, {part.compute_dtype} for `{name}`")
+            refuse(layer, expected, given, "Give all of them the same `dtype`.")
 
 
 def check_cells(layer: str, name: str, given: Any, wanted: str) -> list:
@@ -40,10 +37,8 @@ def check_cells(layer: str, name: str, given: Any, wanted: str) -> list:
     if wrong or not cells:
         refuse(layer, f"`{name}` must be {wanted}", given, (wrong and _cell_of(wrong[0])) or "")
     if len({id(one) for one in cells}) < len(cells):
-        raise ValueError(
-            f"{layer}: `{name}` holds one cell more than once. Make each: "
-            f"[keras.layers.GRUCell(256) for _ in range({len(cells)})]."
-        )
+        remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."
+        refuse(layer, f"`{name}` holds one cell more than once", given, remedy)
     return cells
 
 
@@ -65,17 +60,14 @@ def default_query(attention: ScoringMixin) -> str:
 def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None:
     """The output of the cell. With `states`, the new ones, it must be the next query."""
     name = last_cell(cell).name if hasattr(last_cell(cell), "name") else type(cell).__name__
-    if hidden.shape[-1] != output_size(cell):
-        raise ValueError(
-            f"{layer}: the cell {name} returns an output of {hidden.shape[-1]} features, but its "
-            f"`output_size`, or its first state without one, has {output_size(cell)}. Give the "
-            f"cell the attribute `output_size = {hidden.shape[-1]}`."
-        )
+    size = output_size(cell)
+    if hidden.shape[-1] != size:
+        expected = f"the cell {name} must return {size} features, its `output_size` or first state"
+        remedy = f"Give the cell the attribute `output_size = {hidden.shape[-1]}`."
+        refuse(layer, expected, Words(f"an output of {hidden.shape[-1]} features"), remedy)
     if states is None or has_query(cell) or query_of(cell, states) is hidden:
         return
-    raise ValueError(
-        f'{layer}: with query="previous" the query is the output of the cell at the step before. '
-        f"The output of the cell {name} is not its first state, so the decoder cannot find it in "
-        "the states. Give the cell a method `query(states)` that returns it, keep the output as "
-        'the first state, or use query="current".'
-    )
+    expected = 'with query="previous" the query is the output of the cell at the step before, '
+    expected += f"which the cell {name} must keep as its first state"
+    remedy = 'Or give the cell a method `query(states)` that returns it, or use query="current".'
+    refuse(layer, expected, Words("another first state"), remedy)

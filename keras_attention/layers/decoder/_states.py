@@ -104,7 +104,7 @@ def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -
             refuse(layer, f"`{name}` must hold tensors", state, "Leave it out to start from zeros.")
         kind = kind_of(state.dtype)
         if n < vectors and (kind == "bool" or (initial and kind != "float")):
-            expected = f"`{name}` must hold vectors of floating-point numbers, states of an encoder"
+            expected = f"`{name}` must hold vectors of floating-point numbers, as of an encoder"
             remedy = 'Cast other numbers: keras.ops.cast(state, "float32").'
             if kind == "bool":
                 remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
@@ -120,8 +120,10 @@ def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -
         if group
     )
     found = [tuple(x.shape) for x in given]
-    given = Words(f"{len(found)}, {found}, for a memory of batch size {batch}")
-    refuse(layer, f"`{name}` must hold {wanted}", given, (initial and _remedy(found, shapes)) or "")
+    remedy = _remedy(found, shapes) if initial else ""
+    if any(not fits(shape[:1], (batch,)) for shape in found):
+        remedy = f"The batch size must be {batch}, as in the memory."
+    refuse(layer, f"`{name}` must hold {wanted}", Words(f"{len(found)}, {found}"), remedy)
 
 
 def _remedy(found, shapes):

@@ -145,10 +145,9 @@ class AttentionRNN(CheckedLayer):
             query = "current" if input_feeding else default_query(attention)
         self.query = check_choice(self.name, "query", query, QUERIES)
         if input_feeding and query == "previous":
-            raise ValueError(
-                f'{self.name}: `input_feeding=True` goes with query="current"; with '
-                'query="previous" the context is an input of the cell already.'
-            )
+            expected = '`input_feeding=True` goes with query="current"'
+            remedy = "Leave it out: the context is an input of the cell already."
+            refuse(self.name, expected, Words(f"query={query!r}"), remedy)
         if output_mode is None:
             output_mode = "cell" if query == "previous" else "attention"
         self.output_mode = check_choice(
