@@ -152,7 +152,8 @@ class Spec:
             x = given[name]
             try:
                 shape = tuple(x.shape)
-                axes, right = forms[len(shape)], kind_of(x.dtype) == kind and is_dense(x)
+                axes, right = forms[len(shape)], kind_of(x.dtype) == kind
+                right = right and (_is_dense_type(type(x)) or is_dense(x))
             except (AttributeError, KeyError, TypeError):
                 right = False
             if right:
@@ -288,9 +289,15 @@ def masks_by_name(names: Iterable[str]) -> str:
 
 def is_dense(x: Any) -> bool:
     """Whether a tensor is neither ragged nor sparse."""
-    if isinstance(x, keras.KerasTensor):
-        return not (x.ragged or x.sparse)
-    return type(x).__name__ not in ("RaggedTensor", "SparseTensor")
+    symbolic = isinstance(x, keras.KerasTensor)
+    return not (x.ragged or x.sparse) if symbolic else _is_dense_type(type(x))
+
+
+@functools.cache
+def _is_dense_type(kind):
+    """Whether all tensors of a type are dense. Symbolic ones may be anything."""
+    sparse = kind.__name__ in ("RaggedTensor", "SparseTensor")
+    return not sparse and not issubclass(kind, keras.KerasTensor)
 
 
 def _sparsity(x):
@@ -335,8 +342,11 @@ def is_floating(x: Any) -> bool:
 
 def fits(given: Shape, wanted: Shape) -> bool:
     """Whether shapes may be equal."""
-    return len(given) == len(wanted) and all(
-        g == w or not (is_known(g) and is_known(w)) for g, w in zip(given, wanted, strict=True)
+    return given == wanted or (
+        len(given) == len(wanted)
+        and not any(
+            is_known(g) and is_known(w) and g != w for g, w in zip(given, wanted, strict=True)
+        )
     )
 
 
@@ -363,19 +373,19 @@ RESULTS = {
 }
 
 
-def check_result(layer: str, hook: str, result: Any, wanted: tuple) -> None:
-    """What a hook returned. `wanted` is its shape; a trailing "features" is any number."""
-    free = wanted[-1] == "features"
+def check_result(layer: str, hook: str, result: Any, *wanted: Any) -> None:
+    """What a hook returned, a tensor of these sizes. A projection has any features after them."""
     try:
-        shape = tuple(result.shape)
-        right = (free or kind_of(result.dtype) == "float") and fits(shape, wanted)
+        shape, right = tuple(result.shape), kind_of(result.dtype) == "float"
     except (AttributeError, TypeError):
-        right = False
-    if not right:
-        here = f"({', '.join(map(str, wanted))})"
+        shape, right = (), False
+    if hook.startswith("project"):
+        shape, right = shape[:2] if len(shape) > 2 else (), True
+    if not right or not fits(shape, wanted):
+        sizes = [*wanted, *["features"] * hook.startswith("project")]
         raise ValueError(
-            f"{layer}: `{hook}` must return {RESULTS[hook]}, here {here}; it returned "
-            f"{described(result)}."
+            f"{layer}: `{hook}` must return {RESULTS[hook]}, here ({', '.join(map(str, sizes))}); "
+            f"it returned {described(result)}."
         )
 
 

@@ -71,14 +71,16 @@ class CheckedLayer(keras.layers.Layer):
 
     def _check_call(self, given: dict[str, Any]) -> None:
         """Refuses the arguments of a call, by name, that are not as declared."""
-        parameters = _parameters_of(type(self))
-        _check_names(self.name, parameters, given)
+        parameters, training = _parameters_of(type(self)), given.get("training")
+        if not given.keys() <= parameters.keys():
+            _refuse_names(self.name, parameters, given)
         for name in FLAGS:
             if type(given.get(name, False)) is not bool:
                 check_bool(self.name, name, given[name])
-        check_training(self.name, given.get("training"))
+        if training is not None and type(training) is not bool:
+            check_training(self.name, training)
         # A subclass may have a call with other arguments.
-        if all(name in parameters for name in self.CALL.names):
+        if self.CALL.names.keys() <= parameters.keys():
             self._check_tensors({**self.CALL.names, **given})
 
     def _check_tensors(self, given: dict[str, Any]) -> None:
@@ -176,7 +178,8 @@ def _hint(name: str, value: Any, own: list[str]) -> str:
     return f"write {close[0]}={described(value)}" if close else ""
 
 
-def _check_names(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:
+def _refuse_names(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:
+    """Refuses arguments that the call does not know."""
     unknown = given.keys() - parameters.keys() - {"training"}
     if unknown and not any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
         name = min(unknown)

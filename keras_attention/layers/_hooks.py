@@ -38,8 +38,6 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
 
 def check_window(layer: str, window: Any, shape: Shape) -> None:
     """What the hook `window` returned for a query `(B, Tq, Dq)`."""
-    if window is None:
-        return
     width = isinstance(window, Window) and window.half_width
     if not is_integer(width) or width < 1 or not is_tensor(window.center, "float", *shape[:2]):
         given = described(window)
@@ -118,7 +116,7 @@ def check_advanced(layer: str, found: Any, wanted: Shape, state: Any) -> None:
     """What the hook `advance` returned: the weights of one step and the next state."""
     if not isinstance(found, tuple) or len(found) != 2:
         refuse(layer, "`advance` must return the weights and the next state", found)
-    check_result(layer, "advance", found[0], tuple(wanted))
+    check_result(layer, "advance", found[0], *wanted)
     if not _same_form(found[1], state):
         before, after = (tree.map_structure(described, x) for x in (state, found[1]))
         expected = "the next state must have the structure, shapes and dtypes of the current state"

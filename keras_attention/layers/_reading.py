@@ -99,7 +99,8 @@ def read_values(layer, weights, value, training=None):
 
 def _read_whole(layer, query, memory, masks, window, training, stored=NOTHING):
     scores = layer.score(query, memory.key)
-    check_result(layer.name, "score", scores, (*query.shape[:2], memory.value.shape[1]))
+    if "score" in layer._own:
+        check_result(layer.name, "score", scores, *query.shape[:2], memory.value.shape[1])
     scores = restored(scores, stored.scores)
     steps, length = ops.shape(scores)[1:]
     mask = masks.joined(steps, length)
@@ -124,7 +125,8 @@ def _read_gathered(layer, query, memory, masks, window, weights_wanted, training
 
 def _weigh(layer, scores, mask, window, position):
     weights = layer.weigh(scores, mask)
-    check_result(layer.name, "weigh", weights, tuple(scores.shape))
+    if "weigh" in layer._own:
+        check_result(layer.name, "weigh", weights, *scores.shape)
     if window is None or not window.gaussian:
         return weights
     return weights * gaussian(window.center, position, window.half_width)

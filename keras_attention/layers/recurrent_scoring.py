@@ -171,7 +171,7 @@ class RecurrentScoringMixin(ScoringMixin):
             Weights `(B, 1, Tk)`, zero where they are masked, and the next state.
         """
         weights = self.weigh(step.scores, step.mask, state)
-        check_result(self.name, "advance", weights, tuple(step.scores.shape))
+        check_result(self.name, "weigh", weights, *step.scores.shape)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
     def sequence_loss(
@@ -246,7 +246,8 @@ class RecurrentScoringMixin(ScoringMixin):
         if own.advance is not mixin.advance and own.score is mixin.score:
             return None
         scores = self.score(query, memory.key, state)
-        check_result(self.name, "score", scores, (query.shape[0], 1, memory.value.shape[1]))
+        if "score" in self._own:
+            check_result(self.name, "score", scores, query.shape[0], 1, memory.value.shape[1])
         return scores
 
     def _draw(self, memory, steps):

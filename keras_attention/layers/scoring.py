@@ -1,7 +1,7 @@
 """The protocol of an attention: the hooks that a layer is made of, and what runs them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -110,10 +110,15 @@ class ScoringMixin(CheckedLayer):
     # `(B, Tq, W)` to scores `(B, Tq, W)`. Without one, windows mask the scores of the whole memory.
     score_window: Callable[..., Tensor] | None = None
 
+    # The hooks that do not come from this package. What they return is checked.
+    _own: ClassVar[frozenset[str]] = frozenset()
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in HOOKS:
             check_hook(cls, name, getattr(ScoringMixin, name))
+        ours = {x for x in HOOKS if getattr(cls, x).__module__.startswith("keras_attention.")}
+        cls._own = frozenset(HOOKS) - ours
         for name in {"prepare", "attend"} & vars(cls).keys():
             raise TypeError(
                 f"{cls.__name__}: `{name}` is no hook, and calls and decoders would not use it. "
@@ -262,7 +267,8 @@ class ScoringMixin(CheckedLayer):
         """`prepare` without checks."""
         value = blanked(value, value_mask)
         key = self.project_key(value if key is None else blanked(key, value_mask))
-        check_result(self.name, "project_key", key, (*value.shape[:2], "features"))
+        if "project_key" in self._own:
+            check_result(self.name, "project_key", key, *value.shape[:2])
         return Memory(as_dtype(key, self.score_dtype), value, value_mask)
 
     def attend(
@@ -355,7 +361,8 @@ class ScoringMixin(CheckedLayer):
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
         with compiling(True if training else None):
             window = self.window(query, memory, position)
-            check_window(self.name, window, query.shape)
+            if window is not None:
+                check_window(self.name, window, query.shape)
             context, weights, state, residuals = self._read(
                 query,
                 memory,
@@ -371,8 +378,9 @@ class ScoringMixin(CheckedLayer):
         output = context
         if combine:
             output = self.combine(query, context)
-            size = self.output_size(query.shape[-1], memory.value.shape[-1])
-            check_output(self.name, output, size)
+            if "combine" in self._own or "output_size" in self._own:
+                size = self.output_size(query.shape[-1], memory.value.shape[-1])
+                check_output(self.name, output, size)
         output = blanked(output, query_mask)
         weights = None if weights is None else ops.cast(weights, self.compute_dtype)
         if one_step:
@@ -383,7 +391,8 @@ class ScoringMixin(CheckedLayer):
     def _project_query(self, query):
         """Calls `project_query`, checks the result and casts it to `score_dtype`."""
         projected = self.project_query(as_dtype(query, self.score_dtype))
-        check_result(self.name, "project_query", projected, (*query.shape[:2], "features"))
+        if "project_query" in self._own:
+            check_result(self.name, "project_query", projected, *query.shape[:2])
         return as_dtype(projected, self.score_dtype)
 
     def _check_tensors(self, given):
@@ -397,7 +406,8 @@ class ScoringMixin(CheckedLayer):
         if one_step and given.get("use_causal_mask"):
             expected = "`use_causal_mask=True` needs a query of rank 3, (batch, steps, features)"
             refuse(self.name, expected, Words(f"one step, {tuple(given['query'].shape)}"))
-        check_position(self, given.get("position"), tuple(given["query"].shape))
+        if self.uses_position or given.get("position") is not None:
+            check_position(self, given.get("position"), tuple(given["query"].shape))
 
     def _check_built(self):
         if not self.built:

@@ -670,7 +670,7 @@ WINDOWS = {
     "center of rank 3": (lambda q: Window(q[..., :1], 3), "float32 of shape (2, 3, 1)"),
     "integer center": (
         lambda q: Window(keras.ops.cast(q[..., 0], "int32"), 3),
-        "a center of int32",
+        "half_width=3, center=int32",
     ),
     "float width": (lambda q: Window(q[..., 0], 3.0), "half_width=3.0"),
     "negative width": (lambda q: Window(q[..., 0], -1), "half_width=-1"),
