@@ -34,7 +34,7 @@ NOT_NORMALISED = "Leave it out: the weights of this attention are not normalised
 
 AXES = {
     **{"B": "batch", "T": "steps", "Tq": "steps", "J": "steps", "Tk": "memory steps"},
-    **{"S": "sentences", "N": "sentences", "W": "words", "Wq": "words"},
+    **{"S": "sentences", "N": "sentences", "W": "words", "W'": "words"},
 }
 KINDS = {
     "float": "hold vectors of floating-point numbers",

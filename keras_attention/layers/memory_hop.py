@@ -22,7 +22,7 @@ class MemoryHop(ScoringMixin):
         u'[b]   = u[b] + o[b]                                   update="add"
         u'[b]   = H u[b] + o[b]                                 update="linear"
 
-    Sizes: B samples, N memories, D features of all three.
+    Sizes: B samples, Tk memories, D features of all three.
 
     Args:
         update: "add" or "linear", as above.
@@ -38,13 +38,13 @@ class MemoryHop(ScoringMixin):
         update_kernel: H, `(D, D)`, with update="linear"; applied as u H.
 
     Call arguments:
-        query: u, `(B, D)`, or `(B, T, D)` for several.
-        value: c, `(B, N, D)`. key: m, `(B, N, D)`; defaults to the value.
-        value_mask: `(B, N)` boolean; memories where it is False are not read.
+        query: u, `(B, D)`, or `(B, Tq, D)` for several.
+        value: c, `(B, Tk, D)`. key: m, `(B, Tk, D)`; defaults to the value.
+        value_mask: `(B, Tk)` boolean; memories where it is False are not read.
         All others: see `ScoringMixin`.
 
     Returns:
-        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, N)`. If all memories are
+        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, Tk)`. If all memories are
         masked, o is zero.
 
     Raises:

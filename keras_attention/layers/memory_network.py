@@ -90,7 +90,7 @@ class MemoryNetwork(CheckedLayer):
     Reference: https://arxiv.org/abs/1503.08895, sections 2, 4.1 and 4.2.
     """
 
-    CALL = Spec("story: int[B N W]", "question: int[B J]")
+    CALL = Spec("story: int[B N W]", "question: int[B W']")
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ class RecurrentEncoder(CheckedLayer):
     The last states start the decoder. The two states of a bidirectional layer are concatenated. The
     decoder cell must then have 2 H units.
 
-    Sizes: B samples, S steps, H units.
+    Sizes: B samples, T steps, H units.
 
     Args:
         embedding: a layer from ids to vectors, such as `keras.layers.Embedding`.
@@ -33,12 +33,12 @@ class RecurrentEncoder(CheckedLayer):
         seed: an integer that makes dropout reproducible.
 
     Call arguments:
-        source: `(B, S)` integers.
+        source: `(B, T)` integers.
         training: whether dropout is active.
 
     Returns:
-        `(memory, state, mask)`: memory `(B, S, H)` or `(B, S, 2 H)`; a list of states, or None;
-        mask `(B, S)` boolean.
+        `(memory, state, mask)`: memory `(B, T, H)` or `(B, T, 2 H)`; a list of states, or None;
+        mask `(B, T)` boolean.
 
     Raises:
         ValueError: the recurrent layer returns no sequences; the source has another rank.
