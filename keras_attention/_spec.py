@@ -68,6 +68,7 @@ REMEDIES = {
         "inputs",
         "agree",
     ): "In a search, read the memory that it passes to `step`: it is repeated for the beams.",
+    ("source", "shape"): "Pass a batch: one source is source[None].",
     ("attention_mask", "size"): "To mask only the memory, pass `value_mask`.",
     "several": "{call}{not_list}.",
     "shape": "{call}.",

@@ -584,8 +584,8 @@ MISTAKES = {
     "a pooling as attention": (lambda: decoder(None, AttentionPooling(4)), "layer(query, value)"),
     "the same cell twice": (
         lambda: decoder([layers.GRUCell(4)] * 2),
-        "`cell` holds one cell more than once. Make each: [keras.layers.GRUCell(256) for _ in "
-        "range(2)].",
+        "`cell` must not hold one cell more than once; received [<GRUCell",
+        "Make each: [keras.layers.GRUCell(256) for _ in range(2)].",
     ),
     "a layer in a list of cells": (
         lambda: decoder([layers.GRUCell(4), layers.GRU(4)]),

@@ -38,7 +38,7 @@ def check_cells(layer: str, name: str, given: Any, wanted: str) -> list:
         refuse(layer, f"`{name}` must be {wanted}", given, (wrong and _cell_of(wrong[0])) or "")
     if len({id(one) for one in cells}) < len(cells):
         remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."
-        refuse(layer, f"`{name}` holds one cell more than once", given, remedy)
+        refuse(layer, f"`{name}` must not hold one cell more than once", given, remedy)
     return cells
 
 
