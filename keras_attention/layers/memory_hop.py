@@ -44,8 +44,8 @@ class MemoryHop(ScoringMixin):
         All others: see `ScoringMixin`.
 
     Returns:
-        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, Tk)`. If all memories are
-        masked, o is zero.
+        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, Tk)`. If all memories
+        are masked, o is zero.
 
     Raises:
         ValueError: `update` is unknown; widths of query, key and value differ; otherwise as

@@ -344,7 +344,7 @@ BAD_CALLS = {
     ),
     "two widths": (
         {**GOOD, "query": (B, J, 2)},
-        ("number of features", "the same in `context` and `query`", "`context` 5, `query` 2"),
+        ("`query`", "features", "5", "2"),
     ),
     "two batch sizes": (
         {**GOOD, "query": (3, J, D)},

@@ -697,7 +697,11 @@ def test_combine_without_its_output_size_is_refused(symbolic):
             return keras.ops.concatenate([query, context], axis=-1)
 
     x = keras.Input((3, 5)) if symbolic else np.ones((2, 3, 5), "float32")
-    assert_refused(lambda: Both()(x, x), "`combine` returned 10 features", "returned 5. Override")
+    assert_refused(
+        lambda: Both()(x, x),
+        "`combine` must return the 5 features of `output_size`",
+        "3, 10). Override",
+    )
 
 
 def test_an_argument_that_cannot_be_saved_is_refused():

@@ -109,7 +109,7 @@ BAD_ARGUMENTS = {
     "input feeding": (
         (CELL, ATTENTION),
         {"query": "previous", "input_feeding": True},
-        ("`input_feeding=True`", 'query="current"', '"previous"'),
+        ("`input_feeding=True`", 'query="current"', "query='previous'"),
     ),
     "attention of another dtype": (
         (CELL, BahdanauAttention(17, dtype="float64")),
@@ -129,7 +129,7 @@ BAD_ARGUMENTS = {
     "cells of several dtypes": (
         ([CELL, layers.GRUCell(3, dtype="mixed_float16")], ATTENTION),
         {},
-        ("in one dtype", "the decoder computes in float32", "`cell` in float16"),
+        ("in one dtype", "float32 for the decoder, float16 for `cell`"),
     ),
 }
 
