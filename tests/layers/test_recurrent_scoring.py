@@ -351,7 +351,9 @@ def test_a_state_of_another_memory():
     )
     prepared = decoder.prepare(tensor(value))
     state = decoder.get_initial_state(prepared)._replace(attention=None)
-    assert_refused(lambda: decoder.step(query[:, 0], state, prepared), "must hold the state of the attention")
+    assert_refused(
+        lambda: decoder.step(query[:, 0], state, prepared), "must hold the state of the attention"
+    )
     plain = BahdanauAttention(3)
     plain(query, value)
     memory = plain.prepare(tensor(value))
