@@ -2,14 +2,24 @@
 
 from typing import Any
 
-from keras import ops
+from keras import ops, tree
 
-from keras_attention._spec import LONGEST, Words, check_int, check_result, is_floating, refuse
+from keras_attention._spec import (
+    LONGEST,
+    Words,
+    check_int,
+    check_result,
+    described,
+    fits,
+    is_floating,
+    is_tensor,
+    kind_of,
+    refuse,
+)
 from keras_attention._typing import Nested, Shape, Size, Tensor
-from keras_attention.layers._hooks import check_advanced, check_hook, check_leaves, check_state
 from keras_attention.layers._reading import read_values
 from keras_attention.layers._types import Memory, Residuals, Step
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.scoring import ScoringMixin, check_hook
 from keras_attention.ops._gradients import restored
 from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops._random import scan_drawing
@@ -295,3 +305,45 @@ def _place_read(weights, last):
     """The position with the largest weight, or the last one if nothing was read."""
     place = ops.cast(first_largest(weights), last.dtype)
     return ops.where(ops.any(weights > 0, axis=-1), place, last)
+
+
+def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
+    """What the hooks `initial_state` and `draw` returned; those of `draw` are for all steps."""
+    batch, first = memory.value.shape[0], int(hook == "draw")
+    for x in leaves(result):
+        shape = tuple(getattr(x, "shape", ()))[first : first + 1]
+        if not shape or not hasattr(x, "dtype") or not fits(shape, (batch,)):
+            axes = ("first axis is the batch", "first two axes are the steps and the batch")[first]
+            refuse(layer, f"`{hook}` must return tensors whose {axes}, here {batch}", x)
+
+
+def check_state(layer: str, given: Any, first: Nested) -> None:
+    """A state, or a flat list of its tensors, beside the first state."""
+    flat = isinstance(given, list) and not any(map(tree.is_nested, given))
+    if not _same_form(given, leaves(first) if flat else first):
+        wanted, received = (tree.map_structure(described, x) for x in (first, given))
+        remedy = "A state is valid only for its memory. Pass None on the first step."
+        expected = f"`state` must come from the previous step, {wanted}"
+        refuse(layer, expected, Words(received), remedy)
+
+
+def check_advanced(layer: str, found: Any, wanted: Shape, state: Any) -> None:
+    """What the hook `advance` returned: the weights of one step and the next state."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        refuse(layer, "`advance` must return the weights and the next state", found)
+    check_result(layer, "advance", found[0], *wanted)
+    if not _same_form(found[1], state):
+        before, after = (tree.map_structure(described, x) for x in (state, found[1]))
+        expected = "the next state must have the structure, shapes and dtypes of the current state"
+        remedy = "Change `next_state`, or `initial_state`."
+        refuse(layer, f"{expected}, {before}", Words(after), remedy)
+
+
+def _same_form(new: Nested, old: Nested) -> bool:
+    """Whether the tensors of two states have the same places, shapes and kinds of numbers."""
+    (places, tensors), (wanted, first) = (
+        ([path for path, x in found if x is not None], [x for _, x in found if x is not None])
+        for found in map(tree.flatten_with_path, (new, old))
+    )
+    pairs = zip(tensors, first, strict=False)
+    return places == wanted and all(is_tensor(x, kind_of(y.dtype), *y.shape) for x, y in pairs)

@@ -1,21 +1,25 @@
 """The protocol of an attention: the hooks that a layer is made of, and what runs them."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
-from keras_attention._spec import Spec, Words, check_bool, check_result, check_training, refuse
+from keras_attention._spec import (
+    Spec,
+    Words,
+    check_bool,
+    check_result,
+    check_training,
+    described,
+    is_integer,
+    is_tensor,
+    refuse,
+)
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._base import CheckedLayer, as_dtype
-from keras_attention.layers._hooks import (
-    check_given,
-    check_hook,
-    check_output,
-    check_position,
-    check_window,
-)
 from keras_attention.layers._reading import read_memory
 from keras_attention.layers._types import NOTHING, Attended, Memory, Window
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
@@ -455,3 +459,69 @@ class ScoringMixin(CheckedLayer):
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
         self.CALL.check_shapes(self.name, shapes)
         return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
+
+
+def check_hook(layer: type, name: str, original: Callable) -> None:
+    """Whether a hook takes as many arguments as the one that it overrides."""
+    if not inspect.isfunction(inspect.getattr_static(layer, name)):
+        return
+    parameters = inspect.signature(getattr(layer, name)).parameters
+    wanted = list(inspect.signature(original).parameters)
+    open_end = any(x.kind is x.VAR_POSITIONAL for x in parameters.values())
+    needed = [x for x in wanted if x != "key_shape"]  # a layer without keys may leave it out
+    if len(parameters) < len(needed) and not open_end:
+        raise TypeError(
+            f"{layer.__name__}: an attention must define {name}({', '.join(wanted)}); found "
+            f"{name}({', '.join(parameters)}). Add the missing arguments, even if it ignores them."
+        )
+
+
+def check_window(layer: str, window: Any, shape: Shape) -> None:
+    """What the hook `window` returned for a query `(B, Tq, Dq)`."""
+    width = isinstance(window, Window) and window.half_width
+    if not is_integer(width) or width < 1 or not is_tensor(window.center, "float", *shape[:2]):
+        given = described(window)
+        if isinstance(window, Window):
+            given = f"half_width={width!r:.80}, center={described(window.center)}"
+        expected = "`window` must return None or Window(center, half_width): a center for each "
+        expected += f"query, floating-point numbers of shape {tuple(shape[:2])}, and a positive int"
+        refuse(layer, f"{expected}eger", Words(given))
+
+
+def check_output(layer: str, output: Tensor, size: int) -> None:
+    """What the hook `combine` returned."""
+    if output.shape[-1] != size:
+        expected = f"`combine` must return the {size} features of `output_size`"
+        remedy = "Override output_size(query_size, value_size) to return the features of `combine`."
+        refuse(layer, expected, output, remedy)
+
+
+def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
+    """A layer that counts steps needs the number of a single step; nothing else takes one."""
+    one_step, uses = len(query_shape) == 2, layer.uses_position
+    if position is None:
+        if uses and one_step:
+            expected = "`position`, the number of the step, is missing: this attention counts steps"
+            remedy = "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."
+            refuse(layer.name, expected, position, remedy)
+        return
+    if not uses:
+        expected = "`position` is for attentions that count steps, such as local-m"
+        refuse(layer.name, expected, position, "Leave it out.")
+    if one_step:
+        right = is_integer(position) and position >= 0
+        right = right or is_tensor(position, "int") or is_tensor(position, "int", query_shape[0])
+        wanted = f"be an integer from 0, or integers of shape ({query_shape[0]},)"
+    else:
+        right = is_tensor(position, "int", *query_shape[:2])
+        wanted = f"be integers of shape {query_shape[:2]}, the numbers of the steps of the query"
+    if not right:
+        remedy = "" if one_step else "Leave it out to count from 0."
+        refuse(layer.name, f"`position` must {wanted}", position, remedy)
+
+
+def check_given(layer: Any, **given: Any) -> None:
+    """What only an attention with a state takes."""
+    for name, x in given.items():
+        if x is not None and not layer.has_state:
+            refuse(layer.name, "this attention has no state", x, f"Leave `{name}` out.")

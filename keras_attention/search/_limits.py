@@ -11,7 +11,7 @@ from keras_attention._spec import Words, check_int, check_token, is_known, is_te
 from keras_attention._typing import Tensor
 from keras_attention.ops._graphs import is_symbolic
 from keras_attention.ops._samples import add_rows
-from keras_attention.search._arguments import LONGEST
+from keras_attention.search._step import LONGEST
 
 # rule(logits `(N, V)`, tokens `(N, L)`, t) -> logits, with -inf for the tokens that may not follow
 # the first t tokens.

@@ -4,8 +4,9 @@ The search carries the state through its loop as a flat list of tensors, and che
 the step function when it is traced.
 """
 
+import inspect
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from keras import ops, tree
 
@@ -21,8 +22,28 @@ from keras_attention._spec import (
 )
 from keras_attention._typing import Nested, Size, Tensor
 
+# Larger numbers are mistakes. The buffers would not fit into memory, every step ranks the square of
+# the width, and a larger penalty overflows for the longest sequence.
+LONGEST, WIDEST, LARGEST_PENALTY = 2**20, 2**12, 5
+LARGEST_FACTOR = 10**6  # the factor of a coverage penalty
 # step(tokens, state, memory) -> (logits, state, weights); see `keras_attention.search`.
 Step: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Nested, Tensor | None]]
+
+
+def check_step(
+    step: Any, form: str = "step(tokens, state, memory) -> (logits, state, weights)"
+) -> None:
+    expected = f"`step` must be a function {form}"
+    if not callable(step):
+        refuse("search", expected, step)
+    try:
+        signature = inspect.signature(getattr(step, "call", step))
+    except (TypeError, ValueError):  # functions that are not written in Python may have none
+        return
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        refuse("search", expected, Words(f"one that takes {signature}"))
 
 
 def named_leaves(name: str, structure: Nested) -> tuple[list[str], list[Tensor]]:

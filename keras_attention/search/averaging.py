@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from keras import ops
 
 from keras_attention._spec import Words, fits, refuse
-from keras_attention.search._arguments import check_step
-from keras_attention.search._step import Step
+from keras_attention.search._step import Step, check_step
 
 __all__ = ["average_steps"]
 

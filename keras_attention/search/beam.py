@@ -5,11 +5,6 @@ from keras import ops
 from keras_attention._spec import check_choice, check_int, check_number
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers import Memory
-from keras_attention.search._arguments import (
-    LARGEST_FACTOR,
-    LARGEST_PENALTY,
-    WIDEST,
-)
 from keras_attention.search._coverage import checked_mask, coverage_score
 from keras_attention.search._largest import largest
 from keras_attention.search._limits import Limits
@@ -21,7 +16,12 @@ from keras_attention.search._loop import (
     run_search,
 )
 from keras_attention.search._result import SearchResult, by_sample
-from keras_attention.search._step import Step
+from keras_attention.search._step import (
+    LARGEST_FACTOR,
+    LARGEST_PENALTY,
+    WIDEST,
+    Step,
+)
 
 __all__ = ["beam_search"]
 

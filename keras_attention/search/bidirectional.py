@@ -8,10 +8,9 @@ from keras import ops, tree
 from keras_attention._spec import counted
 from keras_attention._typing import Nested
 from keras_attention.ops._samples import take_rows
-from keras_attention.search._arguments import check_step
 from keras_attention.search._loop import length_factor
 from keras_attention.search._result import SearchResult, by_sample
-from keras_attention.search._step import Step, batch_size, named_leaves
+from keras_attention.search._step import Step, batch_size, check_step, named_leaves
 from keras_attention.search.beam import beam_search
 from keras_attention.search.greedy import greedy_search
 from keras_attention.search.reversal import reversed_places

@@ -9,8 +9,13 @@ from keras_attention._spec import Words, check_int, counted, is_tensor, kind_of,
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops._gradients import without_gradients
 from keras_attention.ops._loops import pack_like
-from keras_attention.search._arguments import LONGEST, check_step
-from keras_attention.search._step import batch_size, checked_state, named_leaves
+from keras_attention.search._step import (
+    LONGEST,
+    batch_size,
+    check_step,
+    checked_state,
+    named_leaves,
+)
 
 __all__ = ["FreeRun", "free_run"]
 

@@ -6,12 +6,11 @@ from keras import ops
 
 from keras_attention._spec import LAST_TOKEN, check_int, check_number
 from keras_attention._typing import Nested, Tensor
-from keras_attention.search._arguments import WIDEST
 from keras_attention.search._draw import draw, step_seeds
 from keras_attention.search._limits import Limits
 from keras_attention.search._loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult, by_sample
-from keras_attention.search._step import Step
+from keras_attention.search._step import WIDEST, Step
 
 __all__ = ["sample_search"]
 

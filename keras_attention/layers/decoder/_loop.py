@@ -16,12 +16,12 @@ from keras_attention.layers.decoder._cell_sites import CellSites, has_sites
 from keras_attention.layers.decoder._cells import (
     DropoutMasks,
     as_states,
+    check_output,
     query_of,
     query_size,
     with_constant_weights,
 )
 from keras_attention.layers.decoder._changes import change_error
-from keras_attention.layers.decoder._checks import check_output
 from keras_attention.ops._loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops._random import changed_by, scan_drawing
 from keras_attention.ops._xla import compiling, pad_axis, round_up_length

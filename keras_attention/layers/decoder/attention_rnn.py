@@ -13,18 +13,19 @@ from keras_attention._spec import (
     Words,
     check_bool,
     check_choice,
+    made,
     refuse,
     shape_of,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._base import CheckedLayer
+from keras_attention.layers._base import CheckedLayer, check_initialised
 from keras_attention.layers._types import DecoderState, Memory
 from keras_attention.layers.decoder._cells import (
+    check_cells,
     query_size,
     run_at_least_once,
 )
 from keras_attention.layers.decoder._changes import refuse_changes
-from keras_attention.layers.decoder._checks import QUERIES, check_parts, default_query
 from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.decoder._states import (
     check_built,
@@ -37,6 +38,8 @@ from keras_attention.ops._loops import leaves
 from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionRNN"]
+
+QUERIES = "previous", "current"
 
 # The decoders that hold a cell or an attention. Files say which of them share one.
 _decoders_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -142,7 +145,11 @@ class AttentionRNN(CheckedLayer):
             _decoders_of.setdefault(part, weakref.WeakSet()).add(self)
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
-            query = "current" if input_feeding else default_query(attention)
+            query = (
+                "current"
+                if input_feeding
+                else check_choice(attention.name, "decoder_query", attention.decoder_query, QUERIES)
+            )
         self.query = check_choice(self.name, "query", query, QUERIES)
         if input_feeding and query == "previous":
             expected = '`input_feeding=True` goes with query="current"'
@@ -278,3 +285,23 @@ class AttentionRNN(CheckedLayer):
         shapes = sequences_shape, memory_shape
         given = [keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes]
         return tree.map_structure(lambda x: tuple(x.shape), self.compute_output_spec(*given))
+
+
+def check_parts(layer: str, dtype: str, cell: Any, attention: Any) -> None:
+    """The cell or cells and the attention. `dtype` is the compute dtype of the decoder."""
+    one = "a Keras RNN cell with a `state_size`, such as keras.layers.GRUCell(256)"
+    cells = check_cells(layer, "cell", cell, f"{one}, or a list of cells")
+    if not isinstance(attention, ScoringMixin):
+        expected = "`attention` must be one layer built on ScoringMixin, called as layer(query, "
+        expected += "value), such as BahdanauAttention(256)"
+        refuse(layer, expected, attention, made(attention))
+    check_initialised(attention)
+    for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
+        if getattr(part, "activity_regularizer", None) is not None:
+            expected = f"`{name}` must have no `activity_regularizer`, which cannot leave the loop"
+            remedy = "Give it to the decoder: AttentionRNN(..., activity_regularizer=...)."
+            refuse(layer, expected, part.activity_regularizer, remedy)
+        if getattr(part, "compute_dtype", dtype) != dtype:
+            expected = "cell, attention and decoder must compute in one dtype"
+            given = Words(f"{dtype} for the decoder, {part.compute_dtype} for `{name}`")
+            refuse(layer, expected, given, "Give all of them the same `dtype`.")

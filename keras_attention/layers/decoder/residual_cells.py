@@ -8,7 +8,7 @@ from keras import ops, tree
 
 from keras_attention._spec import Words, refuse
 from keras_attention._typing import Nested, Tensor
-from keras_attention.layers.decoder._checks import check_cells
+from keras_attention.layers.decoder._cells import check_cells
 
 __all__ = ["ResidualRNNCells"]
 
