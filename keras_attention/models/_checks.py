@@ -20,35 +20,67 @@ from keras_attention.models.hard_attention import HardAttention
 
 INTERFACE = "prepare", "get_initial_state", "step"
 PROBABILITIES = keras.activations.softmax, keras.activations.sigmoid
+# What must hold. How to fix it.
+RULES = {
+    "decoder": "`decoder` must be an AttentionRNN, or a layer with prepare, get_initial_state, "
+    "step",
+    "outputs": "`decoder` must return its outputs alone. Leave `return_state` out.",
+    "head": "`head` must be a layer that returns logits, or None. Pass "
+    "keras.layers.Dense(vocabulary_size).",
+    "logits": "`head` must return logits. Leave the activation out.",
+    "hard": "with a HardAttention head, `decoder` must not depend on what it reads. Pass "
+    'AttentionRNN(cell, attention, query="current", output_mode="cell"), without input_feeding.',
+    "tied": "the head makes its logits with the transposed target embedding, so `target_embedding` "
+    "must be a keras.layers.ReversibleEmbedding. Or pass "
+    "head=keras.layers.Dense(vocabulary_size).",
+    "pair": "the model takes the pair (source, target). A data set for `fit` yields ((source, "
+    "target), target). To decode, call generate(source, max_length).",
+    "target": "the target must be ids of shape (batch, steps). Pad lists of ids with "
+    "keras.utils.pad_sequences.",
+    "three": "the encoder must return (memory, state, mask). A layer may return None for the state "
+    "or the mask. A functional model may not: return zeros, and a mask of ones.",
+    "encoded": "the encoder must return (memory, state, mask): vectors (batch, steps, features), "
+    "states of the cell as a list or None, and a boolean mask or None. Make the mask of ids, such "
+    "as source != 0.",
+    "all logits": "`head` must return a logit for every token of the vocabulary. Pass "
+    "keras.layers.Dense(vocabulary_size).",
+    "source ids": "the source must be integer ids, as in training. Cast them: source.astype(int).",
+    "target ids": "the target must be integer ids of shape (batch, steps). Pass lists of ids, or "
+    "cast them: target.astype(int).",
+    "class_weight": "`class_weight` must be None, because Keras would take the position of the "
+    "largest id of a target for its class. Weigh samples with sample_weight, (batch,), or tokens "
+    "with one (batch, steps).",
+    "loss": "`loss` must take logits. Leave it out. Pass "
+    "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
+    "start token": "the target must not contain the start token. Leave it out: the model puts it "
+    "in front itself.",
+    "end token": "every target must contain the end token before its padding. Append it to each "
+    "sequence before you pad it.",
+}
+
+
+def check(model: str, rule: str, right: Any, given: Any) -> None:
+    """Refuses what breaks one of the `RULES`."""
+    if not right:
+        expected, _, remedy = RULES[rule].partition(". ")
+        refuse(model, expected, given, remedy)
 
 
 def check_parts(encoder: Any, decoder: Any, target_embedding: Any, head: Any) -> None:
     for name, part in (("encoder", encoder), ("target_embedding", target_embedding)):
         if not isinstance(part, keras.layers.Layer):
             refuse("Seq2Seq", f"`{name}` must be a layer", part, made(part))
-    if not all(hasattr(decoder, name) for name in INTERFACE):
-        expected = f"`decoder` must be an AttentionRNN, or a layer with {', '.join(INTERFACE)}"
-        refuse("Seq2Seq", expected, decoder, made(decoder))
-    if getattr(decoder, "return_state", False):
-        refuse("Seq2Seq", "`decoder` must return its outputs alone", Words("return_state=True"))
-    if head is not None and not isinstance(head, keras.layers.Layer):
-        expected = "`head` must be a layer that returns logits, such as "
-        refuse("Seq2Seq", f"{expected}keras.layers.Dense(vocabulary_size), or None", head)
     function = getattr(head, "activation", None)
-    if function in PROBABILITIES:
-        given = Words(f"activation={function.__name__!r}")
-        refuse("Seq2Seq", "`head` must return logits", given, "Leave the activation out.")
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
-    if isinstance(head, HardAttention) and feeds:
-        expected = "with a HardAttention head, `decoder` must not depend on what it reads"
-        remedy = 'Pass AttentionRNN(cell, attention, query="current", output_mode="cell"), without '
-        refuse("Seq2Seq", expected, decoder, f"{remedy}input_feeding.")
     tied = head is None or getattr(head, "tied", False)
-    if tied and not isinstance(target_embedding, keras.layers.ReversibleEmbedding):
-        expected = "the head makes its logits with the transposed target embedding, so "
-        expected += "`target_embedding` must be a keras.layers.ReversibleEmbedding"
-        remedy = "Or pass head=keras.layers.Dense(vocabulary_size)."
-        refuse("Seq2Seq", expected, target_embedding, remedy)
+    reversible = isinstance(target_embedding, keras.layers.ReversibleEmbedding)
+    kept = getattr(decoder, "return_state", False)
+    check("Seq2Seq", "decoder", all(hasattr(decoder, name) for name in INTERFACE), decoder)
+    check("Seq2Seq", "outputs", not kept, Words(f"return_state={kept}"))
+    check("Seq2Seq", "head", head is None or isinstance(head, keras.layers.Layer), head)
+    check("Seq2Seq", "logits", function not in PROBABILITIES, function)
+    check("Seq2Seq", "hard", not (isinstance(head, HardAttention) and feeds), decoder)
+    check("Seq2Seq", "tied", not tied or reversible, target_embedding)
 
 
 def check_tokens(start_token: Any, end_token: Any, pad_token: Any) -> None:
@@ -60,31 +92,20 @@ def check_tokens(start_token: Any, end_token: Any, pad_token: Any) -> None:
 
 
 def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:
-    if not isinstance(inputs, (tuple, list)) or len(inputs) != 2:
-        remedy = "A data set for `fit` yields ((source, target), target). To decode, call "
-        expected = "the model takes the pair (source, target)"
-        refuse(model, expected, inputs, f"{remedy}generate(source, max_length).")
+    check(model, "pair", isinstance(inputs, (tuple, list)) and len(inputs) == 2, inputs)
     source, target = inputs
-    if len(getattr(target, "shape", ())) != 2:
-        remedy = "Pad lists of ids with keras.utils.pad_sequences."
-        refuse(model, "the target must be ids of shape (batch, steps)", target, remedy)
+    check(model, "target", len(getattr(target, "shape", ())) == 2, target)
     return source, target
 
 
 def check_encoded(model: str, found: Any) -> tuple[Any, Any, Any]:
     """What an encoder returned: a memory, a state and a mask."""
     if not isinstance(found, (tuple, list)) or len(found) != 3:
-        remedy = "A layer may return None for the state or the mask. A functional model may not: "
-        remedy += "return zeros, and a mask of ones."
-        expected = "the encoder must return (memory, state, mask)"
-        refuse(model, expected, Words(counted(found)), remedy)
+        check(model, "three", False, Words(counted(found)))
     memory, _, mask = found
     right = is_tensor(memory, "float", None, None, None)
     if not right or not (mask is None or is_tensor(mask, "bool", *memory.shape[:2])):
-        expected = "the encoder must return (memory, state, mask): vectors (batch, steps, "
-        expected += "features), states of the cell as a list or None, and a boolean mask or None"
-        parts = Words(tree.map_structure(described, tuple(found)))
-        refuse(model, expected, parts, "Make the mask of ids, such as source != 0.")
+        check(model, "encoded", False, Words(tree.map_structure(described, tuple(found))))
     return tuple(found)
 
 
@@ -98,10 +119,9 @@ def check_started(model: str, **given: Any) -> None:
 
 def check_logits(model: str, logits: Any, end_token: int) -> None:
     """Whether the head has a logit for the end token."""
-    if is_known(logits.shape[-1]) and logits.shape[-1] <= end_token:
-        expected = "`head` must return a logit for every token of the vocabulary"
-        received = Words(f"{logits.shape[-1]}, without the end token, {end_token}")
-        refuse(model, expected, received, "Pass keras.layers.Dense(vocabulary_size).")
+    size = logits.shape[-1]
+    if is_known(size) and size <= end_token:
+        check(model, "all logits", False, Words(f"{size}, without the end token, {end_token}"))
 
 
 def check_padding(pad_token: int, **parts: Any) -> None:
@@ -116,15 +136,13 @@ def check_padding(pad_token: int, **parts: Any) -> None:
 def check_source(model: str, source: Any, form: Any) -> None:
     """One array of ids must hold integers, as it did when the model was built."""
     ids = isinstance(source, np.ndarray) and source.ndim == 2 and isinstance(form, dict)
-    if ids and source.dtype.kind == "f" and "int" in form.get("dtype", ""):
-        expected = "the source must be integer ids, as in training"
-        refuse(model, expected, source, "Cast them: source.astype(int).")
+    cut = ids and source.dtype.kind == "f" and "int" in form.get("dtype", "")
+    check(model, "source ids", not cut, source)
 
 
 def check_target_ids(model: str, target: Any) -> None:
-    if getattr(target, "ndim", 0) != 2 or target.dtype.kind not in "iu":
-        remedy = "Pass lists of ids, or cast them: target.astype(int)."
-        refuse(model, "the target must be integer ids of shape (batch, steps)", target, remedy)
+    right = getattr(target, "ndim", 0) == 2 and target.dtype.kind in "iu"
+    check(model, "target ids", right, target)
 
 
 def check_targets(
@@ -140,35 +158,19 @@ def check_targets(
     started = (target == start_token).any(axis=1) & (start_token != pad_token)
     ended = np.cumsum(target == end_token, axis=1) > 0
     endless = ~ended.any(axis=1) | (~ended & (target == pad_token)).any(axis=1)
-    rules = [
-        (
-            started,
-            f"the target must not contain the start token, {start_token}",
-            "Leave it out: the model puts it in front itself.",
-        ),
-        (
-            endless,
-            f"every target must contain the end token, {end_token}, before its padding",
-            "Append it to each sequence before you pad it.",
-        ),
-    ]
-    for wrong, expected, remedy in rules:
+    for rule, token, wrong in (("start", start_token, started), ("end", end_token, endless)):
         if wrong.any():
-            rows = f"{wrong.sum()} wrong of {len(target)}, the first in row {wrong.argmax()}"
-            refuse(model, expected, Words(rows), remedy)
+            rows = f"{wrong.sum()} of {len(target)} without, the first in row {wrong.argmax()}"
+            rows = rows.replace("without", "with it") if rule == "start" else rows
+            check(model, f"{rule} token", False, Words(f"the token {token}, {rows}"))
 
 
 def check_class_weight(model: str, given: Any) -> None:
-    if given is not None:
-        expected = "`class_weight` must be None, because Keras would take the position of the "
-        expected += "largest id of a target for its class"
-        remedy = "Weigh samples with sample_weight, (batch,), or tokens with one (batch, steps)."
-        refuse(model, expected, given, remedy)
+    check(model, "class_weight", given is None, given)
 
 
 def check_loss(loss: Any) -> None:
     config = loss.get_config() if isinstance(loss, keras.losses.Loss) else {}
-    if isinstance(loss, str) or config.get("from_logits") is False:
-        given = loss if isinstance(loss, str) else Words("a loss with from_logits=False")
-        remedy = "Pass keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
-        refuse("Seq2Seq", "`loss` must take logits", given, f"Leave it out. {remedy}")
+    check("Seq2Seq", "loss", not isinstance(loss, str), loss)
+    given = Words("a loss with from_logits=False")
+    check("Seq2Seq", "loss", config.get("from_logits") is not False, given)

@@ -355,7 +355,7 @@ def test_a_prefix_outside_the_vocabulary(find):
         ),
         ({"coverage": "sum"}, "`coverage` must be one of 'gnmt', 'summary'; received 'sum'"),
         ({"memory_mask": np.ones((2, 3))}, "`memory_mask` must be boolean"),
-        ({"memory_mask": np.ones((2, 4), bool)}, "a place for each attention weight"),
+        ({"memory_mask": np.ones((2, 4), bool)}, "a place for each weight"),
         (
             {"memory_mask": np.ones((2, 4), bool), "coverage_penalty": 0},
             r"a place for each weight, \(batch, 3\); received bool of shape \(2, 4\)",

@@ -401,7 +401,7 @@ def test_compiled_on_jax():
         ({"end_token": -3}, r"`end_token` must be an integer from 0 .*received \-3"),
         ({"end_token": V}, "`end_token` must be one of the 7 tokens .* 0 to 6; received 7"),
         ({"memory": None}, "hold no tensor that could tell the batch size"),
-        ({"state": np.zeros((3, 1))}, r"one batch size, but hold {'state': \(3, 1\), 'memory'"),
+        ({"state": np.zeros((3, 1))}, r"one batch size; received {'state': \(3, 1\), 'memory'"),
         ({"memory": {"a": [np.float32(1)]}}, r"""memory\['a'\]\[0\]": \(\)"""),
     ],
 )
@@ -451,7 +451,7 @@ STATE = {"a": np.zeros((2, D), "float32"), "b": None}
         ((LOGITS, None, None), r"structure it was given.*state\['a'\].*received \[\]"),
         ((LOGITS, STATE | {"b": LOGITS}, None), r"structure it was given.*state\['b'\]"),
         ((LOGITS, [STATE], None), r"structure it was given.*state\[0\]\['a'\]"),
-        ((LOGITS, {"a": LOGITS}, None), r"given state\['a'\].*\(2, 5\).*\(2, 7\)"),
+        ((LOGITS, {"a": LOGITS}, None), r"return state\['a'\] as it was given.*\(2, 5\).*\(2, 7\)"),
         ((LOGITS, {"a": np.zeros((2, D), "int32")}, None), "float32 .*received int32"),
     ],
 )
