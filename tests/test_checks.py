@@ -499,7 +499,7 @@ MISTAKES = {
     "no position": (
         lambda: LuongAttention(alignment="local-m")(STEP, VALUE),
         "`position`, the number of the step, is missing",
-        "Pass position=i, with i = 0, 1, 2 and so on, to layer(query, value) or attend().",
+        "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend().",
     ),
     "a position of a sequence": (
         lambda: LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),

@@ -31,10 +31,9 @@ class _Dot:
 
     def build(self, layer, query_size, key_size):
         if query_size != key_size:
-            raise ValueError(
-                f'{layer.name}: score_mode="dot" needs a query and a key of the same width; '
-                f'received query {query_size} and key {key_size}. Use score_mode="general".'
-            )
+            expected = 'score_mode="dot" needs a query and a key of the same width'
+            given = Words(f"query {query_size} and key {key_size}")
+            refuse(layer.name, expected, given, 'Use score_mode="general".')
 
     def project_query(self, layer, query):
         return query

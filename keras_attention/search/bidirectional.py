@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from keras import ops, tree
 
-from keras_attention._spec import counted
+from keras_attention._spec import Words, counted, refuse
 from keras_attention._typing import Nested
 from keras_attention.ops._samples import take_rows
 from keras_attention.search._loop import length_factor
@@ -89,10 +89,8 @@ def bidirectional_search(
     pairs = {"steps": steps, "states": states, "memories": memories}
     for name, x in pairs.items():
         if not isinstance(x, (list, tuple)) or len(x) != 2:
-            raise ValueError(
-                f"bidirectional_search: `{name}` must be a pair, one for the left-to-right model "
-                f"and one for the right-to-left model; received {counted(x)}."
-            )
+            expected = f"`{name}` must be a pair, one for the left-to-right model and one for the "
+            refuse("bidirectional_search", f"{expected}right-to-left model", Words(counted(x)))
     for step in steps:
         check_step(step)
     state_names, of_states = named_leaves("states", list(states))
