@@ -6,9 +6,9 @@ A `Spec` declares the tensors of a call as its docstring does:
     CALL.check(layer.name, {"query": query, "value": value, "mask": mask})
 
 Sizes of one name agree. A size that is not known, None or symbolic, agrees with all. Names that
-begin with D stand for features, whose number must be known. A question mark allows None. An error
-says which argument, what was given, what was expected and how to fix it. A correct call makes no
-part of it.
+begin with D stand for features, whose number must be known. A question mark allows None, and "any"
+allows every kind of number. An error says which argument, what was given, what was expected and how
+to fix it. A correct call makes no part of it.
 """
 
 import contextlib
@@ -153,7 +153,7 @@ class Spec:
             x = given[name]
             try:
                 shape = tuple(x.shape)
-                axes, right = forms[len(shape)], kind_of(x.dtype) == kind
+                axes, right = forms[len(shape)], kind in (kind_of(x.dtype), "any")
                 right = right and (_is_dense_type(type(x)) or is_dense(x))
             except (AttributeError, KeyError, TypeError):
                 right = False
@@ -208,7 +208,7 @@ class Spec:
             problem = _sparsity(x)
             return problem, f"{must} be a dense tensor", f"a {problem} one"
         pairs, shape = name == "attention_mask", tuple(x.shape)
-        if kind_of(x.dtype) != kind:
+        if kind not in (kind_of(x.dtype), "any"):
             valid = "attention is allowed" if pairs else "a step is valid"
             problem = "mask" if kind == "float" and kind_of(x.dtype) == "bool" else "kind"
             return problem, f"{must} {KINDS[kind].format(valid)}", f"dtype {dtype_of(x)}"

@@ -15,11 +15,11 @@ from keras_attention.layers._base import CheckedLayer
 READ = Spec(
     *("output: float[B T D]", "inputs: float[B T Di]", "context: float[B T Dc]"),
     *("weights: float[B T Tk]", "memory: float[B Tk Dv]", "memory_mask: bool[B Tk]?"),
-    *("source: int[B Tk]", "tokens: int[B T]", "targets: int[B T]"),
+    *("source: any[B Tk]", "tokens: any[B T]", "targets: any[B T]"),
 )
 STEP = READ.but(
     *("output: float[B D]", "inputs: float[B Di]", "context: float[B Dc]", "weights: float[B Tk]"),
-    *("tokens: int[B]", "targets: int[B]"),
+    *("tokens: any[B]", "targets: any[B]"),
 )
 
 

@@ -54,7 +54,8 @@ class RecurrentEncoder(CheckedLayer):
         (TensorShape([1, 3, 14]), TensorShape([1, 14]), [[True, True, False]])
     """
 
-    CALL = Spec("source: int[B T]")
+    # Keras casts ids where an input of its own was traced as floating point.
+    CALL = Spec("source: any[B T]")
 
     def __init__(
         self,
