@@ -74,9 +74,8 @@ def check_parts(encoder: Any, decoder: Any, target_embedding: Any, head: Any) ->
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
     tied = head is None or getattr(head, "tied", False)
     reversible = isinstance(target_embedding, keras.layers.ReversibleEmbedding)
-    kept = getattr(decoder, "return_state", False)
     check("Seq2Seq", "decoder", all(hasattr(decoder, name) for name in INTERFACE), decoder)
-    check("Seq2Seq", "outputs", not kept, Words(f"return_state={kept}"))
+    check("Seq2Seq", "outputs", not getattr(decoder, "return_state", False), decoder)
     check("Seq2Seq", "head", head is None or isinstance(head, keras.layers.Layer), head)
     check("Seq2Seq", "logits", function not in PROBABILITIES, function)
     check("Seq2Seq", "hard", not (isinstance(head, HardAttention) and feeds), decoder)
@@ -160,9 +159,8 @@ def check_targets(
     endless = ~ended.any(axis=1) | (~ended & (target == pad_token)).any(axis=1)
     for rule, token, wrong in (("start", start_token, started), ("end", end_token, endless)):
         if wrong.any():
-            rows = f"{wrong.sum()} of {len(target)} without, the first in row {wrong.argmax()}"
-            rows = rows.replace("without", "with it") if rule == "start" else rows
-            check(model, f"{rule} token", False, Words(f"the token {token}, {rows}"))
+            rows = f"{wrong.sum()} wrong rows of {len(target)}, the first is row {wrong.argmax()}"
+            check(model, f"{rule} token", False, Words(f"{rows} (token {token})"))
 
 
 def check_class_weight(model: str, given: Any) -> None:

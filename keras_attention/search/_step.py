@@ -26,13 +26,12 @@ from keras_attention._typing import Nested, Size, Tensor
 # the width, and a larger penalty overflows for the longest sequence.
 LONGEST, WIDEST, LARGEST_PENALTY = 2**20, 2**12, 5
 LARGEST_FACTOR = 10**6  # the factor of a coverage penalty
-# step(tokens, state, memory) -> (logits, state, weights); see `keras_attention.search`.
+FORM = "step(tokens, state, memory) -> (logits, state, weights)"
+# See `keras_attention.search`.
 Step: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Nested, Tensor | None]]
 
 
-def check_step(
-    step: Any, form: str = "step(tokens, state, memory) -> (logits, state, weights)"
-) -> None:
+def check_step(step: Any, form: str = FORM) -> None:
     expected = f"`step` must be a function {form}"
     if not callable(step):
         refuse("search", expected, step)
@@ -64,10 +63,8 @@ def batch_size(
     """The number of samples in state and memory, which must agree."""
     shapes = [tuple(x.shape) for x in tensors]
     if not shapes:
-        raise ValueError(
-            "state and memory hold no tensor that could tell the batch size. Pass at least one of "
-            "shape (batch, ...), for example the encoder's outputs as memory."
-        )
+        expected = "`state` and `memory` hold no tensor that could tell the batch size"
+        refuse("search", expected, None, "Pass the outputs of the encoder as memory, for example.")
     if () in shapes or len({shape[0] for shape in shapes} - {None}) > 1:
         hint += " Use a tensor without a batch axis inside `step` instead of passing it."
         expected = f"{what} must hold tensors of shape (batch, ...) with one batch size"

@@ -476,7 +476,7 @@ def test_wrong_parts_are_refused(mistake, model):
 
 
 def test_wrong_calls_are_refused(model):
-    with pytest.raises(ValueError, match="1 of 3 do not, the first in row 1"):
+    with pytest.raises(ValueError, match="1 wrong rows of 3, the first is row 1"):
         model.fit(SOURCES, np.where(np.arange(3)[:, None] == 1, 5, TARGETS))
     with pytest.raises(ValueError, match=r"start token, 1: .* 1 of 3 do, the first in"):
         model.fit(SOURCES, np.where(TARGETS == 4, START, TARGETS))
