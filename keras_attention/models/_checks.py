@@ -77,7 +77,7 @@ def check_parts(encoder: Any, decoder: Any, target_embedding: Any, head: Any) ->
     check("Seq2Seq", "decoder", all(hasattr(decoder, name) for name in INTERFACE), decoder)
     check("Seq2Seq", "outputs", not getattr(decoder, "return_state", False), decoder)
     check("Seq2Seq", "head", head is None or isinstance(head, keras.layers.Layer), head)
-    check("Seq2Seq", "logits", function not in PROBABILITIES, function)
+    check("Seq2Seq", "logits", function not in PROBABILITIES, getattr(function, "__name__", None))
     check("Seq2Seq", "hard", not (isinstance(head, HardAttention) and feeds), decoder)
     check("Seq2Seq", "tied", not tied or reversible, target_embedding)
 

@@ -175,8 +175,8 @@ def test_wrong_searches_are_refused(both):
     with pytest.raises(ValueError, match="must be one of 'beam'; received 'greedy'"):
         both.generate(SOURCES, 6, "greedy")
     with pytest.raises(
-        ValueError, match=r"no option coverage_penalty\. Its options are beam_width"
+        ValueError, match=r"options of search='beam' are beam_width.*; received coverage_penalty"
     ):
         both.generate(SOURCES, 6, coverage_penalty=0.1)
-    with pytest.raises(ValueError, match=r"takes no `prefix`; received one\. Call `generate` of"):
+    with pytest.raises(ValueError, match=r"takes no `prefix`; received .* Call `generate` of"):
         both.generate(SOURCES, 6, prefix=[[3]] * 3)
