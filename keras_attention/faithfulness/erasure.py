@@ -109,6 +109,6 @@ def _probabilities(predict, inputs):
     found = predict(inputs)
     found = ops.convert_to_numpy(found) if ops.is_tensor(found) else np.asarray(found)
     if found.ndim != 2 or len(found) != len(inputs):
-        expected = f"`predict` must return probabilities (batch, classes), here {len(inputs)} rows"
+        expected = f"`predict` must return probabilities of shape ({len(inputs)}, classes)"
         refuse("faithfulness", expected, found.shape)
     return found

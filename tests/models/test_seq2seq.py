@@ -364,8 +364,8 @@ def test_wrong_arguments_of_an_export_are_refused(model, tmp_path):
         return tf.strings.unicode_decode(texts, "UTF-8")
 
     message = "`tokenize` must return ids (batch, steps); received"
-    refused(message, "a ragged tensor. Pad it", tokenize=ragged)
-    refused(message, "strings. Look them up", tokenize=lambda texts: texts)
+    refused(message, "a ragged tensor", "pad ragged ids", tokenize=ragged)
+    refused(message, "strings. Look strings up", tokenize=lambda texts: texts)
     refused("`tracked` must hold every table, tokenizer and layer", tokenize=tokenize)
     assert not list(tmp_path.iterdir())
 
@@ -607,10 +607,10 @@ def test_an_empty_source_alone_gives_the_result_that_it_gives_beside_others(mode
 @pytest.mark.parametrize(
     ("prefix", "message"),
     [
-        ([[V], [3]], "prefix holds the id 11, but step returned logits for 11 tokens"),
-        ([[3, -2], [3]], "prefix holds -2, which is no id of a token"),
-        ([[3, 4, 5], [3]], "prefix has 3 steps, more than max_length=2"),
-        (np.ones((2, 1)), "prefix must be an integer tensor"),
+        ([[V], [3]], "`prefix` must hold ids of the vocabulary, the 11 tokens of the logits"),
+        ([[3, -2], [3]], "`prefix` must hold ids from 0, and -1 at free positions"),
+        ([[3, 4, 5], [3]], "`prefix` must have at most max_length=2 steps"),
+        (np.ones((2, 1)), "`prefix` must be integers"),
     ],
 )
 def test_a_wrong_prefix_is_refused_as_in_a_search(prefix, message, model):
