@@ -121,8 +121,8 @@ class ScoringMixin(CheckedLayer):
         super().__init_subclass__(**kwargs)
         for name in HOOKS:
             check_hook(cls, name, getattr(ScoringMixin, name))
-        ours = {x for x in HOOKS if getattr(cls, x).__module__.startswith("keras_attention.")}
-        cls._own = frozenset(HOOKS) - ours
+        modules = {x: getattr(getattr(cls, x), "__module__", "") for x in HOOKS}
+        cls._own = frozenset(x for x in HOOKS if not modules[x].startswith("keras_attention."))
         for name in {"prepare", "attend"} & vars(cls).keys():
             raise TypeError(
                 f"{cls.__name__}: `{name}` is no hook, and calls and decoders would not use it. "
