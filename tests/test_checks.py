@@ -200,7 +200,9 @@ SEARCHED = [
 @pytest.mark.parametrize(("name", "most", "kind"), SEARCHED)
 @pytest.mark.each_value
 def test_searches_with_numbers_that_are_too_large(name, most, kind, given):
-    assert_refused(lambda: search(kind, **{name: given}), f"{name}={given} must be", f"{most}")
+    assert_refused(
+        lambda: search(kind, **{name: given}), f"`{name}` must be", f"{most}", f"received {given}"
+    )
 
 
 @pytest.mark.parametrize("built", [False, True])
@@ -370,7 +372,7 @@ MISTAKES = {
     ),
     "swapped after the first call": (
         lambda: called(BahdanauAttention(4), QUERY, WIDER)(WIDER, QUERY),
-        "was built for a `value` of 11 features; received (2, 3, 5). Check the order of the "
+        "was built for a `query` of 5 features; received (2, 7, 11). Check the order of the "
         "arguments, or use another layer for another width.",
     ),
     "another memory in a decoder": (
@@ -383,9 +385,13 @@ MISTAKES = {
     ),
     "no query": (
         lambda: BahdanauAttention(4)(value=VALUE),
-        "`query` is missing. Call layer(query,",
+        "`query` is missing, of shape (batch, steps, features), or (batch, features) for one step. "
+        "Call layer(query, value).",
     ),
-    "no context": (lambda: BiDAFAttentionFlow()(query=VALUE), "`context` is missing. Call layer("),
+    "no context": (
+        lambda: BiDAFAttentionFlow()(query=VALUE),
+        "`context` is missing, of shape (batch, steps, features). Call layer(context, query).",
+    ),
     "ragged tensors": (
         lambda: BahdanauAttention(4)(RAGGED, RAGGED),
         "`query` must be a dense tensor; received a ragged one. Pad it with query.to_tensor(), and "
@@ -469,7 +475,7 @@ MISTAKES = {
     "a mask in prepare": (
         lambda: called(BahdanauAttention(4), QUERY, VALUE).prepare(VALUE, MASK),
         "`key` must hold vectors of floating-point numbers; received dtype bool. Pass a mask by "
-        "its name: `value_mask`.",
+        "its name: `query_mask`, `value_mask` or `attention_mask`.",
     ),
     "the mask of the query": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=QUERY_MASK),
@@ -493,12 +499,13 @@ MISTAKES = {
     "no position": (
         lambda: LuongAttention(alignment="local-m")(STEP, VALUE),
         "`position`, the number of the step, is missing",
-        "Pass position=i, with i = 0, 1, 2 and so on, to layer(query, value) or attend().",
+        "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend().",
     ),
     "a position of a sequence": (
         lambda: LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),
-        "`position` numbers the steps of a query of shape (2, 3, 5). It must be integers of shape "
-        "(2, 3); received 3. Leave it out to count from 0.",
+        "`position` must be integers of shape (2, 3), the numbers of the steps of the query; "
+        "received "
+        "3. Leave it out to count from 0.",
     ),
     "a position that is not used": (
         lambda: LuongAttention()(STEP, VALUE, position=3),
@@ -523,8 +530,9 @@ MISTAKES = {
     # Prepared memories.
     "a memory that is not prepared": (
         lambda: called(BahdanauAttention(4), QUERY, VALUE).attend(QUERY, VALUE),
-        "`memory` must come from prepare(value, value_mask=mask), called once before the first "
-        "query; received ndarray. Or call layer(query, value).",
+        "`memory` must come from prepare(value, value_mask=mask); received float32 of shape (2, "
+        "7, 5). "
+        "Call it once, before the first query. Or call layer(query, value).",
     ),
     "a tuple as memory": (
         lambda: called(BahdanauAttention(4), QUERY, VALUE).attend(QUERY, (VALUE, VALUE, None)),
@@ -576,8 +584,8 @@ MISTAKES = {
     "a pooling as attention": (lambda: decoder(None, AttentionPooling(4)), "layer(query, value)"),
     "the same cell twice": (
         lambda: decoder([layers.GRUCell(4)] * 2),
-        "`cell` holds one cell more than once. Make each: [keras.layers.GRUCell(256) for _ in "
-        "range(2)].",
+        "`cell` must not hold one cell more than once; received [<GRUCell",
+        "Make each: [keras.layers.GRUCell(256) for _ in range(2)].",
     ),
     "a layer in a list of cells": (
         lambda: decoder([layers.GRUCell(4), layers.GRU(4)]),
@@ -590,7 +598,7 @@ MISTAKES = {
             QUERY, VALUE, initial_state=[np.zeros((B, 4), "float32")]
         ),
         "`initial_state` must hold 2 cell states [(batch, 4), (batch, 6)]; "
-        "received 1, [(2, 4)]. A list of the 2 cell states alone suffices; a GRU has one, an LSTM "
+        "received 1, [(2, 4)]. A list of the cell states alone suffices; a GRU has one, an LSTM "
         "has two. Leave `initial_state` out to start from zeros.",
     ),
     "a state of another size": (
@@ -604,8 +612,8 @@ MISTAKES = {
     ),
     "states of integers": (
         lambda: decoder()(QUERY, VALUE, initial_state=np.zeros((B, 4), int)),
-        "`initial_state` must hold vectors of floating-point numbers, the states of an encoder; "
-        "received dtype int64.",
+        "`initial_state` must hold vectors of floating-point numbers, as of an encoder; received "
+        "dtype int64.",
     ),
     "ids as states of a decoder that counts": (
         lambda: decoder(None, LuongAttention(alignment="local-m"))(
@@ -624,8 +632,8 @@ MISTAKES = {
     ),
     "a memory of rank 2": (
         lambda: started()[0].prepare(STEP),
-        "`memory` must be one tensor of shape (batch, steps, features) with a known number of "
-        "features; received (2, 5). Call prepare(memory, memory_mask=mask).",
+        "`memory` must have shape (batch, memory steps, features); received (2, 5). Call "
+        "prepare(memory, memory_mask=mask).",
     ),
     "a memory of another width": (
         lambda: started()[0].prepare(WIDER),
@@ -664,8 +672,8 @@ MISTAKES = {
     ),
     "a step of token ids": (
         lambda: started()[0].step(np.array([1, 2]), *started()[1:]),
-        "`inputs` of a step must have shape (batch, 5)",
-        "received (2,). Embed token ids first: embedding(tokens).",
+        "`inputs` must hold vectors of floating-point numbers; received dtype int64. Embed "
+        "token ids",
     ),
     "a step of integers": (
         lambda: started()[0].step(STEP.astype(int), *started()[1:]),
@@ -673,8 +681,8 @@ MISTAKES = {
     ),
     "a step of the beams of a search": (
         lambda: started()[0].step(np.repeat(STEP, 5, axis=0), *started()[1:]),
-        "`inputs` and `memory` of a step must have the same batch size; received inputs of 10 and "
-        "a memory of 2. In a search, read the memory that it passes to `step`",
+        "the batch size must be the same in `memory` and `inputs`; received `memory` 2, `inputs` "
+        "10. In a search, read the memory that it passes to `step`",
     ),
     "a step with a list as state": (
         lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
@@ -687,7 +695,9 @@ MISTAKES = {
     ),
     "a step with states of another batch": (
         lambda: started()[0].step(STEP, state_of_one(), started()[2]),
-        "the batch size must be the same in `memory` and `state`; received `memory` 2, `state` 1",
+        "`state` must hold 1 cell state [(batch, 4)]; received 1, [(1, 4)]. The batch size must "
+        "be 2, "
+        "as in the memory.",
     ),
     "a batch size as memory": (
         lambda: started()[0].get_initial_state(B),
@@ -788,39 +798,41 @@ def test_masks_by_position():
 SEARCHES = {
     "a tensor": (
         {"start_token": tf.constant(1)},
-        "must be the index of a token, an integer from 0 to 2147483647",
-        "Write int(start_token).",
+        "`start_token` must be an integer from 0 to 2147483647",
+        "Write start_token=1.",
     ),
     "several tokens": (
         {"start_token": np.array([1, 1])},
-        "start_token=array([1, 1]) must be the index of a token, an integer from 0 to 2147483647.",
+        "`start_token` must be an integer from 0 to 2147483647; received array([1, 1])",
     ),
     "a token of the vocabulary": (
         {"start_token": "<s>"},
-        "start_token='<s>' must be the index of a token",
+        "`start_token` must be an integer from 0 to 2147483647; received '<s>' of type str.",
         "Look it up in the vocabulary.",
     ),
-    "a length that is a tensor": ({"max_length": tf.constant(4)}, "Write int(max_length)."),
-    "a length in quotes": ({"max_length": "4"}, "max_length='4' must be a positive Python int"),
-    "no step": ({"step": None}, "step must be a function step(tokens, state, memory)", "None"),
+    "a length that is a tensor": ({"max_length": tf.constant(4)}, "Write max_length=4."),
+    "a length in quotes": ({"max_length": "4"}, "received '4' of type str. Write max_length=4."),
+    "no step": ({"step": None}, "`step` must be a function step(tokens, state, memory)", "None"),
     "a step of two arguments": (
         {"step": lambda tokens, state: None},
-        "step must be a function step(tokens, state, memory)",
+        "`step` must be a function step(tokens, state, memory)",
         "takes (tokens, state)",
     ),
     "a layer as step": (
         {"step": layers.Dense(3)},
-        "step must be a function step(tokens, state, memory)",
+        "`step` must be a function step(tokens, state, memory)",
         "takes (inputs, training=None)",
     ),
     "logits of three axes": (
         {"step": lambda tokens, state, memory: (ops.ones((10, 1, 5)), None, None)},
-        "step must return logits of rank 2",
+        "`step` must return logits of rank 2",
         "(10, 1, 5)",
     ),
     "two outputs": (
         {"step": lambda tokens, state, memory: (ops.ones((10, 5)), None)},
-        "step must return the tuple (logits, state, weights), but returned a tuple of 2.",
+        "`step` must return the tuple (logits, state, weights), None for what is missing; "
+        "received a "
+        "tuple of 2.",
     ),
     "a ragged memory": (
         {"memory": RAGGED},
@@ -838,4 +850,6 @@ def test_mistakes_of_searches(name):
 
 
 def test_a_flag_as_length_penalty():
-    assert_refused(lambda: search(beam_search, length_penalty=True), "length_penalty=True must be")
+    assert_refused(
+        lambda: search(beam_search, length_penalty=True), "`length_penalty` must be a number"
+    )

@@ -13,11 +13,10 @@ MODULES = {
     for path in FILES
 }
 # What a part may import, beside itself.
-BASE = {"_checks", "_place", "_shapes", "_typing"}
+BASE = {"_place", "_spec", "_typing"}
 BELOW = {
-    "_checks": set(),
     "_place": {"_typing"},
-    "_shapes": BASE,
+    "_spec": {"_typing"},
     "_typing": set(),
     "_version": set(),
     "distribution": set(),

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_attention._checks import check_number
+from keras_attention._spec import check_number, refuse
 
 # From inputs (B, ...) to the probabilities of the classes (B, C).
 Predict: TypeAlias = Callable[[Any], Any]
@@ -15,10 +15,8 @@ def present_parts(inputs, importance, pad, name="importance"):
     """Marks the parts that are not padding."""
     shape = np.shape(importance)
     if len(shape) < 2 or shape != inputs.shape[: len(shape)]:
-        raise ValueError(
-            f"faithfulness: `{name}` must have the shape of the inputs, {inputs.shape}, or of "
-            f"their first axes, such as (batch, sentences); received {shape}."
-        )
+        expected = f"`{name}` must have the shape of the inputs, {inputs.shape}, or of first axes"
+        refuse("faithfulness", expected, shape)
     present = inputs != pad
     return present.any(axis=tuple(range(len(shape), inputs.ndim)))
 
@@ -26,10 +24,8 @@ def present_parts(inputs, importance, pad, name="importance"):
 def most_important(importance, parts, share, name="importance"):
     """Marks the share of the parts with the largest importance, the first of equal ones."""
     if check_number("faithfulness", "share", share, 0) > 1 or share == 0:
-        raise ValueError(
-            f"faithfulness: `share` must be more than 0 and at most 1; received {share!r}. For "
-            "the most important tenth write share=0.1."
-        )
+        remedy = "For the most important tenth write share=0.1."
+        refuse("faithfulness", "`share` must be more than 0 and at most 1", share, remedy)
     importance, flat = as_rows(np.asarray(importance, "float64")), as_rows(parts)
     if np.isnan(importance[flat]).any():
         raise ValueError(f"faithfulness: `{name}` holds NaN. Replace it; a part needs a number.")

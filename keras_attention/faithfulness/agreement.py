@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention._checks import described
+from keras_attention._spec import refuse
 from keras_attention.faithfulness._parts import as_rows, most_important, present_parts
 
 __all__ = ["jensen_shannon", "overlap"]
@@ -72,10 +72,8 @@ def overlap(first: Any, second: Any, inputs: Any, share: float = 0.1, pad: int =
 def _distribution(name, weights):
     weights = np.asarray(weights, "float64")
     if weights.ndim < 2 or not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError(
-            f"faithfulness: `{name}` must hold weights (batch, ...), finite and not negative; "
-            f"received {described(weights)}."
-        )
+        expected = f"`{name}` must hold weights (batch, ...), finite and not negative"
+        refuse("faithfulness", expected, weights)
     rows = as_rows(weights)
     total = rows.sum(axis=1, keepdims=True)
     return rows / np.where(total > 0, total, 1)

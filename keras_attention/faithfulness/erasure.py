@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_attention._spec import refuse
 from keras_attention.faithfulness._parts import Predict, most_important, present_parts
 
 __all__ = ["comprehensiveness", "erase", "sufficiency"]
@@ -108,8 +109,6 @@ def _probabilities(predict, inputs):
     found = predict(inputs)
     found = ops.convert_to_numpy(found) if ops.is_tensor(found) else np.asarray(found)
     if found.ndim != 2 or len(found) != len(inputs):
-        raise ValueError(
-            "faithfulness: `predict` must return probabilities (batch, classes), here "
-            f"({len(inputs)}, classes); received {found.shape}."
-        )
+        expected = f"`predict` must return probabilities of shape ({len(inputs)}, classes)"
+        refuse("faithfulness", expected, found.shape)
     return found

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attention._checks import check_bool, check_positive_int
+from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Tensor
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
@@ -15,7 +15,7 @@ def set_content(
     layer: RecurrentScoringMixin, units: int, use_bias: bool, weight_norm: bool = False
 ) -> None:
     """Gives a layer an additive score: `units`, `use_bias` and `content`."""
-    layer.units = check_positive_int(layer.name, "units", units)
+    layer.units = check_int(layer.name, "units", units)
     layer.use_bias = check_bool(layer.name, "use_bias", use_bias)
     layer.content = BahdanauAttention(
         units, use_bias, weight_norm, dtype=layer.dtype_policy, name="content"

@@ -10,8 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import described, is_cell, made
-from keras_attention._shapes import fits
+from keras_attention._spec import fits, is_cell, made, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.ops.masks import blanked
 
@@ -77,13 +76,10 @@ class Level:
             encoded = self.encoder(sequence, **options)
         given = getattr(encoded, "shape", None)
         if given is None or not fits(given, (*sequence.shape[:2], None)) or given[-1] is None:
-            found = tuple(given) if given else type(encoded).__name__
-            raise ValueError(
-                f"{self.layer}: `{self.name}_encoder` must return (batch, {self.name}s, features), "
-                f"one vector for every {self.name}, the features known; for "
-                f"{tuple(sequence.shape)} it returned {found}. RNN layers do so with "
-                "return_sequences=True and without return_state."
-            )
+            expected = f"`{self.name}_encoder` must return (batch, {self.name}s, features), here "
+            expected += f"{(*sequence.shape[:2], 'features')}, with a known number of features"
+            remedy = "RNN layers do so with return_sequences=True and without return_state."
+            refuse(self.layer, expected, encoded, remedy)
         return encoded
 
 
@@ -91,12 +87,10 @@ def check_encoder(layer: str, name: str, encoder: Any) -> Any:
     """Returns the encoder, which must be None or a layer that is not a cell."""
     cell = is_cell(encoder)
     if encoder is not None and (cell or not isinstance(encoder, keras.layers.Layer)):
-        remedy = " A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."
-        raise ValueError(
-            f"{layer}: `{name}_encoder` must be a Keras layer or model that returns a vector for "
-            "every step, such as keras.layers.GRU(50, return_sequences=True), or None; received "
-            f"{described(encoder)}.{made(encoder) or remedy * cell}"
-        )
+        remedy = "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."
+        expected = f"`{name}_encoder` must be a Keras layer or model that returns a vector for "
+        expected += "every step, such as keras.layers.GRU(50, return_sequences=True), or None"
+        refuse(layer, expected, encoder, made(encoder) or remedy * cell)
     return encoder
 
 

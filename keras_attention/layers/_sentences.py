@@ -5,8 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import LONGEST, dtype_of, is_integer
-from keras_attention._shapes import fits
+from keras_attention._spec import LONGEST, dtype_of, is_integer, refuse
 from keras_attention._typing import Shape, Tensor
 
 
@@ -58,46 +57,18 @@ def sentence_times(story: Tensor, memory_size: int) -> tuple[Tensor, Tensor]:
     return ops.clip(times, 0, memory_size - 1), valid
 
 
-def as_ids(layer: str, name: str, ids: Tensor) -> Tensor:
+def as_ids(ids: Tensor) -> Tensor:
     """Integers that every backend can look up."""
-    dtype = dtype_of(ids)
-    if "int" not in dtype:
-        raise ValueError(
-            f"{layer}: `{name}` must hold word ids, integers; received dtype {dtype}. Cast them, "
-            f'keras.ops.cast({name}, "int32"), or declare them, keras.Input(shape, dtype="int32").'
-        )
-    return ids if dtype == "int64" else ops.cast(ids, "int32")
+    return ids if dtype_of(ids) == "int64" else ops.cast(ids, "int32")
 
 
 def check_position_encoding(layer: str, value: Any) -> bool | int:
     if isinstance(value, bool):
         return value
     if not is_integer(value) or not 1 <= value <= LONGEST:
-        raise ValueError(
-            f"{layer}: `position_encoding` must be True, False or a positive integer, the length "
-            f"of the longest sentence, at most {LONGEST}; received {value!r:.80}."
-        )
+        expected = "`position_encoding` must be True, False or a positive integer, the length of "
+        refuse(layer, f"{expected}the longest sentence, at most {LONGEST}", value)
     return int(value)
-
-
-def check_ids(layer: str, story_shape: Shape, question_shape: Shape) -> None:
-    """The shapes of a call layer(story, question)."""
-    wanted = {
-        "story": (story_shape, 3, "(batch, sentences, words)"),
-        "question": (question_shape, 2, "(batch, words)"),
-    }
-    for name, (shape, rank, form) in wanted.items():
-        one = shape is not None and not any(isinstance(x, (list, tuple)) for x in shape)
-        if not one or len(shape) != rank:
-            raise ValueError(
-                f"{layer}: `{name}` must be one tensor of word ids of shape {form}; received "
-                f"{shape and tuple(shape)}. Call layer(story, question)."
-            )
-    if not fits(story_shape[:1], question_shape[:1]):
-        raise ValueError(
-            f"{layer}: the batch size must be the same in `story` and `question`; received "
-            f"{story_shape[0]} and {question_shape[0]}."
-        )
 
 
 def normal(shape: Shape, dtype: str | None = None) -> Tensor:

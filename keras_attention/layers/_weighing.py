@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._checks import check_choice, check_rate, check_seed
+from keras_attention._spec import check_choice, check_rate, check_seed
 from keras_attention.ops.normalize import (
     masked_entmax15,
     masked_hardmax,

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool, check_positive_int
+from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.additive import additive_score
@@ -68,7 +68,7 @@ class BahdanauAttention(ScoringMixin):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.units = check_positive_int(self.name, "units", units)
+        self.units = check_int(self.name, "units", units)
         self.use_bias = check_bool(self.name, "use_bias", use_bias)
         self.weight_norm = check_bool(self.name, "weight_norm", weight_norm)
         self.bias = self.gain = None

@@ -6,26 +6,19 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 
-from keras_attention._checks import check_bool, check_training, described
+from keras_attention._spec import Spec, check_bool, check_training, described, masks_by_name
 from keras_attention._typing import Tensor
 from keras_attention.layers._dropped_masks import warn_of_dropped_masks
 from keras_attention.layers._strategies import warn_of_strategy
-from keras_attention.layers.tensors import (
-    FLAGS,
-    IDS,
-    VECTORS,
-    check_tensor,
-    check_vectors,
-    masks_by_name,
-)
 from keras_attention.ops.products import as_dtype, project
 
 __all__ = ["CheckedLayer", "as_in_a_call", "check_initialised"]
 
+FLAGS = ("use_causal_mask", "return_attention_scores")
 # Arguments of other layers, and what takes their place here.
 ELSEWHERE = {
     "num_heads": "use keras.layers.MultiHeadAttention; every layer here has one head",
@@ -57,11 +50,15 @@ class _Caller(keras.layers.Layer):
 
 
 class CheckedLayer(keras.layers.Layer):
-    """Checks what a layer is given before Keras converts it or builds the layer.
+    """Checks what a layer is given, by its `CALL`, before Keras converts it or builds the layer.
 
     A subclass stores every argument of its constructor in an attribute of the same name, which is
     where the config comes from.
     """
+
+    # The tensors of a call, and the sizes of their axes that the layer was built for.
+    CALL = Spec()
+    _sizes: ClassVar[dict[str, int]] = {}
 
     def __init__(self, **kwargs: Any) -> None:
         _check_arguments(type(self), kwargs)
@@ -75,7 +72,7 @@ class CheckedLayer(keras.layers.Layer):
         names = list(parameters)
         given = dict(zip(names, args, strict=False))
         if not given.keys() & kwargs.keys():
-            _check_call(self.name, parameters, {**given, **kwargs})
+            self._check_call({**given, **kwargs})
             # Keras passes masks by name, and would pass a mask that is None twice.
             count = next((n for n, x in enumerate(names) if x.endswith("mask")), len(names))
             kwargs |= dict(zip(names[count:], args[count:], strict=False))
@@ -83,6 +80,23 @@ class CheckedLayer(keras.layers.Layer):
             # Keras would convert a NumPy boolean to a tensor.
             kwargs |= {name: bool(kwargs[name]) for name in FLAGS if name in kwargs}
         return super().__call__(*args, **kwargs)
+
+    def _check_call(self, given: dict[str, Any]) -> None:
+        """Refuses the arguments of a call, by name, that are not as declared."""
+        parameters, training = _parameters_of(type(self)), given.get("training")
+        if not given.keys() <= parameters.keys():
+            _refuse_names(self.name, parameters, given)
+        for name in FLAGS:
+            if type(given.get(name, False)) is not bool:
+                check_bool(self.name, name, given[name])
+        if training is not None and type(training) is not bool:
+            check_training(self.name, training)
+        # A subclass may have a call with other arguments.
+        if self.CALL.names.keys() <= parameters.keys():
+            self._check_tensors({**self.CALL.names, **given})
+
+    def _check_tensors(self, given: dict[str, Any]) -> None:
+        self.CALL.check(self.name, given, self._sizes)
 
     @property
     def score_dtype(self) -> str:
@@ -96,6 +110,8 @@ class CheckedLayer(keras.layers.Layer):
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         given = dict(zip(_parameters_of(type(self)), args, strict=False))
+        # Here masks that propagated are among the arguments.
+        self._check_call({**given, **kwargs})
         warn_of_dropped_masks(self.name, {**given, **kwargs})
         # Tracing the call finds out whether it returns weights.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
@@ -174,24 +190,12 @@ def _hint(name: str, value: Any, own: list[str]) -> str:
     return f"write {close[0]}={described(value)}" if close else ""
 
 
-def _check_call(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:
-    open_end = any(x.kind is x.VAR_KEYWORD for x in parameters.values())
-    for name in () if open_end else given.keys() - parameters.keys() - {"training"}:
-        remedy = masks_by_name(parameters) if name.endswith("mask") else ""
+def _refuse_names(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:
+    """Refuses arguments that the call does not know."""
+    unknown = given.keys() - parameters.keys() - {"training"}
+    if unknown and not any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
+        name = min(unknown)
+        remedy = f" {masks_by_name(parameters)}" if name.endswith("mask") else ""
         raise TypeError(
             f"{layer}: the call takes no `{name}`; it takes {', '.join(parameters)}.{remedy}"
         )
-    first = next(iter(parameters))
-    tensors = [name for name in parameters if name in (*VECTORS, *IDS) and name != "key"]
-    call = f"Call layer({', '.join(tensors)})"
-    if given.get(first) is None and first in tensors:
-        raise ValueError(f"{layer}: `{first}` is missing. {call}.")
-    for name, x in given.items():
-        if name in (*VECTORS, *IDS):
-            listed = f", not layer([{', '.join(tensors)}])" if len(tensors) > 1 else ""
-            check_tensor(layer, name, x, f" {call}{listed}.")
-        if name in VECTORS:
-            check_vectors(layer, name, x, masks_by_name(parameters))
-        if name in FLAGS:
-            check_bool(layer, name, x)
-    check_training(layer, given.get("training"))

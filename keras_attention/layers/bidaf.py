@@ -5,13 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool
-from keras_attention._shapes import check_features, check_sequences, check_width, shape_of
+from keras_attention._spec import Spec, Words, check_bool, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.reading import read_values
-from keras_attention.layers.tensors import check_mask
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score
@@ -76,6 +74,11 @@ class BiDAFAttentionFlow(CheckedLayer):
     Reference: https://arxiv.org/abs/1611.01603, section 2, the attention flow layer.
     """
 
+    CALL = Spec(
+        *("context: float[B T D]", "query: float[B J D]"),
+        *("context_mask: bool[B T]?", "query_mask: bool[B J]?"),
+    )
+
     def __init__(
         self,
         query_to_context: bool = True,
@@ -90,13 +93,12 @@ class BiDAFAttentionFlow(CheckedLayer):
         self.query_to_context = check_bool(self.name, "query_to_context", query_to_context)
         self.context_to_query = check_bool(self.name, "context_to_query", context_to_query)
         if not (query_to_context or context_to_query):
-            raise ValueError(
-                f"{self.name}: `query_to_context` and `context_to_query` are both False, so "
-                "nothing would flow. Set at least one to True."
-            )
+            expected = "`query_to_context` or `context_to_query` must be True"
+            refuse(self.name, expected, Words("False for both"))
 
     def build(self, context_shape: Shape, query_shape: Shape = None) -> None:
-        self._check_shapes(context_shape, query_shape)
+        shapes = {"context": context_shape, "query": query_shape}
+        self._sizes = self.CALL.check_shapes(self.name, shapes)
         size = context_shape[-1]
         # Context to query does not depend on w_h, which adds the same to all scores of a row.
         self.context_vector = None
@@ -116,10 +118,6 @@ class BiDAFAttentionFlow(CheckedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, ...]]:
-        self._check_shapes(shape_of(context), shape_of(query))
-        check_width(self.name, "context", context.shape, self.product_vector.shape[0])
-        check_mask(self.name, "context_mask", context_mask, [context.shape[:2]])
-        check_mask(self.name, "query_mask", query_mask, [query.shape[:2]])
         # Keras casts the inputs of a call, but not of a direct `compute_output_spec`.
         context, query = (ops.cast(x, self.compute_dtype) for x in (context, query))
         context, query = blanked(context, context_mask), blanked(query, query_mask)
@@ -163,12 +161,7 @@ class BiDAFAttentionFlow(CheckedLayer):
         # NaN is valid, and propagates.
         return best, ops.logical_not(best <= floor)
 
-    def _check_shapes(self, context_shape: Shape, query_shape: Shape) -> None:
-        shapes = {"context": context_shape, "query": query_shape}
-        check_sequences(self.name, "layer(context, query)", **shapes)
-        check_features(self.name, **shapes)
-
     def compute_output_shape(self, context_shape: Shape, query_shape: Shape = None) -> Shape:
-        self._check_shapes(context_shape, query_shape)
+        self.CALL.check_shapes(self.name, {"context": context_shape, "query": query_shape})
         parts = 4 if self.query_to_context else 3
         return (*context_shape[:-1], parts * context_shape[-1])

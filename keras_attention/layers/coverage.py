@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_number
+from keras_attention._spec import check_number
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import nowhere, score_with_locations, set_content
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention._checks import check_number, check_positive_int
+from keras_attention._spec import check_int, check_number
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import at_the_start
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
@@ -80,10 +80,10 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.units = check_positive_int(self.name, "units", units)
-        self.filters = check_positive_int(self.name, "filters", filters)
-        self.kernel_size = check_positive_int(self.name, "kernel_size", kernel_size)
-        self.prior_length = check_positive_int(self.name, "prior_length", prior_length)
+        self.units = check_int(self.name, "units", units)
+        self.filters = check_int(self.name, "filters", filters)
+        self.kernel_size = check_int(self.name, "kernel_size", kernel_size)
+        self.prior_length = check_int(self.name, "prior_length", prior_length)
         self.alpha = check_number(self.name, "alpha", alpha, 1e-3)
         self.beta = check_number(self.name, "beta", beta, 1e-3)
         self._prior = _beta_binomial(self.prior_length, self.alpha, self.beta)

@@ -7,11 +7,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention._checks import (
+from keras_attention._spec import (
+    NOT_NORMALISED,
+    Words,
     check_choice,
-    check_not_normalized,
+    check_int,
     check_number,
-    check_positive_int,
+    refuse,
 )
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
@@ -92,17 +94,15 @@ class GMMAttention(RecurrentScoringMixin):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_not_normalized(self.name, self.normalizer)
-        self.units = check_positive_int(self.name, "units", units)
-        self.components = check_positive_int(self.name, "components", components)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
+        self.units = check_int(self.name, "units", units)
+        self.components = check_int(self.name, "components", components)
         self.version = check_choice(self.name, "version", version, VERSIONS)
         self.initial_step = check_number(self.name, "initial_step", initial_step, 1e-3)
         self.initial_width = check_number(self.name, "initial_width", initial_width, 0.1)
         if version != "V2b" and (initial_step, initial_width) != (1.0, 10.0):
-            raise ValueError(
-                f"{self.name}: initial_step and initial_width go with version V2b; received "
-                f"version {version}."
-            )
+            expected = "`initial_step` and `initial_width` go with version V2b"
+            refuse(self.name, expected, Words(f"version {version}"))
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)

@@ -5,20 +5,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    LAST_SEED,
-    check_choice,
-    check_positive_int,
-    check_rate,
-    check_seed,
-)
-from keras_attention._shapes import check_width, shape_of
+from keras_attention._spec import LAST_SEED, Spec, check_choice, check_int, check_rate, check_seed
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._level import Level, check_encoder
 from keras_attention.layers._weighing import NORMALIZERS
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.layers.tensors import check_mask
 
 __all__ = ["HierarchicalAttention"]
 
@@ -83,6 +75,8 @@ class HierarchicalAttention(CheckedLayer):
     Reference: https://aclanthology.org/N16-1174, section 2.2.
     """
 
+    CALL = Spec("inputs: float[B S W D]", "mask: bool[B S W]?")
+
     def __init__(
         self,
         units: int,
@@ -95,10 +89,10 @@ class HierarchicalAttention(CheckedLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.units = check_positive_int(self.name, "units", units)
+        self.units = check_int(self.name, "units", units)
         self.sentence_units = sentence_units
         if sentence_units is not None:
-            self.sentence_units = check_positive_int(self.name, "sentence_units", sentence_units)
+            self.sentence_units = check_int(self.name, "sentence_units", sentence_units)
         self.word_encoder = check_encoder(self.name, "word", word_encoder)
         self.sentence_encoder = check_encoder(self.name, "sentence", sentence_encoder)
         self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
@@ -128,9 +122,9 @@ class HierarchicalAttention(CheckedLayer):
         )
 
     def build(self, inputs_shape: Shape) -> None:
-        self._check_shape(inputs_shape)
-        batch, sentences, words, self._size = inputs_shape
-        size = self._words.build((None, words, self._size), self.compute_dtype)
+        self._sizes = self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
+        batch, sentences, words, features = inputs_shape
+        size = self._words.build((None, words, features), self.compute_dtype)
         self._sentences.build((batch, sentences, size), self.compute_dtype)
 
     def call(
@@ -140,9 +134,6 @@ class HierarchicalAttention(CheckedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        self._check_shape(shape_of(inputs))
-        check_width(self.name, "inputs", inputs.shape, self._size)
-        check_mask(self.name, "mask", mask, [inputs.shape[:3]])
         batch, sentences, words, features = ops.shape(inputs)
         rows = ops.reshape(inputs, (batch * sentences, words, features))
         word_mask = sentence_mask = None
@@ -160,14 +151,6 @@ class HierarchicalAttention(CheckedLayer):
         return None  # the axes of words and sentences are gone
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        self._check_shape(inputs_shape)
+        self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
         size = self._words.output_size(inputs_shape[-1])
         return (inputs_shape[0], self._sentences.output_size(size))
-
-    def _check_shape(self, shape: Shape) -> None:
-        one = not any(isinstance(size, (list, tuple)) for size in shape)
-        if not one or len(shape) != 4 or shape[-1] is None:
-            raise ValueError(
-                f"{self.name}: `inputs` must be one tensor of shape (batch, sentences, words, "
-                f"features) with a known number of features; received {tuple(shape)}."
-            )

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool, check_positive_int
+from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import nowhere, score_with_locations, set_content
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
@@ -65,8 +65,8 @@ class LocationSensitiveAttention(RecurrentScoringMixin):
     ) -> None:
         super().__init__(**kwargs)
         set_content(self, units, use_bias)
-        self.filters = check_positive_int(self.name, "filters", filters)
-        self.kernel_size = check_positive_int(self.name, "kernel_size", kernel_size)
+        self.filters = check_int(self.name, "filters", filters)
+        self.kernel_size = check_int(self.name, "kernel_size", kernel_size)
         self.cumulative = check_bool(self.name, "cumulative", cumulative)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:

@@ -5,9 +5,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import LONGEST, check_choice, check_positive_int, is_integer
 from keras_attention._place import value_of
-from keras_attention._shapes import check_longest, shape_of
+from keras_attention._spec import (
+    LONGEST,
+    Words,
+    check_choice,
+    check_int,
+    is_integer,
+    refuse,
+    shape_of,
+)
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import Memory, ScoringMixin, Window
 from keras_attention.ops.additive import additive_score
@@ -24,10 +31,9 @@ class _Dot:
 
     def build(self, layer, query_size, key_size):
         if query_size != key_size:
-            raise ValueError(
-                f'{layer.name}: score_mode="dot" needs a query and a key of the same width; '
-                f'received query {query_size} and key {key_size}. Use score_mode="general".'
-            )
+            expected = 'score_mode="dot" needs a query and a key of the same width'
+            given = Words(f"query {query_size} and key {key_size}")
+            refuse(layer.name, expected, given, 'Use score_mode="general".')
 
     def project_query(self, layer, query):
         return query
@@ -158,20 +164,19 @@ class LuongAttention(ScoringMixin):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        hint = f" For an attentional vector write units={score_mode}." * is_integer(score_mode)
+        hint = f"For an attentional vector write units={score_mode}." * is_integer(score_mode)
         self.score_mode = check_choice(self.name, "score_mode", score_mode, tuple(SCORES), hint)
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
-        self.half_width = check_positive_int(self.name, "half_width", half_width, LONGEST)
-        self.units = None if units is None else check_positive_int(self.name, "units", units)
+        self.half_width = check_int(self.name, "half_width", half_width, most=LONGEST)
+        self.units = None if units is None else check_int(self.name, "units", units)
         self.max_length = max_length
         if score_mode == "location":
-            hint = " It is the number of steps of the longest memory."
-            self.max_length = check_positive_int(self.name, "max_length", max_length, LONGEST, hint)
+            hint = "It is the number of steps of the longest memory."
+            self.max_length = check_int(self.name, "max_length", max_length, 1, LONGEST, hint)
         elif max_length is not None:
-            raise ValueError(
-                f'{self.name}: `max_length` is for score_mode="location" only; received '
-                f"max_length={max_length!r:.80} with score_mode={score_mode!r}. Leave it out."
-            )
+            given = Words(f"max_length={max_length!r:.80} with score_mode={score_mode!r}")
+            expected = '`max_length` is for score_mode="location" only'
+            refuse(self.name, expected, given, "Leave it out.")
 
     @property
     def uses_position(self) -> bool:
@@ -254,7 +259,7 @@ class LuongAttention(ScoringMixin):
             return None
         kernel, size = (
             ops.cast(value_of(self.output_kernel), self.compute_dtype),
-            self._sizes["value"],
+            self._sizes["Dv"],
         )
         products = product([kernel[size:], kernel[:size]])
 
@@ -282,5 +287,15 @@ class LuongAttention(ScoringMixin):
         return value_size if self.units is None else self.units
 
     def _check_length(self, shape: Shape) -> None:
-        if self.score_mode == "location" and shape is not None:
-            check_longest(self.name, shape, self.max_length)
+        if self.score_mode != "location" or shape is None or not isinstance(shape[1], int):
+            return
+        if shape[1] > self.max_length and not _are_sizes_invented():
+            expected = f"`value` must have at most max_length={self.max_length} memory steps"
+            refuse(self.name, expected, Words(shape[1]), "Give a larger max_length.")
+
+
+def _are_sizes_invented():
+    """Keras builds a functional model on PyTorch by running it with tensors of invented sizes."""
+    # Keras has no way to ask whether it does so now, but a scope records the one around it.
+    with keras.SymbolicScope() as scope:
+        return keras.backend.backend() == "torch" and scope.original_scope is not None

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_bool, check_choice
+from keras_attention._spec import check_bool, check_choice
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.batched import dot_score
@@ -22,7 +22,7 @@ class MemoryHop(ScoringMixin):
         u'[b]   = u[b] + o[b]                                   update="add"
         u'[b]   = H u[b] + o[b]                                 update="linear"
 
-    Sizes: B samples, N memories, D features of all three.
+    Sizes: B samples, Tk memories, D features of all three.
 
     Args:
         update: "add" or "linear", as above.
@@ -38,14 +38,14 @@ class MemoryHop(ScoringMixin):
         update_kernel: H, `(D, D)`, with update="linear"; applied as u H.
 
     Call arguments:
-        query: u, `(B, D)`, or `(B, T, D)` for several.
-        value: c, `(B, N, D)`. key: m, `(B, N, D)`; defaults to the value.
-        value_mask: `(B, N)` boolean; memories where it is False are not read.
+        query: u, `(B, D)`, or `(B, Tq, D)` for several.
+        value: c, `(B, Tk, D)`. key: m, `(B, Tk, D)`; defaults to the value.
+        value_mask: `(B, Tk)` boolean; memories where it is False are not read.
         All others: see `ScoringMixin`.
 
     Returns:
-        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, N)`. If all memories are
-        masked, o is zero.
+        u' `(B, D)`; with `return_attention_scores` also the weights p `(B, Tk)`. If all memories
+        are masked, o is zero.
 
     Raises:
         ValueError: `update` is unknown; widths of query, key and value differ; otherwise as
@@ -62,15 +62,20 @@ class MemoryHop(ScoringMixin):
     Reference: https://arxiv.org/abs/1503.08895, sections 2.1 and 2.2.
     """
 
+    # All are compared and added.
+    CALL = ScoringMixin.CALL.but(
+        "query: float[B Tq D] | float[B D]", "value: float[B Tk D]", "key: float[B Tk D]?"
+    )
+    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
+
     def __init__(self, update: str = "add", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        hint = " A hop has no units: it is as wide as its inputs."
+        hint = "A hop has no units: it is as wide as its inputs."
         self.update = check_choice(self.name, "update", update, ("add", "linear"), hint)
         self._linear = False
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        self._check_widths(query_shape, value_shape, key_shape)
         size = query_shape[-1]
         if self.update == "linear":
             self.update_kernel = self.add_weight((size, size), name="update_kernel")
@@ -104,18 +109,3 @@ class MemoryHop(ScoringMixin):
         if self.update == "linear":
             query = self.project(query, self.update_kernel)
         return ops.cast(query, context.dtype) + context
-
-    def compute_output_shape(
-        self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None
-    ) -> Shape:
-        self._check_widths(query_shape, value_shape, key_shape)
-        return super().compute_output_shape(query_shape, value_shape, key_shape)
-
-    def _check_widths(self, query_shape: Shape, value_shape: Shape, key_shape: Shape) -> None:
-        shapes = {"query": query_shape, "value": value_shape, "key": key_shape or value_shape}
-        sizes = {name: shape[-1] for name, shape in shapes.items()}
-        if len(set(sizes.values())) > 1:
-            raise ValueError(
-                f"{self.name}: query, value and key of a hop must have the same width, because "
-                f"they are added and compared; received {sizes}. Project them to one width."
-            )

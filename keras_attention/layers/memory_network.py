@@ -5,18 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    DEEPEST,
-    LONGEST,
-    check_bool,
-    check_choice,
-    check_positive_int,
-)
-from keras_attention._shapes import shape_of
+from keras_attention._spec import DEEPEST, LONGEST, Spec, check_bool, check_choice, check_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._sentences import (
     as_ids,
-    check_ids,
     check_position_encoding,
     encode_sentences,
     normal,
@@ -98,6 +90,8 @@ class MemoryNetwork(CheckedLayer):
     Reference: https://arxiv.org/abs/1503.08895, sections 2, 4.1 and 4.2.
     """
 
+    CALL = Spec("story: int[B N W]", "question: int[B W']")
+
     def __init__(
         self,
         vocabulary_size: int,
@@ -110,15 +104,15 @@ class MemoryNetwork(CheckedLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        hint = " It is the number of words, the padding 0 included."
-        self.vocabulary_size = check_positive_int(
-            self.name, "vocabulary_size", vocabulary_size, LONGEST, hint
+        hint = "It is the number of words, the padding 0 included."
+        self.vocabulary_size = check_int(
+            self.name, "vocabulary_size", vocabulary_size, 1, LONGEST, hint
         )
-        self.units = check_positive_int(self.name, "units", units)
-        self.hops = check_positive_int(self.name, "hops", hops, DEEPEST)
+        self.units = check_int(self.name, "units", units)
+        self.hops = check_int(self.name, "hops", hops, most=DEEPEST)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
         self.position_encoding = check_position_encoding(self.name, position_encoding)
-        self.memory_size = check_positive_int(self.name, "memory_size", memory_size, LONGEST)
+        self.memory_size = check_int(self.name, "memory_size", memory_size, most=LONGEST)
         self.null_memories = check_bool(self.name, "null_memories", null_memories)
         update = "add" if tying == "adjacent" else "linear"
         # Hops that share one kernel are one layer.
@@ -128,7 +122,7 @@ class MemoryNetwork(CheckedLayer):
         ]
 
     def build(self, story_shape: Shape, question_shape: Shape = None) -> None:
-        check_ids(self.name, story_shape, question_shape)
+        self.CALL.check_shapes(self.name, {"story": story_shape, "question": question_shape})
         names = ["memory_embedding", "output_embedding", "question_embedding", "answer_kernel"]
         times = ["memory_time", "output_time"]
         if self.tying == "adjacent":
@@ -160,8 +154,7 @@ class MemoryNetwork(CheckedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        check_ids(self.name, shape_of(story), shape_of(question))
-        story, question = as_ids(self.name, "story", story), as_ids(self.name, "question", question)
+        story, question = as_ids(story), as_ids(question)
         adjacent, sentences = self.tying == "adjacent", ops.shape(story)[1]
         asked = self.embeddings[0 if adjacent else 2]  # B
         state = self._encode(ops.expand_dims(question, 1), asked)[0][:, 0]
@@ -196,5 +189,5 @@ class MemoryNetwork(CheckedLayer):
         return [encode_sentences(ids, shares, table, self.compute_dtype) for table in tables]
 
     def compute_output_shape(self, story_shape: Shape, question_shape: Shape = None) -> Shape:
-        check_ids(self.name, story_shape, question_shape)
+        self.CALL.check_shapes(self.name, {"story": story_shape, "question": question_shape})
         return (story_shape[0], self.vocabulary_size)

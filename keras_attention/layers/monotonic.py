@@ -6,12 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    check_choice,
-    check_not_normalized,
-    check_number,
-    check_positive_int,
-)
+from keras_attention._spec import NOT_NORMALISED, check_choice, check_int, check_number
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers._content import at_the_start, set_content
 from keras_attention.layers.bahdanau import BahdanauAttention
@@ -107,11 +102,11 @@ class MonotonicAttention(RecurrentScoringMixin):
     ) -> None:
         super().__init__(**kwargs)
         set_content(self, units, use_bias, weight_norm=True)
-        check_not_normalized(self.name, self.normalizer)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
         self.mode = check_choice(self.name, "mode", mode, MODES)
         self.noise = check_number(self.name, "noise", noise, 0)
         self.chunk_size = (
-            None if chunk_size is None else check_positive_int(self.name, "chunk_size", chunk_size)
+            None if chunk_size is None else check_int(self.name, "chunk_size", chunk_size)
         )
         self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
         self.initial_gain = initial_gain

@@ -5,13 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_positive_int
-from keras_attention._shapes import check_sequences, check_width, shape_of
+from keras_attention._spec import Spec, check_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.reading import read_values
-from keras_attention.layers.tensors import check_mask
 from keras_attention.ops.batched import dot_score
 from keras_attention.ops.masks import blanked
 
@@ -63,6 +61,8 @@ class AttentionPooling(CheckedLayer):
     Reference: https://aclanthology.org/N16-1174, equations 5 to 7.
     """
 
+    CALL = Spec("inputs: float[B T D]", "mask: bool[B T]?")
+
     def __init__(
         self,
         units: int,
@@ -73,10 +73,10 @@ class AttentionPooling(CheckedLayer):
     ) -> None:
         super().__init__(**kwargs)
         set_weighing(self, normalizer, dropout, seed)
-        self.units = check_positive_int(self.name, "units", units)
+        self.units = check_int(self.name, "units", units)
 
     def build(self, inputs_shape: Shape) -> None:
-        self._check_shape(inputs_shape)
+        self._sizes = self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
         self.kernel = self.add_weight((inputs_shape[-1], self.units), name="kernel")
         self.bias = self.add_weight((self.units,), initializer="zeros", name="bias", autocast=False)
         self.query_vector = self.add_weight((self.units,), name="query_vector")
@@ -88,9 +88,6 @@ class AttentionPooling(CheckedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        self._check_shape(shape_of(inputs))
-        check_width(self.name, "inputs", inputs.shape, self.kernel.shape[0])
-        check_mask(self.name, "mask", mask, [inputs.shape[:2]])
         inputs = blanked(inputs, mask)
         query = ops.cast(self.query_vector, self.score_dtype)
         query = ops.broadcast_to(query, (ops.shape(inputs)[0], 1, self.units))
@@ -110,8 +107,5 @@ class AttentionPooling(CheckedLayer):
         return None  # the axis of steps is gone
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        self._check_shape(inputs_shape)
+        self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
         return (inputs_shape[0], inputs_shape[-1])
-
-    def _check_shape(self, shape: Shape) -> None:
-        check_sequences(self.name, "layer(inputs)", inputs=shape)

@@ -8,8 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention._place import Place
-from keras_attention._shapes import check_scores
-from keras_attention.layers._hooks import check_weighed
+from keras_attention._spec import check_result
 from keras_attention.layers.types import NO_RESIDUALS, Residuals
 from keras_attention.ops.batched import weighted_sums
 from keras_attention.ops.gradients import differentiable_cond, restored
@@ -106,7 +105,8 @@ def read_values(layer, weights, value, training=None):
 
 def _read_whole(layer, query, memory, masks, window, training, stored=NO_RESIDUALS):
     scores = layer.score(query, memory.key)
-    check_scores(layer.name, scores, (*query.shape[:2], memory.value.shape[1]))
+    if "score" in layer._own:
+        check_result(layer.name, "score", scores, *query.shape[:2], memory.value.shape[1])
     scores = restored(scores, stored.scores)
     steps, length = ops.shape(scores)[1:]
     mask = masks.joined(steps, length)
@@ -131,7 +131,8 @@ def _read_gathered(layer, query, memory, masks, window, weights_wanted, training
 
 def _weigh(layer, scores, mask, window, position):
     weights = layer.weigh(scores, mask)
-    check_weighed(layer.name, weights, scores.shape)
+    if "weigh" in layer._own:
+        check_result(layer.name, "weigh", weights, *scores.shape)
     if window is None or not window.gaussian:
         return weights
     return weights * gaussian(window.center, position, window.half_width)

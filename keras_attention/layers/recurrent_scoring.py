@@ -2,21 +2,23 @@
 
 from typing import Any
 
-from keras import ops
+from keras import ops, tree
 
-from keras_attention._checks import LONGEST, check_positive_int, is_floating
-from keras_attention._shapes import check_scores
-from keras_attention._typing import Nested, Shape, Size, Tensor
-from keras_attention.layers._hooks import check_hook
-from keras_attention.layers._state_checks import (
-    check_advanced,
-    check_drawn,
-    check_given_state,
-    check_state,
-    check_weights,
+from keras_attention._spec import (
+    LONGEST,
+    Words,
+    check_int,
+    check_result,
+    described,
+    fits,
+    is_floating,
+    is_tensor,
+    kind_of,
+    refuse,
 )
+from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers.reading import read_values
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.scoring import ScoringMixin, check_hook
 from keras_attention.layers.types import Memory, Residuals, Step
 from keras_attention.ops.gradients import restored
 from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
@@ -92,7 +94,7 @@ class RecurrentScoringMixin(ScoringMixin):
         super().__init__(**kwargs)
         self.half_width = half_width
         if half_width is not None:
-            check_positive_int(self.name, "half_width", half_width, LONGEST)
+            check_int(self.name, "half_width", half_width, most=LONGEST)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -179,7 +181,7 @@ class RecurrentScoringMixin(ScoringMixin):
             Weights `(B, 1, Tk)`, zero where they are masked, and the next state.
         """
         weights = self.weigh(step.scores, step.mask, state)
-        check_weights(self.name, weights, step.scores.shape)
+        check_result(self.name, "weigh", weights, *step.scores.shape)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
     def sequence_loss(
@@ -202,10 +204,9 @@ class RecurrentScoringMixin(ScoringMixin):
         of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
         mask = masks._replace(memory=None).joined(steps, length)
         if window is not None and window.gaussian:
-            raise ValueError(
-                f"{self.name}: an attention with a state cannot have a Gaussian window, because "
-                "its state holds weights. Return Window(center, half_width) from `window`."
-            )
+            expected = "an attention whose state holds weights cannot have a Gaussian window"
+            remedy = "Return Window(center, half_width) from `window`."
+            refuse(self.name, expected, Words("gaussian=True"), remedy)
         if window is not None:
             position = ops.arange(length, dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
@@ -255,13 +256,14 @@ class RecurrentScoringMixin(ScoringMixin):
         if own.advance is not mixin.advance and own.score is mixin.score:
             return None
         scores = self.score(query, memory.key, state)
-        check_scores(self.name, scores, (query.shape[0], 1, memory.value.shape[1]))
+        if "score" in self._own:
+            check_result(self.name, "score", scores, query.shape[0], 1, memory.value.shape[1])
         return scores
 
     def _draw(self, memory, steps):
         """What the hook `draw` returns, checked."""
         drawn = self.draw(memory, steps)
-        check_drawn(self.name, drawn, memory)
+        check_leaves(self.name, "draw", drawn, memory)
         return drawn
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
@@ -279,7 +281,7 @@ class RecurrentScoringMixin(ScoringMixin):
     def _first_state(self, memory):
         """The initial state, in the dtypes in which the layer keeps it, and the place read last."""
         state = self.initial_state(memory)
-        check_state(self.name, state, memory)
+        check_leaves(self.name, "initial_state", state, memory)
         kept = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
         state = pack_like(state, kept)
         if self.half_width is None:
@@ -294,7 +296,7 @@ class RecurrentScoringMixin(ScoringMixin):
     def _given_state(self, memory, given):
         """A state, or a flat list of its tensors, as the layer keeps it."""
         first = self._first_state(memory)
-        check_given_state(self.name, given, first)
+        check_state(self.name, given, first)
         pairs = zip(leaves(given), leaves(first), strict=True)
         return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])
 
@@ -303,3 +305,45 @@ def _place_read(weights, last):
     """The position with the largest weight, or the last one if nothing was read."""
     place = ops.cast(first_largest(weights), last.dtype)
     return ops.where(ops.any(weights > 0, axis=-1), place, last)
+
+
+def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
+    """What the hooks `initial_state` and `draw` returned; those of `draw` are for all steps."""
+    batch, first = memory.value.shape[0], int(hook == "draw")
+    for x in leaves(result):
+        shape = tuple(getattr(x, "shape", ()))[first : first + 1]
+        if not shape or not hasattr(x, "dtype") or not fits(shape, (batch,)):
+            axes = ("first axis is the batch", "first two axes are the steps and the batch")[first]
+            refuse(layer, f"`{hook}` must return tensors whose {axes}, here {batch}", x)
+
+
+def check_state(layer: str, given: Any, first: Nested) -> None:
+    """A state, or a flat list of its tensors, beside the first state."""
+    flat = isinstance(given, list) and not any(map(tree.is_nested, given))
+    if not _same_form(given, leaves(first) if flat else first):
+        wanted, received = (tree.map_structure(described, x) for x in (first, given))
+        remedy = "A state is valid only for its memory. Pass None on the first step."
+        expected = f"`state` must come from the previous step, {wanted}"
+        refuse(layer, expected, Words(received), remedy)
+
+
+def check_advanced(layer: str, found: Any, wanted: Shape, state: Any) -> None:
+    """What the hook `advance` returned: the weights of one step and the next state."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        refuse(layer, "`advance` must return the weights and the next state", found)
+    check_result(layer, "advance", found[0], *wanted)
+    if not _same_form(found[1], state):
+        before, after = (tree.map_structure(described, x) for x in (state, found[1]))
+        expected = "the next state must have the structure, shapes and dtypes of the current state"
+        remedy = "Change `next_state`, or `initial_state`."
+        refuse(layer, f"{expected}, {before}", Words(after), remedy)
+
+
+def _same_form(new: Nested, old: Nested) -> bool:
+    """Whether the tensors of two states have the same places, shapes and kinds of numbers."""
+    (places, tensors), (wanted, first) = (
+        ([path for path, x in found if x is not None], [x for _, x in found if x is not None])
+        for found in map(tree.flatten_with_path, (new, old))
+    )
+    pairs = zip(tensors, first, strict=False)
+    return places == wanted and all(is_tensor(x, kind_of(y.dtype), *y.shape) for x, y in pairs)

@@ -1,28 +1,25 @@
 """The protocol of an attention: the hooks that a layer is made of, and what runs them."""
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
-from keras_attention._checks import (
+from keras_attention._place import compiling, value_of
+from keras_attention._spec import (
+    Spec,
+    Words,
     check_bool,
+    check_result,
     check_training,
     described,
+    is_integer,
+    is_tensor,
+    refuse,
 )
-from keras_attention._place import compiling, value_of
-from keras_attention._shapes import check_query_value, shape_of
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._hooks import check_hook, check_projected
-from keras_attention.layers._queries import (
-    check_attend,
-    check_memory_fits,
-    check_output,
-    check_prepare,
-    check_query_fits,
-    check_window,
-)
 from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.layers.base import CheckedLayer, as_in_a_call
 from keras_attention.layers.reading import read_memory
@@ -99,6 +96,16 @@ class ScoringMixin(CheckedLayer):
         TypeError: an argument of the call is unknown; a hook of a subclass takes too few arguments.
     """
 
+    CALL = Spec(
+        "query: float[B Tq Dq] | float[B Dq]",
+        "value: float[B Tk Dv]",
+        "key: float[B Tk Dk]?",
+        "query_mask: bool[B Tq]?",
+        "value_mask: bool[B Tk]?",
+        "attention_mask: bool[Tq Tk] | bool[B Tq Tk]?",
+    )
+    # The masks beside a query of one step.
+    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
     # Which output of the cell is the query in an `AttentionRNN`: "previous" or "current".
     decoder_query: str = "previous"
     # Whether a query of one step must come with its `position`.
@@ -109,10 +116,15 @@ class ScoringMixin(CheckedLayer):
     # `(B, Tq, W)` to scores `(B, Tq, W)`. Without one, windows mask the scores of the whole memory.
     score_window: Callable[..., Tensor] | None = None
 
+    # The hooks that do not come from this package. What they return is checked.
+    _own: ClassVar[frozenset[str]] = frozenset()
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in HOOKS:
             check_hook(cls, name, getattr(ScoringMixin, name))
+        modules = {x: getattr(getattr(cls, x), "__module__", "") for x in HOOKS}
+        cls._own = frozenset(x for x in HOOKS if not modules[x].startswith("keras_attention."))
         for name in {"prepare", "attend"} & vars(cls).keys():
             raise TypeError(
                 f"{cls.__name__}: `{name}` is no hook, and calls and decoders would not use it. "
@@ -139,9 +151,9 @@ class ScoringMixin(CheckedLayer):
         value_shape: Shape = None,
         key_shape: Shape = None,
     ) -> None:
-        check_query_value(self.name, query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape
-        self._sizes = {"query": query_shape[-1], "value": value_shape[-1], "key": key_shape[-1]}
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        self._sizes = self.CALL.check_shapes(self.name, shapes)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Compares every query with every key: the equation of the layer.
@@ -226,10 +238,6 @@ class ScoringMixin(CheckedLayer):
         position: int | Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        shapes = {"query": shape_of(query), "value": shape_of(value), "key": shape_of(key)}
-        check_query_value(self.name, *shapes.values())
-        check_memory_fits(self, shapes["value"], shapes["key"], value_mask)
-        check_query_fits(self, query, value, query_mask, attention_mask, use_causal_mask, position)
         attended, _ = self._attend(
             query,
             self._prepare(value, key, value_mask),
@@ -256,14 +264,17 @@ class ScoringMixin(CheckedLayer):
         Returns:
             A `Memory`.
         """
-        check_prepare(self, value, key, value_mask)
+        self._check_built()
+        given = {"value": value, "key": value if key is None else key, "value_mask": value_mask}
+        self.CALL.check(self.name, given, self._sizes, "layer.prepare(value)")
         return self._prepare(value, key, value_mask)
 
     def _prepare(self, value, key=None, value_mask=None):
         """`prepare` without checks."""
         value = blanked(value, value_mask)
         key = self.project_key(value if key is None else blanked(key, value_mask))
-        check_projected(self.name, "project_key", key, value.shape[:2])
+        if "project_key" in self._own:
+            check_result(self.name, "project_key", key, *value.shape[:2])
         return Memory(as_dtype(key, self.score_dtype), value, value_mask)
 
     def attend(
@@ -295,15 +306,14 @@ class ScoringMixin(CheckedLayer):
         Returns:
             `Attended(output, state, weights)`.
         """
+        flags = {"use_causal_mask": use_causal_mask, "position": position}
+        masks = {"query_mask": query_mask, "attention_mask": attention_mask}
         check_bool(self.name, "return_attention_scores", return_attention_scores)
+        check_bool(self.name, "use_causal_mask", use_causal_mask)
         check_training(self.name, training)
-        check_attend(self, query, memory, query_mask, attention_mask, use_causal_mask, position)
-        for name, given in {"state": state, "drawn": drawn}.items():
-            if given is not None and not self.has_state:
-                raise ValueError(
-                    f"{self.name}: this attention has no state; received {described(given)}. "
-                    f"Leave `{name}` out."
-                )
+        self._check_memory(memory)
+        self._check_query({"query": query, "value": memory.value, **masks, **flags})
+        check_given(self, state=state, drawn=drawn)
         if state is not None:
             state = self._given_state(memory, state)
         attended, _ = self._attend(
@@ -357,7 +367,8 @@ class ScoringMixin(CheckedLayer):
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
         with compiling(True if training else None):
             window = self.window(query, memory, position)
-            check_window(self.name, window, query.shape)
+            if window is not None:
+                check_window(self.name, window, query.shape)
             context, weights, state, residuals = self._read(
                 query,
                 memory,
@@ -373,8 +384,9 @@ class ScoringMixin(CheckedLayer):
         output = context
         if combine:
             output = self.combine(query, context)
-            size = self.output_size(query.shape[-1], memory.value.shape[-1])
-            check_output(self.name, output, size)
+            if "combine" in self._own or "output_size" in self._own:
+                size = self.output_size(query.shape[-1], memory.value.shape[-1])
+                check_output(self.name, output, size)
         output = blanked(output, query_mask)
         weights = None if weights is None else as_dtype(weights, self.compute_dtype)
         if one_step:
@@ -385,8 +397,37 @@ class ScoringMixin(CheckedLayer):
     def _project_query(self, query):
         """Calls `project_query`, checks the result and casts it to `score_dtype`."""
         projected = self.project_query(as_dtype(query, self.score_dtype))
-        check_projected(self.name, "project_query", projected, query.shape[:2])
+        if "project_query" in self._own:
+            check_result(self.name, "project_query", projected, *query.shape[:2])
         return as_dtype(projected, self.score_dtype)
+
+    def _check_tensors(self, given):
+        given["key"] = given["value"] if given["key"] is None else given["key"]
+        self._check_query(given)
+
+    def _check_query(self, given):
+        """The tensors of a call or of `attend`, by name, and what goes with the query."""
+        one_step = len(getattr(given["query"], "shape", ())) == 2
+        (self.STEP if one_step else self.CALL).check(self.name, given, self._sizes)
+        if one_step and given.get("use_causal_mask"):
+            expected = "`use_causal_mask=True` needs a query of rank 3, (batch, steps, features)"
+            refuse(self.name, expected, Words(f"one step, {tuple(given['query'].shape)}"))
+        if self.uses_position or given.get("position") is not None:
+            check_position(self, given.get("position"), tuple(given["query"].shape))
+
+    def _check_built(self):
+        if not self.built:
+            raise ValueError(
+                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
+                "prepare() and attend()."
+            )
+
+    def _check_memory(self, memory):
+        if not isinstance(memory, Memory):
+            expected = "`memory` must come from prepare(value, value_mask=mask)"
+            remedy = "Call it once, before the first query. Or call layer(query, value)."
+            refuse(self.name, expected, memory, remedy)
+        self._check_built()
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
         """Adds the loss of an attention that has one, after a call with a sequence of queries."""
@@ -419,5 +460,72 @@ class ScoringMixin(CheckedLayer):
         value_shape: Shape = None,
         key_shape: Shape = None,
     ) -> Shape:
-        check_query_value(self.name, query_shape, value_shape, key_shape)
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        self.CALL.check_shapes(self.name, shapes)
         return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
+
+
+def check_hook(layer: type, name: str, original: Callable) -> None:
+    """Whether a hook takes as many arguments as the one that it overrides."""
+    if not inspect.isfunction(inspect.getattr_static(layer, name)):
+        return
+    parameters = inspect.signature(getattr(layer, name)).parameters
+    wanted = list(inspect.signature(original).parameters)
+    open_end = any(x.kind is x.VAR_POSITIONAL for x in parameters.values())
+    needed = [x for x in wanted if x != "key_shape"]  # a layer without keys may leave it out
+    if len(parameters) < len(needed) and not open_end:
+        raise TypeError(
+            f"{layer.__name__}: an attention must define {name}({', '.join(wanted)}); found "
+            f"{name}({', '.join(parameters)}). Add the missing arguments, even if it ignores them."
+        )
+
+
+def check_window(layer: str, window: Any, shape: Shape) -> None:
+    """What the hook `window` returned for a query `(B, Tq, Dq)`."""
+    width = isinstance(window, Window) and window.half_width
+    if not is_integer(width) or width < 1 or not is_tensor(window.center, "float", *shape[:2]):
+        given = described(window)
+        if isinstance(window, Window):
+            given = f"half_width={width!r:.80}, center={described(window.center)}"
+        expected = "`window` must return None or Window(center, half_width): a center for each "
+        expected += f"query, floating-point numbers of shape {tuple(shape[:2])}, and a positive int"
+        refuse(layer, f"{expected}eger", Words(given))
+
+
+def check_output(layer: str, output: Tensor, size: int) -> None:
+    """What the hook `combine` returned."""
+    if output.shape[-1] != size:
+        expected = f"`combine` must return the {size} features of `output_size`"
+        remedy = "Override output_size(query_size, value_size) to return the features of `combine`."
+        refuse(layer, expected, output, remedy)
+
+
+def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
+    """A layer that counts steps needs the number of a single step; nothing else takes one."""
+    one_step, uses = len(query_shape) == 2, layer.uses_position
+    if position is None:
+        if uses and one_step:
+            expected = "`position`, the number of the step, is missing: this attention counts steps"
+            remedy = "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."
+            refuse(layer.name, expected, position, remedy)
+        return
+    if not uses:
+        expected = "`position` is for attentions that count steps, such as local-m"
+        refuse(layer.name, expected, position, "Leave it out.")
+    if one_step:
+        right = is_integer(position) and position >= 0
+        right = right or is_tensor(position, "int") or is_tensor(position, "int", query_shape[0])
+        wanted = f"be an integer from 0, or integers of shape ({query_shape[0]},)"
+    else:
+        right = is_tensor(position, "int", *query_shape[:2])
+        wanted = f"be integers of shape {query_shape[:2]}, the numbers of the steps of the query"
+    if not right:
+        remedy = "" if one_step else "Leave it out to count from 0."
+        refuse(layer.name, f"`position` must {wanted}", position, remedy)
+
+
+def check_given(layer: Any, **given: Any) -> None:
+    """What only an attention with a state takes."""
+    for name, x in given.items():
+        if x is not None and not layer.has_state:
+            refuse(layer.name, "this attention has no state", x, f"Leave `{name}` out.")

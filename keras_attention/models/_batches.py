@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._checks import described, dtype_of, is_integer
 from keras_attention._place import is_symbolic
+from keras_attention._spec import Words, dtype_of, is_integer, refuse
 from keras_attention._typing import Nested
 
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
@@ -34,23 +34,16 @@ def as_arrays(model: str, given: Nested) -> Nested:
         if x is None:
             return None
         if is_symbolic(x):
-            raise ValueError(
-                f"{model}: generate and log_probability take arrays; received {described(x)}. "
-                "Inside a compiled function, call `search_batch`."
-            )
+            remedy = "Inside a compiled function, call `search_batch`."
+            refuse(model, "generate and log_probability take arrays", x, remedy)
         array = ops.convert_to_numpy(x)
         if isinstance(x, (str, bytes)) or (array.ndim and array.dtype.kind in "USO"):
-            raise ValueError(
-                f"{model}: generate and log_probability take ids; received {described(x)}. Look "
-                "the tokens up in the vocabulary. An export takes strings: "
-                "export_generate(tokenize=...)."
-            )
+            remedy = "Look the tokens up in the vocabulary. An export takes strings: "
+            remedy += "export_generate(tokenize=...)."
+            refuse(model, "generate and log_probability take ids", x, remedy)
         if not array.ndim:
-            raise ValueError(
-                f"{model}: generate and log_probability take arrays whose first axis is the "
-                f"sample, or a list of lists of ids; received {described(x)}. Write [[3, 4, 5]] "
-                "for one sample. Call them for each batch of a data set."
-            )
+            expected = "generate and log_probability take arrays whose first axis is the sample"
+            refuse(model, expected, x, "Write [[3, 4, 5]] for one sample.")
         return array
 
     given = tree.map_structure(convert, given)
@@ -58,10 +51,9 @@ def as_arrays(model: str, given: Nested) -> Nested:
     if not shapes:
         raise ValueError(f"{model}: there is no sample; pass at least one.")
     if len({shape[0] for shape in shapes}) != 1:
-        raise ValueError(
-            f"{model}: all arrays must have the same number of samples as their first axis; "
-            f"received the shapes {shapes}. Pass one target, or one prefix, for each source."
-        )
+        expected = "all arrays must have the same number of samples as their first axis"
+        remedy = "Pass one target, or one prefix, for each source."
+        refuse(model, expected, Words(f"the shapes {shapes}"), remedy)
     if not shapes[0][0]:
         raise ValueError(f"{model}: there is no sample; pass at least one.")
     return given

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention._checks import described
+from keras_attention._spec import Words, is_dense, refuse
 from keras_attention.models._forms import symbolic
 
 # What TensorFlow writes into the folder of a SavedModel.
@@ -28,11 +28,8 @@ def write_saved_model(
         tracked: the models, tables and tokenizers that `serve` uses.
     """
     if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            "export_generate needs the TensorFlow backend; this is "
-            f"{keras.backend.backend()}. Save the model as a .keras file, and load it in a process "
-            "with KERAS_BACKEND=tensorflow."
-        )
+        remedy = "Save the model as a .keras file, and load it with KERAS_BACKEND=tensorflow."
+        refuse("export_generate", "the backend must be tensorflow", keras.backend.backend(), remedy)
     import tensorflow as tf
 
     path = _free_path(path)
@@ -87,29 +84,20 @@ def check_export(tokenize: Any, detokenize: Any, tracked: Any) -> None:
     """Checks the arguments that `export_generate` does not pass to the search."""
     for name, function in {"tokenize": tokenize, "detokenize": detokenize}.items():
         if function is not None and not callable(function):
-            raise ValueError(
-                f"export_generate: `{name}` must be a function or None; received "
-                f"{described(function)}."
-            )
+            refuse("export_generate", f"`{name}` must be a function or None", function)
     if not isinstance(tracked, (list, tuple)):
-        raise ValueError(
-            "export_generate: `tracked` must be a list of tables, tokenizers and layers; received "
-            f"{described(tracked)}. Write tracked=[...]."
-        )
+        expected = "`tracked` must be a list of tables, tokenizers and layers"
+        refuse("export_generate", expected, tracked, "Write tracked=[...].")
 
 
 def check_tokenized(source: Any) -> None:
     """What `tokenize` returned, when the export is traced."""
     for x in tree.flatten(source):
-        ragged = type(x).__name__ == "RaggedTensor"
-        if ragged or getattr(x, "dtype", None) == "string":
-            found, remedy = ("strings", "Look them up in the vocabulary")
-            if ragged:
-                found, remedy = ("a ragged tensor", "Pad it: ids.to_tensor()")
-            raise ValueError(
-                f"export_generate: `tokenize` must return ids (batch, steps); received {found}. "
-                f"{remedy}."
-            )
+        received = "a ragged tensor" if not is_dense(x) else "strings"
+        if not is_dense(x) or getattr(x, "dtype", None) == "string":
+            remedy = "Look strings up in the vocabulary, and pad ragged ids: ids.to_tensor()."
+            expected = "`tokenize` must return ids (batch, steps)"
+            refuse("export_generate", expected, Words(received), remedy)
 
 
 def texts_of(detokenize: Callable, tokens: Any, lengths: Any) -> Any:
@@ -126,8 +114,7 @@ def _free_path(path):
     found = {part.name for part in path.iterdir()} if path.is_dir() else set()
     saved = "saved_model.pb" in found and found <= SAVED_MODEL
     if path.exists() and not saved and (found or not path.is_dir()):
-        raise ValueError(
-            "export_generate: `path` must be a new or empty folder, or a SavedModel, which is "
-            f"replaced; {path} holds other files. Choose another path."
-        )
+        expected = "`path` must be a new or empty folder, or a SavedModel, which is replaced"
+        received = Words(f"{path}, which holds other files")
+        refuse("export_generate", expected, received, "Choose another path.")
     return path

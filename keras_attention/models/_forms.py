@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._checks import described
+from keras_attention._spec import described
 from keras_attention._typing import Nested
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._checks import check_positive_int
+from keras_attention._spec import check_int
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
 from keras_attention.models._checks import check_source, check_target_ids
@@ -126,7 +126,7 @@ class Generator(KnownForm):
             follows the first.
         """
         kept = check_search(self.name, self._searches, search, max_length, n_best, options, prefix)
-        check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
+        check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
 
         def run(given, seed):
@@ -171,7 +171,7 @@ class Generator(KnownForm):
             chosen = ops.where(valid, chosen, 0.0)
             return ops.sum(chosen, axis=-1), chosen, weights
 
-        check_positive_int(self.name, "batch_size", batch_size, LARGEST_BATCH)
+        check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         given = self._arrays(*(padded(x, self.pad_token) for x in (source, target)))
         check_target_ids(self.name, given[1])
         return self._in_batches(run, LogProbability, ("log_probability",), given, batch_size)

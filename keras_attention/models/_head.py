@@ -7,26 +7,27 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import LONGEST, check_positive_int
-from keras_attention._shapes import check_batch, shape_of
+from keras_attention._spec import LONGEST, Spec, check_int
 from keras_attention._typing import Tensor
 from keras_attention.layers.base import CheckedLayer
 
-# The shapes of what a head can read, without the axis T where the output is one step.
-SHAPES = {
-    "inputs": "BTE",
-    "tokens": "BT",
-    "context": "BTD",
-    "weights": "BTK",
-    "memory": "BKD",
-    "source": "BK",
-    "targets": "BT",
-}
-AXES = {"B": "batch", "T": "steps", "K": "memory steps", "E": "features", "D": "features"}
+# What heads can read, beside the outputs of all steps or of one.
+READ = Spec(
+    *("output: float[B T D]", "inputs: float[B T Di]", "context: float[B T Dc]"),
+    *("weights: float[B T Tk]", "memory: float[B Tk Dv]", "memory_mask: bool[B Tk]?"),
+    *("source: any[B Tk]", "tokens: any[B T]", "targets: any[B T]"),
+)
+STEP = READ.but(
+    *("output: float[B D]", "inputs: float[B Di]", "context: float[B Dc]", "weights: float[B Tk]"),
+    *("tokens: any[B]", "targets: any[B]"),
+)
 
 
 class Head(CheckedLayer):
-    """Checks what it is called with. It casts in its own `call`, where it needs float32 or more."""
+    """Checks the tensors of `reads`. It casts in its own `call`, where it needs float32 or more."""
+
+    # The names of what it reads, beside the output of the decoder.
+    reads: tuple[str, ...] = ()
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -41,28 +42,12 @@ class Head(CheckedLayer):
         """The dtype of log probabilities: at least float32, whatever the compute dtype."""
         return "float64" if self.compute_dtype == "float64" else "float32"
 
-    def check_read(self, output: Tensor, **read: Tensor) -> None:
-        """Whether the output and everything that the head reads are there, with their axes."""
-        steps = {2: "", 3: "T"}.get(len(output.shape))
-        if steps is None:
-            raise ValueError(
-                f"{self.name}: `output` must have shape (batch, steps, features), or (batch, "
-                f"features) for one step; received {tuple(output.shape)}."
-            )
-        for name, x in read.items():
-            axes = SHAPES[name].replace("T", steps)
-            shape = f"({', '.join(AXES[axis] for axis in axes)})"
-            if x is None:
-                raise ValueError(
-                    f"{self.name}: `{name}` is missing. This head reads it; pass {name}=..., of "
-                    f"shape {shape}."
-                )
-            if len(x.shape) != len(axes):
-                raise ValueError(
-                    f"{self.name}: `{name}` must have shape {shape} beside an `output` of shape "
-                    f"{tuple(output.shape)}; received {tuple(x.shape)}."
-                )
-        check_batch(self.name, output=shape_of(output), **{k: shape_of(x) for k, x in read.items()})
+    def _check_tensors(self, given: dict[str, Any]) -> None:
+        unread = set() if given.get("training") else {"targets"}
+        given = {name: given.get(name) for name in ("output", *self.reads) if name not in unread}
+        spec = STEP if len(getattr(given["output"], "shape", ())) == 2 else READ
+        call = f"head(output, {', '.join(f'{x}=...' for x in self.reads)})"
+        spec.check(self.name, given, call=call)
 
     def joined(self, *tensors: Tensor) -> Tensor:
         """The tensors side by side, in the compute dtype."""
@@ -96,8 +81,8 @@ class Head(CheckedLayer):
 
 
 def check_vocabulary(layer: str, vocabulary_size: int | None) -> int:
-    hint = " It is the number of tokens, the padding included."
-    return check_positive_int(layer, "vocabulary_size", vocabulary_size, LONGEST, hint)
+    hint = "It is the number of tokens, the padding included."
+    return check_int(layer, "vocabulary_size", vocabulary_size, 1, LONGEST, hint)
 
 
 def built(layer: keras.layers.Layer, width: int) -> None:

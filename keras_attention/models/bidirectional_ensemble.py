@@ -6,7 +6,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attention._checks import described
+from keras_attention._spec import Words, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import padded
 from keras_attention.models._checks import check_pair, check_targets
@@ -92,16 +92,11 @@ class BidirectionalEnsemble(Generator):
         models = left_to_right, right_to_left
         for name, model in zip(PARTS, models, strict=True):
             if not isinstance(model, (Seq2Seq, Ensemble)):
-                raise ValueError(
-                    f"BidirectionalEnsemble: `{name}` must be a Seq2Seq or an Ensemble; received "
-                    f"{described(model)}."
-                )
+                refuse("BidirectionalEnsemble", f"`{name}` must be a Seq2Seq or an Ensemble", model)
         tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
         if tokens[0] != tokens[1]:
-            raise ValueError(
-                "BidirectionalEnsemble: both models must have the same start_token, end_token and "
-                f"pad_token; received {tokens}."
-            )
+            expected = "both models must have the same start_token, end_token and pad_token"
+            refuse("BidirectionalEnsemble", expected, tokens)
         self.left_to_right, self.right_to_left = models
         self.start_token, self.end_token, self.pad_token = tokens[0]
 
@@ -172,10 +167,9 @@ class BidirectionalEnsemble(Generator):
     def _check_vocabularies(self):
         sizes = self.left_to_right._vocabulary, self.right_to_left._vocabulary
         if None not in sizes and sizes[0] != sizes[1]:
-            raise ValueError(
-                "BidirectionalEnsemble: both models must have one vocabulary; received heads for "
-                f"{sizes[0]} and {sizes[1]} tokens."
-            )
+            expected = "both models must have one vocabulary"
+            sizes = Words(f"heads for {sizes[0]} and {sizes[1]} tokens")
+            refuse("BidirectionalEnsemble", expected, sizes)
 
     def _form(self):
         return self.left_to_right._form()

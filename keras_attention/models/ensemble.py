@@ -5,7 +5,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attention._checks import described
+from keras_attention._spec import refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._checks import check_pair
 from keras_attention.models._generator import Generator
@@ -63,17 +63,12 @@ class Ensemble(Stepper):
         models = list(models) if isinstance(models, (list, tuple)) else [models]
         if not models or not all(isinstance(model, Stepper) for model in models):
             both = any(isinstance(model, Generator) for model in models)
-            hint = " Make an Ensemble of each direction, and join these." if both else ""
-            raise ValueError(
-                f"Ensemble: `models` must be a list of Seq2Seq models; received "
-                f"{described(models)}.{hint}"
-            )
+            hint = "Make an Ensemble of each direction, and join these." if both else ""
+            refuse("Ensemble", "`models` must be a list of Seq2Seq models", models, hint)
         tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
         if len(set(tokens)) > 1:
-            raise ValueError(
-                "Ensemble: the models must have the same start_token, end_token and pad_token; "
-                f"received {tokens}."
-            )
+            expected = "the models must have the same start_token, end_token and pad_token"
+            refuse("Ensemble", expected, tokens)
         self.models = models
         self.start_token, self.end_token, self.pad_token = tokens[0]
 

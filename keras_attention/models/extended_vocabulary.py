@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from keras_attention._checks import check_positive_int
+from keras_attention._spec import check_int
 
 __all__ = ["ExtendedVocabulary"]
 
@@ -38,13 +38,9 @@ class ExtendedVocabulary:
     def __init__(self, words: Sequence[str], max_extra: int, unknown_token: int = 1) -> None:
         name = "ExtendedVocabulary"
         self.vocabulary = list(words)
-        self.max_extra = check_positive_int(name, "max_extra", max_extra)
-        if unknown_token not in range(len(self.vocabulary)):
-            raise ValueError(
-                f"{name}: `unknown_token` must be an id of the vocabulary, from 0 to "
-                f"{len(self.vocabulary) - 1}; received {unknown_token!r:.80}."
-            )
-        self.unknown_token = unknown_token
+        self.max_extra = check_int(name, "max_extra", max_extra)
+        last = len(self.vocabulary) - 1
+        self.unknown_token = check_int(name, "unknown_token", unknown_token, 0, last)
         self._ids = {word: n for n, word in enumerate(self.vocabulary)}
 
     def encode_sources(

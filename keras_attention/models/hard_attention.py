@@ -5,12 +5,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import (
+from keras_attention._spec import (
     check_bool,
     check_choice,
+    check_int,
     check_number,
-    check_positive_int,
     check_seed,
+    refuse,
 )
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.models._head import Head, built, check_vocabulary
@@ -116,15 +117,14 @@ class HardAttention(Head):
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)
-        self.units = check_positive_int(self.name, "units", units)
+        self.units = check_int(self.name, "units", units)
         self.monotonic = check_bool(self.name, "monotonic", monotonic)
         self.estimator = check_choice(self.name, "estimator", estimator, ("exact", "reinforce"))
         self.samples = estimator == "reinforce"
         if monotonic and self.samples:
-            raise ValueError(
-                f'{self.name}: `estimator` must be "exact" if monotonic=True; received '
-                f"{estimator!r}. Positions sampled one by one can move back."
-            )
+            expected = '`estimator` must be "exact" if monotonic=True'
+            remedy = "Positions sampled one by one can move back."
+            refuse(self.name, expected, estimator, remedy)
         self.entropy_weight = check_number(self.name, "entropy_weight", entropy_weight, 0)
         self.pad_token = pad_token
         self.seed = check_seed(self.name, seed)
@@ -141,10 +141,6 @@ class HardAttention(Head):
         return ("weights", "memory", "memory_mask", *more)
 
     def build(self, output_shape: Shape, memory_shape: Shape = None) -> None:
-        if memory_shape is None:
-            raise ValueError(
-                f"{self.name}: `memory` is missing. Call head(output, weights=..., memory=...)."
-            )
         built(self.from_output, output_shape[-1])
         built(self.from_memory, memory_shape[-1])
         built(self.logits, self.units)
@@ -180,9 +176,6 @@ class HardAttention(Head):
         state: Nested = None,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Nested]:
-        needed = {"tokens": tokens} if self.monotonic else {}
-        needed |= {"targets": targets} if self.samples and training else {}
-        self.check_read(output, weights=weights, memory=memory, **needed)
         if len(output.shape) == 3:
             return self._sequence(output, weights, memory, memory_mask, tokens, targets, training)
         output, weights, tokens, targets = (
@@ -210,10 +203,9 @@ class HardAttention(Head):
     def _step(self, output, weights, memory, mask, tokens, state):
         """One step, whose output has an axis of steps."""
         if state is None:
-            raise ValueError(
-                f"{self.name}: `state` is missing. One step of a monotonic head needs it; pass "
-                "state=head.initial_state(memory, memory_mask) to the first step."
-            )
+            expected = "`state` is missing: one step of a monotonic head needs it"
+            remedy = "Pass state=head.initial_state(memory, memory_mask) to the first step."
+            refuse(self.name, expected, state, remedy)
         predicted, last = state
         last = ops.expand_dims(ops.cast(last, self.compute_dtype), 1)
         memory, logs = self._prepared(weights, memory, mask)

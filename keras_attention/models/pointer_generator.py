@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_positive_int, is_integer
+from keras_attention._spec import check_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.models._head import Head, built, check_vocabulary
 from keras_attention.ops.samples import add_rows
@@ -81,15 +81,12 @@ class PointerGenerator(Head):
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)
-        hint = " It is the largest number of a source's own words; write max_extra=50, for example."
-        self.max_extra = check_positive_int(self.name, "max_extra", max_extra, hint=hint)
-        self.units = None if units is None else check_positive_int(self.name, "units", units)
-        if not is_integer(unknown_token) or not 0 <= unknown_token < vocabulary_size:
-            raise ValueError(
-                f"{self.name}: `unknown_token` must be a token of the vocabulary, an integer from "
-                f"0 to {vocabulary_size - 1}; received {unknown_token!r:.80}."
-            )
-        self.unknown_token = int(unknown_token)
+        hint = "It is the largest number of a source's own words; write max_extra=50, for example."
+        self.max_extra = check_int(self.name, "max_extra", max_extra, hint=hint)
+        self.units = None if units is None else check_int(self.name, "units", units)
+        self.unknown_token = check_int(
+            self.name, "unknown_token", unknown_token, 0, vocabulary_size - 1
+        )
         self.logits, self.gate = self.dense(vocabulary_size, "logits"), self.dense(1, "gate")
 
     def build(
@@ -98,12 +95,6 @@ class PointerGenerator(Head):
         context_shape: Shape = None,
         inputs_shape: Shape = None,
     ) -> None:
-        for name, shape in (("context", context_shape), ("inputs", inputs_shape)):
-            if shape is None:
-                raise ValueError(
-                    f"{self.name}: `{name}` is missing. Call head(output, context=..., inputs=..., "
-                    "weights=..., source=...)."
-                )
         width = output_shape[-1] + context_shape[-1]
         units = output_shape[-1] if self.units is None else self.units
         self.hidden = self.dense(units, "hidden")
@@ -119,7 +110,6 @@ class PointerGenerator(Head):
         weights: Tensor = None,
         source: Tensor = None,
     ) -> Tensor:
-        self.check_read(output, context=context, inputs=inputs, weights=weights, source=source)
         dtype, extra = self.log_dtype, self.max_extra
         logits = self.logits(self.hidden(self.joined(output, context)))
         gate = ops.cast(self.gate(self.joined(output, context, inputs)), dtype)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_positive_int, check_rate, check_seed
+from keras_attention._spec import check_int, check_rate, check_seed
 from keras_attention._typing import Shape, Tensor
 from keras_attention.models._head import Head, built, check_vocabulary
 
@@ -70,7 +70,7 @@ class Readout(Head):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.units = check_positive_int(self.name, "units", units)
+        self.units = check_int(self.name, "units", units)
         self.vocabulary_size = vocabulary_size
         self.activation = activation
         self.dropout = check_rate(self.name, "dropout", dropout)
@@ -92,14 +92,11 @@ class Readout(Head):
         return self.logits is None
 
     def build(self, output_shape: Shape, inputs_shape: Shape = None) -> None:
-        if inputs_shape is None:
-            raise ValueError(f"{self.name}: `inputs` is missing. Call head(output, inputs=...).")
         built(self.hidden, output_shape[-1] + inputs_shape[-1])
         if self.logits is not None:
             built(self.logits, self.units)
 
     def call(self, output: Tensor, inputs: Tensor = None, training: bool | None = None) -> Tensor:
-        self.check_read(output, inputs=inputs)
         hidden = self.hidden(self.joined(output, inputs))
         if self.pieces > 1:
             pairs = ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, self.pieces))

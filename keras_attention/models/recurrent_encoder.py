@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import check_rate, check_seed, check_token, described
+from keras_attention._spec import Spec, check_rate, check_seed, check_token, refuse
 from keras_attention._typing import Tensor
 from keras_attention.layers.base import CheckedLayer
 
@@ -21,7 +21,7 @@ class RecurrentEncoder(CheckedLayer):
     The last states start the decoder. The two states of a bidirectional layer are concatenated. The
     decoder cell must then have 2 H units.
 
-    Sizes: B samples, S steps, H units.
+    Sizes: B samples, T steps, H units.
 
     Args:
         embedding: a layer from ids to vectors, such as `keras.layers.Embedding`.
@@ -33,12 +33,12 @@ class RecurrentEncoder(CheckedLayer):
         seed: an integer that makes dropout reproducible.
 
     Call arguments:
-        source: `(B, S)` integers.
+        source: `(B, T)` integers.
         training: whether dropout is active.
 
     Returns:
-        `(memory, state, mask)`: memory `(B, S, H)` or `(B, S, 2 H)`; a list of states, or None;
-        mask `(B, S)` boolean.
+        `(memory, state, mask)`: memory `(B, T, H)` or `(B, T, 2 H)`; a list of states, or None;
+        mask `(B, T)` boolean.
 
     Raises:
         ValueError: the recurrent layer returns no sequences; the source has another rank.
@@ -54,6 +54,9 @@ class RecurrentEncoder(CheckedLayer):
         (TensorShape([1, 3, 14]), TensorShape([1, 14]), [[True, True, False]])
     """
 
+    # Keras casts ids where an input of its own was traced as floating point.
+    CALL = Spec("source: any[B T]")
+
     def __init__(
         self,
         embedding: keras.layers.Layer,
@@ -65,13 +68,11 @@ class RecurrentEncoder(CheckedLayer):
     ) -> None:
         super().__init__(**kwargs)
         if not getattr(rnn, "return_sequences", False):
-            raise ValueError(
-                f"{self.name}: `rnn` must be a recurrent layer with return_sequences=True; "
-                f"received {described(rnn)}."
-            )
+            expected = "`rnn` must be a recurrent layer with return_sequences=True"
+            refuse(self.name, expected, rnn)
         if getattr(rnn, "merge_mode", "concat") is None:
             raise ValueError(f"{self.name}: `rnn` must not have merge_mode=None; leave it out.")
-        check_token("pad_token", pad_token)
+        check_token(self.name, "pad_token", pad_token)
         self.embedding, self.rnn = embedding, rnn
         self.pad_token = pad_token
         self.dropout = check_rate(self.name, "dropout", dropout)
@@ -88,11 +89,6 @@ class RecurrentEncoder(CheckedLayer):
         return self._read(source, training)
 
     def _read(self, source, training):
-        if len(source.shape) != 2:
-            raise ValueError(
-                f"{self.name}: `source` must be ids of shape (batch, steps); received the shape "
-                f"{tuple(source.shape)}. Pass a batch: one source is source[None]."
-            )
         mask = ops.not_equal(source, self.pad_token)
         vectors = self.drop(self.embedding(source), training=training)
         found = self.rnn(vectors, mask=mask, training=training)

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._checks import check_positive_int
+from keras_attention._spec import check_int, refuse
 from keras_attention._typing import Nested
 from keras_attention.plotting._figures import matplotlib_classes
 from keras_attention.plotting._inputs import string_list
@@ -84,11 +84,9 @@ class AttentionMapCallback(keras.callbacks.Callback):
         sources = _token_lists("sources", sources)
         targets = None if targets is None else _token_lists("targets", targets)
         if targets is not None and len(targets) != len(sources):
-            raise ValueError(
-                f"targets: a list of tokens for each of the {len(sources)} sources; received "
-                f"{len(targets)}."
-            )
-        check_positive_int("AttentionMapCallback", "every", every)
+            expected = f"a list of tokens for each of the {len(sources)} sources"
+            refuse("targets", expected, len(targets))
+        check_int("AttentionMapCallback", "every", every)
         self.log_dir, self.inputs, self.layer, self.every = log_dir, inputs, layer, every
         self.sources, self.targets = sources, targets
         self._writer: Any = None
@@ -143,10 +141,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
             axes = "(samples, target, source)" if self.targets else "(samples, source)"
             raise ValueError(f"{name}: expected weights {axes}; received {_shapes(weights)}.")
         if len(weights) != len(self.sources):
-            raise ValueError(
-                f"sources: one list of tokens for each of the {len(weights)} samples of the "
-                f"inputs; received {len(self.sources)}."
-            )
+            expected = f"one list of tokens for each of the {len(weights)} samples of the inputs"
+            refuse("sources", expected, len(self.sources))
         for number, source in enumerate(self.sources):
             one = weights[number]
             if self.targets is None:

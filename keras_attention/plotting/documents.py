@@ -8,6 +8,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from keras_attention._spec import refuse
 from keras_attention._typing import Tensor
 from keras_attention.plotting._inputs import check_numbers, string_list
 from keras_attention.plotting._text import Text, visible
@@ -118,18 +119,14 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     number = isinstance(probability, Real) and not isinstance(probability, bool)
     if probability is not None and not (number and 0 <= probability < 1.001):
         percent = number and 1 < probability <= 100
-        raise ValueError(
-            f"{name}: its probability must be a number from 0 to 1; received {probability!r}."
-            + (f" Write {probability / 100:g} for {probability:g} %." if percent else "")
-        )
+        remedy = f"Write {probability / 100:g} for {probability:g} %." if percent else ""
+        refuse(name, "its probability must be a number from 0 to 1", probability, remedy)
     largest, sentences = max(weights, default=0), []
     for number, (weight, own) in enumerate(zip(weights, words, strict=True)):
         before = [" "] * len(own) if gaps is None else list(gaps[number])
         if len(before) != len(own):
-            raise ValueError(
-                f"{name}, gaps[{number}]: the text before each of its {len(own)} words; received "
-                f"{len(before)}."
-            )
+            expected = f"the text before each of its {len(own)} words"
+            refuse(f"{name}, gaps[{number}]", expected, len(before))
         each = _cut(f"{name}, word_weights[{number}]", document.word_weights[number], len(own))
         share, most = _relative(weight, largest), max(each, default=0)
         strengths = [math.sqrt(share) * _relative(one, most) for one in each]
@@ -145,10 +142,8 @@ def _cut(name, weights, count, of="word"):
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: expected numbers; {error}") from None
     if weights.ndim != 1 or len(weights) < count:
-        raise ValueError(
-            f"{name}: expected a weight for each {of}, here ({count},), or more with padding; "
-            f"received {weights.shape}."
-        )
+        expected = f"expected a weight for each {of}, here ({count},), or more with padding"
+        refuse(name, expected, weights.shape)
     check_numbers(weights[:count], name)
     return weights[:count].tolist()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention._checks import check_positive_int
+from keras_attention._spec import check_int, refuse
 from keras_attention._typing import Tensor
 from keras_attention.plotting._figures import matplotlib_classes, placed
 from keras_attention.plotting._inputs import check_shape, checked, string_list
@@ -77,17 +77,15 @@ def plot_attention(
         raise ValueError(f"marked: a list of numbers of source tokens; received {marked!r}.")
     source = string_list("source", source)
     weights, marked = checked(weights), set(marked)
-    check_positive_int("plot_attention", "per_line", per_line)
+    check_int("plot_attention", "per_line", per_line)
     number = isinstance(largest, Real) and not isinstance(largest, bool)
     if largest is not None and not (number and 0 < largest < math.inf):
         raise ValueError(f"largest must be a positive number or None; received {largest!r}.")
     rows = [""] if target is None else string_list("target", target)
     weights = weights[None] if weights.ndim == 1 and target is None else weights
     if target is None and weights.ndim == 2 and len(weights) > 1:
-        raise ValueError(
-            f"plot_attention: `target` must be a list of {len(weights)} strings, one for each row "
-            f"of the weights {weights.shape}; received None. For one row, pass weights[0]."
-        )
+        expected = f"`target` must be a list of {len(weights)} strings, one for each row of weights"
+        refuse("plot_attention", expected, target, "For one row, pass weights[0].")
     check_shape("weights", weights, (len(rows), len(source)), "(target tokens, source tokens)")
     outside = [n for n in marked if n not in range(len(source))]
     if outside:

@@ -3,6 +3,7 @@
 import html
 from collections.abc import Iterable, Sequence
 
+from keras_attention._spec import refuse
 from keras_attention._typing import Tensor
 from keras_attention.plotting._inputs import check_shape, checked, string_list
 from keras_attention.plotting._text import Text, visible
@@ -42,10 +43,7 @@ def highlight(
     check_shape("weights", weights, (len(tokens),), "(tokens,)")
     gaps = ["", *[joiner] * (len(tokens) - 1)] if isinstance(joiner, str) else list(joiner)
     if len(gaps) != len(tokens) and len(tokens):
-        raise ValueError(
-            f"joiner: one string, or one before each token, here {len(tokens)}; received "
-            f"{len(gaps)}."
-        )
+        refuse("joiner", f"one string, or one before each token, here {len(tokens)}", len(gaps))
     most = max(weights.max(initial=0), 1e-30)
     words = [
         f'{escape(gap)}<mark style="color:inherit;border-radius:.15em;'

@@ -9,8 +9,8 @@ from typing import Any
 
 import keras
 
-from keras_attention._checks import described
 from keras_attention._place import is_symbolic
+from keras_attention._spec import described
 from keras_attention._typing import Nested
 from keras_attention.plotting._inputs import as_array
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_attention._checks import is_floating
 from keras_attention._place import Compiling, Place
+from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import linearize
 from keras_attention.ops.loops import leaves, pack_like, scan

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_attention._checks import is_floating
+from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import vector_jacobian
 from keras_attention.ops.loops import leaves

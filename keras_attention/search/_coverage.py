@@ -4,8 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention._checks import check_choice, described, dtype_of
-from keras_attention._shapes import fits
+from keras_attention._spec import fits, is_tensor, refuse
 from keras_attention._typing import Tensor
 
 # The smallest coverage that counts. It keeps the logarithm finite.
@@ -22,16 +21,10 @@ def coverage_score(kind: str, read: Tensor, mask: Tensor | None) -> Tensor:
 def checked_mask(mask: Any) -> Tensor | None:
     if mask is None:
         return None
-    if not hasattr(mask, "shape") or len(mask.shape) != 2 or dtype_of(mask) != "bool":
-        raise ValueError(
-            "memory_mask must be a boolean tensor (batch, memory steps), True where the memory is "
-            f"valid; received {described(mask)}."
-        )
+    if not is_tensor(mask, "bool", None, None):
+        expected = "`memory_mask` must be boolean (batch, memory steps), True where it is valid"
+        refuse("beam_search", expected, mask)
     return ops.convert_to_tensor(mask)
-
-
-def check_coverage(kind: str) -> None:
-    check_choice("beam_search", "coverage", kind, ("gnmt", "summary"))
 
 
 def check_width(mask: Tensor | None, weights: Tensor | None) -> None:
@@ -39,19 +32,14 @@ def check_width(mask: Tensor | None, weights: Tensor | None) -> None:
     if mask is None or weights is None:
         return
     if not fits(tuple(mask.shape)[1:], tuple(weights.shape)[1:]):
-        raise ValueError(
-            "memory_mask must have a place for each attention weight, (batch, "
-            f"{weights.shape[1]}); received {tuple(mask.shape)}. Make it of the source that the "
-            "memory encodes."
-        )
+        expected = f"`memory_mask` must have a place for each weight, (batch, {weights.shape[1]})"
+        refuse("beam_search", expected, mask, "Make it of the source that the memory encodes.")
 
 
 def summed(weights: Tensor | None, before: list[Tensor]) -> Tensor:
     """Adds the weights of a step, `(N, Tk)`, to the sum of the steps before, `[(N, Tk)]` or []."""
     if weights is None:
-        raise ValueError(
-            "coverage_penalty needs the attention weights, but step returned None in their place. "
-            "Return them as the third output, (logits, state, weights)."
-        )
+        expected = "`coverage_penalty` needs the weights, the third output of `step`"
+        refuse("beam_search", expected, None)
     weights = ops.cast(weights, "float32")
     return before[0] + weights if before else weights

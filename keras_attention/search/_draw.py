@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import LAST_SEED, described, dtype_of, is_integer
+from keras_attention._spec import LAST_SEED, dtype_of, is_integer, refuse
 from keras_attention._typing import Tensor
 from keras_attention.ops.samples import take_last
 from keras_attention.search._largest import largest
@@ -101,10 +101,8 @@ def step_seeds(seed: Any, count: int) -> Tensor:
         seed = ops.cast(seed, "int32")
         seed = _Seed(ops.stack([seed, ops.zeros_like(seed)]))
     elif seed is not None and not isinstance(seed, keras.random.SeedGenerator):
-        raise ValueError(
-            f"seed must be an integer from 0 to {LAST_SEED}, a scalar integer tensor, a "
-            f"keras.random.SeedGenerator or None; received {described(seed)}."
-        )
+        expected = f"`seed` must be an integer from 0 to {LAST_SEED}, a scalar integer tensor, a "
+        refuse("search", f"{expected}keras.random.SeedGenerator or None", seed)
     return keras.random.randint((count, 2), 0, 2**31 - 1, seed=seed)
 
 

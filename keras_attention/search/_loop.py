@@ -10,10 +10,9 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import pack_like
 from keras_attention.ops.samples import take_rows
-from keras_attention.search._arguments import check_step
 from keras_attention.search._coverage import check_width, summed
 from keras_attention.search._result import SearchResult
-from keras_attention.search._step import Step, batch_size, checked, named_leaves
+from keras_attention.search._step import Step, batch_size, check_step, checked, named_leaves
 from keras_attention.search.limits import Limits
 
 # The score of an impossible hypothesis: finite, so that it causes no NaN, and exact in float32.

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from keras import ops
 
-from keras_attention._checks import described
-from keras_attention._shapes import fits
-from keras_attention.search._arguments import check_step
-from keras_attention.search._step import Step
+from keras_attention._spec import Words, fits, refuse
+from keras_attention.search._step import Step, check_step
 
 __all__ = ["average_steps"]
 
@@ -52,24 +50,20 @@ def average_steps(steps: Sequence[Step]) -> Step:
     """
     steps = tuple(steps)
     if not steps:
-        raise ValueError("steps must hold at least one step function; received none.")
+        refuse("average_steps", "`steps` must hold at least one step function", steps)
     for one in steps:
         check_step(one)
 
     def step(tokens, state, memory):
         for name, x in (("state", state), ("memory", memory)):
             if not isinstance(x, (list, tuple)) or len(x) != len(steps):
-                raise ValueError(
-                    f"{name} must be a tuple with one entry for each of the {len(steps)} models, "
-                    f"which may be None; received {described(x)}."
-                )
+                expected = f"`{name}` must be a tuple with one entry for each of the {len(steps)} "
+                refuse("average_steps", f"{expected}models, which may be None", x)
         outputs = [one(tokens, *own) for one, *own in zip(steps, state, memory, strict=True)]
         logits, states, weights = zip(*outputs, strict=True)
         if any(x.shape[-1] != logits[0].shape[-1] for x in logits):
-            raise ValueError(
-                "average_steps: the models must share one vocabulary, but return logits for "
-                f"{[x.shape[-1] for x in logits]} tokens."
-            )
+            sizes = Words(f"logits for {[x.shape[-1] for x in logits]} tokens")
+            refuse("average_steps", "the models must share one vocabulary", sizes)
         log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
         mixed = functools.reduce(ops.logaddexp, log_probs) - math.log(len(steps))
         return mixed, states, _mean(weights)

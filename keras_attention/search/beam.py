@@ -2,16 +2,10 @@
 
 from keras import ops
 
+from keras_attention._spec import check_choice, check_int, check_number
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers import Memory
-from keras_attention.search._arguments import (
-    LARGEST_FACTOR,
-    LARGEST_PENALTY,
-    WIDEST,
-    check_at_least_zero,
-    check_positive,
-)
-from keras_attention.search._coverage import check_coverage, checked_mask, coverage_score
+from keras_attention.search._coverage import checked_mask, coverage_score
 from keras_attention.search._largest import largest
 from keras_attention.search._loop import (
     IMPOSSIBLE,
@@ -21,7 +15,7 @@ from keras_attention.search._loop import (
     run_search,
 )
 from keras_attention.search._result import SearchResult, by_sample
-from keras_attention.search._step import Step
+from keras_attention.search._step import LARGEST_FACTOR, LARGEST_PENALTY, WIDEST, Step
 from keras_attention.search.limits import Limits
 
 __all__ = ["beam_search"]
@@ -134,13 +128,13 @@ def beam_search(
     (https://arxiv.org/abs/1808.10792, section 4.1, with a sign). Unlike in the first, ended
     hypotheses stay in the beam, and nothing is pruned by a threshold.
     """
-    check_positive("beam_width", beam_width, WIDEST)
+    check_int("beam_search", "beam_width", beam_width, 1, WIDEST)
     limits = Limits(
         start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
     ).checked()
-    check_at_least_zero("length_penalty", length_penalty, LARGEST_PENALTY)
-    check_at_least_zero("coverage_penalty", coverage_penalty, LARGEST_FACTOR)
-    check_coverage(coverage)
+    check_number("beam_search", "length_penalty", length_penalty, 0, LARGEST_PENALTY)
+    check_number("beam_search", "coverage_penalty", coverage_penalty, 0, LARGEST_FACTOR)
+    check_choice("beam_search", "coverage", coverage, ("gnmt", "summary"))
     if memory_mask is None and coverage_penalty and isinstance(memory, Memory):
         memory_mask = memory.mask
     memory_mask = checked_mask(memory_mask)

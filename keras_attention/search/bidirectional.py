@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 from keras import ops, tree
 
-from keras_attention._checks import counted
+from keras_attention._spec import Words, counted, refuse
 from keras_attention._typing import Nested
 from keras_attention.ops.samples import take_rows
-from keras_attention.search._arguments import check_step
 from keras_attention.search._loop import length_factor
 from keras_attention.search._result import SearchResult, by_sample
-from keras_attention.search._step import Step, batch_size, named_leaves
+from keras_attention.search._step import Step, batch_size, check_step, named_leaves
 from keras_attention.search.beam import beam_search
 from keras_attention.search.greedy import greedy_search
 from keras_attention.search.reversal import reversed_places
@@ -90,10 +89,8 @@ def bidirectional_search(
     pairs = {"steps": steps, "states": states, "memories": memories}
     for name, x in pairs.items():
         if not isinstance(x, (list, tuple)) or len(x) != 2:
-            raise ValueError(
-                f"bidirectional_search: `{name}` must be a pair, one for the left-to-right model "
-                f"and one for the right-to-left model; received {counted(x)}."
-            )
+            expected = f"`{name}` must be a pair, one for the left-to-right model and one for the "
+            refuse("bidirectional_search", f"{expected}right-to-left model", Words(counted(x)))
     for step in steps:
         check_step(step)
     state_names, of_states = named_leaves("states", list(states))

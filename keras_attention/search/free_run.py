@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-import keras
 from keras import ops
 
-from keras_attention._checks import counted, described, is_floating
-from keras_attention._shapes import fits
+from keras_attention._spec import Words, check_int, counted, is_tensor, kind_of, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import pack_like
-from keras_attention.search._arguments import LONGEST, check_positive, check_step
-from keras_attention.search._step import batch_size, checked_state, named_leaves
+from keras_attention.search._step import (
+    LONGEST,
+    batch_size,
+    check_step,
+    checked_state,
+    named_leaves,
+)
 
 __all__ = ["FreeRun", "free_run"]
 
@@ -87,12 +90,10 @@ def free_run(
         [[2.0, 4.0, 8.0, 0.0], [6.0, 12.0, 0.0, 0.0]]
     """
     check_step(step, "step(last, state, memory) -> (output, stop, state, weights)")
-    check_positive("max_steps", max_steps, LONGEST)
+    check_int("free_run", "max_steps", max_steps, 1, LONGEST)
     if not hasattr(first, "shape") or len(first.shape) < 1:
-        raise ValueError(
-            "first must be one tensor (batch, ...), such as zeros of the shape of an output; "
-            f"received {described(first)}."
-        )
+        expected = "`first` must be one tensor (batch, ...), like an output"
+        refuse("free_run", expected, first)
     first = ops.convert_to_tensor(first)
     names, leaves = named_leaves("state", state)
     more, constants = named_leaves("memory", memory)
@@ -141,26 +142,18 @@ def _kept(living, x):
 
 def _checked(found, last):
     if not isinstance(found, tuple) or len(found) != 4:
-        raise ValueError(
-            f"step must return the tuple (output, stop, state, weights); returned "
-            f"{counted(found)}. Return None for a state or weights that do not exist."
-        )
+        expected = "`step` must return the tuple (output, stop, state, weights)"
+        refuse("free_run", f"{expected}, None for what is missing", Words(counted(found)))
     output, stop, _, weights = found
-    for name, x, wanted in (("output", output, last.shape), ("stop", stop, last.shape[:1])):
-        shape = tuple(getattr(x, "shape", ()))
-        if not fits(shape, tuple(wanted)):
-            raise ValueError(
-                f"step must return {name} of shape {tuple(wanted)}; returned {shape}. The "
-                "output must have the shape of `first`, and `stop` is a logit for each sample."
-            )
-    if not is_floating(stop):
-        raise ValueError(
-            f"step must return stop as floating-point logits; returned "
-            f"{keras.backend.standardize_dtype(stop.dtype)}. A sample ends where stop > 0."
-        )
-    shape = None if weights is None else tuple(getattr(weights, "shape", ()))
-    if shape is not None and (len(shape) != 2 or not fits(shape[:1], tuple(last.shape[:1]))):
-        raise ValueError(
-            f"step must return weights of shape {(last.shape[0], None)}, or None; returned {shape}."
-        )
+    batch = last.shape[0]
+    wanted = [
+        ("output", output, kind_of(last.dtype), last.shape),
+        ("stop", stop, "float", (batch,)),
+    ]
+    wanted += [("weights", weights, "float", (batch, None))] * (weights is not None)
+    for name, x, kind, shape in wanted:
+        if not is_tensor(x, kind, *shape):
+            expected = f"`step` must return {name}, {kind} of shape {tuple(shape)}"
+            remedy = "The output must be like `first`. A sample ends where stop > 0."
+            refuse("free_run", expected, x, remedy)
     return found

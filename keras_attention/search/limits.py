@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._checks import check_token, described, dtype_of
 from keras_attention._place import is_symbolic
+from keras_attention._spec import Words, check_int, check_token, is_known, is_tensor, refuse
 from keras_attention._typing import Tensor
 from keras_attention.ops.samples import add_rows
-from keras_attention.search._arguments import LONGEST, check_count, check_positive
+from keras_attention.search._step import LONGEST
 
 __all__ = ["Limits", "check_vocabulary"]
 
@@ -32,11 +32,12 @@ class Limits(NamedTuple):
     largest_id: int = -1  # of the prefix, where its values are known
 
     def checked(self) -> "Limits":
-        check_positive("max_length", self.max_length, LONGEST)
-        check_token("start_token", self.start_token)
-        check_token("end_token", self.end_token)
-        check_count("min_length", self.min_length, self.max_length)
-        check_count("no_repeat_ngram_size", self.no_repeat_ngram_size, LONGEST)
+        check_int("search", "max_length", self.max_length, 1, LONGEST)
+        check_token("search", "start_token", self.start_token)
+        check_token("search", "end_token", self.end_token)
+        off = "0 turns it off."
+        check_int("search", "min_length", self.min_length, 0, self.max_length, off)
+        check_int("search", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0, LONGEST, off)
         if self.prefix is None:
             return self
         return self._replace(prefix=self._checked_prefix(), largest_id=_largest_id(self.prefix))
@@ -46,16 +47,12 @@ class Limits(NamedTuple):
             prefix = ops.convert_to_tensor(self.prefix)
         except (TypeError, ValueError):
             prefix = None
-        if prefix is None or len(prefix.shape) != 2 or "int" not in dtype_of(prefix):
-            raise ValueError(
-                "prefix must be an integer tensor (batch, steps), with -1 at free positions; "
-                f"received {described(self.prefix if prefix is None else prefix)}."
-            )
-        if prefix.shape[1] is not None and prefix.shape[1] > self.max_length:
-            raise ValueError(
-                f"prefix has {prefix.shape[1]} steps, more than max_length={self.max_length}. "
-                "Increase max_length, which counts the prefix too."
-            )
+        if not is_tensor(prefix, "int", None, None):
+            expected = "`prefix` must be integers (batch, steps), with -1 at free positions"
+            refuse("search", expected, self.prefix if prefix is None else prefix)
+        if is_known(prefix.shape[1]) and prefix.shape[1] > self.max_length:
+            expected = f"`prefix` must have at most max_length={self.max_length} steps"
+            refuse("search", expected, prefix, "Increase max_length, which counts the prefix too.")
         return ops.cast(prefix, "int32")
 
     def rules(self, prefix: Tensor | None) -> list[Rule]:
@@ -74,20 +71,16 @@ def _largest_id(prefix: Any) -> int:
         return -1
     ids = np.asarray(ops.convert_to_numpy(prefix), "int64")
     if np.any(ids < -1):
-        raise ValueError(
-            f"prefix holds {ids.min()}, which is no id of a token. Write -1 at free positions, and "
-            "ids from 0 elsewhere."
-        )
+        expected = "`prefix` must hold ids from 0, and -1 at free positions"
+        refuse("search", expected, int(ids.min()))
     return int(ids.max(initial=-1))
 
 
 def check_vocabulary(largest_id: int, size: int) -> None:
     """Whether the ids of a prefix lie in the vocabulary."""
     if largest_id >= size:
-        raise ValueError(
-            f"prefix holds the id {largest_id}, but step returned logits for {size} tokens. Write "
-            "ids of the decoder's vocabulary."
-        )
+        expected = f"`prefix` must hold ids of the vocabulary, the {size} tokens of the logits"
+        refuse("search", expected, Words(f"the id {largest_id}"))
 
 
 def _end_after(least: int, end_token: int) -> Rule:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_attention._checks import check_token, described, dtype_of
+from keras_attention._spec import check_token, is_tensor, refuse
 from keras_attention._typing import Tensor
 
 __all__ = ["reverse_tokens"]
@@ -39,14 +39,12 @@ def reverse_tokens(tokens: Any, end_token: int, pad_token: int = 0) -> Any:
         >>> reverse_tokens(numpy.array([[7, 8, 9, 2], [5, 6, 2, 0]]), end_token=2).tolist()
         [[9, 8, 7, 2], [6, 5, 2, 0]]
     """
-    check_token("end_token", end_token)
-    check_token("pad_token", pad_token)
-    if len(getattr(tokens, "shape", ())) != 2 or "int" not in dtype_of(tokens):
-        raise ValueError(
-            "reverse_tokens: `tokens` must be integer ids of shape (batch, steps); received "
-            f"{described(tokens)}. Pad lists of ids first: keras.utils.pad_sequences(lists, "
-            'padding="post").'
-        )
+    check_token("reverse_tokens", "end_token", end_token)
+    check_token("reverse_tokens", "pad_token", pad_token)
+    if not is_tensor(tokens, "int", None, None):
+        remedy = 'Pad lists of ids first: keras.utils.pad_sequences(lists, padding="post").'
+        expected = "`tokens` must be integer ids of shape (batch, steps)"
+        refuse("reverse_tokens", expected, tokens, remedy)
     places = reversed_places(tokens, end_token, pad_token)
     return _kind_of(tokens).take_along_axis(tokens, places, axis=1)
 

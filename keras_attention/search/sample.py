@@ -1,17 +1,15 @@
 """Sampling."""
 
-import math
 from typing import Any
 
 from keras import ops
 
-from keras_attention._checks import LAST_TOKEN
+from keras_attention._spec import LAST_TOKEN, check_int, check_number
 from keras_attention._typing import Nested, Tensor
-from keras_attention.search._arguments import WIDEST, check_above_zero, check_positive
 from keras_attention.search._draw import draw, step_seeds
 from keras_attention.search._loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult, by_sample
-from keras_attention.search._step import Step
+from keras_attention.search._step import WIDEST, Step
 from keras_attention.search.limits import Limits
 
 __all__ = ["sample_search"]
@@ -98,12 +96,12 @@ def sample_search(
     limits = Limits(
         start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
     ).checked()
-    check_positive("samples", samples, WIDEST)
-    check_above_zero("temperature", temperature, math.inf)
+    check_int("sample_search", "samples", samples, 1, WIDEST)
+    check_number("sample_search", "temperature", temperature, above=0)
     if top_k is not None:
-        check_positive("top_k", top_k, LAST_TOKEN)
+        check_int("sample_search", "top_k", top_k, 1, LAST_TOKEN)
     if top_p is not None:
-        check_above_zero("top_p", top_p, 1)
+        check_number("sample_search", "top_p", top_p, most=1, above=0)
     seeds = step_seeds(seed, max_length)
 
     def choose(now):

@@ -2,8 +2,7 @@
 
 from keras import ops
 
-from keras_attention._checks import check_token, described, dtype_of
-from keras_attention._shapes import fits
+from keras_attention._spec import check_token, is_tensor, refuse
 from keras_attention._typing import Tensor
 from keras_attention.ops.samples import take_rows
 
@@ -51,7 +50,7 @@ def replace_unknown(
 
     Reference: https://arxiv.org/abs/1508.04025, section 4.2.
     """
-    check_token("unknown_token", unknown_token)
+    check_token("replace_unknown", "unknown_token", unknown_token)
     tokens = _checked("tokens", tokens, "int", (None,) * (3 if _rank(tokens) == 3 else 2))
     weights = _checked("weights", weights, "float", (*tokens.shape, None))
     shape = tokens.shape[0], weights.shape[-1]
@@ -71,9 +70,7 @@ def _rank(x):
 
 
 def _checked(name, x, kind, shape):
-    if not hasattr(x, "shape") or kind not in dtype_of(x) or not fits(tuple(x.shape), tuple(shape)):
-        raise ValueError(
-            f"replace_unknown: `{name}` must be a tensor of dtype {kind} and shape {tuple(shape)}; "
-            f"received {described(x)}."
-        )
+    if not is_tensor(x, kind, *shape):
+        expected = f"`{name}` must be a tensor of dtype {kind} and shape {tuple(shape)}"
+        refuse("replace_unknown", expected, x)
     return ops.convert_to_tensor(x)

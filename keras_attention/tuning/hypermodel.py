@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import keras_tuner
 
-from keras_attention._checks import check_bool
+from keras_attention._spec import check_bool
 from keras_attention.tuning.space import attention_space
 
 __all__ = ["AttentionHyperModel"]

@@ -4,14 +4,14 @@ from functools import partial
 
 import keras_tuner
 
-from keras_attention._checks import (
+from keras_attention._spec import (
     LONGEST,
     WIDEST,
     check_choice,
-    check_positive_int,
+    check_int,
     check_rate,
-    described,
     is_integer,
+    refuse,
 )
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.coverage import CoverageAttention
@@ -110,10 +110,8 @@ def attention_space(
         'bahdanau'
     """
     if not isinstance(hp, keras_tuner.HyperParameters):
-        raise ValueError(
-            "attention_space: `hp` must be keras_tuner.HyperParameters; received "
-            f"{described(hp)}. Pass the `hp` that keras-tuner gives to your build function."
-        )
+        remedy = "Pass the `hp` that keras-tuner gives to your build function."
+        refuse("attention_space", "`hp` must be keras_tuner.HyperParameters", hp, remedy)
     if not isinstance(prefix, str) or not prefix:
         raise ValueError(f"prefix: a string, the first part of all names; received {prefix!r}.")
     _check_all("mechanisms", mechanisms, (*MECHANISMS, *RECURRENT))
@@ -123,7 +121,7 @@ def attention_space(
         if "location" in scores:
             if max_length is None:
                 raise ValueError('The score "location" needs max_length, the longest memory.')
-            check_positive_int("attention_space", "max_length", max_length, LONGEST)
+            check_int("attention_space", "max_length", max_length, most=LONGEST)
     _check_bounds("units", units, WIDEST)
     _check_bounds("half_widths", half_widths, LONGEST)
     rates = _rates(check_rate("attention_space", "most_dropout", most_dropout))
@@ -195,10 +193,8 @@ def _check_bounds(name, bounds, most):
     right = isinstance(bounds, (list, tuple)) and len(bounds) == 2
     right = right and all(map(is_integer, bounds))
     if not right or not 1 <= bounds[0] <= bounds[1] <= most:
-        raise ValueError(
-            f"{name}: (smallest, largest), both positive integers, at most {most}; received "
-            f"{bounds!r}."
-        )
+        expected = f"(smallest, largest), both positive integers, at most {most}"
+        refuse(name, expected, bounds)
 
 
 def _check_all(name, given, known):

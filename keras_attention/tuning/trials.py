@@ -5,7 +5,7 @@ from typing import Literal
 
 import keras_tuner
 
-from keras_attention._checks import check_choice, described
+from keras_attention._spec import check_choice, described
 
 __all__ = ["completed_trials", "failure_cause"]
 

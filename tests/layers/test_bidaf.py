@@ -315,21 +315,23 @@ def test_compute_output_shape(options):
     shape = layer.compute_output_shape((None, None, D), (None, None, D))
     assert shape == (None, None, parts * D)
     assert layer(*tensors()).shape == (B, T, parts * D)
-    assert_refused(lambda: layer.compute_output_shape((B, T, D)), "`query`", "received None")
+    assert_refused(lambda: layer.compute_output_shape((B, T, D)), "`query` is missing")
 
 
 def test_one_direction_is_needed():
     assert_refused(
         lambda: BiDAFAttentionFlow(query_to_context=False, context_to_query=False, name="flow"),
-        "flow: `query_to_context` and `context_to_query` are both False",
-        "Set at least one to True",
+        "flow: `query_to_context` or `context_to_query` must be True; received False for both.",
     )
 
 
 GOOD = {"context": (B, T, D), "query": (B, J, D)}
-RANK = "must be one tensor of shape (batch, steps, features)"
+RANK = "must have shape (batch, steps, features)"
 BAD_CALLS = {
-    "no query": ({"context": (B, T, D)}, (f"`query` {RANK}", "received None")),
+    "no query": (
+        {"context": (B, T, D)},
+        ("`query` is missing, of shape (batch, steps, features)",),
+    ),
     "context of rank 2": ({**GOOD, "context": (B, D)}, (f"`context` {RANK}", "received (2, 5)")),
     "context of rank 4": (
         {**GOOD, "context": (B, T, 1, D)},
@@ -342,7 +344,7 @@ BAD_CALLS = {
     ),
     "two widths": (
         {**GOOD, "query": (B, J, 2)},
-        ("number of features", "the same in `context` and `query`", "`context` 5, `query` 2"),
+        ("`query`", "features", "5", "2"),
     ),
     "two batch sizes": (
         {**GOOD, "query": (3, J, D)},
@@ -405,7 +407,9 @@ def test_another_width_than_the_layer_was_built_for(symbolic):
 @pytest.mark.parametrize("name", GOOD)
 def test_features_must_be_known(name):
     inputs = arguments({**GOOD, name: (*GOOD[name][:-1], None)}, symbolic=True)
-    assert_refused(lambda: BiDAFAttentionFlow()(**inputs), f"`{name}` {RANK}", "a known number")
+    assert_refused(
+        lambda: BiDAFAttentionFlow()(**inputs), f"last dimension of `{name}`", "must be known"
+    )
 
 
 def test_half_precision_scores_are_summed_in_float32():

@@ -59,7 +59,10 @@ def test_extreme_mixtures_stay_finite(version, logit, dtype):
         ({"initial_step": 0}, ("`initial_step`", "at least 0.001", "received 0")),
         ({"initial_width": -1}, ("`initial_width`", "at least 0.1", "received -1")),
         ({"initial_step": 2, "version": "V2"}, ("go with version V2b", "received version V2")),
-        ({"normalizer": "sparsemax"}, ("takes no `normalizer`", "received 'sparsemax'")),
+        (
+            {"normalizer": "sparsemax"},
+            ("`normalizer`", "received 'sparsemax'", "are not normalised"),
+        ),
     ],
 )
 def test_bad_arguments(options, fragments):

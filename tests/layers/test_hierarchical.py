@@ -604,12 +604,10 @@ def test_compute_output_shape(kind):
     # Sizes computed from unknown sizes are unknown.
     assert len(words.shape) == 3
     assert len(sentences.shape) == 2
-    assert_refused(lambda: layer.compute_output_shape((B, W, D)), "`inputs` must be one tensor")
+    assert_refused(lambda: layer.compute_output_shape((B, W, D)), RANK)
 
 
-RANK = (
-    "`inputs` must be one tensor of shape (batch, sentences, words, features) with a known number"
-)
+RANK = "`inputs` must have shape (batch, sentences, words, features)"
 GOOD = {"inputs": (B, S, W, D)}
 BAD_CALLS = {
     "rank 3": ({"inputs": (B, W, D)}, (RANK, "received (3, 7, 2)")),
@@ -679,10 +677,11 @@ def test_another_width_than_the_layer_was_built_for(symbolic, kind):
 
 
 def test_features_must_be_known():
+    unknown = "the last dimension of `inputs`, its features, must be known"
     assert_refused(
-        lambda: HierarchicalAttention(U)(keras.Input((S, W, None))), RANK, "(None, 5, 7, None)"
+        lambda: HierarchicalAttention(U)(keras.Input((S, W, None))), unknown, "(None, 5, 7, None)"
     )
-    assert_refused(lambda: HierarchicalAttention(U).build((B, S, W, None)), RANK)
+    assert_refused(lambda: HierarchicalAttention(U).build((B, S, W, None)), unknown)
 
 
 class NoTime(layers.Layer):
@@ -698,14 +697,14 @@ def gru_of(**options):
 
 
 BAD_ENCODERS = {
-    "no time axis": (gru_of(), "it returned ({0}, 3)"),
-    "states": (gru_of(return_sequences=True, return_state=True), "it returned"),
-    "both ways without time": (lambda: layers.Bidirectional(layers.GRU(3)), "it returned ({0}, 6)"),
-    "shorter": (lambda: layers.Conv1D(3, 2, padding="valid"), "it returned ({0}, {1}, 3)"),
-    "flat": (layers.Flatten, "it returned ({0}, "),
-    "longer": (lambda: layers.ZeroPadding1D(1), "it returned ({0}, "),
-    "one more axis": (lambda: layers.Reshape((-1, 1, 2)), "it returned ({0}, "),
-    "a dictionary": (NoTime, "it returned dict"),
+    "no time axis": (gru_of(), "of shape ({0}, 3)"),
+    "states": (gru_of(return_sequences=True, return_state=True), "received [float"),
+    "both ways without time": (lambda: layers.Bidirectional(layers.GRU(3)), "of shape ({0}, 6)"),
+    "shorter": (lambda: layers.Conv1D(3, 2, padding="valid"), "of shape ({0}, {1}, 3)"),
+    "flat": (layers.Flatten, "of shape ({0}, "),
+    "longer": (lambda: layers.ZeroPadding1D(1), "of shape ({0}, "),
+    "one more axis": (lambda: layers.Reshape((-1, 1, 2)), "of shape ({0}, "),
+    "a dictionary": (NoTime, "received {{'encoded'"),
 }
 
 
@@ -803,7 +802,7 @@ def test_asking_for_the_shape_changes_nothing(built):
     [
         ({"normalizer": "maximum"}, "`normalizer` must be one of"),
         ({"dropout": 2}, "`dropout` must be a number in [0, 1)"),
-        ({"seed": "a"}, "`seed` must be an integer from 0 to 4294967295, or None; received 'a'"),
+        ({"seed": "a"}, "`seed` must be an integer from 0 to 4294967295; received 'a'"),
     ],
 )
 def test_common_arguments_are_refused_under_the_name_of_the_layer(options, fragment):

@@ -303,7 +303,7 @@ class TestBadCalls:
         if built:
             layer.build((None, None, DQ), (None, None, DV))
         inputs = arguments({"query": (B, TQ, DQ), "value": (B, TK, DV)}, symbolic)
-        assert_refused(lambda: layer(**inputs), "max_length=6", "a memory of 7")
+        assert_refused(lambda: layer(**inputs), "at most max_length=6 memory steps", "received 7")
 
     @pytest.mark.parametrize("built", [False, True])
     def test_a_monotonic_step_without_position(self, symbolic, built):
@@ -318,8 +318,8 @@ class TestBadCalls:
         layer = LuongAttention(alignment="local-m")
         assert_refused(
             lambda: layer(**arguments(shapes, symbolic), position=3),
-            "`position` numbers the steps",
-            f"({B}, {TQ}); received 3",
+            f"`position` must be integers of shape ({B}, {TQ})",
+            "received 3",
         )
 
     @pytest.mark.parametrize(

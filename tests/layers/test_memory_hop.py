@@ -200,21 +200,27 @@ class TestMemoryHop:
 
     @pytest.mark.parametrize("symbolic", [False, True], ids=["eager", "symbolic"])
     @pytest.mark.parametrize(
-        ("shapes", "received"),
+        ("shapes", "names", "received"),
         [
-            ({"query": (2, 3), "value": (2, 7, 5)}, "{'query': 3, 'value': 5, 'key': 5}"),
+            (
+                {"query": (2, 3), "value": (2, 7, 5)},
+                "`query` and `value`",
+                "`query` 3, `value` 5",
+            ),
             (
                 {"query": (2, 5), "value": (2, 7, 5), "key": (2, 7, 3)},
-                "{'query': 5, 'value': 5, 'key': 3}",
+                "`value` and `key`",
+                "`value` 5, `key` 3",
             ),
             (
                 {"query": (2, 11, 5), "value": (2, 7, 3), "key": (2, 7, 5)},
-                "{'query': 5, 'value': 3, 'key': 5}",
+                "`query` and `value`",
+                "`query` 5, `value` 3",
             ),
         ],
     )
-    def test_widths_must_agree(self, shapes, received, symbolic):
-        fragments = ("hop: query, value and key of a hop must have the same width", received)
+    def test_widths_must_agree(self, shapes, names, received, symbolic):
+        fragments = f"hop: the number of features must be the same in {names}", received
         assert_refused(lambda: MemoryHop(name="hop")(**arguments(shapes, symbolic)), *fragments)
         hop = MemoryHop(name="hop")
         assert_refused(lambda: hop.build(*shapes.values()), *fragments)

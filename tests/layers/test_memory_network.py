@@ -485,27 +485,27 @@ STORY, QUESTION = (B, N, W, "int32"), (B, Q, "int32")
 BAD_CALLS = {
     "no question": (
         {"story": STORY},
-        ("`question` must be one tensor of word ids of shape (batch, words)", "received None"),
+        ("`question` is missing, of shape (batch, words)", "Call layer(story, question)."),
     ),
     "rank 2 of a story": (
         {"story": (B, W, "int32"), "question": QUESTION},
-        ("`story` must be one tensor of word ids of shape (batch, sentences, words)", "(2, 5)"),
+        ("`story` must have shape (batch, sentences, words)", "received (2, 5)"),
     ),
     "rank 4 of a story": (
         {"story": (B, N, W, D, "int32"), "question": QUESTION},
-        ("`story` must be one tensor of word ids", "received (2, 7, 5, 3)"),
+        ("`story` must have shape (batch, sentences, words)", "received (2, 7, 5, 3)"),
     ),
     "rank 1 of a question": (
         {"story": STORY, "question": (B, "int32")},
-        ("`question` must be one tensor of word ids", "received (2,)"),
+        ("`question` must have shape (batch, words)", "received (2,)"),
     ),
     "rank 3 of a question": (
         {"story": STORY, "question": (B, Q, D, "int32")},
-        ("`question` must be one tensor of word ids", "received (2, 13, 3)"),
+        ("`question` must have shape (batch, words)", "received (2, 13, 3)"),
     ),
     "batch sizes": (
         {"story": STORY, "question": (3, Q, "int32")},
-        ("the batch size must be the same in `story` and `question`", "received 2 and 3"),
+        ("the batch size must be the same in `story` and `question`", "`story` 2, `question` 3"),
     ),
     "numbers for a story": (
         {"story": (B, N, W, "float32"), "question": QUESTION},

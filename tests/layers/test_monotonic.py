@@ -196,7 +196,10 @@ def test_hard_mode_does_not_hide_nan():
     ("options", "fragments"),
     [
         ({"units": None}, ("`units`", "a positive integer", "received None")),
-        ({"normalizer": "sparsemax"}, ("takes no `normalizer`", "received 'sparsemax'")),
+        (
+            {"normalizer": "sparsemax"},
+            ("`normalizer`", "received 'sparsemax'", "are not normalised"),
+        ),
         ({"mode": "soft"}, ("`mode`", "'parallel', 'recursive', 'hard'", "'soft'")),
         ({"noise": -1}, ("`noise`", "a number of at least 0", "received -1")),
         ({"noise": np.nan}, ("`noise`", "a number of at least 0", "received nan")),

@@ -183,7 +183,7 @@ def test_compute_output_shape():
     pooled, weights = layer(keras.Input((None, D)), return_attention_scores=True)
     assert pooled.shape == (None, D)
     assert weights.shape == (None, None)
-    assert_refused(lambda: layer.compute_output_shape((B, D)), "`inputs` must be one tensor")
+    assert_refused(lambda: layer.compute_output_shape((B, D)), RANK)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
@@ -247,7 +247,8 @@ def test_the_mask_comes_from_an_embedding():
     assert_all_close(run(layer, embedding(words)), expected, "float32")
 
 
-RANK = "`inputs` must be one tensor of shape (batch, steps, features) with a known number"
+KNOWN = "the last dimension of `inputs`, its features, must be known"
+RANK = "`inputs` must have shape (batch, steps, features)"
 GOOD = {"inputs": (B, T, D)}
 BAD_CALLS = {
     "rank 2": ({"inputs": (B, D)}, (RANK, "received (2, 5)")),
@@ -304,8 +305,8 @@ def test_another_width_than_the_layer_was_built_for(symbolic):
 
 
 def test_features_must_be_known():
-    assert_refused(lambda: AttentionPooling(U)(keras.Input((T, None))), RANK, "(None, 7, None)")
-    assert_refused(lambda: AttentionPooling(U).build((B, T, None)), RANK, "(2, 7, None)")
+    assert_refused(lambda: AttentionPooling(U)(keras.Input((T, None))), KNOWN, "(None, 7, None)")
+    assert_refused(lambda: AttentionPooling(U).build((B, T, None)), KNOWN, "(2, 7, None)")
 
 
 @pytest.mark.parametrize("units", [0, -1, 2.0, True, None, "7", (3,)])

@@ -249,11 +249,11 @@ def test_hooks_that_return_something_else():
     )
     assert_refused(
         refused(advance=lambda self, step, state: (state, state)),
-        "the weights of one step must have shape (batch, 1, memory steps), here (2, 1, 7)",
+        "`advance` must return weights of shape (batch, 1, memory steps), here (2, 1, 7)",
     )
     assert_refused(
         refused(initial_state=lambda self, memory: 0.0),
-        "`initial_state` must return tensors whose first axis is the batch; received 0.0",
+        "`initial_state` must return tensors whose first axis is the batch, here 2; received 0.0",
     )
 
     assert_refused(
@@ -262,7 +262,7 @@ def test_hooks_that_return_something_else():
     )
     assert_refused(
         refused(weigh=lambda self, scores, mask, state: state),
-        "the weights of one step must have shape (batch, 1, memory steps), here (2, 1, 7)",
+        "`weigh` must return floating-point weights of the shape of the scores, here (2, 1, 7)",
     )
 
 
@@ -351,7 +351,9 @@ def test_a_state_of_another_memory():
     )
     prepared = decoder.prepare(tensor(value))
     state = decoder.get_initial_state(prepared)._replace(attention=None)
-    assert_refused(lambda: decoder.step(query[:, 0], state, prepared), "lacks the state")
+    assert_refused(
+        lambda: decoder.step(query[:, 0], state, prepared), "must hold the state of the attention"
+    )
     plain = BahdanauAttention(3)
     plain(query, value)
     memory = plain.prepare(tensor(value))
@@ -443,7 +445,7 @@ def test_drawn_numbers_are_checked():
         def draw(self, memory, steps):
             return 3.0
 
-    message = "first two axes are the steps and the batch; received"
+    message = "first two axes are the steps and the batch, here 2; received"
     assert_refused(lambda: Scalar()(*inputs(), training=True), message)
 
 

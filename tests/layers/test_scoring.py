@@ -670,7 +670,7 @@ WINDOWS = {
     "center of rank 3": (lambda q: Window(q[..., :1], 3), "float32 of shape (2, 3, 1)"),
     "integer center": (
         lambda q: Window(keras.ops.cast(q[..., 0], "int32"), 3),
-        "a center of int32",
+        "half_width=3, center=int32",
     ),
     "float width": (lambda q: Window(q[..., 0], 3.0), "half_width=3.0"),
     "negative width": (lambda q: Window(q[..., 0], -1), "half_width=-1"),
@@ -697,7 +697,11 @@ def test_combine_without_its_output_size_is_refused(symbolic):
             return keras.ops.concatenate([query, context], axis=-1)
 
     x = keras.Input((3, 5)) if symbolic else np.ones((2, 3, 5), "float32")
-    assert_refused(lambda: Both()(x, x), "`combine` returned 10 features", "returned 5. Override")
+    assert_refused(
+        lambda: Both()(x, x),
+        "`combine` must return the 5 features of `output_size`",
+        "3, 10). Override",
+    )
 
 
 def test_an_argument_that_cannot_be_saved_is_refused():

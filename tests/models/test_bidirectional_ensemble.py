@@ -149,7 +149,9 @@ def test_wrong_models_are_refused(both):
 
 def test_a_target_without_its_end_token_is_refused(both):
     for target in (np.where(TARGETS == END, 5, TARGETS), [[7, 4], [6, 2], [3, 2]]):
-        with pytest.raises(ValueError, match="must contain the end token, 2, before its padding"):
+        with pytest.raises(
+            ValueError, match=r"must contain the end token before its padding; .*\(token 2\)"
+        ):
             both.log_probability(SOURCES, target)
 
 
@@ -173,8 +175,8 @@ def test_wrong_searches_are_refused(both):
     with pytest.raises(ValueError, match="must be one of 'beam'; received 'greedy'"):
         both.generate(SOURCES, 6, "greedy")
     with pytest.raises(
-        ValueError, match=r"no option coverage_penalty\. Its options are beam_width"
+        ValueError, match=r"options of search='beam' are beam_width.*; received coverage_penalty"
     ):
         both.generate(SOURCES, 6, coverage_penalty=0.1)
-    with pytest.raises(ValueError, match=r"takes no `prefix`; received one\. Call `generate` of"):
+    with pytest.raises(ValueError, match=r"takes no `prefix`; received .* Call `generate` of"):
         both.generate(SOURCES, 6, prefix=[[3]] * 3)

@@ -337,7 +337,7 @@ def test_an_export_deletes_no_other_files(model, tmp_path):
         assert_refused(
             lambda x=path: model.export_generate(x, 6),
             "`path` must be a new or empty folder, or a SavedModel",
-            f"{path} holds other files",
+            f"{path}, which holds other files",
         )
     assert (tmp_path / "keep" / "notes.txt").read_text() == "x"
     assert (tmp_path / "mixed" / "calc.keras").read_text() == "x"
@@ -364,8 +364,8 @@ def test_wrong_arguments_of_an_export_are_refused(model, tmp_path):
         return tf.strings.unicode_decode(texts, "UTF-8")
 
     message = "`tokenize` must return ids (batch, steps); received"
-    refused(message, "a ragged tensor. Pad it", tokenize=ragged)
-    refused(message, "strings. Look them up", tokenize=lambda texts: texts)
+    refused(message, "a ragged tensor", "pad ragged ids", tokenize=ragged)
+    refused(message, "strings. Look strings up", tokenize=lambda texts: texts)
     refused("`tracked` must hold every table, tokenizer and layer", tokenize=tokenize)
     assert not list(tmp_path.iterdir())
 
@@ -454,13 +454,13 @@ MISTAKES = {
     "encoder": (lambda parts: {**parts, "encoder": "gru"}, "`encoder` must be a layer"),
     "decoder": (
         lambda parts: {**parts, "decoder": keras.layers.GRU(8)},
-        "`decoder` must be an AttentionRNN.*without prepare, step",
+        "`decoder` must be an AttentionRNN, or a layer with prepare, .*received <GRU",
     ),
     "head": (lambda parts: {**parts, "head": 11}, "`head` must be a layer that returns logits"),
     "tied": (lambda parts: {**parts, "head": None}, "must be a keras.layers.ReversibleEmbedding"),
     "probabilities": (
         lambda parts: {**parts, "head": keras.layers.Dense(V, activation="softmax")},
-        "`head` must return logits.*received activation='softmax'",
+        "`head` must return logits.*received 'softmax'",
     ),
     "tokens": (lambda parts: {**parts, "end_token": 1}, "`end_token` must differ"),
     "token": (lambda parts: {**parts, "start_token": "<s>"}, "Look it up in the vocabulary"),
@@ -476,14 +476,14 @@ def test_wrong_parts_are_refused(mistake, model):
 
 
 def test_wrong_calls_are_refused(model):
-    with pytest.raises(ValueError, match="1 of 3 do not, the first in row 1"):
+    with pytest.raises(ValueError, match="1 wrong rows of 3, the first is row 1"):
         model.fit(SOURCES, np.where(np.arange(3)[:, None] == 1, 5, TARGETS))
-    with pytest.raises(ValueError, match=r"start token, 1: .* 1 of 3 do, the first in"):
+    with pytest.raises(ValueError, match=r"start token; .* 1 wrong rows of 3.*\(token 1\)"):
         model.fit(SOURCES, np.where(TARGETS == 4, START, TARGETS))
     with pytest.raises(ValueError, match=r"takes the pair \(source, target\)"):
         model(SOURCES)
     with pytest.raises(
-        ValueError, match=r"`source` must be ids of shape .* received the shape \(5"
+        ValueError, match=r"`source` must have shape \(batch, steps\); received \(5"
     ):
         model((SOURCES[0], TARGETS))
     for nothing in ([], np.zeros((0, 5), int)):
@@ -492,7 +492,9 @@ def test_wrong_calls_are_refused(model):
     with pytest.raises(ValueError, match=r"take ids; received '03 May'\. Look the tokens"):
         model.generate(["03 May"], 6)
     for wrong, found in (([3, 4], "3"), (5, "5"), ([[3.0]], r"3\.0")):
-        with pytest.raises(ValueError, match=rf"list of lists of ids; received {found}\. Write"):
+        with pytest.raises(
+            ValueError, match=rf"first axis is the sample; received {found}\. Write"
+        ):
             model.generate(wrong, 6)
     with pytest.raises(
         ValueError, match=r"take ids; received .* of shape \(1,\)\. Look the tokens"
@@ -503,7 +505,9 @@ def test_wrong_calls_are_refused(model):
     for wrong, found in ((None, "None"), (TARGETS + 0.7, r"float64 of shape \(3, 4\)")):
         with pytest.raises(ValueError, match=f"target must be integer ids .* received {found}"):
             model.log_probability(SOURCES, wrong)
-    with pytest.raises(ValueError, match=r"has no option beams\. Its options are beam_width"):
+    with pytest.raises(
+        ValueError, match=r"options of search='beam' are beam_width.*; received beams"
+    ):
         model.generate(SOURCES, 6, beams=3)
     with pytest.raises(ValueError, match="must be one of 'beam', 'greedy', 'sample'"):
         model.generate(SOURCES, 6, "best")
@@ -603,10 +607,10 @@ def test_an_empty_source_alone_gives_the_result_that_it_gives_beside_others(mode
 @pytest.mark.parametrize(
     ("prefix", "message"),
     [
-        ([[V], [3]], "prefix holds the id 11, but step returned logits for 11 tokens"),
-        ([[3, -2], [3]], "prefix holds -2, which is no id of a token"),
-        ([[3, 4, 5], [3]], "prefix has 3 steps, more than max_length=2"),
-        (np.ones((2, 1)), "prefix must be an integer tensor"),
+        ([[V], [3]], "`prefix` must hold ids of the vocabulary, the 11 tokens of the logits"),
+        ([[3, -2], [3]], "`prefix` must hold ids from 0, and -1 at free positions"),
+        ([[3, 4, 5], [3]], "`prefix` must have at most max_length=2 steps"),
+        (np.ones((2, 1)), "`prefix` must be integers"),
     ],
 )
 def test_a_wrong_prefix_is_refused_as_in_a_search(prefix, message, model):

@@ -94,10 +94,12 @@ def test_improbable_tokens_keep_their_log_probability():
 def test_mistakes():
     with pytest.raises(ValueError, match="at least one step function"):
         average_steps([])
-    with pytest.raises(ValueError, match="step must be a function"):
+    with pytest.raises(ValueError, match="`step` must be a function"):
         average_steps(["model"])
     step = average_steps([constant([1.0, 2.0]), constant([1.0, 2.0, 3.0])])
     with pytest.raises(ValueError, match=r"share one vocabulary.*2, 3"):
         step(np.zeros(1, "int32"), (None, None), (None, None))
-    with pytest.raises(ValueError, match="memory must be a tuple with one entry for each of the 2"):
+    with pytest.raises(
+        ValueError, match="`memory` must be a tuple with one entry for each of the 2"
+    ):
         step(np.zeros(1, "int32"), (None, None), None)

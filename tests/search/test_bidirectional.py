@@ -194,10 +194,10 @@ def test_a_sequence_that_ended_is_better_than_one_that_was_cut_off():
 def test_both_models_are_checked_before_the_search():
     step, _, memory = table([[0.25] * 4] * 4)
     tokens = {"start_token": 0, "end_token": 1, "max_length": 2}
-    with pytest.raises(ValueError, match=r"step must be a function .* received one that takes"):
+    with pytest.raises(ValueError, match=r"`step` must be a function .* received one that takes"):
         bidirectional_search((step, lambda tokens: None), (None, None), (memory, memory), **tokens)
     memories = memory, np.concatenate([memory, memory])
-    message = r"states and memories must hold .* one batch size, but hold \{'memories\[0\]': \(1, 4"
+    message = r"states and memories must hold .* one batch size; received \{'memories\[0\]': \(1, 4"
     with pytest.raises(ValueError, match=message):
         bidirectional_search((step, step), (None, None), memories, **tokens)
 
@@ -244,5 +244,5 @@ def test_other_things_are_not_reversed(wrong):
 
 @pytest.mark.parametrize("name", ["end_token", "pad_token"])
 def test_a_word_is_no_token(name):
-    with pytest.raises(ValueError, match=rf"{name}='</s>' must be .* Look it up"):
+    with pytest.raises(ValueError, match=rf"`{name}` must be .* received '</s>' .* Look it up"):
         reverse_tokens(np.ones((2, 3), int), **{"end_token": 2, name: "</s>"})

@@ -82,13 +82,25 @@ def test_frames_of_any_shape_and_no_weights():
     ("change", "fragments"),
     [
         (lambda o, s, z, w: (o, s, z), ("the tuple (output, stop, state", "a tuple of 3")),
-        (lambda o, s, z, w: (o[:, :1], s, z, w), ("output of shape (3, 2)", "returned (3, 1)")),
-        (lambda o, s, z, w: (o, o, z, w), ("stop of shape (3,)", "returned (3, 2)")),
-        (lambda o, s, z, w: (o, s > 0, z, w), ("stop as floating-point logits", "returned bool")),
-        (lambda o, s, z, w: (o, s, z, w[0]), ("weights of shape (3, None)", "returned (5,)")),
-        (lambda o, s, z, w: (o, s, z, w[:1]), ("weights of shape (3, None)", "returned (1, 5)")),
-        (lambda o, s, z, w: (o, s, z, [w]), ("weights of shape (3, None)", "returned ()")),
-        (lambda o, s, z, w: (o, s, None, w), ("step must return the state with the structure",)),
+        (
+            lambda o, s, z, w: (o[:, :1], s, z, w),
+            ("output, float of shape (3, 2)", "received float32 of shape (3, 1)"),
+        ),
+        (
+            lambda o, s, z, w: (o, o, z, w),
+            ("stop, float of shape (3,)", "received float32 of shape (3, 2)"),
+        ),
+        (lambda o, s, z, w: (o, s > 0, z, w), ("stop, float of shape (3,)", "received bool")),
+        (
+            lambda o, s, z, w: (o, s, z, w[0]),
+            ("weights, float of shape (3, None)", "received float32 of shape (5,)"),
+        ),
+        (
+            lambda o, s, z, w: (o, s, z, w[:1]),
+            ("weights, float of shape (3, None)", "received float32 of shape (1, 5)"),
+        ),
+        (lambda o, s, z, w: (o, s, z, [w]), ("weights, float of shape (3, None)", "received [")),
+        (lambda o, s, z, w: (o, s, None, w), ("`step` must return the state with the structure",)),
     ],
 )
 def test_what_a_step_returns_is_checked(change, fragments):
@@ -100,7 +112,8 @@ def test_what_a_step_returns_is_checked(change, fragments):
 @pytest.mark.parametrize("first", [1.0, None, (np.zeros((3, 2)), np.zeros((3, 2)))])
 def test_a_first_output_that_is_no_batch(first):
     assert_refused(
-        lambda: free_run(step, None, first=first, max_steps=2), "first must be one tensor (batch, "
+        lambda: free_run(step, None, first=first, max_steps=2),
+        "`first` must be one tensor (batch, ",
     )
 
 
@@ -113,7 +126,7 @@ def test_batch_sizes_that_differ():
 def test_a_step_that_is_no_function():
     assert_refused(
         lambda: run(tensor(FIRST), tensor(LIMITS), step=3),
-        "step must be a function step(last, state, memory) -> (output, stop, state, weights)",
+        "`step` must be a function step(last, state, memory) -> (output, stop, state, weights)",
     )
 
 

@@ -312,13 +312,19 @@ def test_no_sample_at_all():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"min_length": -1}, "min_length=-1 must be an integer from 0 to 11"),
-        ({"min_length": 12}, "min_length=12 must be an integer from 0 to 11"),
-        ({"no_repeat_ngram_size": 2.0}, r"no_repeat_ngram_size=2\.0 must be an integer"),
-        ({"prefix": [1, 2]}, r"prefix must be an integer tensor \(batch, steps\).*\(2,\)"),
-        ({"prefix": [[1.0], [2.0]]}, "prefix must be an integer tensor .*float"),
-        ({"prefix": np.zeros((2, 12), "int32")}, "prefix has 12 steps, more than max_length=11"),
-        ({"prefix": [[-2], [3]]}, "prefix holds -2, which is no id of a token"),
+        ({"min_length": -1}, "`min_length` must be an integer from 0 to 11; received -1"),
+        ({"min_length": 12}, "`min_length` must be an integer from 0 to 11; received 12"),
+        (
+            {"no_repeat_ngram_size": 2.0},
+            r"`no_repeat_ngram_size` must be an integer .*received 2\.0",
+        ),
+        ({"prefix": [1, 2]}, r"`prefix` must be integers \(batch, steps\).*\(2,\)"),
+        ({"prefix": [[1.0], [2.0]]}, "`prefix` must be integers .*float"),
+        (
+            {"prefix": np.zeros((2, 12), "int32")},
+            "`prefix` must have at most max_length=11 steps; .*12",
+        ),
+        ({"prefix": [[-2], [3]]}, "`prefix` must hold ids from 0.*received -2"),
         ({"prefix": np.zeros((3, 1), "int32")}, r"one batch size.*'prefix': \(3, 1\)"),
     ],
 )
@@ -336,27 +342,30 @@ def test_a_prefix_outside_the_vocabulary(find):
     def step(tokens, state, memory):
         return ops.one_hot(tokens, V), state, memory
 
-    with pytest.raises(ValueError, match=r"prefix holds the id 7, but step .* 7 tokens"):
+    with pytest.raises(ValueError, match=r"`prefix` must hold ids .* 7 tokens .* the id 7"):
         find(step, None, np.ones((2, 1), "float32"), prefix=[[3, -1], [2, V]], **TOKENS)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"coverage_penalty": -1}, "coverage_penalty=-1 must be a finite number, 0 or more"),
+        (
+            {"coverage_penalty": -1},
+            r"`coverage_penalty` must be a number of at least 0 .*received \-1",
+        ),
         ({"coverage": "sum"}, "`coverage` must be one of 'gnmt', 'summary'; received 'sum'"),
-        ({"memory_mask": np.ones((2, 3))}, "memory_mask must be a boolean tensor"),
-        ({"memory_mask": np.ones((2, 4), bool)}, "a place for each attention weight"),
+        ({"memory_mask": np.ones((2, 3))}, "`memory_mask` must be boolean"),
+        ({"memory_mask": np.ones((2, 4), bool)}, "a place for each weight"),
         (
             {"memory_mask": np.ones((2, 4), bool), "coverage_penalty": 0},
-            r"a place for each attention weight, \(batch, 3\); received \(2, 4\)",
+            r"a place for each weight, \(batch, 3\); received bool of shape \(2, 4\)",
         ),
         (
             {"memory_mask": np.ones((3, 3), bool), "coverage_penalty": 0},
             r"one batch size.*'memory_mask': \(3, 3\)",
         ),
         ({"memory_mask": np.ones((3, 3), bool)}, r"one batch size.*'memory_mask': \(3, 3\)"),
-        ({"weights": None}, "coverage_penalty needs the attention weights"),
+        ({"weights": None}, "`coverage_penalty` needs the weights, the third output"),
     ],
 )
 def test_coverage_out_of_range(change, message):

@@ -206,14 +206,14 @@ def test_saved_model(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"samples": 0}, "samples=0 must be a positive Python int"),
-        ({"temperature": 0}, "temperature=0 must be a finite number above 0"),
-        ({"temperature": math.inf}, "temperature=inf must be a finite number above 0"),
-        ({"top_k": 0}, "top_k=0 must be a positive Python int"),
-        ({"top_p": 1.1}, r"top_p=1\.1 must be a finite number above 0 and at most 1"),
-        ({"top_p": "0.9"}, r"top_p='0\.9' must be a finite number"),
-        ({"seed": -1}, "seed must be an integer from 0 .*received -1"),
-        ({"seed": 1.0}, r"seed must be an integer .*received 1\.0"),
+        ({"samples": 0}, r"`samples` must be a positive integer, .*received 0"),
+        ({"temperature": 0}, r"`temperature` must be a number above 0; received 0"),
+        ({"temperature": math.inf}, r"`temperature` must be a number above 0; received inf"),
+        ({"top_k": 0}, r"`top_k` must be a positive integer, .*received 0"),
+        ({"top_p": 1.1}, r"`top_p` must be a number above 0 and at most 1; received 1\.1"),
+        ({"top_p": "0.9"}, r"`top_p` must be a number .*received '0\.9'"),
+        ({"seed": -1}, "`seed` must be an integer from 0 .*received -1"),
+        ({"seed": 1.0}, r"`seed` must be an integer .*received 1\.0"),
     ],
 )
 def test_arguments_out_of_range(change, message):

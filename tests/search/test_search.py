@@ -393,15 +393,15 @@ def test_compiled_on_jax():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_length": 0}, "max_length=0 must be a positive Python int"),
-        ({"max_length": 2.0}, r"max_length=2\.0 must be a positive Python int"),
-        ({"max_length": True}, "max_length=True must be a positive Python int"),
-        ({"start_token": -1}, "start_token=-1 must be the index of a token"),
-        ({"end_token": 1.0}, r"end_token=1\.0 must be the index of a token"),
-        ({"end_token": -3}, "end_token=-3 must be the index of a token"),
-        ({"end_token": V}, "end_token=7 must be one of the 7 tokens .* 0 to 6"),
+        ({"max_length": 0}, r"`max_length` must be a positive integer, .*received 0"),
+        ({"max_length": 2.0}, r"`max_length` must be a positive integer, .*received 2\.0"),
+        ({"max_length": True}, r"`max_length` must be a positive integer, .*received True"),
+        ({"start_token": -1}, r"`start_token` must be an integer from 0 .*received \-1"),
+        ({"end_token": 1.0}, r"`end_token` must be an integer from 0 .*received 1\.0"),
+        ({"end_token": -3}, r"`end_token` must be an integer from 0 .*received \-3"),
+        ({"end_token": V}, "`end_token` must be one of the 7 tokens .* 0 to 6; received 7"),
         ({"memory": None}, "hold no tensor that could tell the batch size"),
-        ({"state": np.zeros((3, 1))}, r"one batch size, but hold {'state': \(3, 1\), 'memory'"),
+        ({"state": np.zeros((3, 1))}, r"one batch size; received {'state': \(3, 1\), 'memory'"),
         ({"memory": {"a": [np.float32(1)]}}, r"""memory\['a'\]\[0\]": \(\)"""),
     ],
 )
@@ -415,13 +415,16 @@ def test_arguments_out_of_range(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"beam_width": 0}, "beam_width=0 must be a positive Python int"),
-        ({"beam_width": 2.5}, r"beam_width=2\.5 must be a positive Python int"),
-        ({"max_length": -1}, "max_length=-1 must be a positive Python int"),
-        ({"length_penalty": -0.1}, r"length_penalty=-0\.1 must be a finite number, 0 or more"),
-        ({"length_penalty": math.inf}, "length_penalty=inf must be a finite number"),
-        ({"length_penalty": math.nan}, "length_penalty=nan must be a finite number"),
-        ({"length_penalty": "1"}, "length_penalty='1' must be a finite number"),
+        ({"beam_width": 0}, r"`beam_width` must be a positive integer, .*received 0"),
+        ({"beam_width": 2.5}, r"`beam_width` must be a positive integer, .*received 2\.5"),
+        ({"max_length": -1}, r"`max_length` must be a positive integer, .*received \-1"),
+        (
+            {"length_penalty": -0.1},
+            r"`length_penalty` must be a number of at least 0 .*received \-0\.1",
+        ),
+        ({"length_penalty": math.inf}, r"`length_penalty` must be a number .*received inf"),
+        ({"length_penalty": math.nan}, r"`length_penalty` must be a number .*received nan"),
+        ({"length_penalty": "1"}, r"`length_penalty` must be a number .*received '1'"),
     ],
 )
 def test_beam_arguments_out_of_range(change, message):
@@ -445,11 +448,11 @@ STATE = {"a": np.zeros((2, D), "float32"), "b": None}
         ((LOGITS[:1], STATE, None), r"must return logits .* each of its 2 tokens.*\(1, 7\)"),
         ((None, STATE, None), "must return logits of rank 2"),
         ((LOGITS, STATE, LOGITS[0]), r"must return weights of rank 2.*shape \(7,\)"),
-        ((LOGITS, None, None), r"structure it was given.*state\['a'\].*but returned \[\]"),
+        ((LOGITS, None, None), r"structure it was given.*state\['a'\].*received \[\]"),
         ((LOGITS, STATE | {"b": LOGITS}, None), r"structure it was given.*state\['b'\]"),
         ((LOGITS, [STATE], None), r"structure it was given.*state\[0\]\['a'\]"),
-        ((LOGITS, {"a": LOGITS}, None), r"given state\['a'\].*\(2, 5\).*\(2, 7\)"),
-        ((LOGITS, {"a": np.zeros((2, D), "int32")}, None), "'float32'.*returned.*'int32'"),
+        ((LOGITS, {"a": LOGITS}, None), r"return state\['a'\] as it was given.*\(2, 5\).*\(2, 7\)"),
+        ((LOGITS, {"a": np.zeros((2, D), "int32")}, None), "float32 .*received int32"),
     ],
 )
 def test_steps_that_return_something_else(outputs, message):
@@ -465,7 +468,7 @@ def test_a_vocabulary_of_unknown_size(search):
     def find(table):
         return search(lambda tokens, state, memory: (memory, state, None), None, table, **TOKENS)
 
-    with pytest.raises(ValueError, match="logits for an unknown number of tokens"):
+    with pytest.raises(ValueError, match="logits for a known number of tokens"):
         tf.function(find, [tf.TensorSpec((None, None))]).get_concrete_function()
 
 

@@ -48,7 +48,7 @@ def test_replace_unknown_is_the_loop(shape, masked):
         ({"tokens": np.zeros((B, L))}, "`tokens` must be a tensor of dtype int"),
         ({"source": np.zeros((B, 6), "int32")}, r"`source` .*\(2, 7\); received int32.*\(2, 6\)"),
         ({"memory_mask": np.ones((B, TK))}, "`memory_mask` must be a tensor of dtype bool"),
-        ({"unknown_token": -1}, "unknown_token=-1 must be the index of a token"),
+        ({"unknown_token": -1}, r"`unknown_token` must be an integer from 0 .*received \-1"),
     ],
 )
 def test_mistakes(change, message):

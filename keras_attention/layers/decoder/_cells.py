@@ -1,9 +1,13 @@
 """Sizes, states and dropout of an RNN cell, or of stacked cells."""
 
+from typing import Any
+
 import keras
 from keras import ops, tree
 
 from keras_attention._place import in_graph, value_of
+from keras_attention._spec import Words, is_cell, made, refuse
+from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.ops.loops import leaves, pack_like
 from keras_attention.ops.random import generator_states
 
@@ -142,3 +146,41 @@ def with_constant_weights(layer, run):
         if new is not old:
             state.assign(new)
     return result
+
+
+def check_cells(layer: str, name: str, given: Any, wanted: str) -> list:
+    """Lists the cells of an argument. None may occur twice: the places would share its weights."""
+    cells = list(given) if isinstance(given, (list, tuple)) else [given]
+    wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
+    if wrong or not cells:
+        refuse(layer, f"`{name}` must be {wanted}", given, (wrong and _cell_of(wrong[0])) or "")
+    if len({id(one) for one in cells}) < len(cells):
+        remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."
+        refuse(layer, f"`{name}` must not hold one cell more than once", given, remedy)
+    return cells
+
+
+def _cell_of(given):
+    """How to fix what was given in place of a cell."""
+    if isinstance(given, ScoringMixin):
+        return "Call AttentionRNN(cell, attention), the cell first."
+    if hasattr(given, "state_size") and not isinstance(given, type):
+        cell = f"{type(given).__name__}Cell(units)"
+        return f"It runs over whole sequences; pass a cell, such as keras.layers.{cell}."
+    return made(given)
+
+
+def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None:
+    """The output of the cell. With `states`, the new ones, it must be the next query."""
+    name = last_cell(cell).name if hasattr(last_cell(cell), "name") else type(cell).__name__
+    size = output_size(cell)
+    if hidden.shape[-1] != size:
+        expected = f"the cell {name} must return {size} features, its `output_size` or first state"
+        remedy = f"Give the cell the attribute `output_size = {hidden.shape[-1]}`."
+        refuse(layer, expected, Words(f"an output of {hidden.shape[-1]} features"), remedy)
+    if states is None or has_query(cell) or query_of(cell, states) is hidden:
+        return
+    expected = 'with query="previous" the query is the output of the cell at the step before, '
+    expected += f"which the cell {name} must keep as its first state"
+    remedy = 'Or give the cell a method `query(states)` that returns it, or use query="current".'
+    refuse(layer, expected, Words("another first state"), remedy)

@@ -4,8 +4,8 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention._checks import is_floating
 from keras_attention._place import compiling
+from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.layers.decoder._attention_sites import (
     attention_site,
@@ -15,12 +15,12 @@ from keras_attention.layers.decoder._cell_sites import CellSites, has_sites
 from keras_attention.layers.decoder._cells import (
     DropoutMasks,
     as_states,
+    check_output,
     query_of,
     query_size,
     with_constant_weights,
 )
 from keras_attention.layers.decoder._changes import change_error
-from keras_attention.layers.decoder._checks import check_output
 from keras_attention.layers.reading import drop_memory
 from keras_attention.layers.types import Attended, DecoderState, Memory
 from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid

@@ -4,13 +4,17 @@ from typing import Any
 
 from keras import ops, tree
 
-from keras_attention._checks import described, dtype_of, is_floating
-from keras_attention._shapes import check_batch, fits
+from keras_attention._spec import Spec, Words, dtype_of, fits, is_dense, kind_of, refuse
 from keras_attention.layers.decoder._cells import as_states, state_sizes
-from keras_attention.layers.decoder._checks import check_prepared
-from keras_attention.layers.tensors import check_tensor, check_vectors
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves
+
+STEP = Spec(
+    "memory: float[B Tk Dv]",
+    "inputs: float[B D]",
+    call="step(inputs, state, memory) without an axis of steps. Embed token ids first: "
+    "embedding(tokens)",
+)
 
 
 def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderState:
@@ -21,7 +25,12 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     groups = {"cell state": cells, "fed vector": fed}
     if state is not None:
         groups["attention state"] = [tuple(x.shape[1:]) for x in leaves(state)]
-    _refuse_names(decoder.name, initial_state)
+    parts = initial_state if isinstance(initial_state, (list, tuple)) else ()
+    for part in (initial_state, *parts):
+        if isinstance(part, dict):
+            expected = "`initial_state` must be a tensor or a list of tensors, in the order of the "
+            names = Words(f"a dictionary of {', '.join(map(repr, part))}")
+            refuse(decoder.name, f"{expected}cell, such as [h, c]", names)
     given = [] if initial_state is None else leaves(initial_state)
     position = ops.zeros((batch,), "int32")
     last = given[-1] if given and attention.uses_position else None
@@ -30,7 +39,7 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     integers = hasattr(last, "dtype") and "int" in dtype_of(last) and len(last.shape) == 1
     if integers and not complete:
         *given, position = given
-    _check(decoder.name, "initial_state", given, groups, memory.value.shape[0])
+    check_states(decoder.name, "initial_state", given, groups, memory.value.shape[0])
     shapes = [*cells, *fed]
     if given[len(shapes) :]:
         state = attention._given_state(memory, given[len(shapes) :])
@@ -40,39 +49,36 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     return DecoderState(as_states(decoder.cell, given[: len(cells)]), vector, state, position)
 
 
+def check_built(decoder: Any) -> None:
+    if not decoder.built:
+        raise ValueError(
+            f"{decoder.name}: the layer has no weights yet. Call it once, or its build(), before "
+            "decoding."
+        )
+
+
+def check_prepared(decoder: Any, memory: Any) -> None:
+    check_built(decoder)
+    if not isinstance(memory, Memory):
+        expected = "`memory` must be what prepare(memory, memory_mask) returns, made once before "
+        refuse(decoder.name, f"{expected}the first step", memory)
+
+
 def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
     """The arguments of one step of a decoder; `_given_state` checks that of the attention."""
-    layer, size = decoder.name, decoder._input_size
-    check_prepared(layer, memory)
-    check_tensor(layer, "inputs", inputs)
-    shape, batch = tuple(inputs.shape), memory.value.shape[0]
-    if not fits(shape, (None, size)):
-        ids = len(shape) == 1 and " Embed token ids first: embedding(tokens)."
-        raise ValueError(
-            f"{layer}: `inputs` of a step must have shape (batch, {size}), "
-            f"without an axis of steps; received {shape}.{ids or ''}"
-        )
-    if not fits(shape, (batch, size)):
-        raise ValueError(
-            f"{layer}: `inputs` and `memory` of a step must have the same batch size; received "
-            f"inputs of {shape[0]} and a memory of {batch}. In a search, read the memory that it "
-            "passes to `step`: it is repeated for the beams."
-        )
-    check_vectors(layer, "inputs", inputs)
+    check_prepared(decoder, memory)
+    STEP.check(decoder.name, {"memory": memory.value, "inputs": inputs}, decoder._sizes)
     if not isinstance(state, DecoderState):
-        raise ValueError(
-            f"{layer}: `state` must be the DecoderState that get_initial_state(memory) or the "
-            f"previous step returned; received {described(state)}. Start from the states of an "
-            "encoder with get_initial_state(memory, initial_state)."
-        )
+        expected = "`state` must be the DecoderState that get_initial_state(memory) or the previous"
+        remedy = "Start from states of an encoder: get_initial_state(memory, initial_state)."
+        refuse(decoder.name, f"{expected} step returned", state, remedy)
     if decoder.attention.has_state and state.attention is None:
-        raise ValueError(
-            f"{layer}: `state` lacks the state of the attention. Pass the result of "
-            "get_initial_state(memory), or of the previous step."
-        )
+        expected = "`state` must hold the state of the attention, as get_initial_state(memory) or "
+        refuse(decoder.name, f"{expected}the previous step returned it", None)
     cells, fed = _shapes(decoder)
     groups = {"cell state": cells, "fed vector": fed}
-    _check(layer, "state", leaves((state.cells, state.fed)), groups, memory.value.shape[0])
+    given = leaves((state.cells, state.fed))
+    check_states(decoder.name, "state", given, groups, memory.value.shape[0])
 
 
 def _shapes(decoder):
@@ -81,7 +87,7 @@ def _shapes(decoder):
     return [(size,) for size in sizes], [(decoder._attention_size,)] * decoder.input_feeding
 
 
-def _check(layer, name, given, groups, batch):
+def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -> None:
     """A flat list of states.
 
     Args:
@@ -92,63 +98,42 @@ def _check(layer, name, given, groups, batch):
     """
     vectors = len(groups["cell state"]) + len(groups["fed vector"])
     vectors = vectors if "attention state" in groups else len(given)
+    initial = name == "initial_state"
     for n, state in enumerate(given):
-        if not hasattr(state, "shape") or not hasattr(state, "dtype"):
-            raise ValueError(
-                f"{layer}: `{name}` must hold tensors; received {described(state)}. Leave it out "
-                "to start from zeros."
-            )
-        check_tensor(layer, name, state)
-        if dtype_of(state) == "bool" and n < vectors:
-            raise ValueError(
-                f"{layer}: `{name}` must hold vectors; received dtype bool. Pass a mask by its "
-                "name: `sequences_mask` or `memory_mask`."
-            )
-        if name == "initial_state" and not is_floating(state) and n < vectors:
-            raise ValueError(
-                f"{layer}: `{name}` must hold vectors of floating-point numbers, the states of an "
-                f"encoder; received dtype {dtype_of(state)}. Cast other numbers: "
-                'keras.ops.cast(state, "float32").'
-            )
+        if not hasattr(state, "shape") or not hasattr(state, "dtype") or not is_dense(state):
+            refuse(layer, f"`{name}` must hold tensors", state, "Leave it out to start from zeros.")
+        kind = kind_of(state.dtype)
+        if n < vectors and (kind == "bool" or (initial and kind != "float")):
+            expected = f"`{name}` must hold vectors of floating-point numbers, as of an encoder"
+            remedy = 'Cast other numbers: keras.ops.cast(state, "float32").'
+            if kind == "bool":
+                remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
+            refuse(layer, expected, Words(f"dtype {dtype_of(state)}"), remedy)
     shapes = [shape for group in groups.values() for shape in group]
-    allowed = {len(shapes)} if name == "state" else {0, len(groups["cell state"]), len(shapes)}
-    found = [tuple(state.shape) for state in given]
-    if len(given) not in allowed or not all(
-        fits(shape, (None, *wanted)) for shape, wanted in zip(found, shapes, strict=False)
-    ):
-        wanted = ", ".join(
-            f"{len(group)} {kind}{'s' * (len(group) > 1)} [{', '.join(map(_with_batch, group))}]"
-            for kind, group in groups.items()
-            if group
-        )
-        remedy = _remedy(found, groups["cell state"]) if name == "initial_state" else ""
-        raise ValueError(
-            f"{layer}: `{name}` must hold {wanted}; received {len(given)}, {found}.{remedy}"
-        )
-    for shape in found:
-        check_batch(layer, memory=(batch,), **{name: shape})
+    allowed = {0, len(groups["cell state"]), len(shapes)} if initial else {len(shapes)}
+    pairs = zip(given, shapes, strict=False)
+    if len(given) in allowed and all(fits(tuple(x.shape), (batch, *size)) for x, size in pairs):
+        return
+    wanted = ", ".join(
+        f"{len(group)} {kind}{'s' * (len(group) > 1)} [{', '.join(map(_with_batch, group))}]"
+        for kind, group in groups.items()
+        if group
+    )
+    found = [tuple(x.shape) for x in given]
+    remedy = _remedy(found, shapes) if initial else ""
+    if any(not fits(shape[:1], (batch,)) for shape in found):
+        remedy = f"The batch size must be {batch}, as in the memory."
+    refuse(layer, f"`{name}` must hold {wanted}", Words(f"{len(found)}, {found}"), remedy)
 
 
-def _refuse_names(layer, given):
-    """States by name have no order; their tensors would come in the order of the names."""
-    parts = [given, *given] if isinstance(given, (list, tuple)) else [given]
-    for part in parts:
-        if isinstance(part, dict):
-            names = ", ".join(map(repr, part))
-            raise ValueError(
-                f"{layer}: `initial_state` must be a tensor or a list of tensors, in the order of "
-                f"the cell, such as [h, c]; received a dictionary of {names}."
-            )
-
-
-def _remedy(found, cells):
+def _remedy(found, shapes):
     """How to fix an initial state of these shapes."""
-    if len(found) == len(cells) and all(len(shape) == 2 for shape in found):
-        sizes = [size for (size,), shape in zip(cells, found, strict=True) if shape[1] != size]
-        return f" Project a state of another size: keras.layers.Dense({sizes[0]})(state)."
+    sizes = [size for (size, *_), shape in zip(shapes, found, strict=False) if shape[1:] != (size,)]
+    if sizes and len(found) <= len(shapes) and all(len(shape) == 2 for shape in found):
+        return f"Project a state of another size: keras.layers.Dense({sizes[0]})(state)."
     return (
-        f" A list of the {len(cells)} cell states alone suffices; a GRU has one, an LSTM has two. "
-        "Leave `initial_state` out to start from zeros."
+        "A list of the cell states alone suffices; a GRU has one, an LSTM has two. Leave "
+        "`initial_state` out to start from zeros."
     )
 
 

@@ -6,34 +6,40 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._checks import check_bool, check_choice
-from keras_attention._shapes import check_width, shape_of
+from keras_attention._spec import (
+    UNROLLED,
+    Form,
+    Spec,
+    Words,
+    check_bool,
+    check_choice,
+    made,
+    refuse,
+    shape_of,
+)
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer
+from keras_attention.layers.base import CheckedLayer, check_initialised
 from keras_attention.layers.decoder._cells import (
+    check_cells,
     query_size,
     run_at_least_once,
 )
 from keras_attention.layers.decoder._changes import refuse_changes
-from keras_attention.layers.decoder._checks import (
-    QUERIES,
-    check_built,
-    check_memory,
-    check_parts,
-    check_prepared,
-    check_shapes,
-    check_widths,
-    default_query,
-)
 from keras_attention.layers.decoder._loop import run_loop, run_step
-from keras_attention.layers.decoder._states import check_step, first_state
+from keras_attention.layers.decoder._states import (
+    check_built,
+    check_prepared,
+    check_step,
+    first_state,
+)
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.layers.tensors import check_mask
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves
 from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionRNN"]
+
+QUERIES = "previous", "current"
 
 # The decoders that hold a cell or an attention. Files say which of them share one.
 _decoders_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -110,6 +116,11 @@ class AttentionRNN(CheckedLayer):
     References: https://arxiv.org/abs/1409.0473 (A.2); https://arxiv.org/abs/1508.04025 (3 and 3.3).
     """
 
+    CALL = Spec(
+        *("sequences: float[B T D]", "memory: float[B Tk Dv]"),
+        *("sequences_mask: bool[B T]?", "memory_mask: bool[B Tk]?"),
+    )
+
     def __init__(
         self,
         cell: Any,
@@ -134,13 +145,16 @@ class AttentionRNN(CheckedLayer):
             _decoders_of.setdefault(part, weakref.WeakSet()).add(self)
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
-            query = "current" if input_feeding else default_query(attention)
+            query = (
+                "current"
+                if input_feeding
+                else check_choice(attention.name, "decoder_query", attention.decoder_query, QUERIES)
+            )
         self.query = check_choice(self.name, "query", query, QUERIES)
         if input_feeding and query == "previous":
-            raise ValueError(
-                f'{self.name}: `input_feeding=True` goes with query="current"; with '
-                'query="previous" the context is an input of the cell already.'
-            )
+            expected = '`input_feeding=True` goes with query="current"'
+            remedy = "Leave it out: the context is an input of the cell already."
+            refuse(self.name, expected, Words(f"query={query!r}"), remedy)
         if output_mode is None:
             output_mode = "cell" if query == "previous" else "attention"
         self.output_mode = check_choice(
@@ -151,13 +165,15 @@ class AttentionRNN(CheckedLayer):
         self.supports_masking = True
 
     def build(self, sequences_shape: Shape, memory_shape: Shape = None) -> None:
-        check_shapes(self.name, self.unroll, sequences_shape, memory_shape)
+        self._sizes = self._check_shapes(sequences_shape, memory_shape)
         batch, _, features = sequences_shape
-        self._input_size, self._memory_size = features, memory_shape[-1]
         size = query_size(self.cell, self.query)
         if not self.attention.built:
             self.attention.build((batch, size), tuple(memory_shape))
-        check_widths(self.attention, (batch, size), tuple(memory_shape))
+        # It may have been built before.
+        forms = {"query": Form((batch, size), "float"), "value": Form(memory_shape, "float")}
+        attention = self.attention
+        attention.CALL.check(attention.name, {**forms, "key": forms["value"]}, attention._sizes)
         self._attention_size = self.attention.output_size(size, memory_shape[-1])
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
@@ -172,11 +188,8 @@ class AttentionRNN(CheckedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | list:
-        check_shapes(self.name, self.unroll, shape_of(sequences), shape_of(memory))
-        check_width(self.name, "sequences", sequences.shape, self._input_size)
-        check_mask(self.name, "sequences_mask", sequences_mask, [tuple(sequences.shape)[:2]])
-        prepared = self.prepare(memory, memory_mask)
-        state = self.get_initial_state(prepared, initial_state)
+        prepared = self.attention._prepare(memory, value_mask=memory_mask)
+        state = first_state(self, prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
         inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
         scores_wanted = return_attention_scores or self.attention.has_state
@@ -197,7 +210,8 @@ class AttentionRNN(CheckedLayer):
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
         check_built(self)
-        check_memory(self, memory, memory_mask)
+        given = {"memory": memory, "memory_mask": memory_mask}
+        self.CALL.check(self.name, given, self._sizes, "prepare(memory, memory_mask=mask)")
         return self.attention._prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
@@ -205,8 +219,7 @@ class AttentionRNN(CheckedLayer):
 
         memory: from `prepare`. initial_state: as in a call.
         """
-        check_built(self)
-        check_prepared(self.name, memory)
+        check_prepared(self, memory)
         return first_state(self, memory, initial_state)
 
     def step(
@@ -222,12 +235,27 @@ class AttentionRNN(CheckedLayer):
         Returns:
             `(output, state, weights)`: `(B, ...)`, a `DecoderState`, `(B, Tk)`.
         """
-        check_built(self)
         check_step(self, inputs, state, memory)
         if self.attention.has_state:
             given = self.attention._given_state(memory, state.attention)
             state = state._replace(attention=given)
         return run_step(self, inputs, state, memory)
+
+    def _check_tensors(self, given: dict[str, Any]) -> None:
+        super()._check_tensors(given)
+        self._check_unrolled(shape_of(given["sequences"]))
+
+    def _check_shapes(self, sequences_shape: Shape, memory_shape: Shape) -> dict[str, int]:
+        shapes = {"sequences": sequences_shape, "memory": memory_shape}
+        sizes = self.CALL.check_shapes(self.name, shapes)
+        self._check_unrolled(sequences_shape)
+        return sizes
+
+    def _check_unrolled(self, shape: Shape) -> None:
+        if self.unroll and not (isinstance(shape[1], int) and shape[1] <= UNROLLED):
+            expected = "`unroll=True` copies the loop for every step. It needs a known number of "
+            remedy = "Give the number to keras.Input, or leave `unroll` out."
+            refuse(self.name, f"{expected}steps, at most {UNROLLED}", Words(shape), remedy)
 
     @property
     def _fed_size(self) -> int:
@@ -251,9 +279,29 @@ class AttentionRNN(CheckedLayer):
     def compute_output_shape(
         self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None
     ) -> Shape | list:
-        check_shapes(self.name, self.unroll, sequences_shape, memory_shape)
+        self._check_shapes(sequences_shape, memory_shape)
         if not self.built:
             self.build(sequences_shape, memory_shape)
         shapes = sequences_shape, memory_shape
         given = [keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes]
         return tree.map_structure(lambda x: tuple(x.shape), self.compute_output_spec(*given))
+
+
+def check_parts(layer: str, dtype: str, cell: Any, attention: Any) -> None:
+    """The cell or cells and the attention. `dtype` is the compute dtype of the decoder."""
+    one = "a Keras RNN cell with a `state_size`, such as keras.layers.GRUCell(256)"
+    cells = check_cells(layer, "cell", cell, f"{one}, or a list of cells")
+    if not isinstance(attention, ScoringMixin):
+        expected = "`attention` must be one layer built on ScoringMixin, called as layer(query, "
+        expected += "value), such as BahdanauAttention(256)"
+        refuse(layer, expected, attention, made(attention))
+    check_initialised(attention)
+    for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
+        if getattr(part, "activity_regularizer", None) is not None:
+            expected = f"`{name}` must have no `activity_regularizer`, which cannot leave the loop"
+            remedy = "Give it to the decoder: AttentionRNN(..., activity_regularizer=...)."
+            refuse(layer, expected, part.activity_regularizer, remedy)
+        if getattr(part, "compute_dtype", dtype) != dtype:
+            expected = "cell, attention and decoder must compute in one dtype"
+            given = Words(f"{dtype} for the decoder, {part.compute_dtype} for `{name}`")
+            refuse(layer, expected, given, "Give all of them the same `dtype`.")

@@ -6,8 +6,9 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attention._spec import Words, refuse
 from keras_attention._typing import Nested, Tensor
-from keras_attention.layers.decoder._checks import check_cells
+from keras_attention.layers.decoder._cells import check_cells
 
 __all__ = ["ResidualRNNCells"]
 
@@ -59,10 +60,9 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
             getattr(cell, "output_size", None) or tree.flatten(cell.state_size)[0] for cell in cells
         ]
         if len(sizes) < 2 or len(set(sizes)) > 1:
-            raise ValueError(
-                f"{self.name}: `cells` must be at least two cells with the same number of units, "
-                f"because their outputs are added; received {len(sizes)} of {sizes} units."
-            )
+            expected = "`cells` must be at least two cells with the same number of units, because "
+            given = Words(f"{len(sizes)} of {sizes} units")
+            refuse(self.name, f"{expected}their outputs are added", given)
 
     def call(self, inputs: Tensor, states: Nested, training: bool = False) -> tuple[Tensor, list]:
         total, new = None, []

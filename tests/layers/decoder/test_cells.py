@@ -193,7 +193,7 @@ def test_cells_that_hide_the_query_are_refused(cell, symbolic):
     assert_refused(
         lambda: residual_decoder(cell())(*inputs),
         "`query(states)`",
-        "is not its first state",
+        "must keep as its first state",
         'query="current"',
     )
     assert residual_decoder(cell(), query="current")(*inputs) is not None

@@ -109,27 +109,27 @@ BAD_ARGUMENTS = {
     "input feeding": (
         (CELL, ATTENTION),
         {"query": "previous", "input_feeding": True},
-        ("`input_feeding=True`", 'query="current"', '"previous"'),
+        ("`input_feeding=True`", 'query="current"', "query='previous'"),
     ),
     "attention of another dtype": (
         (CELL, BahdanauAttention(17, dtype="float64")),
         {},
-        ("in one dtype", "the decoder computes in float32", "`attention` in float64"),
+        ("in one dtype", "float32 for the decoder, float64 for `attention`"),
     ),
     "a regularizer of a cell": (
         ([layers.GRUCell(3), layers.GRUCell(H, activity_regularizer="l2")], ATTENTION),
         {},
-        ("`cell` has an `activity_regularizer`", "AttentionRNN(cell, attention, activity_reg"),
+        ("`cell` must have no `activity_regularizer`", "AttentionRNN(..., activity_reg"),
     ),
     "a regularizer of an attention": (
         (CELL, BahdanauAttention(17, activity_regularizer="l2")),
         {},
-        ("`attention` has an `activity_regularizer`", "Give the regularizer to the decoder"),
+        ("`attention` must have no `activity_regularizer`", "Give it to the decoder"),
     ),
     "cells of several dtypes": (
         ([CELL, layers.GRUCell(3, dtype="mixed_float16")], ATTENTION),
         {},
-        ("in one dtype", "the decoder computes in float32", "`cell` in float16"),
+        ("in one dtype", "float32 for the decoder, float16 for `cell`"),
     ),
 }
 
@@ -150,7 +150,7 @@ BAD_CALLS = {
     ),
     "memory of rank 2": (
         {**GOOD, "memory": (B, DV)},
-        ("`memory`", "(batch, steps, features)", "received (2, 13)"),
+        ("`memory`", "(batch, memory steps, features)", "received (2, 13)"),
     ),
     "batch sizes": (
         {**GOOD, "memory": (3, TK, DV)},
@@ -178,7 +178,7 @@ BAD_CALLS = {
     ),
     "initial_state of another batch": (
         {**GOOD, "initial_state": (3, H)},
-        ("batch size", "`memory` and `initial_state`", "`memory` 2, `initial_state` 3"),
+        ("`initial_state`", "received 1, [(3, 11)]", "The batch size must be 2, as in the memory"),
     ),
     "initial_state of rank 3": (
         {**GOOD, "initial_state": (B, 1, H)},
@@ -241,8 +241,11 @@ def test_the_dtype_is_that_of_the_cell():
     ("change", "fragments"),
     [
         ({"memory": None}, ("`memory` must be what prepare(memory, memory_mask) returns", "None")),
-        ({"inputs": (B, 1, D)}, ("`inputs` of a step", "(batch, 3)", "received (2, 1, 3)")),
-        ({"inputs": (B, D + 1)}, ("`inputs` of a step", "(batch, 3)", "received (2, 4)")),
+        (
+            {"inputs": (B, 1, D)},
+            ("`inputs`", "(batch, features)", "received (2, 1, 3)", "without an axis of"),
+        ),
+        ({"inputs": (B, D + 1)}, ("`inputs` of 3 features", "received (2, 4)")),
         ({"state": []}, ("`state` must be the DecoderState", "received []")),
         ({"state": None}, ("`state` must be the DecoderState", "received None")),
         ({"state": [normal(0, 2, 7)]}, ("`state` must be", "received [float64 of shape (2, 7)].")),

@@ -103,7 +103,8 @@ def test_bad_cells():
     cell, wanted = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
     assert_refused(
         lambda: ResidualRNNCells([cell] * 2, name="stack"),
-        "stack: `cells` holds one cell more than once. Make each: [",
+        "stack: `cells` must not hold one cell more than once; received [",
+        "Make each: [",
     )
     assert_refused(lambda: ResidualRNNCells(cell), "at least two cells", "1 of [3]")
     assert_refused(lambda: ResidualRNNCells([]), wanted, "received []")

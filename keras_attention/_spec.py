@@ -1,0 +1,508 @@
+"""What an argument must be: declared once, and checked at the door.
+
+A `Spec` declares the tensors of a call as its docstring does:
+
+    CALL = Spec("query: float[B Tq Dq] | float[B Dq]", "value: float[B Tk Dv]", "mask: bool[B Tk]?")
+    CALL.check(layer.name, {"query": query, "value": value, "mask": mask})
+
+Sizes of one name agree. A size that is not known, None or symbolic, agrees with all. Names that
+begin with D stand for features, whose number must be known. A question mark allows None, and "any"
+allows every kind of number. An error says which argument, what was given, what was expected and how
+to fix it. A correct call makes no part of it.
+"""
+
+import contextlib
+import functools
+import math
+import numbers
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import keras
+import numpy as np
+
+from keras_attention._typing import Shape
+
+# Larger numbers are mistakes. They would stall, or fail far from the argument.
+WIDEST = 2**20  # features: a kernel of 1024 rows then takes four gibibytes
+LONGEST = 2**24  # steps and words: float32, which holds positions, cannot count further
+DEEPEST = 100  # hops: Python traces each in a tenth of a second
+UNROLLED = 1000  # steps of an unrolled loop: tracing this many takes a minute or two
+LAST_SEED = 2**32 - 1  # the largest seed of JAX
+LAST_TOKEN = 2**31 - 1
+NOT_NORMALISED = "Leave it out: the weights of this attention are not normalised."
+
+AXES = {
+    **{"B": "batch", "T": "steps", "Tq": "steps", "J": "steps", "Tk": "memory steps"},
+    **{"S": "sentences", "N": "sentences", "W": "words", "W'": "words"},
+}
+KINDS = {
+    "float": "hold vectors of floating-point numbers",
+    "int": "hold word ids, integers",
+    "bool": "be boolean, True where {}",
+}
+# How to fix a problem, by argument and problem, or by kind and problem, or by problem alone.
+REMEDIES = {
+    ("query", "missing"): "{call}.",
+    ("value", "missing"): "{call}, value of shape (batch, memory steps, features); for "
+    "self-attention pass the same tensor twice.",
+    ("memory", "prepared"): "Call decoder.step(inputs, state, memory), or pass the tensor that was "
+    "prepared.",
+    "prepared": "Call layer.attend(query, memory).",
+    ("bool", "ragged"): "Pad it with {name}.to_tensor().",
+    ("int", "ragged"): "Pad it with {name}.to_tensor().",
+    "ragged": "Pad it with {name}.to_tensor(), and pass the mask "
+    "tf.sequence_mask({name}.row_lengths()).",
+    "sparse": "Convert it: tf.sparse.to_dense({name}).",
+    ("bool", "list"): "Convert it: numpy.array({name}, bool).",
+    "list": "Convert it: numpy.array({name}).",
+    ("bool", "other"): "Leave it out where every step is valid.",
+    ("float", "mask"): "{masks}",
+    ("float", "kind"): "Embed token ids first: keras.layers.Embedding(vocabulary_size, features)"
+    '(ids). Cast other numbers: keras.ops.cast({name}, "float32").',
+    ("int", "kind"): 'Cast them, keras.ops.cast({name}, "int32"), or declare them, '
+    'keras.Input(shape, dtype="int32").',
+    "features": "Give it to keras.Input.",
+    "built": "Check the order of the arguments, or use another layer for another width.",
+    (
+        "inputs",
+        "agree",
+    ): "In a search, read the memory that it passes to `step`: it is repeated for the beams.",
+    ("source", "shape"): "Pass a batch: one source is source[None].",
+    ("attention_mask", "size"): "To mask only the memory, pass `value_mask`.",
+    "several": "{call}{not_list}.",
+    "shape": "{call}.",
+    "missing": "{call}.",
+    "other": "{call}.",
+}
+
+
+def refuse(where: str, expected: str, given: Any, remedy: str = "") -> NoReturn:
+    """Raises the error of an argument. `given` is what was received, or `Words` for it."""
+    given = given if isinstance(given, Words) else described(given)
+    raise ValueError(f"{where}: {expected}; received {given}. {remedy}".rstrip())
+
+
+class Words(str):
+    """A description, which `refuse` does not describe again."""
+
+    __slots__ = ()
+
+
+class Argument(NamedTuple):
+    """A tensor of a call: its name, kind of numbers and, by rank, the names of its axes."""
+
+    name: str
+    kind: str
+    forms: dict[int, tuple[str, ...]]
+    optional: bool
+
+
+class Form(NamedTuple):
+    """Stands for a tensor of which a layer knows only the shape, when it is built."""
+
+    shape: Any
+    dtype: str
+
+
+def parsed(declaration: str) -> Argument:
+    """Reads "value_mask: bool[B Tk]?"."""
+    name, forms = declaration.removesuffix("?").split(": ")
+    kinds, axes = zip(*(form.rstrip("]").split("[") for form in forms.split(" | ")), strict=True)
+    by_rank = {len(names): names for names in (tuple(x.split()) for x in axes)}
+    return Argument(name, kinds[0], by_rank, declaration.endswith("?"))
+
+
+class Spec:
+    """The tensors of a call, see the top of the module. `call` tells how to write the call."""
+
+    def __init__(self, *declarations: str, call: str | None = None) -> None:
+        self.arguments = [parsed(x) for x in declarations]
+        self.names = dict.fromkeys(x.name for x in self.arguments)
+        self.tensors = [x.name for x in self.arguments if not x.optional]
+        self.call = call or f"layer({', '.join(self.tensors)})"
+
+    def but(self, *declarations: str) -> "Spec":
+        """A copy with other declarations of some arguments."""
+        spec = Spec(*declarations, call=self.call)
+        new = {x.name: x for x in spec.arguments}
+        spec.arguments = [new.get(x.name, x) for x in self.arguments]
+        spec.names, spec.tensors = self.names, self.tensors
+        return spec
+
+    def check(
+        self,
+        layer: str,
+        given: Mapping[str, Any],
+        built: Mapping[str, int] = {},
+        call: str | None = None,
+    ) -> dict[str, Any]:
+        """Refuses tensors that are not as declared, and returns the sizes of the others by axis.
+
+        Args:
+            layer: the name of the layer, for the error.
+            given: the tensors by name. Arguments that are not in it are not checked.
+            built: sizes that the layer was built for, by axis.
+            call: how to write this call, if it is not that of the layer.
+        """
+        sizes = {**built}
+        for argument in self.arguments:
+            name, kind, forms, optional = argument
+            if name not in given or (optional and given[name] is None):
+                continue
+            x = given[name]
+            try:
+                shape = tuple(x.shape)
+                axes, right = forms[len(shape)], kind in (kind_of(x.dtype), "any")
+                right = right and (_is_dense_type(type(x)) or is_dense(x))
+            except (AttributeError, KeyError, TypeError):
+                right = False
+            if right:
+                for axis, size in zip(axes, shape, strict=True):
+                    if isinstance(size, int):
+                        right = right and sizes.setdefault(axis, size) == size
+                    elif axis[0] == "D":
+                        right = False
+            if not right:
+                self._refuse(layer, argument, given, built, sizes, call or self.call)
+        return sizes
+
+    def check_shapes(self, layer: str, shapes: Mapping[str, Any]) -> dict[str, int]:
+        """`check` for a layer that is built of shapes. Returns the numbers of features by axis."""
+        kinds = {x.name: x.kind for x in self.arguments}
+        sizes = self.check(layer, {n: _form(shape, kinds[n]) for n, shape in shapes.items()})
+        return {axis: size for axis, size in sizes.items() if axis[0] == "D"}
+
+    def _refuse(self, layer, argument, given, built, sizes, call):
+        """Words the error: finds the problem, and its remedy in the table."""
+        name, kind, *_ = argument
+        problem, expected, received = self._problem(argument, given, built, sizes)
+        keys = (name, problem), (kind, problem), problem
+        remedy = next((REMEDIES[key] for key in keys if key in REMEDIES), "")
+        if kind == "bool" and problem == "kind":
+            remedy = _as_mask(argument, given[name], sizes)
+        listed = f", not layer([{', '.join(self.tensors)}])" if len(self.tensors) > 1 else ""
+        masks = masks_by_name(x.name for x in self.arguments)
+        remedy = remedy.format(name=name, call=f"Call {call}", not_list=listed, masks=masks)
+        raise ValueError(
+            f"{layer}: {expected}{received and '; received '}{received}. {remedy}".rstrip()
+        )
+
+    def _problem(self, argument, given, built, sizes):
+        """The problem, what was expected, and what was received."""
+        name, kind, forms, _ = argument
+        x, must = given.get(name), f"`{name}` must"
+        several = isinstance(x, (list, tuple)) and any(hasattr(one, "shape") for one in x)
+        if x is None:
+            return "missing", f"`{name}` is missing, of shape {_in_words(forms)}", ""
+        if hasattr(x, "_fields") and not isinstance(x, Form):
+            return "prepared", f"{must} be one tensor", f"a prepared {type(x).__name__}"
+        if several or isinstance(x, dict):
+            received = f"a list of {len(x)}" if several else "a dictionary"
+            return "several", f"{must} be one tensor", received
+        if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+            problem = "list" if isinstance(x, (list, tuple)) else "other"
+            expected = "a boolean tensor or array" if kind == "bool" else "a tensor or an array"
+            return problem, f"{must} be {expected}", f"a {type(x).__name__}"
+        if not is_dense(x):
+            problem = _sparsity(x)
+            return problem, f"{must} be a dense tensor", f"a {problem} one"
+        pairs, shape = name == "attention_mask", tuple(x.shape)
+        if kind not in (kind_of(x.dtype), "any"):
+            valid = "attention is allowed" if pairs else "a step is valid"
+            problem = "mask" if kind == "float" and kind_of(x.dtype) == "bool" else "kind"
+            return problem, f"{must} {KINDS[kind].format(valid)}", f"dtype {dtype_of(x)}"
+        if kind == "bool":
+            wanted = " or ".join(str(tuple(map(sizes.get, axes))) for axes in forms.values())
+            of = "inputs" if name == "mask" else name.removesuffix("_mask")
+            of = "pair of a query and a memory step" if pairs else f"step of `{of}`"
+            return "size", f"{must} have shape {wanted}, one truth value for each {of}", shape
+        if len(shape) not in forms:
+            return "shape", f"{must} have shape {_in_words(forms)}", shape
+        for axis, size in zip(forms[len(shape)], shape, strict=True):
+            if axis[0] == "D" and not is_known(size):
+                return (
+                    "features",
+                    f"the last dimension of `{name}`, its features, must be known",
+                    shape,
+                )
+            if is_known(size) and built.get(axis, size) != size:
+                return (
+                    "built",
+                    f"the layer was built for a `{name}` of {built[axis]} features",
+                    shape,
+                )
+            if is_known(size) and sizes[axis] != size:
+                what = "batch size" if axis == "B" else f"number of {AXES.get(axis, 'features')}"
+                other = self._other(axis, name, given)
+                expected = f"the {what} must be the same in `{other}` and `{name}`"
+                return "agree", expected, f"`{other}` {sizes[axis]}, `{name}` {size}"
+        raise AssertionError(name)
+
+    def _other(self, axis, name, given):
+        """The last tensor before `name` that has a size of the axis."""
+        names = [x.name for x in self.arguments]
+        for other in reversed(self.arguments[: names.index(name)]):
+            axes = other.forms.get(len(getattr(given.get(other.name), "shape", ())), ())
+            if axis in axes and is_known(given[other.name].shape[axes.index(axis)]):
+                return other.name
+        return name
+
+
+def _in_words(forms):
+    """The shapes that an argument may have."""
+    named = [", ".join(AXES.get(x, "features") for x in axes) for axes in forms.values()]
+    return ", or ".join(f"({axes})" for axes in named) + " for one step" * (len(forms) > 1)
+
+
+def _form(shape, kind):
+    """A stand-in for a tensor, or a list of them for the list of shapes of a list."""
+    if shape is None:
+        return None
+    if any(isinstance(size, (list, tuple)) for size in shape):
+        return [Form(one, kind) for one in shape]
+    return Form(tuple(shape), kind)
+
+
+def _as_mask(argument, mask, sizes):
+    """How to make a mask of another tensor, which may hold lengths."""
+    name, _, forms, _ = argument
+    shape, steps = tuple(mask.shape), sizes.get(next(iter(forms.values()))[-1])
+    column = len(shape) == 2 and shape[1] == 1 != steps
+    if len(shape) > max(forms):
+        return f"One of shape {shape} is no mask: check the order of the arguments."
+    if column or len(shape) == 1 < min(forms):
+        lengths = name if column else f"keras.ops.expand_dims({name}, 1)"
+        # In a functional model the number of steps may be unknown, which `arange` refuses.
+        numbers = "keras.ops.cumsum(keras.ops.ones_like(ids), axis=1) - 1"
+        numbers = f"keras.ops.arange({steps})" if is_known(steps) else numbers
+        return f"Make it of lengths: keras.ops.less({numbers}, {lengths})."
+    added = f", or, where it is added to scores, 0 where attention is allowed: {name} == 0"
+    return f'Convert it: keras.ops.cast({name}, "bool"){added * (kind_of(mask.dtype) == "float")}.'
+
+
+def masks_by_name(names: Iterable[str]) -> str:
+    """How to pass the masks among the arguments of a call."""
+    masks = [f"`{x}`" for x in names if x.endswith("mask") and x != "use_causal_mask"]
+    listed = " or ".join(filter(None, (", ".join(masks[:-1]), *masks[-1:])))
+    return f"Pass a mask by its name: {listed}." if masks else ""
+
+
+def is_dense(x: Any) -> bool:
+    """Whether a tensor is neither ragged nor sparse."""
+    symbolic = isinstance(x, keras.KerasTensor)
+    return not (x.ragged or x.sparse) if symbolic else _is_dense_type(type(x))
+
+
+@functools.cache
+def _is_dense_type(kind):
+    """Whether all tensors of a type are dense. Symbolic ones may be anything."""
+    sparse = kind.__name__ in ("RaggedTensor", "SparseTensor")
+    return not sparse and not issubclass(kind, keras.KerasTensor)
+
+
+def _sparsity(x):
+    return "ragged" if hasattr(x, "to_tensor") or getattr(x, "ragged", False) else "sparse"
+
+
+def check_dense(where: str, name: str, x: Any) -> None:
+    if not is_dense(x):
+        problem = _sparsity(x)
+        remedy = REMEDIES.get(("int", problem)) or REMEDIES[problem]
+        received = Words(f"a {problem} one")
+        refuse(where, f"`{name}` must be a dense tensor", received, remedy.format(name=name))
+
+
+def is_known(size: Any) -> bool:
+    return isinstance(size, int)
+
+
+@functools.cache
+def kind_of(dtype: Any) -> str:
+    """ "float", "int" or "bool" for a dtype of any precision; its name for others."""
+    name = _name_of(dtype)
+    return next((kind for kind in KINDS if kind in name), name)
+
+
+def dtype_of(x: Any) -> str:
+    """The name of a dtype, also of one that Keras does not know."""
+    return _name_of(x.dtype)
+
+
+def _name_of(dtype):
+    try:
+        return keras.backend.standardize_dtype(dtype)
+    except ValueError:
+        return str(dtype)
+
+
+def is_floating(x: Any) -> bool:
+    """Whether a tensor holds floating-point numbers, of any precision."""
+    return kind_of(x.dtype) == "float"
+
+
+def fits(given: Shape, wanted: Shape) -> bool:
+    """Whether shapes may be equal."""
+    return given == wanted or (
+        len(given) == len(wanted)
+        and not any(
+            is_known(g) and is_known(w) and g != w for g, w in zip(given, wanted, strict=True)
+        )
+    )
+
+
+def is_tensor(x: Any, kind: str, *shape: Any) -> bool:
+    """Whether this is a tensor of a kind and a shape; None is any size."""
+    right = hasattr(x, "shape") and hasattr(x, "dtype") and kind_of(x.dtype) == kind
+    return right and fits(tuple(x.shape), shape)
+
+
+def shape_of(tensor: Any) -> Any:
+    """The shape of a tensor, None for None; the checks refuse the list that a list returns."""
+    if isinstance(tensor, (list, tuple)):
+        return [tuple(one.shape) for one in tensor]
+    return None if tensor is None else tuple(tensor.shape)
+
+
+# What the hooks of an attention must return: kind, axes in words, and what to say of them.
+RESULTS = {
+    "score": "floating-point numbers of shape (batch, query steps, memory steps)",
+    "weigh": "floating-point weights of the shape of the scores",
+    "project_query": "(batch, query steps, features)",
+    "project_key": "(batch, memory steps, features)",
+    "advance": "weights of shape (batch, 1, memory steps)",
+}
+
+
+def check_result(layer: str, hook: str, result: Any, *wanted: Any) -> None:
+    """What a hook returned, a tensor of these sizes. A projection has any features after them."""
+    try:
+        shape, right = tuple(result.shape), kind_of(result.dtype) == "float"
+    except (AttributeError, TypeError):
+        shape, right = (), False
+    if hook.startswith("project"):
+        shape, right = shape[:2] if len(shape) > 2 else (), True
+    if not right or not fits(shape, wanted):
+        sizes = [*wanted, *["features"] * hook.startswith("project")]
+        raise ValueError(
+            f"{layer}: `{hook}` must return {RESULTS[hook]}, here ({', '.join(map(str, sizes))}); "
+            f"it returned {described(result)}."
+        )
+
+
+def check_choice(layer, name, value, choices, hint=""):
+    if not isinstance(value, str) or value not in choices:
+        refuse(layer, f"`{name}` must be one of {', '.join(map(repr, choices))}", value, hint)
+    return value
+
+
+def unquoted(value):
+    """The advice to leave out the quotes, for a string."""
+    return ", without quotes" if isinstance(value, str) else ""
+
+
+def check_bool(layer, name, value):
+    if not isinstance(value, (bool, np.bool_)):
+        remedy = f"Write {name}=True or {name}=False{unquoted(value)}."
+        refuse(layer, f"`{name}` must be True or False, a boolean", value, remedy)
+    return bool(value)
+
+
+def check_training(layer, value):
+    """Accepts what Keras accepts: None, or a boolean, even as a number or a tensor."""
+    if not (value is None or isinstance(value, numbers.Number) or hasattr(value, "dtype")):
+        remedy = f"Write training=True or training=False{unquoted(value)}."
+        refuse(layer, "`training` must be None, True or False", value, remedy)
+
+
+def check_int(layer, name, value, least=1, most=WIDEST, hint=""):
+    """An integer from `least` to `most`."""
+    if not is_integer(value) or not least <= value <= most:
+        wanted = f"a positive integer, at most {most}" if least == 1 else f"from {least} to {most}"
+        wanted = wanted if least == 1 else f"an integer {wanted}"
+        given = f"{value!r:.80} of type {type(value).__name__}"
+        raise ValueError(
+            f"{layer}: `{name}` must be {wanted}; received {given}."
+            f"{_as_integer(name, value, least, most)}{hint and ' '}{hint}"
+        )
+    return int(value)
+
+
+def is_integer(value):
+    """Whether the value is an integer, but not a boolean."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_number(value):
+    """Whether the value is a finite number, but not a boolean."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return real and math.isfinite(value)
+
+
+def _as_integer(name, value, least, most):
+    """How to fix "64", 64.0 and the like."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        right = int(value) == float(value) and least <= int(value) <= most
+        if not isinstance(value, bool) and right:
+            return f" Write {name}={int(value)}."
+    return ""
+
+
+def check_rate(layer, name, value):
+    if not is_number(value) or not 0 <= value < 1:
+        percent = isinstance(value, numbers.Real) and 1 < value < 100
+        remedy = f"{value / 100:g} for {value:g} %" if percent else f"{name}=0.2, for example"
+        remedy = f"Write {remedy}{unquoted(value)}."
+        refuse(layer, f"`{name}` must be a number in [0, 1)", value, remedy)
+    return float(value)
+
+
+def check_number(layer, name, value, least=-math.inf, most=math.inf, above=-math.inf):
+    """A finite number, at least `least`, at most `most`, and above `above`."""
+    if not is_number(value) or not (least <= value <= most and value > above):
+        limits = {"of at least": least, "above": above, "at most": most}
+        limits = [f"{word} {x:g}" for word, x in limits.items() if math.isfinite(x)]
+        refuse(layer, f"`{name}` must be a number {' and '.join(limits)}".rstrip(), value)
+    return float(value)
+
+
+def check_seed(layer, seed):
+    hint = "None draws other numbers every time."
+    return None if seed is None else check_int(layer, "seed", seed, 0, LAST_SEED, hint)
+
+
+def check_token(where, name, token):
+    hint = "Look it up in the vocabulary." if isinstance(token, str) else ""
+    return check_int(where, name, token, 0, LAST_TOKEN, hint)
+
+
+def described(value):
+    """Describes a value in an error: the dtype and shape of a tensor, otherwise the value."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if hasattr(value, "_fields"):  # a NamedTuple such as Memory, whose tensors would fill a page
+        return type(value).__name__
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{dtype_of(value)} of shape {tuple(value.shape)}"
+    if isinstance(value, (list, tuple)) and any(hasattr(one, "shape") for one in value):
+        inside = ", ".join(map(described, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    return f"{value!r:.200}"
+
+
+def counted(value):
+    """Describes a result that should be a tuple of another length."""
+    several = isinstance(value, (tuple, list))
+    return f"a {type(value).__name__} of {len(value)}" if several else described(value)
+
+
+def made(value):
+    """How to fix a class given in place of a layer."""
+    return f"Make one: {value.__name__}(...)." if isinstance(value, type) else ""
+
+
+def is_cell(layer):
+    """Whether a layer makes one step of a recurrence. An RNN has a `state_size` too."""
+    return (
+        hasattr(layer, "state_size") and callable(layer) and not isinstance(layer, keras.layers.RNN)
+    )
