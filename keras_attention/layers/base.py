@@ -105,8 +105,9 @@ class CheckedLayer(keras.layers.Layer):
 
     def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
         """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
-        sequence, kernel = (as_dtype(x, self.compute_dtype) for x in (sequence, kernel))
-        return as_dtype(project(sequence, kernel), self.score_dtype)
+        dtype = self.compute_dtype
+        product = project(as_dtype(sequence, dtype), as_dtype(kernel, dtype))
+        return as_dtype(product, self.score_dtype)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         given = dict(zip(_parameters_of(type(self)), args, strict=False))

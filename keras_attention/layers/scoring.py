@@ -1,5 +1,6 @@
 """The protocol of an attention: the hooks that a layer is made of, and what runs them."""
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -358,14 +359,15 @@ class ScoringMixin(CheckedLayer):
         """
         one_step = len(query.shape) == 2
         if one_step:
-            query, query_mask, attention_mask = (
-                None if x is None else ops.expand_dims(x, 1)
-                for x in (query, query_mask, attention_mask)
-            )
-            drawn = pack_like(drawn, [ops.expand_dims(x, 0) for x in leaves(drawn)])
+            query = ops.expand_dims(query, 1)
+            query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
+            if attention_mask is not None:
+                attention_mask = ops.expand_dims(attention_mask, 1)
+            if drawn is not None:
+                drawn = pack_like(drawn, [ops.expand_dims(x, 0) for x in leaves(drawn)])
         query = blanked(query, query_mask)
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
-        with compiling(True if training else None):
+        with compiling(True) if training else contextlib.nullcontext():
             window = self.window(query, memory, position)
             if window is not None:
                 check_window(self.name, window, query.shape)

@@ -55,5 +55,6 @@ def weighted_sums(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def _on_torch(*tensors):
-    symbolic = any(keras.backend.is_keras_tensor(x) for x in tensors)
-    return keras.backend.backend() == "torch" and not symbolic
+    if keras.backend.backend() != "torch":
+        return False
+    return not any(keras.backend.is_keras_tensor(x) for x in tensors)

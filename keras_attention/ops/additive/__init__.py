@@ -60,11 +60,12 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """
     dtype = keras.backend.result_type(query.dtype, key.dtype, vector.dtype)
     wide = "float64" if dtype == "float64" else "float32"
-    query, key, vector = (as_dtype(x, wide) for x in (query, key, vector))
+    query, key, vector = as_dtype(query, wide), as_dtype(key, wide), as_dtype(vector, wide)
     place = Place.of(query, key)
     if stores_tanh(place, query, key):
-        in_graph = score_by_sample if place.compiled else whole_score
-        form = in_graph if place.graph else score
+        form = score
+        if place.graph:
+            form = score_by_sample if place.compiled else whole_score
         return as_dtype(form(query, key, vector), dtype)
     choose = functools.partial(run, place, SCORE)
     return as_dtype(differentiable(choose, _gradient, query, key, vector), dtype)
