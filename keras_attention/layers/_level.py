@@ -77,7 +77,7 @@ class Level:
         given = getattr(encoded, "shape", None)
         if given is None or not fits(given, (*sequence.shape[:2], None)) or given[-1] is None:
             expected = f"`{self.name}_encoder` must return (batch, {self.name}s, features), here "
-            expected += f"{(*sequence.shape[:2], 'features')}, with a known number of features"
+            expected += f"({sequence.shape[0]}, {sequence.shape[1]}, features), the features known"
             remedy = "RNN layers do so with return_sequences=True and without return_state."
             refuse(self.layer, expected, encoded, remedy)
         return encoded

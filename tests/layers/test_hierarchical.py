@@ -698,7 +698,7 @@ def gru_of(**options):
 
 BAD_ENCODERS = {
     "no time axis": (gru_of(), "of shape ({0}, 3)"),
-    "states": (gru_of(return_sequences=True, return_state=True), "received [float"),
+    "states": (gru_of(return_sequences=True, return_state=True), "), float32 of shape ("),
     "both ways without time": (lambda: layers.Bidirectional(layers.GRU(3)), "of shape ({0}, 6)"),
     "shorter": (lambda: layers.Conv1D(3, 2, padding="valid"), "of shape ({0}, {1}, 3)"),
     "flat": (layers.Flatten, "of shape ({0}, "),
