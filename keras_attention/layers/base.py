@@ -41,7 +41,7 @@ def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
     """
     if layer.compute_dtype == layer.variable_dtype:
         return function()
-    return _Caller(dtype=layer.dtype_policy)(function=function)
+    return _Caller(dtype=layer.dtype_policy, name="caller")(function=function)
 
 
 class _Caller(keras.layers.Layer):

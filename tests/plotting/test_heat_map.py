@@ -76,7 +76,7 @@ def test_weights_that_do_not_fit(weights, message):
 
 
 def test_rows_without_a_target():
-    message = r"`target` must be a list of 3 strings, .* weights \(3, 4\); received None"
+    message = "`target` must be a list of 3 strings, one for each row of weights; received None"
     with pytest.raises(ValueError, match=message):
         plot_attention(weights_of(3, 4), list("abcd"))
 
