@@ -226,8 +226,8 @@ def _widen(scores):
 
 
 def _floored(scores, mask):
-    return ops.where(mask, scores, FLOOR)
+    return ops.where(mask, scores, ops.cast(FLOOR, scores.dtype))
 
 
 def _only(mask, values):
-    return ops.where(mask, values, 0.0)
+    return ops.where(mask, values, ops.zeros_like(values))

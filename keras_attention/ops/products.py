@@ -1,6 +1,7 @@
 """Products of sequences and kernels."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention._typing import Tensor
@@ -40,6 +41,8 @@ def project(sequence: Tensor, kernel: Tensor) -> Tensor:
 
 
 def as_dtype(x: Tensor, dtype: str) -> Tensor:
-    """A cast, which does nothing if the dtype is right."""
+    """A tensor of this dtype. A tensor that has it stays as it is."""
+    if isinstance(x, np.ndarray):
+        return ops.convert_to_tensor(x, dtype)
     x = x.value if isinstance(x, keras.Variable) else x
     return x if keras.backend.standardize_dtype(x.dtype) == dtype else ops.cast(x, dtype)

@@ -27,7 +27,8 @@ def _dot(query, key, position):
 
 def _weighted_sum(weights, value, position):
     windows = take_rows(widen(value), position)
-    return ops.cast(ops.einsum("bqw,bqwd->bqd", widen(weights), windows), value.dtype)
+    weights = ops.cast(weights, wide_dtype(value))  # on PyTorch, products of float64 are float32
+    return ops.cast(ops.einsum("bqw,bqwd->bqd", weights, windows), value.dtype)
 
 
 def _tanh(query, key, vector, position):
