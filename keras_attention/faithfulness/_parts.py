@@ -24,7 +24,7 @@ def present_parts(inputs, importance, pad, name="importance"):
 def most_important(importance, parts, share, name="importance"):
     """Marks the share of the parts with the largest importance, the first of equal ones."""
     if check_number("faithfulness", "share", share, 0) > 1 or share == 0:
-        remedy = "For the most important tenth write share=0.1."
+        remedy = "Write share=0.1 for the top 10%."
         refuse("faithfulness", "`share` must be more than 0 and at most 1", share, remedy)
     importance, flat = as_rows(np.asarray(importance, "float64")), as_rows(parts)
     if np.isnan(importance[flat]).any():

@@ -308,7 +308,7 @@ def _place_read(weights, last):
 
 
 def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
-    """What the hooks `initial_state` and `draw` returned; those of `draw` are for all steps."""
+    """Checks the result of `initial_state`, or of `draw`, whose tensors cover all steps."""
     batch, first = memory.value.shape[0], int(hook == "draw")
     for x in leaves(result):
         shape = tuple(getattr(x, "shape", ()))[first : first + 1]

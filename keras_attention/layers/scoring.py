@@ -61,10 +61,10 @@ class ScoringMixin(CheckedLayer):
 
     The hooks are, in the order in which people need them: `score`, `project_query`, `project_key`,
     `weigh`, `window`, and `combine` with `output_size`. A layer with windows may also have a
-    `score_window`. A hook treats every query by itself, because a decoder may pass one query or all
-    of them; a class that counts steps sets `uses_position`. The mixin masks, drops weights and
-    casts. It also saves the layer: store every constructor argument in an attribute of the same
-    name.
+    `score_window`. A hook must treat each query independently: a decoder passes one query at a time
+    in its loop and all queries at once for gradients. A class that counts steps sets
+    `uses_position`. The mixin masks, drops weights and casts. It also saves the layer: store every
+    constructor argument in an attribute of the same name.
 
     Args:
         normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly

@@ -95,7 +95,7 @@ def restored(x: Tensor, stored: Tensor | None) -> Tensor:
 def linearize(
     function: Callable[..., list[tuple[str, Nested]]], *inputs: Nested
 ) -> tuple[list[str], Callable[[int, Nested], list[Tensor | None]]]:
-    """Computes the gradients of each output of a function by itself, on TensorFlow or JAX.
+    """Computes the gradients of each output of a function separately, on TensorFlow or JAX.
 
     Args:
         function: takes the inputs, and returns named outputs, nests of floating-point tensors.

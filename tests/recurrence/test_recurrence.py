@@ -6,10 +6,10 @@ import pytest
 from keras import ops
 
 from keras_attention.ops.gradients import linearize, restored, vector_jacobian
-from keras_attention.ops.loops import leaves, scan
-from keras_attention.recurrence import Site, _recur, product, recur
+from keras_attention.recurrence import Site, product, recur
 from tests.backends import BACKEND, gradients_by, on_tensorflow, only_on, tensor
 from tests.helpers import assert_all_close, normal, numpy
+from tests.recurrence.counts import counted_outputs
 
 T, B, D, H, K = 5, 2, 3, 7, 11
 DTYPE = "float64" if BACKEND == "tensorflow" else "float32"
@@ -155,14 +155,7 @@ def test_equals_a_loop_in_a_graph(sizes):
 @only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
 def test_every_tensor_is_stored_once(monkeypatch):
     """Forward: output; the state, both results of products, read and its weights, two tanh."""
-    counts = []
-
-    def counting(*arguments, **options):
-        last, outputs = scan(*arguments, **options)
-        counts.append(len(leaves(outputs)))
-        return last, outputs
-
-    monkeypatch.setattr(_recur, "scan", counting)
+    counts = counted_outputs(monkeypatch)
     gradients(by_sites)
     # The argument of "gain" and its result; the inputs are stored already.
     assert counts == [1 + 1 + 2 + 2 + 1 + 2, 4]

@@ -40,9 +40,9 @@ __all__ = ["Forms", "run", "stores_tanh"]
 # Fewer numbers are computed whole, even where XLA compiles: a loop costs more than it saves.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
-# Up to this many tanh, eager code and PyTorch store them: few operations count more than memory,
-# but a loop of the caller may store as many at every step. A graph stores those of one query, which
-# is faster than recomputing them; there, loops are recognised.
+# Eager code and PyTorch store up to SMALL_EAGER tanh: there, few operations matter more than memory.
+# The bound is low because a loop of the user may store this many at every step. Graphs recognise
+# loops. Outside loops they store up to STORED tanh of one query, which is faster than recomputing.
 SMALL_EAGER = 2**18
 STORED = 2**22
 

@@ -19,11 +19,11 @@ from keras_attention import (
 from keras_attention.layers.decoder import _loop
 from keras_attention.layers.decoder._attention_sites import attention_site
 from keras_attention.ops import additive_score
-from keras_attention.ops.loops import leaves, scan
-from keras_attention.recurrence import _recur
+from keras_attention.ops.loops import leaves
 from tests.backends import compiled, gradients_by, on_tensorflow, tensor
 from tests.helpers import TK, AnyCell, B, assert_all_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
+from tests.recurrence.counts import counted_outputs
 
 
 class OwnScore(BahdanauAttention):
@@ -215,14 +215,7 @@ def test_a_step_stores(attention, expected):
 
 def test_the_backward_pass_stores_nothing_twice(monkeypatch):
     """It stores the gradients of the results of all parts, but no argument of a part."""
-    counts = []
-
-    def counting(*arguments, **options):
-        last, outputs = scan(*arguments, **options)
-        counts.append(len(leaves(outputs)))
-        return last, outputs
-
-    monkeypatch.setattr(_recur, "scan", counting)
+    counts = counted_outputs(monkeypatch)
     inputs = [tensor(x) for x in tensors()]
     results_and_gradients(make("gru", "additive", "previous"), True, *inputs)
     # Forward: output and weights, state, projection and scores, and the other results: the context

@@ -1,0 +1,17 @@
+"""Counts what the loops of a recurrence store."""
+
+from keras_attention.ops.loops import leaves, scan
+from keras_attention.recurrence import _recur
+
+
+def counted_outputs(monkeypatch):
+    """A list to which every loop adds the number of tensors that it stores for each step."""
+    counts = []
+
+    def counting(*arguments, **options):
+        last, outputs = scan(*arguments, **options)
+        counts.append(len(leaves(outputs)))
+        return last, outputs
+
+    monkeypatch.setattr(_recur, "scan", counting)
+    return counts
