@@ -40,7 +40,7 @@ __all__ = ["Forms", "run", "stores_tanh"]
 # Fewer numbers are computed whole, even where XLA compiles: a loop costs more than it saves.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
-# Eager code and PyTorch store up to SMALL_EAGER tanh: there, few operations matter more than memory.
+# Eager code and PyTorch store up to SMALL_EAGER tanh: fewer operations matter more than memory.
 # The bound is low because a loop of the user may store this many at every step. Graphs recognise
 # loops. Outside loops they store up to STORED tanh of one query, which is faster than recomputing.
 SMALL_EAGER = 2**18
