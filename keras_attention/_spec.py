@@ -314,6 +314,7 @@ def check_dense(where: str, name: str, x: Any) -> None:
 
 
 def is_known(size: Any) -> bool:
+    """Whether a size is a number while TensorFlow traces, not a tensor or None."""
     return isinstance(size, int)
 
 

@@ -21,6 +21,7 @@ def refuse_changes(layer: str, attention: keras.layers.Layer) -> Iterator[None]:
 
 
 def change_error(layer: str, attention: keras.layers.Layer, changed: set[str]) -> str:
+    """Says what an attention changed, and what to do instead."""
     return (
         f"{layer}: the attention {attention.name} changed {', '.join(sorted(changed))} during a "
         "step. An attention in a decoder must not keep anything between steps: the loop traces one "
