@@ -1,6 +1,7 @@
 """The loop over the steps, and its gradient."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -66,6 +67,14 @@ def runs_alone(*tensors: Tensor) -> bool:
     return Place.of(*tensors).compiles_loops
 
 
+class _Call(NamedTuple):
+    """What a step passed to a site, and what the site returned."""
+
+    arguments: list[Tensor]
+    results: list[Tensor]
+    residuals: Nested
+
+
 class _Recurrence:
     """A recurrence with its own gradient; see `recurrence/__init__.py`."""
 
@@ -79,9 +88,9 @@ class _Recurrence:
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         weights = {name: list(site.weights) for name, site in self.sites.items()}
         added = {name: list(site.added) for name, site in self.sites.items()}
-        given = carry, weights, added
+        inputs = carry, weights, added
         forward, backward = self.forward, self.backward
-        if runs_alone(*leaves(given)):
+        if runs_alone(*leaves(inputs)):
             # Without training, the forward pass may be exported for a server without XLA.
             forward = compiled_alone(forward) if training else forward
             backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
@@ -89,18 +98,18 @@ class _Recurrence:
 
         @ops.custom_gradient
         def run(*tensors):
-            results, stored = forward(*pack_like(given, tensors))
+            results, stored = forward(*pack_like(inputs, tensors))
             structure[:], outputs = [results], leaves(results[1])
 
             def gradient(*upstream):
-                _, weights, _ = pack_like(given, tensors)
+                _, weights, _ = pack_like(inputs, tensors)
                 upstream = pack_like(results, leaves(upstream))
                 with compiling.restored():
                     return tuple(leaves(backward(weights, [*outputs, *stored], upstream)))
 
             return tuple(leaves(results)), gradient
 
-        results = run(*leaves(given))
+        results = run(*leaves(inputs))
         return pack_like(structure[0], list(results))
 
     def forward(self, carry, weights, added):
@@ -116,15 +125,15 @@ class _Recurrence:
                     raise ValueError(f"A step called the site {name!r} twice; give it two sites.")
                 results, residuals = site.apply(weights[name], *arguments)
                 results = site.plus_added(results, added[name])
-                calls[name] = list(arguments), results, residuals
+                calls[name] = _Call(list(arguments), results, residuals)
                 return results
 
             new, outputs = self.step(call, carry, inputs)
             missing = self.sites.keys() - calls.keys()
             if missing:
                 raise ValueError(f"A step did not call the sites {sorted(missing)}.")
-            known = [*leaves(inputs), *leaves(outputs)]
-            stored, places = _distinct(known, leaves((carry, calls)))
+            there = [*leaves(inputs), *leaves(outputs)]
+            stored, places = _distinct(there, leaves((carry, calls)))
             places = pack_like((carry, calls), places)
             if self.places not in (None, places):
                 raise ValueError("Every step must compute the same.")
@@ -150,60 +159,73 @@ class _Recurrence:
         }
 
         def body(carried, x):
-            of_carry, totals = carried
-            stored, inputs, of_outputs = x
-            carry, calls = self._at_places(inputs, stored)
-            results = {name: results for name, (_, results, _) in calls.items()}
-
-            def between(carry, results):
-                received = []
-
-                def call(name, *arguments):
-                    received.append((name, [x for x in arguments if is_floating(x)]))
-                    return results[name]
-
-                return [("step", self.step(call, carry, inputs)), *received]
-
-            names, pull = linearize(between, carry, results)
-            found = pull(0, (of_carry, of_outputs))
-            places = pack_like((carry, results), list(range(len(found))))
-            totals, of_results = dict(totals), {}
-            for n in range(len(names) - 1, 0, -1):
-                name = names[n]
-                arguments, known, residuals = calls[name]
-                # No earlier site reads these results, so their gradients are complete.
-                upstream = [
-                    ops.zeros_like(x) if found[k] is None else found[k]
-                    for k, x in zip(places[1][name], known, strict=True)
-                ]
-                of_these = self.sites[name].backward(
-                    prepared[name], residuals, upstream, *arguments
-                )
-                count = sum(map(is_floating, arguments))
-                found = [*map(_sum, found, pull(n, of_these[:count]))]
-                if name in totals:
-                    totals[name] = [*map(ops.add, totals[name], of_these[count:])]
-                of_results[name] = upstream
-            pairs = zip(leaves(carry), leaves(places[0]), strict=True)
-            of_carry = [ops.zeros_like(x) if found[k] is None else found[k] for x, k in pairs]
-            return (pack_like(carry, of_carry), totals), of_results
+            (of_carry, totals), (stored, inputs, of_outputs) = carried, x
+            upstream = of_carry, of_outputs
+            of_carry, of_results, of_weights = self._step_back(prepared, stored, inputs, upstream)
+            totals = {name: [*map(ops.add, x, of_weights[name])] for name, x in totals.items()}
+            return (of_carry, totals), of_results
 
         inputs = stored, self.inputs, of_outputs
         (of_carry, totals), of_results = scan(
             body, (of_last, totals), inputs, reverse=True, **self.options
         )
         of_weights, of_added = dict(totals), {}
-        for name, (arguments, _, residuals) in self._at_places(self.inputs, stored)[1].items():
+        for name, call in self._at_places(self.inputs, stored)[1].items():
             site, upstream = self.sites[name], of_results[name]
             of_added[name] = upstream[: len(site.added)]
             if site.of_weights is not None:
-                of_weights[name] = site.of_weights(weights[name], residuals, upstream, *arguments)
+                of_weights[name] = site.of_weights(
+                    weights[name], call.residuals, upstream, *call.arguments
+                )
         return of_carry, of_weights, of_added
 
+    def _step_back(self, prepared, stored, inputs, upstream):
+        """The gradients of one step: of its carry, of the results of its sites, of their weights.
+
+        The step runs again with the stored results in place of its sites, so what lies between two
+        sites is differentiated automatically. The gradients go back from the end of the step to the
+        last site, through this site, from its arguments to the site before, and so on.
+        """
+        carry, calls = self._at_places(inputs, stored)
+        results = {name: call.results for name, call in calls.items()}
+
+        def between(carry, results):
+            reached = []
+
+            def call(name, *arguments):
+                reached.append((name, [x for x in arguments if is_floating(x)]))
+                return results[name]
+
+            return [("step", self.step(call, carry, inputs)), *reached]
+
+        names, pull = linearize(between, carry, results)
+        # The gradient of every tensor of the carry and of the results, so far; None stands for 0.
+        gradients = pull(0, upstream)
+        places = pack_like((carry, results), list(range(len(gradients))))
+        of_results, of_weights = {}, {}
+        for n in range(len(names) - 1, 0, -1):
+            name, call = names[n], calls[names[n]]
+            # No earlier site reads these results, so their gradients are complete.
+            of_results[name] = _without_none(gradients, places[1][name], call.results)
+            of_inputs = self.sites[name].backward(
+                prepared[name], call.residuals, of_results[name], *call.arguments
+            )
+            count = sum(map(is_floating, call.arguments))
+            of_weights[name] = of_inputs[count:]
+            gradients = [*map(_sum, gradients, pull(n, of_inputs[:count]))]
+        of_carry = _without_none(gradients, leaves(places[0]), leaves(carry))
+        return pack_like(carry, of_carry), of_results, of_weights
+
     def _at_places(self, inputs, stored):
-        """The carry, and of every site its arguments, results and residuals."""
+        """The carry, and the call of every site."""
         tensors = [*leaves(inputs), *stored]
         return pack_like(self.places, [tensors[n] for n in leaves(self.places)])
+
+
+def _without_none(gradients, places, tensors):
+    """The gradients at these places, which belong to these tensors, with zeros for None."""
+    pairs = zip(places, tensors, strict=True)
+    return [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
 
 
 def _sum(first, second):
@@ -222,12 +244,12 @@ def _apart(carry):
     return pack_like(carry, tensors)
 
 
-def _distinct(known, tensors):
-    """The tensors that are not known, each once; and where each is in the known and these."""
-    places = {id(x): n for n, x in enumerate(known)}
-    kept = []
+def _distinct(there, tensors):
+    """The tensors that are not there yet, each once; and the place of each in both lists."""
+    places = {id(x): n for n, x in enumerate(there)}
+    new = []
     for x in tensors:
         if id(x) not in places:
-            places[id(x)] = len(known) + len(kept)
-            kept.append(x)
-    return kept, [places[id(x)] for x in tensors]
+            places[id(x)] = len(there) + len(new)
+            new.append(x)
+    return new, [places[id(x)] for x in tensors]
