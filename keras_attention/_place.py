@@ -8,7 +8,7 @@ import contextlib
 import contextvars
 import functools
 import importlib.util
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Literal, NamedTuple
 from warnings import warn
 
@@ -166,6 +166,20 @@ class Place(NamedTuple):
             return True
         _warn_of_many(MOST_PROGRAMS)
         return False
+
+
+def on_device(
+    place: Place, cpu: Callable[..., Any], gpu: Callable[..., Any], *tensors: Tensor
+) -> Any:
+    """Calls the form for the device, a function of the tensors.
+
+    JAX chooses when it lowers a program, so an exported program serves both devices.
+    """
+    if place.backend == "jax" and any(map(is_symbolic, tensors)):
+        import jax
+
+        return jax.lax.platform_dependent(*tensors, cpu=cpu, default=gpu)
+    return (gpu if place.device == "gpu" else cpu)(*tensors)
 
 
 @functools.cache

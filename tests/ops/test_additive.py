@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keras_attention import AttentionRNN, BahdanauAttention, _place
 from keras_attention._place import Place
 from keras_attention.ops import additive, additive_score, compiling, xla
-from keras_attention.ops.additive import choose, cpu, plain, reference
+from keras_attention.ops.additive import choose, cpu, gpu, plain, reference
 from keras_attention.ops.additive.choose import GROUP, LARGEST_SLICE
 from keras_attention.ops.xla import round_up_length
 from tests import fast
@@ -24,6 +24,7 @@ grouped_score = functools.partial(cpu.grouped_score, ALONE)
 grouped_gradient = functools.partial(cpu.grouped_gradient, ALONE)
 
 FORMS = {
+    "fused": (gpu.fused_score, gpu.fused_gradient),
     "whole": (plain.whole_score, plain.whole_gradient),
     "grouped": (grouped_score, grouped_gradient),
     "blocked": (plain.blocked_score, plain.blocked_gradient),
@@ -92,6 +93,20 @@ def test_every_form_equals_the_reference(form, block, slices, monkeypatch):
     score, gradient = FORMS[form]
     for x, y in zip([score(*inputs), *gradient(*inputs, upstream)], expected, strict=True):
         np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-12)
+
+
+def test_a_graph_for_a_gpu_gets_its_form(monkeypatch):
+    """The score and its gradient are those of the equation; three sums have a tanh each."""
+    monkeypatch.setattr(_place, "_tensorflow_device", lambda: "gpu")
+    inputs = make_inputs(SIZES)
+    compiled = tf.function(both, jit_compile=True)
+    assert_exact(compiled(*map(tf.constant, inputs)), inputs)
+    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))(stage="hlo")
+    assert program.count(" maximum(") == 3
+    monkeypatch.undo()
+    compiled = tf.function(both, jit_compile=True)
+    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))(stage="hlo")
+    assert " maximum(" not in program
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

@@ -1,12 +1,15 @@
 """Windows of positions, and the products that read only them."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_attention import _place
 from keras_attention.ops import windows
-from keras_attention.ops.windows import choose, reference
+from keras_attention.ops.windows import choose, gpu, reference
 from keras_attention.ops.windows.cpu import ONE_BY_ONE
+from keras_attention.ops.windows.gpu import FUSED
 from keras_attention.ops.windows.plain import COPIED
 from keras_attention.ops.windows.positions import (
     gaussian,
@@ -16,8 +19,10 @@ from keras_attention.ops.windows.positions import (
     window_mask,
     window_positions,
 )
-from tests.backends import dtypes, gradients_by, tensor
+from tests.backends import dtypes, gradients_by, on_tensorflow, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal, numpy
+
+FORMS = {"copied": COPIED, "one by one": ONE_BY_ONE, "fused": FUSED}
 
 
 def test_sentence_span():
@@ -110,15 +115,65 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
     assert_gradients(Weightless, call, inputs, oracle, jit=jit)
 
 
-@pytest.mark.parametrize("form", [COPIED, ONE_BY_ONE], ids=["copied", "one by one"])
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("name", ["dot", "tanh", "weighted_sum"])
 @pytest.mark.each_value
-def test_every_form_equals_the_reference(name, form):
+def test_every_form_equals_the_reference(name, form, short, monkeypatch):
+    monkeypatch.setattr(gpu, "is_short", lambda *_: short)
     position = tensor(np.random.default_rng(1).integers(0, 7, (2, 3, 5)), "int32")
     inputs = [normal(1, 2, 3, 5 if name == "weighted_sum" else 4), normal(2, 2, 7, 4)]
     inputs = [tensor(x) for x in inputs + [normal(3, 4)] * (name == "tanh")]
     expected = getattr(reference, name)(*inputs, position)
     assert_close(getattr(form, name)(*inputs, position), numpy(expected))
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.each_value
+def test_every_form_spreads_and_has_the_same_gradients(form, short, monkeypatch):
+    monkeypatch.setattr(gpu, "is_short", lambda *_: short)
+    position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
+    weights, query, key, vector = normal(1, 2, 3, 5), normal(2, 2, 3, 4), normal(3, 2, 7, 4), None
+    expected = np.zeros((2, 7, 4))
+    for b, i, w in np.ndindex(position.shape):
+        expected[b, position[b, i, w]] += weights[b, i, w] * query[b, i]
+    places, vector = tensor(position, "int32"), normal(4, 4)
+    assert_close(form.spread(tensor(weights), tensor(query), places, tensor(key)), expected)
+    hidden = np.tanh(query[:, :, None] + key[np.arange(2)[:, None, None], position])
+    slopes, of_key = weights[..., None] * vector * (1 - hidden**2), np.zeros((2, 7, 4))
+    for b, i, w in np.ndindex(position.shape):
+        of_key[b, position[b, i, w]] += slopes[b, i, w]
+    of_vector = np.einsum("bqw,bqwu->u", weights, hidden)
+    inputs = [tensor(x) for x in (query, key, vector)]
+    found = form.tanh_gradient(*inputs, places, tensor(weights))
+    for x, y in zip(found, (slopes.sum(2), of_key, of_vector), strict=True):
+        assert_close(x, y)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
+def test_a_graph_for_a_gpu_has_no_loop(name, monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.setattr(_place, "_tensorflow_device", lambda: "gpu")
+    position = tf.random.stateless_uniform((2, 3, 5), (1, 2), 0, 7, "int32")
+    inputs = [tensor(normal(1, 2, 3, 5 if name == "window_sum" else 4)), tensor(normal(2, 2, 7, 4))]
+    inputs += [tensor(normal(3, 4))] * (name == "window_tanh")
+
+    def both(*inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = getattr(windows, name)(*inputs, position)
+        return outputs, tape.gradient(outputs, inputs)
+
+    found = tf.function(both, jit_compile=True)(*inputs)
+    program = tf.function(both, jit_compile=True).experimental_get_compiler_ir(*inputs)
+    assert "while(" not in program(stage="hlo")
+    monkeypatch.undo()
+    expected = tf.function(both, jit_compile=True)(*inputs)
+    for x, y in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
+        assert_close(x, numpy(y))
 
 
 @pytest.mark.parametrize("jit", [False, True])

@@ -1,7 +1,7 @@
 """The additive score of projected queries and keys.
 
-`reference` is the equation. `choose` says which form runs where, and why: `cpu` where XLA compiles,
-`plain` elsewhere.
+`reference` is the equation. `choose` says which form runs where, and why: `cpu` or `gpu` where XLA
+compiles, `plain` elsewhere.
 """
 
 import functools
@@ -12,6 +12,7 @@ from keras_attention._place import Place
 from keras_attention._typing import Tensor
 from keras_attention.ops.additive.choose import Forms, run, stores_tanh
 from keras_attention.ops.additive.cpu import grouped_gradient, grouped_score
+from keras_attention.ops.additive.gpu import fused_gradient, fused_score
 from keras_attention.ops.additive.plain import (
     blocked_gradient,
     blocked_score,
@@ -34,8 +35,8 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         e[b,i,j] = sum_u v[u] tanh(q[b,i,u] + k[b,j,u])
 
     The tensor of size B Tq Tk U is never materialised when it is large. XLA sums over groups of
-    features, and the gradient recomputes the tanh. Without XLA, the sum runs over blocks of queries
-    instead.
+    features on a CPU, and over all in one kernel on a GPU; the gradient recomputes the tanh.
+    Without XLA, the sum runs over blocks of queries instead.
 
     Sizes: B samples, Tq query and Tk memory steps, U features.
 
@@ -82,5 +83,5 @@ def _gradient(query, key, vector, upstream):
     return differentiable(gradient, second_gradient, query, key, vector, upstream)
 
 
-SCORE = Forms(whole_score, grouped_score, blocked_score)
-GRADIENT = Forms(whole_gradient, grouped_gradient, blocked_gradient)
+SCORE = Forms(whole_score, grouped_score, fused_score, blocked_score)
+GRADIENT = Forms(whole_gradient, grouped_gradient, fused_gradient, blocked_gradient)

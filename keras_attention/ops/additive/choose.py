@@ -6,6 +6,7 @@
 | one query in a graph, outside a loop    | `plain`, all pairs at once, whose tanh is stored     |
 | XLA compiles, many pairs                | `cpu`, sums over groups of features                  |
 | XLA compiles, few pairs or one query    | `plain`, all pairs at once; the gradient repeats it  |
+| XLA compiles for a GPU                  | `gpu`, one kernel for each sum                       |
 | XLA compiles nothing                    | `plain`, one block of queries after the other        |
 
 Why `cpu`: there XLA turns a group of features into one loop over all pairs. The loop uses the
@@ -13,13 +14,14 @@ vector units and all cores, and stores one number for a pair. From the equation,
 tensor of U numbers for each pair.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 from keras import ops
 
-from keras_attention._place import Place, in_loop
+from keras_attention._place import Place, in_loop, on_device
 from keras_attention._typing import Tensor
 from keras_attention.ops.xla import (
     bound,
@@ -75,10 +77,11 @@ SMALL = math.exp(2 / 8)
 
 
 class Forms(NamedTuple):
-    """The forms of one function: for small inputs, compiled by XLA, and without XLA."""
+    """The forms of one function: for small inputs, compiled for a CPU or a GPU, and without XLA."""
 
     whole: Callable
     grouped: Callable
+    fused: Callable
     blocked: Callable
 
 
@@ -96,7 +99,19 @@ def stores_tanh(place: Place, query: Tensor, key: Tensor) -> bool:
 def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *upstream: Tensor):
     """Calls the form that is fastest in this place, for these sizes."""
     inputs = (query, key, vector, *upstream)
-    grouped = bound(forms.grouped, place)
+    if place.backend == "jax":
+        on_cpu = functools.partial(_run_by_size, place, forms, bound(forms.grouped, place))
+        return on_device(place, on_cpu, bound(run_compiled, forms.fused), *inputs)
+    if place.device == "cpu":
+        return _run_by_size(place, forms, bound(forms.grouped, place), *inputs)
+    if place.xla == "inside":
+        return forms.fused(*inputs)
+    return _run_by_size(place, forms, forms.fused, *inputs)
+
+
+def _run_by_size(place, forms, compiled, query, key, vector, *upstream):
+    """Calls the whole form for few pairs, and otherwise the one that XLA compiles, if it does."""
+    inputs = (query, key, vector, *upstream)
 
     def slow():
         # Many small operations are faster in a graph than in eager code.
@@ -113,10 +128,10 @@ def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, 
 
     def fast():
         if place.xla == "inside":
-            return trace_once(place, grouped, *inputs)
+            return trace_once(place, compiled, *inputs)
         if place.fixed:
-            return run_compiled(grouped, *inputs)
-        return _run_padded(place, grouped, *inputs)
+            return run_compiled(compiled, *inputs)
+        return _run_padded(place, compiled, *inputs)
 
     (batch, steps, units), length = ops.shape(query), ops.shape(key)[1]
     sizes = (batch, steps, length, units)

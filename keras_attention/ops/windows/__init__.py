@@ -1,8 +1,8 @@
 """Products that read only the rows of the memory in windows.
 
 `positions` says which rows those are, and `reference` has the equations of the products. `choose`
-says which form of a product runs where, and why: `cpu` where XLA compiles, `plain` elsewhere. Only
-the inputs are stored for the gradient.
+says which form of a product runs where, and why: `cpu` or `gpu` where XLA compiles, `plain`
+elsewhere. Only the inputs are stored for the gradient.
 
 Sizes: B samples, Tq query and Tk memory steps, W positions in a window, D features or U units.
 """
@@ -12,11 +12,12 @@ import functools
 import keras
 from keras import ops
 
-from keras_attention._place import Place
+from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
 from keras_attention.ops.differentiable import differentiable
-from keras_attention.ops.windows.choose import one_by_one
+from keras_attention.ops.windows.choose import Form, one_by_one
 from keras_attention.ops.windows.cpu import ONE_BY_ONE
+from keras_attention.ops.windows.gpu import FUSED
 from keras_attention.ops.windows.plain import COPIED
 from keras_attention.ops.xla import bound, run_compiled
 
@@ -76,12 +77,22 @@ def window_sum(weights: Tensor, value: Tensor, position: Tensor) -> Tensor:
 
 
 def _form(position):
-    return ONE_BY_ONE if one_by_one(Place.of(position), position.shape[-1]) else COPIED
+    place = Place.of(position)
+    on_cpu = ONE_BY_ONE if one_by_one(place, position.shape[-1]) else COPIED
+    return _by_device(place, on_cpu)
+
+
+@functools.cache
+def _by_device(place, on_cpu):
+    """A form of which every product chooses its device. It is stored, because programs are."""
+    on_gpu = FUSED if place.compiled else COPIED
+    pairs = zip(on_cpu, on_gpu, strict=True)
+    return Form(*(functools.partial(on_device, place, *pair) for pair in pairs))
 
 
 def _dot_gradient(form, query, key, position, upstream):
     of_query = ops.cast(form.weighted_sum(upstream, key, position), query.dtype)
-    return of_query, form.spread(upstream, query, position, ops.shape(key)[1])
+    return of_query, form.spread(upstream, query, position, key)
 
 
 def _tanh_gradient(form, *args):
@@ -90,7 +101,7 @@ def _tanh_gradient(form, *args):
 
 def _sum_gradient(form, weights, value, position, upstream):
     of_weights = form.dot(upstream, value, position)
-    return of_weights, form.spread(weights, upstream, position, ops.shape(value)[1])
+    return of_weights, form.spread(weights, upstream, position, value)
 
 
 def _with_gradient(form, function, gradient, *inputs):

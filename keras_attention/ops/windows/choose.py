@@ -4,6 +4,7 @@
 | ---------------------------- | -------------------------------------------------------- |
 | short memory                 | all scores, with a mask (`layers/reading.py`)           |
 | XLA compiles, narrow windows | `cpu`, one row of every window after the other           |
+| XLA compiles for a GPU       | `gpu`, all rows of the windows in one kernel             |
 | elsewhere                    | `plain`, a copy of all windows                           |
 
 Why `cpu`: there XLA gathers a row, uses it and drops it. From a copy of all windows it would gather
@@ -14,8 +15,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from keras_attention._place import Place
+from keras_attention._typing import Tensor
 
-__all__ = ["Form", "longest_whole", "one_by_one"]
+__all__ = ["Form", "is_short", "longest_whole", "one_by_one"]
 
 # The table of measured sizes, on two cores. `python benchmarks/speed.py --only windows` repeats the
 # measurements.
@@ -38,9 +40,9 @@ class Form(NamedTuple):
         dot, tanh, weighted_sum: see `reference`.
         tanh_gradient: the gradients of query, key and vector. Its last argument is the upstream
             gradient.
-        spread: `spread(a, x, position, length)` is the inverse of gathering: it adds a[b,i,w]
-            x[b,i] to row s[b,i,w] of `(B, length, D)`. Many rows may meet in one place, and half
-            precision cannot count that far, so it counts in float32.
+        spread: `spread(a, x, position, memory)` is the inverse of gathering: it adds a[b,i,w]
+            x[b,i] to row s[b,i,w] of zeros, as many as the memory has. Many rows may meet in one
+            place, and half precision cannot count that far, so it counts in float32.
     """
 
     dot: Callable
@@ -48,6 +50,15 @@ class Form(NamedTuple):
     tanh_gradient: Callable
     weighted_sum: Callable
     spread: Callable
+
+
+def is_short(x: Tensor, memory: Tensor, position: Tensor) -> bool:
+    """Whether products with the whole memory are cheaper on a GPU than gathering the windows.
+
+    Both move their results: Tk numbers for a query, or the W D numbers of its window.
+    """
+    length, width = memory.shape[1], position.shape[-1]
+    return isinstance(length, int) and length <= width * x.shape[-1]
 
 
 def one_by_one(place: Place, width: int) -> bool:

@@ -50,8 +50,8 @@ def _tanh_gradient(query, key, vector, position, upstream):
     return of_query, of_key, ops.sum(ops.sum(of_vector, 1), 0)
 
 
-def _spread(weights, x, position, length):
-    wide = widen(x)
+def _spread(weights, x, position, memory):
+    wide, length = widen(x), ops.shape(memory)[1]
 
     def add(weight, _, place, total):
         return (total + add_rows(weight * wide, place, length),)

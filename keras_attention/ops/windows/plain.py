@@ -47,9 +47,9 @@ def _hidden(query, key, position):
     return ops.tanh(ops.expand_dims(query, 2) + take_rows(key, position))
 
 
-def _spread(weights, x, position, length):
+def _spread(weights, x, position, memory):
     rows = ops.expand_dims(widen(weights), 3) * ops.expand_dims(widen(x), 2)
-    return ops.cast(add_rows(rows, position, length), x.dtype)
+    return ops.cast(add_rows(rows, position, ops.shape(memory)[1]), x.dtype)
 
 
 COPIED = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _spread)

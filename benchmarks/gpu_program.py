@@ -1,0 +1,219 @@
+"""Compiles JAX functions for an H100 on a machine without a GPU, and counts what they would do.
+
+`count(function, *arguments)` returns a `Program`:
+
+- kernels: every fusion, library call, copy, sort and the like that the program launches. Those of a
+  loop count as often as it runs, those of a conditional as in its larger branch.
+- moved: bytes that these kernels read and write, their operands and results. An operand from which
+  a kernel takes a slice or gathers rows counts as what it takes, if that is less.
+- temporaries: the bytes that XLA allocates beside arguments and results.
+- seconds: an estimate, not a measurement. A kernel takes the largest of three times: 1.6 us, its
+  bytes at 2.7 TB/s, and its arithmetic: products at 67 TFLOP/s (float32 without tensor cores), at
+  990 TFLOP/s in half precision; other operations at 33 TFLOP/s, of which a transcendental function
+  counts as 16.
+
+Needs, in an environment of its own:
+
+    pip install keras jax numpy
+    pip install --no-deps jax-cuda12-plugin jax-cuda12-pjrt nvidia-cuda-nvcc-cu12
+
+The plugins must have the version of jax.
+"""
+
+import math
+import os
+import re
+from typing import NamedTuple
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import jax
+from jax.experimental import topologies
+
+H100 = """
+gpu_device_info {
+  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152
+  shared_memory_per_core: 233472 threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  memory_bandwidth: 3352320000000 l2_cache_size: 52428800 clock_rate_ghz: 1.98
+  device_memory_size: 84929347584 shared_memory_per_block_optin: 232448
+  cuda_compute_capability { major: 9 } registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+}
+platform_name: "CUDA" dnn_version_info { major: 9 minor: 7 }
+runtime_version { major: 12 minor: 8 patch: 0 } device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+KERNEL, BANDWIDTH, ADDITIONS = 1.6e-6, 2.7e12, 33e12
+PRODUCTS = {4: 67e12, 2: 990e12}  # by the bytes of a number
+SIZES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2}
+SIZES |= {"f32": 4, "s32": 4, "u32": 4, "f64": 8, "s64": 8, "u64": 8}
+FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "domain"}
+FREE |= {"partition-id", "replica-id", "async-done", "copy-done"}
+SLOW = {"tanh", "exponential", "log", "logistic", "power", "rsqrt", "sqrt", "erf", "cosine", "sine"}
+SLOW |= {"exponential-minus-one", "log-plus-one", "divide", "atan2", "cbrt", "tan"}
+PLAIN = {"broadcast", "reshape", "transpose", "slice", "dynamic-slice", "gather", "iota", "pad"}
+PLAIN |= {"concatenate", "copy", "convert", "reverse", "dynamic-update-slice"} | FREE
+TAKES = {"slice", "dynamic-slice", "gather"}
+ONE = re.compile(r"^\s*(ROOT )?%?([\w.-]+) = (.*)$")
+SHAPE = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\]")
+
+
+class Program(NamedTuple):
+    kernels: int = 0
+    moved: int = 0
+    seconds: float = 0.0
+    temporaries: int = 0
+
+    def plus(self, other, times=1):
+        return Program(*(x + times * y for x, y in zip(self, other, strict=True)))
+
+
+class Line(NamedTuple):
+    """One instruction: what it computes from what, and the computations that it calls."""
+
+    name: str
+    kind: str
+    shapes: list
+    operands: list
+    text: str
+
+
+def topology():
+    return topologies.get_topology_desc("h100", "cuda", target_config=H100, topology="1x1x1")
+
+
+def compiled(function, *arguments):
+    """The program of a function for an H100; the arguments only give shapes and dtypes."""
+    sharding = jax.sharding.SingleDeviceSharding(topology().devices[0])
+    specs = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), arguments
+    )
+    return jax.jit(function).lower(*specs).compile()
+
+
+def count(function, *arguments):
+    program = compiled(function, *arguments)
+    computations, entry = read(program.as_text())
+    found = total(computations, entry)
+    return found._replace(temporaries=program.memory_analysis().temp_size_in_bytes)
+
+
+def read(text):
+    """The lines of each computation by its name, and the name of the first to run."""
+    computations, entry, lines = {}, None, None
+    for row in text.splitlines():
+        start = re.match(r"^(ENTRY )?%([\w.-]+) \(.*\{$", row)
+        if start:
+            lines = computations[start[2]] = []
+            entry = start[2] if start[1] else entry
+        elif lines is not None and (match := ONE.match(row)):
+            lines.append(line_of(match[2], match[3]))
+    return computations, entry
+
+
+def line_of(name, text):
+    """Reads `shape kind(operands), attributes`; the shape may be a tuple."""
+    depth, end = 0, 0
+    while depth or text[end] != " ":
+        depth += (text[end] in "({[") - (text[end] in ")}]")
+        end += 1
+    shapes, rest = SHAPE.findall(text[:end]), text[end + 1 :]
+    kind, _, rest = rest.partition("(")
+    operands = re.findall(r"%([\w.-]+)", rest.split("), ")[0])
+    return Line(name, kind, shapes, operands, rest)
+
+
+def total(computations, name):
+    """What one run of a computation does."""
+    found, lines = Program(), {line.name: line for line in computations[name]}
+    for line in computations[name]:
+        called = dict(re.findall(r"(body|condition|to_apply|calls)=%([\w.-]+)", line.text))
+        if line.kind == "while":
+            trips = re.search(r'known_trip_count":\{"n":"(\d+)', line.text)
+            times = int(trips[1]) if trips else 1
+            for part in ("body", "condition"):
+                found = found.plus(total(computations, called[part]), times)
+        elif line.kind == "conditional":
+            names = re.search(r"branch_computations=\{([^}]*)\}", line.text)
+            branches = (
+                names[1]
+                if names
+                else " ".join(re.findall(r"(?:true|false)_computation=(%[\w.-]+)", line.text))
+            )
+            parts = [total(computations, x) for x in re.findall(r"%([\w.-]+)", branches)]
+            found = found.plus(max(parts, key=lambda x: x.seconds))
+        elif line.kind == "call" or (line.kind == "async-start" and "to_apply" in called):
+            found = found.plus(total(computations, called["to_apply"]))
+        elif line.kind not in FREE:
+            inner = computations.get(called.get("calls"), [])
+            found = found.plus(kernel(line, lines, inner))
+    return found
+
+
+def kernel(line, lines, inner):
+    """What one kernel does; `inner` are the lines of a fusion."""
+    moved = sum(map(size, line.shapes))
+    parameters = [x for x in inner if x.kind == "parameter"]
+    parameters.sort(key=lambda x: int(x.text.split(")")[0]))
+    for n, operand in enumerate(line.operands):
+        whole = sum(map(size, lines[operand].shapes))
+        taken = whole
+        if n < len(parameters):
+            users = [x for x in inner if parameters[n].name in x.operands]
+            if users and all(
+                x.kind in TAKES and x.operands[0] == parameters[n].name for x in users
+            ):
+                taken = sum(size(x.shapes[0]) for x in users)
+        moved += min(whole, taken)
+    # A loop updates its buffers in place: only the slice is written.
+    updates = [x for x in inner if x.kind == "dynamic-update-slice"]
+    names = {x.name: x for x in inner}
+    for update in updates:
+        if update.shapes[0] in line.shapes:
+            part = names[update.operands[1]]
+            moved -= 2 * (size(update.shapes[0]) - size(part.shapes[0]))
+    products, additions, narrow = 0, 0, 4
+    for x in inner or [line]:
+        if x.kind == "dot" or "gemm" in x.text or "matmul" in x.text:
+            one, bytes_ = product(x, names if inner else lines)
+            products, narrow = products + one, min(narrow, bytes_)
+        elif x.kind == "reduce":
+            additions += numbers(names[x.operands[0]].shapes[0]) if x.operands[0] in names else 0
+        elif x.kind not in PLAIN and x.shapes:
+            additions += numbers(x.shapes[0]) * (16 if x.kind in SLOW else 1)
+    arithmetic = products / PRODUCTS[narrow] + additions / ADDITIONS
+    return Program(1, moved, max(KERNEL, moved / BANDWIDTH, arithmetic))
+
+
+def product(line, lines):
+    """The operations of a product, and the bytes of its narrowest factor."""
+    if len(line.operands) < 2 or not all(x in lines for x in line.operands[:2]):
+        return 0, 4
+    first, second = (lines[x].shapes[0] for x in line.operands[:2])
+    result = numbers(line.shapes[0])
+    # All sizes of both factors, over those of the result, are the summed size squared.
+    batch = re.search(r'lhs_batch_dims=\{([\d,]*)\}|lhs_batch_dimensions":\[([^\]]*)\]', line.text)
+    axes = re.findall(r"\d+", (batch[1] or batch[2] or "")) if batch else []
+    shared = math.prod(int(first[1].split(",")[int(axis)]) for axis in axes)
+    summed = math.sqrt(numbers(first) * numbers(second) / max(1, result * shared))
+    return 2 * result * summed, min(SIZES[first[0]], SIZES[second[0]])
+
+
+def numbers(shape):
+    return math.prod(int(x) for x in shape[1].split(",") if x)
+
+
+def size(shape):
+    return SIZES.get(shape[0], 4) * numbers(shape)
+
+
+def pulled(function, *arguments):
+    """A function and the gradients of all its arguments, for upstream gradients of one."""
+
+    def run(*arguments):
+        outputs, pull = jax.vjp(function, *arguments)
+        return outputs, pull(jax.tree.map(jax.numpy.ones_like, outputs))
+
+    return run

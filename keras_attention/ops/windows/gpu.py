@@ -1,0 +1,67 @@
+"""The products of windows that XLA compiles for a GPU: few kernels, whatever the width.
+
+XLA fuses the gathering of rows into the sum that reads them. From a short memory, products with all
+of it are cheaper: the windows are cut out of the scores, or put in their places among zeros.
+"""
+
+from keras import ops
+
+from keras_attention.ops.samples import add_rows, take_rows
+from keras_attention.ops.windows.choose import Form, is_short
+from keras_attention.ops.windows.plain import wide_dtype, widen
+
+__all__ = ["FUSED"]
+
+
+def _dot(query, key, position):
+    if is_short(query, key, position):
+        scores = ops.matmul(query, ops.transpose(key, (0, 2, 1)))
+        return ops.take_along_axis(scores, position, axis=2)
+    rows = widen(ops.expand_dims(query, 2)) * widen(take_rows(key, position))
+    return ops.cast(ops.sum(rows, 3), key.dtype)
+
+
+def _weighted_sum(weights, value, position):
+    weights = ops.cast(weights, wide_dtype(value))
+    if is_short(value, value, position):
+        context = ops.matmul(_placed(weights, position, value), widen(value))
+    else:
+        rows = ops.expand_dims(weights, 3) * widen(take_rows(value, position))
+        context = ops.sum(rows, 2)
+    return ops.cast(context, value.dtype)
+
+
+def _tanh(query, key, vector, position):
+    return ops.sum(vector * _hidden(query, key, position), 3)
+
+
+def _tanh_gradient(query, key, vector, position, upstream):
+    hidden = _hidden(query, key, position)
+    weights = ops.expand_dims(upstream, 3)
+    slopes = vector * weights * (1.0 - hidden * hidden)
+    of_vector = ops.sum(ops.sum(ops.sum(weights * hidden, 2), 1), 0)
+    return ops.sum(slopes, 2), add_rows(slopes, position, ops.shape(key)[1]), of_vector
+
+
+def _spread(weights, x, position, memory):
+    weights, wide = widen(weights), widen(x)
+    if is_short(x, memory, position):
+        places = ops.transpose(_placed(weights, position, memory), (0, 2, 1))
+        return ops.cast(ops.matmul(places, wide), x.dtype)
+    rows = ops.expand_dims(weights, 3) * ops.expand_dims(wide, 2)
+    return ops.cast(add_rows(rows, position, ops.shape(memory)[1]), x.dtype)
+
+
+def _hidden(query, key, position):
+    return ops.tanh(ops.expand_dims(query, 2) + take_rows(key, position))
+
+
+def _placed(weights, position, memory):
+    """The weights in their places, `(B, Tq, Tk)`; zeros elsewhere."""
+    places = ops.arange(ops.shape(memory)[1], dtype=position.dtype)
+    here = ops.equal(ops.expand_dims(position, 3), places)
+    weights = ops.expand_dims(weights, 3)
+    return ops.sum(ops.where(here, weights, ops.zeros_like(weights)), 2)
+
+
+FUSED = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _spread)
