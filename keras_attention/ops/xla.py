@@ -124,5 +124,5 @@ def _compiled(function, shapes, dtypes, jit):
 
 
 def _signature(tensors):
-    shapes = tuple(tuple(x.shape) for x in tensors)
-    return shapes, tuple(keras.backend.standardize_dtype(x.dtype) for x in tensors)
+    shapes = tuple([tuple(x.shape) for x in tensors])
+    return shapes, tuple([keras.backend.standardize_dtype(x.dtype) for x in tensors])

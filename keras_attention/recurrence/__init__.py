@@ -35,14 +35,15 @@ References: https://arxiv.org/abs/1604.01946 (products of all steps at once, for
 kernels); https://arxiv.org/abs/1606.03401 (what to store in a backward pass through time).
 """
 
-from keras_attention.recurrence._recur import recur, runs_alone
-from keras_attention.recurrence._sites import (
+from keras_attention.recurrence._recur import (
     Site,
     automatic,
     automatic_gradients,
     kernel_gradient,
     multiply,
     product,
+    recur,
+    runs_alone,
     stored_transposed,
     sum_of_rows,
 )

@@ -1,17 +1,15 @@
 """The loop of a decoder over its steps."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
-from keras import ops
+import keras
+from keras import ops, tree
 
 from keras_attention._place import compiling
 from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
-from keras_attention.layers.decoder._attention_sites import (
-    attention_site,
-    attention_site_with_state,
-)
-from keras_attention.layers.decoder._cell_sites import CellSites, has_sites
 from keras_attention.layers.decoder._cells import (
     DropoutMasks,
     as_states,
@@ -20,7 +18,12 @@ from keras_attention.layers.decoder._cells import (
     query_size,
     with_constant_weights,
 )
-from keras_attention.layers.decoder._changes import change_error
+from keras_attention.layers.decoder._sites import (
+    CellSites,
+    attention_site,
+    attention_site_with_state,
+    has_sites,
+)
 from keras_attention.layers.reading import drop_memory
 from keras_attention.layers.types import Attended, DecoderState, Memory
 from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
@@ -303,3 +306,44 @@ def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, 
         valid = ops.cast(mask, "int32")
         count, total = ops.cumsum(valid, axis=1) - valid, ops.sum(valid, axis=1)
     return count + ops.expand_dims(start, 1), start + total
+
+
+@contextlib.contextmanager
+def refuse_changes(layer: str, attention: keras.layers.Layer) -> Iterator[None]:
+    """Raises an error if the attention keeps anything in its attributes during a loop."""
+    before = _attributes(attention)
+    yield
+    after = _attributes(attention)
+    changed = {name for name in {*before, *after} if not _same(before.get(name), after.get(name))}
+    if changed:
+        raise ValueError(change_error(layer, attention, changed))
+
+
+def change_error(layer: str, attention: keras.layers.Layer, changed: set[str]) -> str:
+    """Says what an attention changed, and what to do instead."""
+    return (
+        f"{layer}: the attention {attention.name} changed {', '.join(sorted(changed))} during a "
+        "step. An attention in a decoder must not keep anything between steps: the loop traces one "
+        "step and repeats it, so the change is lost. Derive from RecurrentScoringMixin, and return "
+        "from `next_state` what must last."
+    )
+
+
+def _attributes(layer, prefix="") -> dict[str, list[Tensor]]:
+    """What a layer, and the layers that it holds, keep in attributes."""
+    found = {}
+    for name, value in vars(layer).items():
+        if isinstance(value, keras.layers.Layer):
+            found |= _attributes(value, f"{prefix}{name}.")
+        elif name not in _OF_KERAS:
+            found[prefix + name] = tree.flatten(value)
+    return found
+
+
+def _same(first, second):
+    if first is None or second is None or len(first) != len(second):
+        return False
+    return [*map(id, first)] == [*map(id, second)]
+
+
+_OF_KERAS = set(vars(keras.layers.Layer()))

@@ -20,18 +20,15 @@ from keras_attention._spec import (
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer, check_initialised
 from keras_attention.layers.decoder._cells import (
-    check_cells,
-    query_size,
-    run_at_least_once,
-)
-from keras_attention.layers.decoder._changes import refuse_changes
-from keras_attention.layers.decoder._loop import run_loop, run_step
-from keras_attention.layers.decoder._states import (
     check_built,
+    check_cells,
     check_prepared,
     check_step,
     first_state,
+    query_size,
+    run_at_least_once,
 )
+from keras_attention.layers.decoder._loop import refuse_changes, run_loop, run_step
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves

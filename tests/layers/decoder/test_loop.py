@@ -17,7 +17,7 @@ from keras_attention import (
     ScoringMixin,
 )
 from keras_attention.layers.decoder import _loop
-from keras_attention.layers.decoder._attention_sites import attention_site
+from keras_attention.layers.decoder._sites import attention_site
 from keras_attention.ops import additive_score
 from keras_attention.ops.loops import leaves
 from tests.backends import compiled, gradients_by, on_tensorflow, tensor

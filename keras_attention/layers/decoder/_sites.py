@@ -1,7 +1,7 @@
-"""GRU and LSTM cells, and stacks of them, as the products and gates of a recurrence.
+"""What a decoder runs at every step, as sites of a recurrence: its cells and its attention.
 
-Such a cell multiplies its inputs of all steps before the loop. The decoder calls every other cell
-as it is.
+GRU and LSTM cells, and stacks of them, become products and gates; they multiply their inputs of all
+steps before the loop. The decoder calls every other cell as it is.
 """
 
 from typing import Any
@@ -11,11 +11,15 @@ from keras import ops
 
 from keras_attention._place import value_of
 from keras_attention._typing import Nested, Tensor
+from keras_attention.layers.base import as_in_a_call
 from keras_attention.layers.decoder._cells import cells_of
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
-from keras_attention.ops.loops import leaves, pack_like
+from keras_attention.layers.types import NO_RESIDUALS, Memory
+from keras_attention.ops.gradients import vector_jacobian
+from keras_attention.ops.loops import leaves, pack_like, swap_steps
 from keras_attention.recurrence import (
     Site,
+    automatic_gradients,
     kernel_gradient,
     multiply,
     product,
@@ -35,10 +39,10 @@ def has_sites(cell: Any, training: bool | None) -> bool:
 
 def _has_more_weights(cell):
     """Whether a cell, by its `query` or an activation, has weights that no site knows."""
-    if any(isinstance(x, keras.layers.Layer) for x in vars(cell).values()):
+    if any([isinstance(x, keras.layers.Layer) for x in vars(cell).values()]):
         return True  # it may get its weights later
     of_sites = [x for one in cells_of(cell) for x in (one.kernel, one.recurrent_kernel, one.bias)]
-    return not {id(x) for x in cell.weights} <= {id(x) for x in of_sites}
+    return not {*map(id, cell.weights)} <= {*map(id, of_sites)}
 
 
 def _calls_as(cell, *classes):
@@ -259,3 +263,105 @@ class _LSTM(_Gated):
 
 STACKS = keras.layers.StackedRNNCells, ResidualRNNCells
 KINDS = {keras.layers.GRUCell: _GRU, keras.layers.LSTMCell: _LSTM}
+
+
+def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
+    """The site `(query, position) -> [context, weights]`; the weights only if they are wanted.
+
+    Its weights are the keys and values of the memory, and the weights of the attention.
+    """
+    attention = decoder.attention
+
+    def run(weights, query, *position, stored=NO_RESIDUALS):
+        options = {"position": position[0]} if position else {}
+        found, residuals = _attend_with(
+            attention,
+            weights,
+            memory,
+            query,
+            return_attention_scores=return_scores,
+            stored=stored,
+            **options,
+        )
+        return [found.output, *([found.weights] if return_scores else [])], residuals
+
+    def backward(weights, residuals, upstream, query, *position):
+        def function(query):
+            return run(weights, query, *position, stored=residuals)[0], None
+
+        return list(vector_jacobian(function, (query,), list(upstream))[0])
+
+    def of_weights(weights, residuals, upstream, *arguments):
+        # The query of one step has an axis of its own; the queries of all steps are a sequence.
+        stored = [ops.squeeze(swap_steps(x), 2) for x in leaves(residuals)]
+        stored = pack_like(residuals, stored)
+
+        def function(weights):
+            results, _ = run(weights, *map(swap_steps, arguments), stored=stored)
+            return results, None
+
+        upstream = [swap_steps(x) for x in upstream]
+        return vector_jacobian(function, (weights,), upstream)[0][0]
+
+    return Site(_weights(attention, memory), run, backward, of_weights)
+
+
+def attention_site_with_state(
+    decoder: Any, memory: Memory, first: Nested, drawn: Nested, training: bool | None
+) -> Site:
+    """The site `(query, *state, *drawn, position) -> [context, weights, *state]`.
+
+    The position is there if the attention counts steps.
+
+    Args:
+        first: the initial state, whose nesting the others have.
+        drawn: the random numbers of all steps. The numbers of one step have the same nesting.
+    """
+    attention, count = decoder.attention, 1 + len(leaves(first))
+
+    def run(weights, query, *rest, stored=NO_RESIDUALS):
+        options = {}
+        if attention.uses_position:
+            *rest, options["position"] = rest
+        state, drawn_now = rest[: count - 1], rest[count - 1 :]
+        found, residuals = _attend_with(
+            attention,
+            weights,
+            memory,
+            query,
+            state=pack_like(first, list(state)),
+            drawn=pack_like(drawn, list(drawn_now)),
+            training=training,
+            drop=False,
+            stored=stored,
+            **options,
+        )
+        return [found.output, found.weights, *leaves(found.state)], residuals
+
+    def backward(weights, residuals, upstream, *arguments):
+        def function(weights, *arguments):
+            return run(weights, *arguments, stored=residuals)[0]
+
+        return automatic_gradients(function, weights, upstream, *arguments)
+
+    return Site(_weights(attention, memory), run, backward)
+
+
+def _variables(attention):
+    return [x for x in attention.weights if "float" in x.dtype]
+
+
+def _weights(attention, memory):
+    return [memory.key, memory.value, *map(value_of, _variables(attention))]
+
+
+def _attend_with(attention, weights, memory, query, **options):
+    """Attends with these keys, values and values of the variables, as in a call of the layer."""
+    key, value, *weights = weights
+
+    def attend():
+        with keras.StatelessScope(list(zip(_variables(attention), weights, strict=True))):
+            memory_now = memory._replace(key=key, value=value)
+            return attention._attend(query, memory_now, combine=False, **options)
+
+    return as_in_a_call(attention, attend)
