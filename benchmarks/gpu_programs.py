@@ -1,6 +1,10 @@
-"""Compiles JAX functions for an H100 on a machine without a GPU, and counts what they would do.
+"""What layers and decoders would do on a GPU, beside plain JAX, counted without one.
 
-`count(function, *arguments)` returns a `Program`:
+    python benchmarks/gpu_programs.py [--only NAME ...]
+
+JAX compiles each function for an H100, forward and with all gradients, in float32. The table shows
+ours and plain JAX (`plain_jax.py`), and the ratio of their estimates. `count(function, *arguments)`
+returns a `Program`:
 
 - kernels: every fusion, library call, copy, sort and the like that the program launches. Those of a
   loop count as often as it runs, those of a conditional as in its larger branch.
@@ -12,25 +16,38 @@
   990 TFLOP/s in half precision; other operations at 33 TFLOP/s, of which a transcendental function
   counts as 16.
 
-Needs, in an environment of its own:
+Needs, in an environment of its own, where the plugins have the version of jax:
 
-    pip install keras jax numpy
-    pip install --no-deps jax-cuda12-plugin jax-cuda12-pjrt nvidia-cuda-nvcc-cu12
-
-The plugins must have the version of jax.
+    pip install keras numpy jax==0.10.2
+    pip install --no-deps jax-cuda12-plugin==0.10.2 jax-cuda12-pjrt==0.10.2 nvidia-cuda-nvcc-cu12
 """
 
+import argparse
+import functools
 import math
 import os
 import re
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import jax
+import keras
+import plain_jax as plain
 from jax.experimental import topologies
+
+from keras_attention import (
+    AttentionPooling,
+    AttentionRNN,
+    BahdanauAttention,
+    LuongAttention,
+)
 
 H100 = """
 gpu_device_info {
@@ -217,3 +234,123 @@ def pulled(function, *arguments):
         return outputs, pull(jax.tree.map(jax.numpy.ones_like, outputs))
 
     return run
+
+
+def of_layer(make, *shapes, **options):
+    """A layer as a function of its weights and inputs, and their shapes."""
+    layer = make()
+    layer.build(*shapes)
+    others = [x.value for x in layer.non_trainable_variables]
+
+    def run(weights, *inputs):
+        return layer.stateless_call(list(weights), others, *inputs, **options)[0]
+
+    return run, [
+        [number(*x.shape) for x in layer.trainable_variables],
+        *(number(*x) for x in shapes),
+    ]
+
+
+def number(*shape):
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def with_weights(*shapes, inputs):
+    return [[number(*x) for x in shapes], *(number(*x) for x in inputs)]
+
+
+def additive(batch, steps, units):
+    shapes = [(batch, steps, units)] * 2
+    weights = (units, units), (units, units), (units,)
+    ours = of_layer(lambda: BahdanauAttention(units), *shapes)
+    return ours, (plain.additive, with_weights(*weights, inputs=shapes))
+
+
+def general(batch, steps, units):
+    shapes = [(batch, steps, units)] * 2
+    ours = of_layer(lambda: LuongAttention("general"), *shapes)
+    return ours, (plain.general, with_weights((units, units), inputs=shapes))
+
+
+def local(alignment, batch, steps, units, half_width=10):
+    shapes = [(batch, steps, units)] * 2
+    weights = [(units, units), (units, units), (units,)][: 3 if alignment == "local-p" else 1]
+    ours = of_layer(lambda: LuongAttention("general", alignment, half_width=half_width), *shapes)
+    options = {"half_width": half_width, "predicted": alignment == "local-p"}
+    run = functools.partial(plain.local, **options)
+    return ours, (run, with_weights(*weights, inputs=shapes))
+
+
+def pooling(batch, steps, units):
+    shape = (batch, steps, units)
+    weights = (units, units), (units,), (units,)
+    ours = of_layer(lambda: AttentionPooling(units), shape)
+    return ours, (plain.pooling, with_weights(*weights, inputs=[shape]))
+
+
+def gru_decoder(batch, steps, units):
+    shapes = [(batch, steps, units)] * 2
+
+    def make():
+        return AttentionRNN(keras.layers.GRUCell(units), BahdanauAttention(units))
+
+    cell = (2 * units, 3 * units), (units, 3 * units), (2, 3 * units)
+    weights = *cell, (units, units), (units, units), (units,)
+    ours = of_layer(make, *shapes, training=True)
+    return ours, (plain.gru_decoder, with_weights(*weights, inputs=shapes))
+
+
+def lstm_decoder(batch, steps, units):
+    shapes = [(batch, steps, units)] * 2
+
+    def make():
+        cells = [keras.layers.LSTMCell(units) for _ in range(2)]
+        return AttentionRNN(cells, LuongAttention(units=units), input_feeding=True)
+
+    wide, cell = 2 * units, ((units, 4 * units), (4 * units,))
+    weights = (wide, 4 * units), *cell, (units, 4 * units), *cell, (units, units), (wide, units)
+    ours = of_layer(make, *shapes, training=True)
+    return ours, (plain.lstm_decoder, with_weights(*weights, inputs=shapes))
+
+
+CASES = {
+    "additive, 16 x 128 x 128, U 256": lambda: additive(16, 128, 256),
+    "additive, 2 x 2,048 x 2,048, U 256": lambda: additive(2, 2048, 256),
+    "general, 32 x 128 x 128, D 256": lambda: general(32, 128, 256),
+    "local-p, 8 x 512 x 512, D 256": lambda: local("local-p", 8, 512, 256),
+    "local-m, 8 x 512 x 512, D 256": lambda: local("local-m", 8, 512, 256),
+    "local-p, 2 x 8,192 x 8,192, D 64": lambda: local("local-p", 2, 8192, 64),
+    "local-m, 2 x 8,192 x 8,192, D 64": lambda: local("local-m", 2, 8192, 64),
+    "pooling, 64 x 200, D 200": lambda: pooling(64, 200, 200),
+    "GRU, Bahdanau, 32 x 50 x 50, U 512": lambda: gru_decoder(32, 50, 512),
+    "2 LSTM, Luong, fed, 32 x 30 x 30, U 512": lambda: lstm_decoder(32, 30, 512),
+}
+
+
+def main():
+    from measure import print_table
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")
+    names = parser.parse_args().only
+    print(f"JAX {jax.__version__}, Keras {keras.__version__}; ours, plain")
+    rows = []
+    for name in names:
+        ours, others = CASES[name]()
+        for gradients in (False, True):
+            pair = [
+                count(pulled(run) if gradients else run, *arguments)
+                for run, arguments in (ours, others)
+            ]
+            row = [f"{name}, {'with gradients' if gradients else 'forward'}"]
+            for column, unit in (("kernels", 1), ("moved", 2**20), ("temporaries", 2**20)):
+                row.append(", ".join(f"{getattr(x, column) / unit:,.0f}" for x in pair))
+            row += [f"{x.seconds * 1e6:,.0f}" for x in pair]
+            rows.append([*row, f"{pair[0].seconds / pair[1].seconds:.2f}"])
+            print(rows[-1], flush=True)
+    heads = ["program", "kernels", "MiB moved", "MiB temporary", "us ours", "us plain", "ratio"]
+    print_table(heads, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Layers, decoders and a search as one writes them in plain JAX, without a thought of speed.
+
+`gpu_programs.py` counts what they would do on a GPU beside the layers of the package. Every
+function takes a list of weights and then the inputs; `weights` of a case gives their shapes.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def softmax_sum(scores, value):
+    return jax.nn.softmax(scores) @ value
+
+
+def additive(weights, query, value):
+    of_query, of_key, vector = weights
+    pairs = (query @ of_query)[:, :, None] + (value @ of_key)[:, None]
+    return softmax_sum(jnp.sum(vector * jnp.tanh(pairs), -1), value)
+
+
+def general(weights, query, value):
+    return softmax_sum(jnp.einsum("bid,bjd->bij", query @ weights[0], value), value)
+
+
+def local(weights, query, value, half_width, predicted):
+    """`predicted` centres, local-p, or one for each step, local-m. Here windows are masks."""
+    scores = jnp.einsum("bid,bjd->bij", query @ weights[0], value)
+    length = value.shape[1]
+    place = jnp.arange(length, dtype="float32")
+    if predicted:
+        center = length * jax.nn.sigmoid(jnp.tanh(query @ weights[1]) @ weights[2])
+    else:
+        center = jnp.broadcast_to(jnp.arange(query.shape[1], dtype="float32"), query.shape[:2])
+    middle = jnp.floor(jax.lax.stop_gradient(center))[..., None]
+    scores = jnp.where(jnp.abs(place - middle) <= half_width, scores, -1e9)
+    attention = jax.nn.softmax(scores)
+    if predicted:
+        attention *= jnp.exp(-2 * ((place - center[..., None]) / half_width) ** 2)
+    return attention @ value
+
+
+def pooling(weights, value):
+    kernel, bias, vector = weights
+    attention = jax.nn.softmax(jnp.tanh(value @ kernel + bias) @ vector)
+    return jnp.einsum("bt,btd->bd", attention, value)
+
+
+def gru(weights, x, hidden):
+    kernel, recurrent, bias = weights
+    update, reset, new = jnp.split(x @ kernel + bias[0], 3, -1)
+    *gates, inner = jnp.split(hidden @ recurrent + bias[1], 3, -1)
+    update, reset = jax.nn.sigmoid(update + gates[0]), jax.nn.sigmoid(reset + gates[1])
+    new = jnp.tanh(new + reset * inner)
+    return update * hidden + (1 - update) * new
+
+
+def lstm(weights, x, state):
+    kernel, recurrent, bias = weights
+    hidden, memory = state
+    write, forget, new, read = jnp.split(x @ kernel + hidden @ recurrent + bias, 4, -1)
+    memory = jax.nn.sigmoid(forget) * memory + jax.nn.sigmoid(write) * jnp.tanh(new)
+    hidden = jax.nn.sigmoid(read) * jnp.tanh(memory)
+    return hidden, (hidden, memory)
+
+
+def over_steps(step, state, sequences):
+    _, outputs = jax.lax.scan(step, state, jnp.swapaxes(sequences, 0, 1))
+    return jnp.swapaxes(outputs, 0, 1)
+
+
+def gru_decoder(weights, sequences, memory):
+    *cell, of_query, of_key, vector = weights
+    key = memory @ of_key
+
+    def step(hidden, x):
+        attention = jax.nn.softmax(jnp.tanh((hidden @ of_query)[:, None] + key) @ vector)
+        context = jnp.einsum("bt,btd->bd", attention, memory)
+        hidden = gru(cell, jnp.concatenate([x, context], -1), hidden)
+        return hidden, hidden
+
+    return over_steps(step, jnp.zeros((len(sequences), vector.shape[0])), sequences)
+
+
+def lstm_decoder(weights, sequences, memory):
+    """Two LSTMs with general attention and input feeding."""
+    first, second, (of_key, of_output) = weights[:3], weights[3:6], weights[6:]
+    key = memory @ of_key
+    zeros = jnp.zeros((len(sequences), of_key.shape[1]))
+
+    def step(state, x):
+        below, above, fed = state
+        hidden, below = lstm(first, jnp.concatenate([x, fed], -1), below)
+        hidden, above = lstm(second, hidden, above)
+        attention = jax.nn.softmax(jnp.einsum("btd,bd->bt", key, hidden))
+        context = jnp.einsum("bt,btd->bd", attention, memory)
+        fed = jnp.tanh(jnp.concatenate([context, hidden], -1) @ of_output)
+        return (below, above, fed), fed
+
+    return over_steps(step, ((zeros, zeros), (zeros, zeros), zeros), sequences)
