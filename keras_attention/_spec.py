@@ -57,6 +57,9 @@ REMEDIES = {
     ("bool", "list"): "Convert it: numpy.array({name}, bool).",
     "list": "Convert it: numpy.array({name}).",
     ("bool", "other"): "Leave it out where every step is valid.",
+    ("bool", "kind"): "Check the order of the arguments. Convert it: keras.ops.cast({name}, "
+    '"bool"). Make it of lengths: keras.ops.less(keras.ops.arange(steps), keras.ops.reshape('
+    "lengths, (-1, 1))). Or of a mask that is added to scores: {name} == 0.",
     ("float", "mask"): "{masks}",
     ("float", "kind"): "Embed token ids first: keras.layers.Embedding(vocabulary_size, features)"
     '(ids). Cast other numbers: keras.ops.cast({name}, "float32").',
@@ -70,7 +73,7 @@ REMEDIES = {
     ): "In a search, read the memory that it passes to `step`: it is repeated for the beams.",
     ("source", "shape"): "Pass a batch: one source is source[None].",
     ("attention_mask", "size"): "To mask only the memory, pass `value_mask`.",
-    "several": "{call}{not_list}.",
+    "several": "{call}.",
     "shape": "{call}.",
     "missing": "{call}.",
     "other": "{call}.",
@@ -80,7 +83,7 @@ REMEDIES = {
 def refuse(where: str, expected: str, given: Any, remedy: str = "") -> NoReturn:
     """Raises the error of an argument. `given` is what was received, or `Words` for it."""
     given = given if isinstance(given, Words) else described(given)
-    raise ValueError(f"{where}: {expected}; received {given}. {remedy}".rstrip())
+    raise ValueError(f"{where}: {expected}{given and '; received '}{given}. {remedy}".rstrip())
 
 
 class Words(str):
@@ -179,65 +182,56 @@ class Spec:
         problem, expected, received = self._problem(argument, given, built, sizes)
         keys = (name, problem), (kind, problem), problem
         remedy = next((REMEDIES[key] for key in keys if key in REMEDIES), "")
-        if kind == "bool" and problem == "kind":
-            remedy = _as_mask(argument, given[name], sizes)
-        listed = f", not layer([{', '.join(self.tensors)}])" if len(self.tensors) > 1 else ""
-        masks = masks_by_name(x.name for x in self.arguments)
-        remedy = remedy.format(name=name, call=f"Call {call}", not_list=listed, masks=masks)
-        raise ValueError(
-            f"{layer}: {expected}{received and '; received '}{received}. {remedy}".rstrip()
+        masks = masks_by_name(self.names)
+        refuse(
+            layer, expected, received, remedy.format(name=name, call=f"Call {call}", masks=masks)
         )
 
     def _problem(self, argument, given, built, sizes):
-        """The problem, what was expected, and what was received."""
+        """The problem, what was expected, and what was received, in words."""
         name, kind, forms, _ = argument
         x, must = given.get(name), f"`{name}` must"
         several = isinstance(x, (list, tuple)) and any(hasattr(one, "shape") for one in x)
         if x is None:
-            return "missing", f"`{name}` is missing, of shape {_in_words(forms)}", ""
+            return "missing", f"`{name}` is missing, of shape {_in_words(forms)}", Words()
         if hasattr(x, "_fields") and not isinstance(x, Form):
-            return "prepared", f"{must} be one tensor", f"a prepared {type(x).__name__}"
+            return "prepared", f"{must} be one tensor", Words(f"a prepared {type(x).__name__}")
         if several or isinstance(x, dict):
             received = f"a list of {len(x)}" if several else "a dictionary"
-            return "several", f"{must} be one tensor", received
+            return "several", f"{must} be one tensor", Words(received)
         if not hasattr(x, "shape") or not hasattr(x, "dtype"):
             problem = "list" if isinstance(x, (list, tuple)) else "other"
             expected = "a boolean tensor or array" if kind == "bool" else "a tensor or an array"
-            return problem, f"{must} be {expected}", f"a {type(x).__name__}"
+            return problem, f"{must} be {expected}", Words(f"a {type(x).__name__}")
         if not is_dense(x):
             problem = _sparsity(x)
-            return problem, f"{must} be a dense tensor", f"a {problem} one"
+            return problem, f"{must} be a dense tensor", Words(f"a {problem} one")
         pairs, shape = name == "attention_mask", tuple(x.shape)
         if kind not in (kind_of(x.dtype), "any"):
             valid = "attention is allowed" if pairs else "a step is valid"
             problem = "mask" if kind == "float" and kind_of(x.dtype) == "bool" else "kind"
-            return problem, f"{must} {KINDS[kind].format(valid)}", f"dtype {dtype_of(x)}"
+            return problem, f"{must} {KINDS[kind].format(valid)}", Words(f"dtype {dtype_of(x)}")
+        received = Words(shape)
         if kind == "bool":
             wanted = " or ".join(str(tuple(map(sizes.get, axes))) for axes in forms.values())
             of = "inputs" if name == "mask" else name.removesuffix("_mask")
             of = "pair of a query and a memory step" if pairs else f"step of `{of}`"
-            return "size", f"{must} have shape {wanted}, one truth value for each {of}", shape
+            return "size", f"{must} have shape {wanted}, one truth value for each {of}", received
         if len(shape) not in forms:
-            return "shape", f"{must} have shape {_in_words(forms)}", shape
-        for axis, size in zip(forms[len(shape)], shape, strict=True):
-            if axis[0] == "D" and not is_known(size):
-                return (
-                    "features",
-                    f"the last dimension of `{name}`, its features, must be known",
-                    shape,
-                )
-            if is_known(size) and built.get(axis, size) != size:
-                return (
-                    "built",
-                    f"the layer was built for a `{name}` of {built[axis]} features",
-                    shape,
-                )
-            if is_known(size) and sizes[axis] != size:
-                what = "batch size" if axis == "B" else f"number of {AXES.get(axis, 'features')}"
-                other = self._other(axis, name, given)
-                expected = f"the {what} must be the same in `{other}` and `{name}`"
-                return "agree", expected, f"`{other}` {sizes[axis]}, `{name}` {size}"
-        raise AssertionError(name)
+            return "shape", f"{must} have shape {_in_words(forms)}", received
+        axes = forms[len(shape)]
+        if axes[-1][0] == "D" and not is_known(shape[-1]):
+            expected = f"the last dimension of `{name}`, its features, must be known"
+            return "features", expected, received
+        pairs = zip(axes, shape, strict=True)
+        axis, size = next((a, n) for a, n in pairs if is_known(n) and sizes.get(a, n) != n)
+        if axis in built:
+            expected = f"the layer was built for a `{name}` of {built[axis]} features"
+            return "built", expected, received
+        what = "batch size" if axis == "B" else f"number of {AXES.get(axis, 'features')}"
+        other = self._other(axis, name, given)
+        expected = f"the {what} must be the same in `{other}` and `{name}`"
+        return "agree", expected, Words(f"`{other}` {sizes[axis]}, `{name}` {size}")
 
     def _other(self, axis, name, given):
         """The last tensor before `name` that has a size of the axis."""
@@ -264,28 +258,10 @@ def _form(shape, kind):
     return Form(tuple(shape), kind)
 
 
-def _as_mask(argument, mask, sizes):
-    """How to make a mask of another tensor, which may hold lengths."""
-    name, _, forms, _ = argument
-    shape, steps = tuple(mask.shape), sizes.get(next(iter(forms.values()))[-1])
-    column = len(shape) == 2 and shape[1] == 1 != steps
-    if len(shape) > max(forms):
-        return f"One of shape {shape} is no mask: check the order of the arguments."
-    if column or len(shape) == 1 < min(forms):
-        lengths = name if column else f"keras.ops.expand_dims({name}, 1)"
-        # In a functional model the number of steps may be unknown, which `arange` refuses.
-        numbers = "keras.ops.cumsum(keras.ops.ones_like(ids), axis=1) - 1"
-        numbers = f"keras.ops.arange({steps})" if is_known(steps) else numbers
-        return f"Make it of lengths: keras.ops.less({numbers}, {lengths})."
-    added = f", or, where it is added to scores, 0 where attention is allowed: {name} == 0"
-    return f'Convert it: keras.ops.cast({name}, "bool"){added * (kind_of(mask.dtype) == "float")}.'
-
-
 def masks_by_name(names: Iterable[str]) -> str:
     """How to pass the masks among the arguments of a call."""
     masks = [f"`{x}`" for x in names if x.endswith("mask") and x != "use_causal_mask"]
-    listed = " or ".join(filter(None, (", ".join(masks[:-1]), *masks[-1:])))
-    return f"Pass a mask by its name: {listed}." if masks else ""
+    return f"Pass a mask by its name: {' or '.join(masks)}." if masks else ""
 
 
 def is_dense(x: Any) -> bool:
@@ -307,10 +283,9 @@ def _sparsity(x):
 
 def check_dense(where: str, name: str, x: Any) -> None:
     if not is_dense(x):
-        problem = _sparsity(x)
-        remedy = REMEDIES.get(("int", problem)) or REMEDIES[problem]
-        received = Words(f"a {problem} one")
-        refuse(where, f"`{name}` must be a dense tensor", received, remedy.format(name=name))
+        remedy = "Pad it with {0}.to_tensor(), or convert it: tf.sparse.to_dense({0})."
+        received = Words(f"a {_sparsity(x)} one")
+        refuse(where, f"`{name}` must be a dense tensor", received, remedy.format(name))
 
 
 def is_known(size: Any) -> bool:
@@ -331,10 +306,9 @@ def dtype_of(x: Any) -> str:
 
 
 def _name_of(dtype):
-    try:
+    with contextlib.suppress(ValueError):
         return keras.backend.standardize_dtype(dtype)
-    except ValueError:
-        return str(dtype)
+    return str(dtype)
 
 
 def is_floating(x: Any) -> bool:
@@ -344,11 +318,8 @@ def is_floating(x: Any) -> bool:
 
 def fits(given: Shape, wanted: Shape) -> bool:
     """Whether shapes may be equal."""
-    return given == wanted or (
-        len(given) == len(wanted)
-        and not any(
-            is_known(g) and is_known(w) and g != w for g, w in zip(given, wanted, strict=True)
-        )
+    return len(given) == len(wanted) and all(
+        g == w or not (is_known(g) and is_known(w)) for g, w in zip(given, wanted, strict=True)
     )
 
 
@@ -372,23 +343,21 @@ RESULTS = {
     "project_query": "(batch, query steps, features)",
     "project_key": "(batch, memory steps, features)",
     "advance": "weights of shape (batch, 1, memory steps)",
+    "combine": "floating-point numbers of shape (batch, query steps, features of `output_size`)",
 }
 
 
-def check_result(layer: str, hook: str, result: Any, *wanted: Any) -> None:
+def check_result(layer: str, hook: str, result: Any, *wanted: Any, remedy: str = "") -> None:
     """What a hook returned, a tensor of these sizes. A projection has any features after them."""
-    try:
-        shape, right = tuple(result.shape), kind_of(result.dtype) == "float"
-    except (AttributeError, TypeError):
-        shape, right = (), False
-    if hook.startswith("project"):
-        shape, right = shape[:2] if len(shape) > 2 else (), True
-    if not right or not fits(shape, wanted):
-        sizes = [*wanted, *["features"] * hook.startswith("project")]
-        raise ValueError(
-            f"{layer}: `{hook}` must return {RESULTS[hook]}, here ({', '.join(map(str, sizes))}); "
-            f"it returned {described(result)}."
-        )
+    projected = hook.startswith("project")
+    shape = tuple(getattr(result, "shape", ()))
+    right = is_tensor(result, "float", *wanted)
+    if projected:
+        right = len(shape) == len(wanted) + 1 and fits(shape[:-1], wanted)
+    if not right:
+        sizes = [*wanted, *["features"] * projected]
+        expected = f"`{hook}` must return {RESULTS[hook]}, here ({', '.join(map(str, sizes))})"
+        refuse(layer, expected, result, remedy)
 
 
 def check_choice(layer, name, value, choices, hint=""):
@@ -419,13 +388,13 @@ def check_training(layer, value):
 def check_int(layer, name, value, least=1, most=WIDEST, hint=""):
     """An integer from `least` to `most`."""
     if not is_integer(value) or not least <= value <= most:
-        wanted = f"a positive integer, at most {most}" if least == 1 else f"from {least} to {most}"
-        wanted = wanted if least == 1 else f"an integer {wanted}"
-        given = f"{value!r:.80} of type {type(value).__name__}"
-        raise ValueError(
-            f"{layer}: `{name}` must be {wanted}; received {given}."
-            f"{_as_integer(name, value, least, most)}{hint and ' '}{hint}"
-        )
+        wanted = f"a positive integer, at most {most}"
+        wanted = wanted if least == 1 else f"an integer from {least} to {most}"
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            if int(value) == float(value) and least <= int(value) <= most:
+                hint = f"Write {name}={int(value)}."  # in place of "64" or 64.0
+        received = Words(f"{value!r:.80} of type {type(value).__name__}")
+        refuse(layer, f"`{name}` must be {wanted}", received, hint)
     return int(value)
 
 
@@ -440,20 +409,9 @@ def is_number(value):
     return real and math.isfinite(value)
 
 
-def _as_integer(name, value, least, most):
-    """How to fix "64", 64.0 and the like."""
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        right = int(value) == float(value) and least <= int(value) <= most
-        if not isinstance(value, bool) and right:
-            return f" Write {name}={int(value)}."
-    return ""
-
-
 def check_rate(layer, name, value):
     if not is_number(value) or not 0 <= value < 1:
-        percent = isinstance(value, numbers.Real) and 1 < value < 100
-        remedy = f"{value / 100:g} for {value:g} %" if percent else f"{name}=0.2, for example"
-        remedy = f"Write {remedy}{unquoted(value)}."
+        remedy = f"Write {name}=0.2, for example{unquoted(value)}, or 0.5 for 50 %."
         refuse(layer, f"`{name}` must be a number in [0, 1)", value, remedy)
     return float(value)
 

@@ -102,7 +102,11 @@ def test_linear_must_be_a_boolean(name):
 
 
 def test_position_encoding_must_be_a_boolean_or_a_length():
-    assert_refused(lambda: network(position_encoding="False"), "True, False or a positive integer")
+    assert_refused(
+        lambda: network(position_encoding="False"),
+        "`position_encoding` must be a positive integer",
+        "It is the length of the longest sentence, or True or False.",
+    )
 
 
 @every_layer
@@ -263,8 +267,8 @@ MISTAKES = {
     "an unknown option": (
         lambda: BahdanauAttention(4, scores="dot"),
         "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}",
-        "The arguments of BahdanauAttention are units, use_bias, weight_norm, normalizer, dropout, "
-        "seed. It also takes the arguments of every Keras layer, such as name and dtype.",
+        "It takes units, use_bias, weight_norm, normalizer, dropout, seed, and the arguments of "
+        "every Keras layer, such as name.",
     ),
     "the heads of another layer": (
         lambda: LuongAttention(num_heads=2),
@@ -296,18 +300,17 @@ MISTAKES = {
     "sequences of a decoder": (
         lambda: decoder(return_sequences=True),
         "{'return_sequences': True}",
-        "cell, attention, query, input_feeding, output_mode, return_state, unroll. It also takes",
+        "cell, attention, query, input_feeding, output_mode, return_state, unroll, and the",
     ),
-    "a percentage": (lambda: BahdanauAttention(4, dropout=50), "received 50. Write 0.5 for 50 %."),
+    "a percentage": (lambda: BahdanauAttention(4, dropout=50), "received 50.", "or 0.5 for 50 %."),
     "a rate in quotes": (
         lambda: BahdanauAttention(4, dropout="0.1"),
-        "received '0.1'. Write dropout=0.2, for example, without quotes.",
+        "received '0.1'. Write dropout=0.2, for example, without quotes, or 0.5",
     ),
     # Calls.
     "a list of query and value": (
         lambda: BahdanauAttention(4)([QUERY, VALUE]),
-        "`query` must be one tensor; received a list of 2. Call layer(query, value), not "
-        "layer([query, value]).",
+        "`query` must be one tensor; received a list of 2. Call layer(query, value).",
     ),
     "a list for a pooling": (
         lambda: AttentionPooling(4)([QUERY, VALUE]),
@@ -315,7 +318,7 @@ MISTAKES = {
     ),
     "a list for a decoder": (
         lambda: decoder()([QUERY, VALUE]),
-        "Call layer(sequences, memory), not layer([sequences, memory]).",
+        "Call layer(sequences, memory).",
     ),
     "memory and state of an encoder": (
         lambda: decoder()(QUERY, [VALUE, STEP]),
@@ -422,7 +425,7 @@ MISTAKES = {
     "a positional mask": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, MASK),
         "`key` must hold vectors of floating-point numbers; received dtype bool. Pass a mask by "
-        "its name: `query_mask`, `value_mask` or `attention_mask`.",
+        "its name: `query_mask` or `value_mask` or `attention_mask`.",
     ),
     "a mask as initial state": (
         lambda: decoder()(QUERY, VALUE, MASK),
@@ -432,21 +435,12 @@ MISTAKES = {
     "a mask of lengths": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=np.array([3, 4])),
         "`value_mask` must be boolean, True where a step is valid; received dtype int64",
-        "Make it of lengths: keras.ops.less(keras.ops.arange(7), keras.ops.expand_dims(value_mask, "
-        "1)).",
-    ),
-    "a mask of lengths for unknown steps": (
-        lambda: BahdanauAttention(4)(
-            *(keras.Input((None, 4)) for _ in range(2)), value_mask=keras.Input((), dtype="int32")
-        ),
-        "`value_mask` must be boolean",
-        "Make it of lengths: keras.ops.less(keras.ops.cumsum(keras.ops.ones_like(ids), axis=1) - "
-        "1, keras.ops.expand_dims(value_mask, 1)).",
+        "Make it of lengths: keras.ops.less(keras.ops.arange(steps), keras.ops.reshape(lengths, "
+        "(-1, 1))).",
     ),
     "a mask of lengths as a column": (
         lambda: decoder()(QUERY, VALUE, sequences_mask=np.array([[3.0], [2.0]])),
         "`sequences_mask` must be boolean, True where a step is valid; received dtype float",
-        "Make it of lengths: keras.ops.less(keras.ops.arange(3), sequences_mask).",
     ),
     "a mask of integers": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.astype(int)),
@@ -455,7 +449,7 @@ MISTAKES = {
     "a mask to be added": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=np.zeros((TQ, TK), "float32")),
         "must be boolean, True where attention is allowed; received dtype float32",
-        "where it is added to scores, 0 where attention is allowed: attention_mask == 0",
+        "Or of a mask that is added to scores: attention_mask == 0",
     ),
     "a mask of lists": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.tolist()),
@@ -469,13 +463,13 @@ MISTAKES = {
     ),
     "a value as mask": (
         lambda: AttentionPooling(4)(QUERY, VALUE),
-        "`mask` must be boolean, True where a step is valid; received dtype float32. One of "
-        "shape (2, 7, 5) is no mask: check the order of the arguments.",
+        "`mask` must be boolean, True where a step is valid; received dtype float32. Check "
+        "the order of the arguments.",
     ),
     "a mask in prepare": (
         lambda: called(BahdanauAttention(4), QUERY, VALUE).prepare(VALUE, MASK),
         "`key` must hold vectors of floating-point numbers; received dtype bool. Pass a mask by "
-        "its name: `query_mask`, `value_mask` or `attention_mask`.",
+        "its name: `query_mask` or `value_mask` or `attention_mask`.",
     ),
     "the mask of the query": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=QUERY_MASK),
@@ -498,14 +492,13 @@ MISTAKES = {
     # Positions.
     "no position": (
         lambda: LuongAttention(alignment="local-m")(STEP, VALUE),
-        "`position`, the number of the step, is missing",
+        "`position`, the numbers of the steps of the query, must be an integer from 0, or integers "
+        "of shape (2,); received None.",
         "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend().",
     ),
     "a position of a sequence": (
         lambda: LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),
-        "`position` must be integers of shape (2, 3), the numbers of the steps of the query; "
-        "received "
-        "3. Leave it out to count from 0.",
+        "must be integers of shape (2, 3); received 3. Leave it out to count from 0.",
     ),
     "a position that is not used": (
         lambda: LuongAttention()(STEP, VALUE, position=3),
@@ -513,15 +506,15 @@ MISTAKES = {
     ),
     "a position in quotes": (
         lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position="1"),
-        "`position` must be an integer from 0, or integers of shape (2,); received '1'.",
+        "must be an integer from 0, or integers of shape (2,); received '1'.",
     ),
     "a position between two": (
         lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=1.5),
-        "`position` must be an integer from 0",
+        "must be an integer from 0",
     ),
     "a negative position": (
         lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=-1),
-        "`position` must be an integer from 0",
+        "must be an integer from 0",
     ),
     "too many positions": (
         lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=np.arange(3)),
@@ -723,7 +716,7 @@ MISTAKES = {
     "a score that is not returned": (
         lambda: NoScore()(QUERY, VALUE),
         "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
-        "here (2, 3, 7); it returned None.",
+        "here (2, 3, 7); received None.",
     ),
 }
 
@@ -749,12 +742,12 @@ def test_mistakes(name):
 
 
 UNKNOWN = {
-    "bahdanau": ("mask", "`query_mask`, `value_mask` or `attention_mask`"),
-    "luong": ("memory_mask", "`query_mask`, `value_mask` or `attention_mask`"),
+    "bahdanau": ("mask", "`query_mask` or `value_mask` or `attention_mask`"),
+    "luong": ("memory_mask", "`query_mask` or `value_mask` or `attention_mask`"),
     "flow": ("value_mask", "`context_mask` or `query_mask`"),
     "pooling": ("value_mask", "`mask`"),
     "hierarchical": ("word_mask", "`mask`"),
-    "hop": ("mask", "`query_mask`, `value_mask` or `attention_mask`"),
+    "hop": ("mask", "`query_mask` or `value_mask` or `attention_mask`"),
     "decoder": ("value_mask", "`sequences_mask` or `memory_mask`"),
 }
 

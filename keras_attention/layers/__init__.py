@@ -14,8 +14,9 @@ from keras_attention.layers.memory_hop import MemoryHop
 from keras_attention.layers.memory_network import MemoryNetwork
 from keras_attention.layers.monotonic import MonotonicAttention
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin, Step
-from keras_attention.layers.scoring import Attended, Memory, ScoringMixin, Window
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.types import Attended, Memory, Step, Window
 
 __all__ = [
     "Attended",

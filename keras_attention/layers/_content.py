@@ -30,11 +30,6 @@ def score_with_locations(
     return ops.expand_dims(located_score(query, key, seen, filters, vector), 1)
 
 
-def nowhere(memory: Memory, dtype: str) -> Tensor:
-    """Weights before the first step: zeros, `(B, Tk)`."""
-    return ops.zeros(ops.shape(memory.value)[:2], dtype)
-
-
 def at_the_start(memory: Memory, dtype: str) -> Tensor:
     """Weights before the first step: all on the first valid memory step, `(B, Tk)`."""
     batch, length = ops.shape(memory.value)[:2]

@@ -81,9 +81,7 @@ class BahdanauAttention(ScoringMixin):
         self.key_kernel = self.add_weight((key_size, self.units), name="key_kernel")
         self.score_vector = self.add_weight((self.units,), name="score_vector", autocast=False)
         if self.use_bias:
-            self.bias = self.add_weight(
-                (self.units,), initializer="zeros", name="bias", autocast=False
-            )
+            self.bias = self.add_weight((self.units,), "zeros", name="bias", autocast=False)
         if self.weight_norm:
             length = keras.initializers.Constant(self._initial_gain)
             self.gain = self.add_weight((), initializer=length, name="gain", autocast=False)

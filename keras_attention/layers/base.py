@@ -12,8 +12,7 @@ import keras
 
 from keras_attention._spec import Spec, check_bool, check_training, described, masks_by_name
 from keras_attention._typing import Tensor
-from keras_attention.layers._dropped_masks import warn_of_dropped_masks
-from keras_attention.layers._strategies import warn_of_strategy
+from keras_attention.layers._warnings import warn_of_dropped_masks, warn_of_strategy
 from keras_attention.ops.products import as_dtype, project
 
 __all__ = ["CheckedLayer", "as_in_a_call", "check_initialised"]
@@ -68,17 +67,17 @@ class CheckedLayer(keras.layers.Layer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         check_initialised(self)
-        parameters = _parameters_of(type(self))
-        names = list(parameters)
+        names = list(_parameters_of(type(self)))
         given = dict(zip(names, args, strict=False))
         if not given.keys() & kwargs.keys():
             self._check_call({**given, **kwargs})
             # Keras passes masks by name, and would pass a mask that is None twice.
-            count = next((n for n, x in enumerate(names) if x.endswith("mask")), len(names))
+            count = _count_before_masks(type(self))
             kwargs |= dict(zip(names[count:], args[count:], strict=False))
             args = args[:count]
-            # Keras would convert a NumPy boolean to a tensor.
-            kwargs |= {name: bool(kwargs[name]) for name in FLAGS if name in kwargs}
+            for name in FLAGS:  # Keras would convert a NumPy boolean to a tensor
+                if name in kwargs:
+                    kwargs[name] = bool(kwargs[name])
         return super().__call__(*args, **kwargs)
 
     def _check_call(self, given: dict[str, Any]) -> None:
@@ -126,9 +125,8 @@ class CheckedLayer(keras.layers.Layer):
                 config[name] = keras.saving.serialize_keras_object(value) if layer else value
             elif type(self).get_config is CheckedLayer.get_config:
                 raise ValueError(
-                    f"{self.name}: the argument `{name}` cannot be saved, because the layer has no "
-                    f"attribute `{name}`. Write self.{name} = {name} in __init__, or override "
-                    "get_config()."
+                    f"{self.name}: the layer has no attribute `{name}`, so the argument `{name}` "
+                    f"cannot be saved. Write self.{name} = {name}, or override get_config()."
                 )
         return config
 
@@ -158,6 +156,13 @@ def _parameters_of(layer: type) -> dict[str, inspect.Parameter]:
     return {x.name: x for x in parameters}
 
 
+@functools.cache
+def _count_before_masks(layer: type) -> int:
+    """How many parameters of the call of a class come before the first mask."""
+    names = list(_parameters_of(layer))
+    return next((n for n, name in enumerate(names) if name.endswith("mask")), len(names))
+
+
 def _arguments_of(layer: type) -> list[str]:
     """The constructor arguments of a class, without the arguments of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
@@ -173,22 +178,16 @@ def _check_arguments(layer: type, given: dict[str, Any]) -> None:
     unknown = {name: x for name, x in given.items() if name not in own and name not in OF_KERAS}
     if not unknown:
         return
+    hints = ""
+    for name, x in unknown.items():
+        close = difflib.get_close_matches(name, own, 1, cutoff=0.8)
+        hint = ELSEWHERE.get(name) or (close and f"write {close[0]}={described(x)}")
+        hints += f" For `{name}`, {hint}." if hint else ""
     listed = ", ".join(f"{name!r}: {described(x)}" for name, x in unknown.items())
-    hints = {name: _hint(name, x, own) for name, x in unknown.items()}
-    hints = [f" For `{name}`, {hint}." for name, hint in hints.items() if hint]
     raise ValueError(
-        f"Unrecognized keyword arguments passed to {layer.__name__}: {{{listed}}}. The arguments "
-        f"of {layer.__name__} are {', '.join(own)}. It also takes the arguments of every Keras "
-        f"layer, such as name and dtype.{''.join(hints)}"
+        f"Unrecognized keyword arguments passed to {layer.__name__}: {{{listed}}}. It takes "
+        f"{', '.join(own)}, and the arguments of every Keras layer, such as name.{hints}"
     )
-
-
-def _hint(name: str, value: Any, own: list[str]) -> str:
-    """What to write in place of an unknown argument; `own` are the known ones."""
-    if name in ELSEWHERE:
-        return ELSEWHERE[name]
-    close = difflib.get_close_matches(name, own, 1, cutoff=0.8)
-    return f"write {close[0]}={described(value)}" if close else ""
 
 
 def _refuse_names(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:

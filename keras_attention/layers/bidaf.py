@@ -7,9 +7,8 @@ from keras import ops
 
 from keras_attention._spec import Spec, Words, check_bool, refuse
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.layers.base import CheckedLayer
-from keras_attention.layers.reading import read_values
+from keras_attention.layers.scoring import NORMALIZERS, read_values, set_weighing
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score
@@ -122,7 +121,7 @@ class BiDAFAttentionFlow(CheckedLayer):
         context, query = (ops.cast(x, self.compute_dtype) for x in (context, query))
         context, query = blanked(context, context_mask), blanked(query, query_mask)
         scores = self.score(*(ops.cast(x, self.score_dtype) for x in (context, query)))
-        mask = Masks(memory=query_mask, query=context_mask).joined(*ops.shape(scores)[1:])
+        mask = Masks(memory=query_mask, query=context_mask).joined(context, query)
         normalize = NORMALIZERS[self.normalizer]
         # Equal scores make the average.
         weights = normalize(scores if self.context_to_query else ops.zeros_like(scores), mask)
@@ -139,11 +138,10 @@ class BiDAFAttentionFlow(CheckedLayer):
 
     def score(self, context: Tensor, query: Tensor) -> Tensor:
         """S, `(B, T, J)`, in `score_dtype`."""
-        names = ("query_vector", "product_vector", "context_vector")
-        vectors = {name: getattr(self, name) for name in names}
-        vectors = {
-            name: ops.cast(x, self.score_dtype) for name, x in vectors.items() if x is not None
-        }
+        vectors = {"query_vector": self.query_vector, "product_vector": self.product_vector}
+        if self.query_to_context:
+            vectors["context_vector"] = self.context_vector
+        vectors = {name: ops.cast(x, self.score_dtype) for name, x in vectors.items()}
         return trilinear_score(context, query, **vectors)
 
     def _best(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

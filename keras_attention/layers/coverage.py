@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._spec import check_number
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._content import nowhere, score_with_locations, set_content
+from keras_attention.layers._content import score_with_locations, set_content
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.types import Memory
 
@@ -67,12 +67,11 @@ class CoverageAttention(RecurrentScoringMixin):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        self.coverage_vector = self.add_weight(
-            (self.units,), name="coverage_vector", autocast=False
-        )
+        shape = (self.units,)
+        self.coverage_vector = self.add_weight(shape, name="coverage_vector", autocast=False)
 
     def initial_state(self, memory: Memory) -> Nested:
-        return nowhere(memory, self.score_dtype)
+        return ops.zeros(ops.shape(memory.value)[:2], self.score_dtype)
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         filters = ops.expand_dims(ops.cast(self.coverage_vector, self.score_dtype), 0)

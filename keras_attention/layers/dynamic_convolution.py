@@ -1,6 +1,5 @@
 """Dynamic convolution attention."""
 
-import math
 from functools import partial
 from typing import Any
 
@@ -110,22 +109,14 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         return ops.tanh(ops.add(self.project(query, self.query_kernel), self.query_bias))
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
-        filters, static, moving, bias, vector = (
-            ops.cast(x, self.score_dtype)
-            for x in (
-                self.filter_kernel,
-                self.static_kernel,
-                self.dynamic_kernel,
-                self.bias,
-                self.score_vector,
-            )
-        )
+        cast = partial(ops.cast, dtype=self.score_dtype)
         dynamic = self.project(query, self.dynamic_filter_kernel)
         dynamic = ops.reshape(dynamic, (-1, self.kernel_size, self.filters))
         # A filter and its projection are one kernel.
-        kernels = project(dynamic, moving) + ops.matmul(filters, static)
-        bias = ops.add(ops.zeros_like(ops.squeeze(query, 1)), bias)
-        scores = located_score(bias, None, state, kernels, vector)
+        kernels = project(dynamic, cast(self.dynamic_kernel))
+        kernels += ops.matmul(cast(self.filter_kernel), cast(self.static_kernel))
+        bias = ops.add(ops.zeros_like(ops.squeeze(query, 1)), cast(self.bias))
+        scores = located_score(bias, None, state, kernels, cast(self.score_vector))
         return ops.expand_dims(scores + self._log_prior(state), 1)
 
     def _log_prior(self, state):
@@ -140,17 +131,9 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
 
 
 def _beta_binomial(length, alpha, beta):
-    """P[0] to P[length - 1]."""
-
-    def log_beta(x, y):
-        return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
-
-    n = length - 1
-    chances = [
-        log_beta(k + alpha, n - k + beta)
-        - log_beta(alpha, beta)
-        - math.log(n + 1)
-        - log_beta(n - k + 1, k + 1)
-        for k in range(length)
-    ]
-    return np.exp(chances)
+    """P[0] to P[n], from the ratios P[k + 1] / P[k]; n = length - 1."""
+    n, k = length - 1, np.arange(length - 1)
+    ratios = (n - k) * (k + alpha) / ((k + 1) * (n - k - 1 + beta))
+    logs = np.cumsum([0.0, *np.log(ratios)])
+    chances = np.exp(logs - logs.max())
+    return chances / chances.sum()

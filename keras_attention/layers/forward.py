@@ -10,8 +10,8 @@ from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import at_the_start, set_content
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.types import Memory, Step
-from keras_attention.ops.batched import weighted_sums
 from keras_attention.ops.masks import all_of
+from keras_attention.ops.products import weighted_sums
 from keras_attention.ops.shifts import shifted
 
 __all__ = ["ForwardAttention"]
@@ -80,9 +80,7 @@ class ForwardAttention(RecurrentScoringMixin):
         if self.transition_agent:
             size = value_shape[-1] + query_shape[-1]
             self.agent_vector = self.add_weight((size,), name="agent_vector", autocast=False)
-            self.agent_bias = self.add_weight(
-                (), initializer="zeros", name="agent_bias", autocast=False
-            )
+            self.agent_bias = self.add_weight((), "zeros", name="agent_bias", autocast=False)
 
     def initial_state(self, memory: Memory) -> Nested:
         weights = at_the_start(memory, self.score_dtype)

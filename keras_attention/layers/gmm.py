@@ -113,14 +113,11 @@ class GMMAttention(RecurrentScoringMixin):
         biases = [0.0, 0.0, 0.0]
         if self.version == "V2b":
             biases[1:] = map(_softplus_inverse, (self.initial_step, self.initial_width - NARROWEST))
-        self.mixture_bias = self.add_weight(
-            (count,),
-            initializer=lambda shape, dtype: ops.convert_to_tensor(
-                np.repeat(biases, self.components), dtype
-            ),
-            name="mixture_bias",
-            autocast=False,
-        )
+
+        def start(shape, dtype):
+            return ops.convert_to_tensor(np.repeat(biases, self.components), dtype)
+
+        self.mixture_bias = self.add_weight((count,), start, name="mixture_bias", autocast=False)
 
     def initial_state(self, memory: Memory) -> Nested:
         batch, length = ops.shape(memory.value)[:2]

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._content import nowhere, score_with_locations, set_content
+from keras_attention.layers._content import score_with_locations, set_content
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.types import Memory
 
@@ -77,14 +77,12 @@ class LocationSensitiveAttention(RecurrentScoringMixin):
         self.location_kernel = self.add_weight(shape, name="location_kernel", autocast=False)
 
     def initial_state(self, memory: Memory) -> Nested:
-        return nowhere(memory, self.score_dtype)
+        return ops.zeros(ops.shape(memory.value)[:2], self.score_dtype)
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         # A filter and its projection are one kernel.
-        kernel = ops.matmul(
-            ops.cast(self.filter_kernel, self.score_dtype),
-            ops.cast(self.location_kernel, self.score_dtype),
-        )
+        kernels = self.filter_kernel, self.location_kernel
+        kernel = ops.matmul(*(ops.cast(x, self.score_dtype) for x in kernels))
         return score_with_locations(self, query, key, state, kernel)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:

@@ -16,9 +16,10 @@ from keras_attention._spec import (
     shape_of,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.scoring import Memory, ScoringMixin, Window
+from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.types import Memory, Window
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.batched import dot_score
+from keras_attention.ops.products import as_dtype, dot_score
 from keras_attention.ops.windows import window_dot, window_tanh
 from keras_attention.ops.windows.positions import sentence_span
 from keras_attention.recurrence import product
@@ -26,69 +27,7 @@ from keras_attention.recurrence import product
 __all__ = ["LuongAttention"]
 
 
-class _Dot:
-    """q . k"""
-
-    def build(self, layer, query_size, key_size):
-        if query_size != key_size:
-            expected = 'score_mode="dot" needs a query and a key of the same width'
-            given = Words(f"query {query_size} and key {key_size}")
-            refuse(layer.name, expected, given, 'Use score_mode="general".')
-
-    def project_query(self, layer, query):
-        return query
-
-    def project_key(self, layer, key):
-        return key
-
-    def score(self, layer, query, key):
-        return dot_score(query, key)
-
-    def score_window(self, layer, query, key, position):
-        return window_dot(query, key, position)
-
-
-class _General(_Dot):
-    """q . W k"""
-
-    def build(self, layer, query_size, key_size):
-        layer.score_kernel = layer.add_weight((query_size, key_size), name="score_kernel")
-
-    def project_key(self, layer, key):
-        return layer.project(key, ops.transpose(layer.score_kernel))
-
-
-class _Concat:
-    """v . tanh(W [q; k]), W in two parts, one for q and one for k."""
-
-    def build(self, layer, query_size, key_size):
-        shape = (query_size + key_size, query_size)
-        layer.score_kernel = layer.add_weight(shape, name="score_kernel")
-        layer.score_vector = layer.add_weight((query_size,), name="score_vector", autocast=False)
-
-    def project_query(self, layer, query):
-        return layer.project(query, layer.score_kernel[: layer.score_vector.shape[0]])
-
-    def project_key(self, layer, key):
-        return layer.project(key, layer.score_kernel[layer.score_vector.shape[0] :])
-
-    def score(self, layer, query, key):
-        return additive_score(query, key, ops.cast(layer.score_vector, layer.score_dtype))
-
-    def score_window(self, layer, query, key, position):
-        vector = ops.cast(layer.score_vector, layer.score_dtype)
-        return window_tanh(query, key, vector, position)
-
-
-class _Location(_Dot):
-    """W^T q: a dot product; the column of W for a position is its key (see `prepare`)."""
-
-    def build(self, layer, query_size, key_size):
-        layer.score_kernel = layer.add_weight((query_size, layer.max_length), name="score_kernel")
-
-
-SCORES: dict[str, Any] = {"dot": _Dot(), "general": _General(), "concat": _Concat()}
-SCORES["location"] = _Location()
+SCORES = ("dot", "general", "concat", "location")
 ALIGNMENTS = ("global", "local-m", "local-p")
 
 
@@ -165,7 +104,7 @@ class LuongAttention(ScoringMixin):
     ) -> None:
         super().__init__(**kwargs)
         hint = f"For an attentional vector write units={score_mode}." * is_integer(score_mode)
-        self.score_mode = check_choice(self.name, "score_mode", score_mode, tuple(SCORES), hint)
+        self.score_mode = check_choice(self.name, "score_mode", score_mode, SCORES, hint)
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
         self.half_width = check_int(self.name, "half_width", half_width, most=LONGEST)
         self.units = None if units is None else check_int(self.name, "units", units)
@@ -187,7 +126,19 @@ class LuongAttention(ScoringMixin):
         super().build(query_shape, value_shape, key_shape)
         query_size, key_size = query_shape[-1], (key_shape or value_shape)[-1]
         self._check_length(value_shape)
-        SCORES[self.score_mode].build(self, query_size, key_size)
+        if self.score_mode == "dot" and query_size != key_size:
+            expected = 'score_mode="dot" needs a query and a key of the same width'
+            given = Words(f"query {query_size} and key {key_size}")
+            refuse(self.name, expected, given, 'Use score_mode="general".')
+        shapes = {
+            "general": (query_size, key_size),
+            "concat": (query_size + key_size, query_size),
+            "location": (query_size, self.max_length),
+        }
+        if self.score_mode != "dot":
+            self.score_kernel = self.add_weight(shapes[self.score_mode], name="score_kernel")
+        if self.score_mode == "concat":
+            self.score_vector = self.add_weight((query_size,), name="score_vector", autocast=False)
         if self.alignment == "local-p":
             square, vector = (query_size, query_size), (query_size,)
             self.position_kernel = self.add_weight(square, name="position_kernel")
@@ -201,17 +152,28 @@ class LuongAttention(ScoringMixin):
         return super().compute_output_spec(query, value, *args, **kwargs)
 
     def project_query(self, query: Tensor) -> Tensor:
-        return SCORES[self.score_mode].project_query(self, query)
+        if self.score_mode != "concat":
+            return query
+        return self.project(query, self.score_kernel[: self.score_vector.shape[0]])
 
     def project_key(self, key: Tensor) -> Tensor:
-        return SCORES[self.score_mode].project_key(self, key)
+        if self.score_mode == "general":
+            return self.project(key, ops.transpose(self.score_kernel))
+        if self.score_mode == "concat":
+            return self.project(key, self.score_kernel[self.score_vector.shape[0] :])
+        return key
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        return SCORES[self.score_mode].score(self, query, key)
+        if self.score_mode == "concat":
+            return additive_score(query, key, as_dtype(self.score_vector, self.score_dtype))
+        return dot_score(query, key)
 
     def score_window(self, query: Tensor, key: Tensor, position: Tensor) -> Tensor:
         """Scores of the keys at the positions of windows, `(B, Tq, W)`."""
-        return SCORES[self.score_mode].score_window(self, query, key, position)
+        if self.score_mode == "concat":
+            vector = as_dtype(self.score_vector, self.score_dtype)
+            return window_tanh(query, key, vector, position)
+        return window_dot(query, key, position)
 
     def _prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
         memory = super()._prepare(value, key, value_mask)

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention._spec import check_bool, check_choice
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.ops.batched import dot_score
+from keras_attention.ops.products import dot_score
 
 __all__ = ["MemoryHop"]
 
@@ -80,9 +80,7 @@ class MemoryHop(ScoringMixin):
         if self.update == "linear":
             self.update_kernel = self.add_weight((size, size), name="update_kernel")
         start = "ones" if self._linear else "zeros"
-        self._switch = self.add_weight(
-            (), initializer=start, dtype="bool", trainable=False, name="linear"
-        )
+        self._switch = self.add_weight((), start, dtype="bool", trainable=False, name="linear")
 
     @property
     def linear(self) -> bool:

@@ -105,15 +105,14 @@ class MonotonicAttention(RecurrentScoringMixin):
         check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
         self.mode = check_choice(self.name, "mode", mode, MODES)
         self.noise = check_number(self.name, "noise", noise, 0)
-        self.chunk_size = (
-            None if chunk_size is None else check_int(self.name, "chunk_size", chunk_size)
-        )
+        self.chunk_size = chunk_size
         self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
         self.initial_gain = initial_gain
         if initial_gain is not None:
             self.content._initial_gain = check_number(self.name, "initial_gain", initial_gain, 0)
         self.chunk_content = None
         if chunk_size is not None:
+            self.chunk_size = check_int(self.name, "chunk_size", chunk_size)
             self.chunk_content = BahdanauAttention(
                 units, True, dtype=self.dtype_policy, name="chunk_content"
             )
@@ -123,9 +122,7 @@ class MonotonicAttention(RecurrentScoringMixin):
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         offset = keras.initializers.Constant(self.initial_offset)
-        self.offset_bias = self.add_weight(
-            (), initializer=offset, name="offset_bias", autocast=False
-        )
+        self.offset_bias = self.add_weight((), offset, name="offset_bias", autocast=False)
         if self.chunk_content is not None and not self.chunk_content.built:
             self.chunk_content.build(query_shape, value_shape, key_shape)
 

@@ -7,11 +7,10 @@ from keras import ops
 
 from keras_attention._spec import Spec, check_int
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.layers.base import CheckedLayer
-from keras_attention.layers.reading import read_values
-from keras_attention.ops.batched import dot_score
+from keras_attention.layers.scoring import NORMALIZERS, read_values, set_weighing
 from keras_attention.ops.masks import blanked
+from keras_attention.ops.products import dot_score
 
 __all__ = ["AttentionPooling"]
 

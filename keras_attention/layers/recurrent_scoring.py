@@ -17,9 +17,8 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
-from keras_attention.layers.reading import read_values
-from keras_attention.layers.scoring import ScoringMixin, check_hook
-from keras_attention.layers.types import Memory, Residuals, Step
+from keras_attention.layers.scoring import ScoringMixin, check_hook, read_values
+from keras_attention.layers.types import NO_RESIDUALS, Memory, Residuals, Step
 from keras_attention.ops.gradients import restored
 from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import all_of, first_largest
@@ -117,10 +116,7 @@ class RecurrentScoringMixin(ScoringMixin):
 
     def initial_state(self, memory: Memory) -> Nested:
         """The state before the first step: tensors `(B, ...)` in any nesting."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must define initial_state(memory), such as zeros of shape "
-            "(batch, memory steps)."
-        )
+        raise NotImplementedError(f"{type(self).__name__} must define initial_state(memory).")
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         """Compares one query with every key.
@@ -133,10 +129,7 @@ class RecurrentScoringMixin(ScoringMixin):
         Returns:
             Scores `(B, 1, Tk)`.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must define score(query, key, state) -> (batch, 1, memory "
-            "steps)."
-        )
+        raise NotImplementedError(f"{type(self).__name__} must define score(query, key, state).")
 
     def weigh(self, scores: Tensor, mask: Tensor, state: Nested) -> Tensor:
         """Turns the scores of one step into weights.
@@ -154,10 +147,7 @@ class RecurrentScoringMixin(ScoringMixin):
 
         It has the nesting, shapes and dtypes of `state`, the same keys in a dictionary.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must define next_state(state, weights) -> the next state, of "
-            "the same nesting and shapes."
-        )
+        raise NotImplementedError(f"{type(self).__name__} must define next_state(state, weights).")
 
     def draw(self, memory: Memory, steps: Size) -> Nested:
         """Random numbers for all steps of a call in training: tensors `(steps, B, ...)`, or None.
@@ -197,23 +187,24 @@ class RecurrentScoringMixin(ScoringMixin):
         """
         return None
 
-    def _read(self, query, memory, state, masks, window, training, drawn, drop, stored, **_):
+    def _read(self, query, memory, state, masks, window, stored, drop, training, drawn, **_):
         state = self._first_state(memory) if state is None else state
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
         of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
-        mask = masks._replace(memory=None).joined(steps, length)
-        if window is not None and window.gaussian:
-            expected = "an attention whose state holds weights cannot have a Gaussian window"
-            remedy = "Return Window(center, half_width) from `window`."
-            refuse(self.name, expected, Words("gaussian=True"), remedy)
+        mask = masks._replace(memory=None).joined(query, memory.value)
         if window is not None:
+            if window.gaussian:
+                expected = "an attention whose state holds weights cannot have a Gaussian window"
+                remedy = "Return Window(center, half_width) from `window`."
+                refuse(self.name, expected, Words("gaussian=True"), remedy)
             position = ops.arange(length, dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
-
-        one_query = query.shape[1] == 1
+        if mask is not None:
+            mask = ops.broadcast_to(mask, (batch, steps, length))
         if drawn is None and training:
             drawn = self._draw(memory, steps)
+        one_query = query.shape[1] == 1
 
         def one_step(state, inputs):
             tensors, drawn = inputs
@@ -221,36 +212,30 @@ class RecurrentScoringMixin(ScoringMixin):
             kept, place = (state, None) if self.half_width is None else state
             near = None if training or place is None else self._near(place, length)
             readable = all_of(of_memory, mask, near)
-            projected = restored(self._project_query(query), stored.query)
-            scores = restored(self._scores(projected, memory, kept), stored.scores)
+            projected = self._projected(query, stored.query)
+            scores = self._scores(projected, memory, kept, stored.scores)
             step = Step(query, projected, scores, memory, readable, drawn, training)
-            found = self.advance(step, kept)
-            check_advanced(self.name, found, (query.shape[0], 1, memory.value.shape[1]), kept)
-            weights, new = ops.squeeze(found[0], 1), leaves(found[1])
-            new = [ops.cast(x, old.dtype) for x, old in zip(new, leaves(kept), strict=True)]
-            new = pack_like(kept, new)
+            results = self.advance(step, kept)
+            check_advanced(self.name, results, (query.shape[0], 1, memory.value.shape[1]), kept)
+            weights, new = ops.squeeze(results[0], 1), _cast_like(results[1], kept)
             new = new if place is None else (new, _place_read(weights, place))
             # A step that can read nothing must not forget where it was.
             valid = all_of(valid, None if readable is None else ops.any(readable, axis=-1))
-            residuals = Residuals(projected, scores) if one_query else Residuals()
+            residuals = Residuals(projected, scores) if one_query else NO_RESIDUALS
             return where_valid(valid, new, state), (weights, residuals)
 
-        if mask is not None:
-            mask = ops.broadcast_to(mask, (batch, steps, length))
-        residuals = Residuals()
         if query.shape[1] == 0:
-            weights = ops.zeros((batch, 0, length), self.score_dtype)
+            weights, residuals = ops.zeros((batch, 0, length), self.score_dtype), NO_RESIDUALS
         else:
             tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
-            inputs = tuple(tensors), drawn
             state, (weights, residuals) = scan_drawing(
-                one_step, state, inputs, self, unroll=one_query
+                one_step, state, (tuple(tensors), drawn), self, unroll=one_query
             )
             weights = swap_steps(weights)
             residuals = Residuals(*(None if x is None else x[0] for x in residuals))
         return read_values(self, weights, memory.value, drop), weights, state, residuals
 
-    def _scores(self, query, memory, state):
+    def _scores(self, query, memory, state, stored):
         """The scores of one step; None if the class has an `advance` of its own and no `score`."""
         own, mixin = type(self), RecurrentScoringMixin
         if own.advance is not mixin.advance and own.score is mixin.score:
@@ -258,7 +243,7 @@ class RecurrentScoringMixin(ScoringMixin):
         scores = self.score(query, memory.key, state)
         if "score" in self._own:
             check_result(self.name, "score", scores, query.shape[0], 1, memory.value.shape[1])
-        return scores
+        return scores if stored is None else restored(scores, stored)
 
     def _draw(self, memory, steps):
         """What the hook `draw` returns, checked."""
@@ -296,9 +281,16 @@ class RecurrentScoringMixin(ScoringMixin):
     def _given_state(self, memory, given):
         """A state, or a flat list of its tensors, as the layer keeps it."""
         first = self._first_state(memory)
-        check_state(self.name, given, first)
-        pairs = zip(leaves(given), leaves(first), strict=True)
-        return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])
+        flat = isinstance(given, list) and not any(map(tree.is_nested, given))
+        remedy = "Pass what the previous step returned, for this memory; None on the first step."
+        check_state(self.name, "`state`", given, leaves(first) if flat else first, remedy)
+        return _cast_like(given, first)
+
+
+def _cast_like(state, first):
+    """The tensors of a state, in the nesting and the dtypes of the first state."""
+    pairs = zip(leaves(state), leaves(first), strict=True)
+    return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])
 
 
 def _place_read(weights, last):
@@ -317,33 +309,29 @@ def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
             refuse(layer, f"`{hook}` must return tensors whose {axes}, here {batch}", x)
 
 
-def check_state(layer: str, given: Any, first: Nested) -> None:
-    """A state, or a flat list of its tensors, beside the first state."""
-    flat = isinstance(given, list) and not any(map(tree.is_nested, given))
-    if not _same_form(given, leaves(first) if flat else first):
-        wanted, received = (tree.map_structure(described, x) for x in (first, given))
-        remedy = "A state is valid only for its memory. Pass None on the first step."
-        expected = f"`state` must come from the previous step, {wanted}"
+def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: str) -> None:
+    """A state must have the tensors of another, as far as their shapes are known."""
+    if not _same_form(state, wanted):
+        wanted, received = (tree.map_structure(described, x) for x in (wanted, state))
+        expected = f"{name} must have the structure, shapes and dtypes of {wanted}"
         refuse(layer, expected, Words(received), remedy)
 
 
-def check_advanced(layer: str, found: Any, wanted: Shape, state: Any) -> None:
+def check_advanced(layer: str, results: Any, shape: Shape, state: Nested) -> None:
     """What the hook `advance` returned: the weights of one step and the next state."""
-    if not isinstance(found, tuple) or len(found) != 2:
-        refuse(layer, "`advance` must return the weights and the next state", found)
-    check_result(layer, "advance", found[0], *wanted)
-    if not _same_form(found[1], state):
-        before, after = (tree.map_structure(described, x) for x in (state, found[1]))
-        expected = "the next state must have the structure, shapes and dtypes of the current state"
-        remedy = "Change `next_state`, or `initial_state`."
-        refuse(layer, f"{expected}, {before}", Words(after), remedy)
+    if not isinstance(results, tuple) or len(results) != 2:
+        refuse(layer, "`advance` must return the weights and the next state", results)
+    check_result(layer, "advance", results[0], *shape)
+    remedy = "Change `next_state`, or `initial_state`."
+    check_state(layer, "the next state", results[1], state, remedy)
 
 
 def _same_form(new: Nested, old: Nested) -> bool:
     """Whether the tensors of two states have the same places, shapes and kinds of numbers."""
-    (places, tensors), (wanted, first) = (
-        ([path for path, x in found if x is not None], [x for _, x in found if x is not None])
-        for found in map(tree.flatten_with_path, (new, old))
+    new, old = (
+        {path: x for path, x in tree.flatten_with_path(state) if x is not None}
+        for state in (new, old)
     )
-    pairs = zip(tensors, first, strict=False)
-    return places == wanted and all(is_tensor(x, kind_of(y.dtype), *y.shape) for x, y in pairs)
+    return list(new) == list(old) and all(
+        is_tensor(x, kind_of(old[path].dtype), *old[path].shape) for path, x in new.items()
+    )

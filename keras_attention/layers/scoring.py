@@ -8,12 +8,15 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_attention._place import compiling, value_of
+from keras_attention._place import Place, compiling, value_of
 from keras_attention._spec import (
     Spec,
     Words,
     check_bool,
+    check_choice,
+    check_rate,
     check_result,
+    check_seed,
     check_training,
     described,
     is_integer,
@@ -21,18 +24,39 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._weighing import NORMALIZERS, set_weighing
 from keras_attention.layers.base import CheckedLayer, as_in_a_call
-from keras_attention.layers.reading import read_memory
-from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory, Window
+from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory, Residuals, Window
+from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.loops import leaves, pack_like
-from keras_attention.ops.masks import Masks, blanked
-from keras_attention.ops.products import as_dtype
+from keras_attention.ops.masks import Masks, all_of, blanked
+from keras_attention.ops.normalize import (
+    masked_entmax15,
+    masked_hardmax,
+    masked_softmax,
+    masked_sparsemax,
+)
+from keras_attention.ops.products import as_dtype, weighted_sums
+from keras_attention.ops.random import generator_states
+from keras_attention.ops.windows import window_sum
+from keras_attention.ops.windows.choose import longest_whole
+from keras_attention.ops.windows.positions import (
+    gaussian,
+    spread_windows,
+    window_mask,
+    window_positions,
+)
+from keras_attention.ops.xla import run_as_part
 from keras_attention.recurrence import automatic
 
-__all__ = ["Attended", "Memory", "ScoringMixin", "Window"]
+__all__ = ["NORMALIZERS", "ScoringMixin", "drop_memory", "read_values", "set_weighing"]
 
 HOOKS = ["score", "project_query", "project_key", "weigh", "window", "combine", "output_size"]
+NORMALIZERS = {
+    "softmax": masked_softmax,
+    "sparsemax": masked_sparsemax,
+    "entmax15": masked_entmax15,
+    "hardmax": masked_hardmax,
+}
 
 
 class ScoringMixin(CheckedLayer):
@@ -166,10 +190,7 @@ class ScoringMixin(CheckedLayer):
         Returns:
             Scores `(B, Tq, Tk)`.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must define score(query, key) -> (batch, query steps, "
-            "memory steps)."
-        )
+        raise NotImplementedError(f"{type(self).__name__} must define score(query, key).")
 
     def project_query(self, query: Tensor) -> Tensor:
         """Computes the part of the score that depends on the query alone, such as W q + b.
@@ -249,7 +270,7 @@ class ScoringMixin(CheckedLayer):
             return_attention_scores=return_attention_scores,
             training=training,
         )
-        if len(query.shape) == 3:
+        if self.has_state and len(query.shape) == 3:
             self._add_sequence_loss(attended.weights, query_mask, value_mask)
         return (attended.output, attended.weights) if return_attention_scores else attended.output
 
@@ -307,27 +328,30 @@ class ScoringMixin(CheckedLayer):
         Returns:
             `Attended(output, state, weights)`.
         """
-        flags = {"use_causal_mask": use_causal_mask, "position": position}
-        masks = {"query_mask": query_mask, "attention_mask": attention_mask}
         check_bool(self.name, "return_attention_scores", return_attention_scores)
         check_bool(self.name, "use_causal_mask", use_causal_mask)
         check_training(self.name, training)
         self._check_memory(memory)
-        self._check_query({"query": query, "value": memory.value, **masks, **flags})
-        check_given(self, state=state, drawn=drawn)
+        options = {
+            "query_mask": query_mask,
+            "attention_mask": attention_mask,
+            "use_causal_mask": use_causal_mask,
+            "position": position,
+        }
+        self._check_tensors({"query": query, "value": memory.value, **options})
+        for name, x in (("state", state), ("drawn", drawn)):
+            if x is not None and not self.has_state:
+                refuse(self.name, "this attention has no state", x, f"Leave `{name}` out.")
         if state is not None:
             state = self._given_state(memory, state)
         attended, _ = self._attend(
             query,
             memory,
-            state=state,
-            query_mask=query_mask,
-            attention_mask=attention_mask,
-            use_causal_mask=use_causal_mask,
-            position=position,
+            state,
             return_attention_scores=return_attention_scores,
             training=training,
             drawn=drawn,
+            **options,
         )
         return attended
 
@@ -377,18 +401,17 @@ class ScoringMixin(CheckedLayer):
                 state,
                 masks,
                 window,
+                stored,
+                drop and training,
                 weights_wanted=return_attention_scores,
                 training=training,
                 drawn=drawn,
-                drop=drop and training,
-                stored=stored,
             )
-        output = context
-        if combine:
-            output = self.combine(query, context)
-            if "combine" in self._own or "output_size" in self._own:
-                size = self.output_size(query.shape[-1], memory.value.shape[-1])
-                check_output(self.name, output, size)
+        output = self.combine(query, context) if combine else context
+        if combine and self._own & {"combine", "output_size"}:
+            size = self.output_size(query.shape[-1], memory.value.shape[-1])
+            remedy = "Override output_size(query_size, value_size), or change `combine`."
+            check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
         weights = None if weights is None else as_dtype(weights, self.compute_dtype)
         if one_step:
@@ -396,19 +419,118 @@ class ScoringMixin(CheckedLayer):
             weights = None if weights is None else ops.squeeze(weights, 1)
         return Attended(output, state, weights), residuals
 
-    def _project_query(self, query):
-        """Calls `project_query`, checks the result and casts it to `score_dtype`."""
+    def _read(self, query, memory, state, masks, window, stored, drop, weights_wanted, **_):
+        """Scores, weights and context of all queries.
+
+        Args:
+            query: `(B, Tq, Dq)`, zero where it is masked.
+            masks: `Masks`. window: `Window` or None.
+            stored: the `Residuals` of an earlier call with the same arguments, or none.
+            drop: whether to drop weights.
+            weights_wanted: whether the weights are needed; without them, gathering costs less, and
+                they may be None.
+
+        Returns:
+            The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, the new state, and `Residuals`.
+        """
+        query = self._projected(query, stored.query)
+        if window is None or self.score_window is None:
+            context, weights, scores = self._read_whole(
+                query, memory, masks, window, drop, stored.scores
+            )
+            return context, weights, state, Residuals(query, scores)
+        # One query may be read whole where many are gathered, so no scores are stored.
+        context, weights = self._read_window(query, memory, masks, window, drop, weights_wanted)
+        return context, weights, state, Residuals(query)
+
+    def _projected(self, query, stored):
+        """What `project_query` returns, in `score_dtype`, or the stored result of it."""
         projected = self.project_query(as_dtype(query, self.score_dtype))
         if "project_query" in self._own:
             check_result(self.name, "project_query", projected, *query.shape[:2])
-        return as_dtype(projected, self.score_dtype)
+        projected = as_dtype(projected, self.score_dtype)
+        return projected if stored is None else restored(projected, stored)
+
+    def _read_whole(self, query, memory, masks, window, drop, stored=None):
+        """The context, the weights and the scores."""
+        scores = self.score(query, memory.key)
+        if "score" in self._own:
+            check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
+        scores = scores if stored is None else restored(scores, stored)
+        mask, position = masks.joined(query, memory.value), None
+        if window is not None:
+            position = ops.arange(ops.shape(memory.value)[1], dtype="int32")
+            mask = all_of(window_mask(window.center, position, window.half_width), mask)
+        weights = self._weigh(scores, mask, window, position)
+        return read_values(self, weights, memory.value, drop), weights, scores
+
+    def _weigh(self, scores, mask, window, position):
+        weights = self.weigh(scores, mask)
+        if "weigh" in self._own:
+            check_result(self.name, "weigh", weights, *scores.shape)
+        if window is None or not window.gaussian:
+            return weights
+        return weights * gaussian(window.center, position, window.half_width)
+
+    def _read_window(self, query, memory, masks, window, drop, weights_wanted):
+        """Reads the whole memory under a mask, or gathers the 2D + 1 positions of each window.
+
+        Both give the same numbers. Gathering copies rows, so it is faster for long memories only.
+        """
+
+        def whole(query=query, memory=memory, window=window):
+            return self._read_whole(query, memory, masks, window, drop)[:2]
+
+        def gathered(query=query, memory=memory, window=window):
+            length = ops.shape(memory.value)[1]
+            position, inside = window_positions(window.center, window.half_width, length)
+            scores = self.score_window(query, memory.key, position)
+            weights = self._weigh(scores, all_of(inside, masks.at(position)), window, position)
+            context = read_values(self, weights, memory.value, drop, position)
+            spread = spread_windows(weights, window.center, length) if weights_wanted else None
+            return context, spread
+
+        length = ops.shape(memory.value)[1]
+        place = Place.of(query, memory.value)
+        longest = longest_whole(place, 2 * window.half_width + 1, memory.value.shape[-1])
+        may_draw = drop and bool(generator_states(self))
+        if isinstance(length, int):
+            if length <= longest:
+                return whole()
+            # A compiled part cannot advance a random generator, and is not worth it for one query.
+            if query.shape[1] == 1 or may_draw:
+                return gathered()
+            return run_as_part(place, gathered)
+        # The branches run again for the gradient, so they cannot advance a random generator.
+        if place.backend != "tensorflow" or query.shape[1] == 1 or may_draw:
+            return whole()
+
+        # A TensorFlow graph does not know the length before it runs. Gradients flow to the
+        # arguments of a branch alone, so the weights of the layer are arguments too.
+        variables = [x for x in self.weights if "float" in x.dtype]
+
+        def branch(read):
+            def run(query, key, value, center, *values):
+                with keras.StatelessScope(list(zip(variables, values, strict=True))):
+                    moved = memory._replace(key=key, value=value)
+                    results = read(query, moved, window._replace(center=center))
+                return results[: 1 + weights_wanted]
+
+            return run
+
+        tensors = query, memory.key, memory.value, window.center
+        tensors += tuple(ops.convert_to_tensor(x) for x in variables)
+        context, *weights = differentiable_cond(
+            length > longest, branch(gathered), branch(whole), *tensors
+        )
+        # The result of a conditional has lost the sizes that are known.
+        context = ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1]))
+        return context, weights[0] if weights else None
 
     def _check_tensors(self, given):
-        given["key"] = given["value"] if given["key"] is None else given["key"]
-        self._check_query(given)
-
-    def _check_query(self, given):
         """The tensors of a call or of `attend`, by name, and what goes with the query."""
+        if "key" in given and given["key"] is None:
+            given["key"] = given["value"]
         one_step = len(getattr(given["query"], "shape", ())) == 2
         (self.STEP if one_step else self.CALL).check(self.name, given, self._sizes)
         if one_step and given.get("use_causal_mask"):
@@ -430,16 +552,6 @@ class ScoringMixin(CheckedLayer):
             remedy = "Call it once, before the first query. Or call layer(query, value)."
             refuse(self.name, expected, memory, remedy)
         self._check_built()
-
-    def _add_sequence_loss(self, weights, query_mask, memory_mask):
-        """Adds the loss of an attention that has one, after a call with a sequence of queries."""
-
-    def _read(self, query, memory, state, masks, window, weights_wanted, drop, stored, **_):
-        """Returns the context, the weights, the new state and the residuals."""
-        context, weights, residuals = read_memory(
-            self, query, memory, masks, window, weights_wanted, drop, stored
-        )
-        return context, weights, state, residuals
 
     def _combine_site(self):
         """`combine` as a site of a recurrence, `(query, context) -> [output]`, or None."""
@@ -467,6 +579,42 @@ class ScoringMixin(CheckedLayer):
         return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
 
 
+def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
+    """Sets the arguments that turn scores into weights, and drop them; see `ScoringMixin`."""
+    layer.normalizer = check_choice(layer.name, "normalizer", normalizer, tuple(NORMALIZERS))
+    layer.dropout = check_rate(layer.name, "dropout", dropout)
+    layer.seed = check_seed(layer.name, seed)
+    if layer.dropout > 0:
+        layer.seed_generator = keras.random.SeedGenerator(layer.seed)
+    layer.supports_masking = True
+
+
+def read_values(layer, weights, value, drop, position=None):
+    """The values, summed by their weights, of which some are dropped.
+
+    With the `position` of windows, the weights are those of the positions, `(B, Tq, W)`.
+    """
+    if drop and layer.dropout > 0:
+        weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)
+    weights = as_dtype(weights, layer.compute_dtype)
+    value = as_dtype(value, layer.compute_dtype)
+    if position is not None:
+        return window_sum(weights, value, position)
+    return weighted_sums(weights, value)
+
+
+def drop_memory(layer, memory):
+    """The memory with dropout that is the same at every step of a loop around `attend`.
+
+    Dropping a weight at every step drops a value, so one draw before the loop is enough.
+    """
+    if layer.dropout == 0:
+        return memory
+    keep = ops.ones_like(memory.value[:, :, :1])
+    keep = keras.random.dropout(keep, layer.dropout, seed=layer.seed_generator)
+    return memory._replace(value=memory.value * keep)
+
+
 def check_hook(layer: type, name: str, original: Callable) -> None:
     """Whether a hook takes as many arguments as the one that it overrides."""
     if not inspect.isfunction(inspect.getattr_static(layer, name)):
@@ -484,50 +632,30 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
 
 def check_window(layer: str, window: Any, shape: Shape) -> None:
     """What the hook `window` returned for a query `(B, Tq, Dq)`."""
-    width = isinstance(window, Window) and window.half_width
-    if not is_integer(width) or width < 1 or not is_tensor(window.center, "float", *shape[:2]):
-        given = described(window)
-        if isinstance(window, Window):
-            given = f"half_width={width!r:.80}, center={described(window.center)}"
-        expected = "`window` must return None or Window(center, half_width): a center for each "
-        expected += f"query, floating-point numbers of shape {tuple(shape[:2])}, and a positive int"
-        refuse(layer, f"{expected}eger", Words(given))
-
-
-def check_output(layer: str, output: Tensor, size: int) -> None:
-    """What the hook `combine` returned."""
-    if output.shape[-1] != size:
-        expected = f"`combine` must return the {size} features of `output_size`"
-        remedy = "Override output_size(query_size, value_size) to return the features of `combine`."
-        refuse(layer, expected, output, remedy)
+    center, width = window[:2] if isinstance(window, Window) else (window, None)
+    if not is_integer(width) or width < 1 or not is_tensor(center, "float", *shape[:2]):
+        expected = (
+            "`window` must return None or Window(center, half_width): floating-point centers "
+        )
+        expected += f"of shape {tuple(shape[:2])}, and a positive integer"
+        refuse(layer, expected, Words(f"half_width={width!r:.80}, center={described(center)}"))
 
 
 def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
     """A layer that counts steps needs the number of a single step; nothing else takes one."""
-    one_step, uses = len(query_shape) == 2, layer.uses_position
-    if position is None:
-        if uses and one_step:
-            expected = "`position`, the number of the step, is missing: this attention counts steps"
-            remedy = "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."
-            refuse(layer.name, expected, position, remedy)
-        return
-    if not uses:
+    one_step = len(query_shape) == 2
+    if not layer.uses_position:
         expected = "`position` is for attentions that count steps, such as local-m"
         refuse(layer.name, expected, position, "Leave it out.")
     if one_step:
         right = is_integer(position) and position >= 0
         right = right or is_tensor(position, "int") or is_tensor(position, "int", query_shape[0])
-        wanted = f"be an integer from 0, or integers of shape ({query_shape[0]},)"
+        wanted = f"an integer from 0, or integers of shape ({query_shape[0]},)"
+        remedy = "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."
     else:
-        right = is_tensor(position, "int", *query_shape[:2])
-        wanted = f"be integers of shape {query_shape[:2]}, the numbers of the steps of the query"
+        right = position is None or is_tensor(position, "int", *query_shape[:2])
+        wanted = f"integers of shape {query_shape[:2]}"
+        remedy = "Leave it out to count from 0."
     if not right:
-        remedy = "" if one_step else "Leave it out to count from 0."
-        refuse(layer.name, f"`position` must {wanted}", position, remedy)
-
-
-def check_given(layer: Any, **given: Any) -> None:
-    """What only an attention with a state takes."""
-    for name, x in given.items():
-        if x is not None and not layer.has_state:
-            refuse(layer.name, "this attention has no state", x, f"Leave `{name}` out.")
+        expected = f"`position`, the numbers of the steps of the query, must be {wanted}"
+        refuse(layer.name, expected, position, remedy)

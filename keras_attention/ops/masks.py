@@ -91,12 +91,10 @@ def all_of(*masks: Tensor | None) -> Tensor | None:
         >>> ops.convert_to_numpy(all_of(words, None, causal_mask(2, 3))).tolist()
         [[True, False, False], [True, False, False]]
     """
-    masks = tuple(mask for mask in masks if mask is not None)
-    if not masks:
-        return None
-    result, *rest = masks
-    for mask in rest:
-        result = ops.logical_and(result, mask)
+    result = None
+    for mask in masks:
+        if mask is not None:
+            result = mask if result is None else ops.logical_and(result, mask)
     return result
 
 
@@ -133,8 +131,9 @@ class Masks(NamedTuple):
         >>> import numpy
         >>> from keras import ops
         >>> from keras_attention.ops.masks import Masks
+        >>> query, value = numpy.ones((1, 2, 5)), numpy.ones((1, 3, 7))
         >>> masks = Masks(memory=numpy.array([[False, True, True]]), causal=True)
-        >>> ops.convert_to_numpy(masks.joined(steps=2, length=3)).tolist()
+        >>> ops.convert_to_numpy(masks.joined(query, value)).tolist()
         [[[False, False, False], [False, True, False]]]
     """
 
@@ -143,13 +142,16 @@ class Masks(NamedTuple):
     pairs: Tensor | None = None
     causal: bool = False
 
-    def joined(self, steps: Size, length: Size) -> Tensor | None:
-        """Joins the masks into one that broadcasts to `(B, Tq, Tk)`, or None."""
+    def joined(self, query: Tensor, value: Tensor) -> Tensor | None:
+        """Joins the masks of a query and a value; broadcasts to `(B, Tq, Tk)`, or None."""
+        causal = None
+        if self.causal:
+            causal = causal_mask(ops.shape(query)[1], ops.shape(value)[1])
         return all_of(
             None if self.memory is None else ops.expand_dims(self.memory, 1),
             None if self.query is None else ops.expand_dims(self.query, 2),
             self.pairs,
-            causal_mask(steps, length) if self.causal else None,
+            causal,
         )
 
     def at(self, position: Tensor) -> Tensor | None:

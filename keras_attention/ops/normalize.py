@@ -38,10 +38,11 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         >>> ops.convert_to_numpy(masked_softmax(scores, mask)).tolist()
         [0.5, 0.5, 0.0]
     """
-    scores = _widen(scores)
-    if mask is None:
-        return _softmax(scores)
-    return _only(mask, _softmax(_floored(scores, mask)))
+    scores = _floored(scores, mask)
+    # Keras warns about a softmax over one entry, but a memory of one step is valid here. The
+    # difference gives a weight of one with a gradient of zero, and keeps NaN.
+    weights = ops.exp(scores - scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+    return _only(mask, weights)
 
 
 def masked_sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -67,19 +68,15 @@ def masked_sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     Reference: Martins and Astudillo (2016), https://arxiv.org/abs/1602.02068, algorithm 1. Unlike
     there, the support is found without sorting.
     """
-    scores = _widen(scores)
+    scores = _floored(scores, mask)
     if scores.shape[-1] == 0:
         return scores
-    if mask is not None:
-        scores = _floored(scores, mask)
-    largest = ops.max(scores, axis=-1, keepdims=True, initial=-math.inf)
-    largest = ops.stop_gradient(largest)
+    largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True, initial=-math.inf))
     scores = scores - largest
     support = _sparsemax_support(ops.stop_gradient(scores))
     weights = _only(support, scores - _threshold(support, scores))
     # A row that holds a NaN has an empty support, since comparisons with NaN are False.
-    weights = ops.where(ops.isfinite(largest), weights, float("nan"))
-    return weights if mask is None else _only(mask, weights)
+    return _only(mask, ops.where(ops.isfinite(largest), weights, float("nan")))
 
 
 def masked_entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -109,11 +106,9 @@ def masked_entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     Reference: Peters, Niculae and Martins (2019), https://arxiv.org/abs/1905.05702, section 4. The
     support is found by Newton's method instead of sorting.
     """
-    scores = _widen(scores)
+    scores = _floored(scores, mask)
     if scores.shape[-1] == 0:
         return scores
-    if mask is not None:
-        scores = _floored(scores, mask)
     largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True, initial=-math.inf))
     halves = (scores - largest) / 2.0
     support = _entmax15_support(ops.stop_gradient(halves))
@@ -124,8 +119,7 @@ def masked_entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     # The variance is smaller than 1 / n, except by rounding.
     root = ops.sqrt(ops.maximum(1.0 / size - variance, 1e-12))
     weights = _only(support, ops.square(deviation + root))
-    weights = ops.where(ops.isfinite(largest), weights, float("nan"))
-    return weights if mask is None else _only(mask, weights)
+    return _only(mask, ops.where(ops.isfinite(largest), weights, float("nan")))
 
 
 def masked_hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -155,11 +149,9 @@ def masked_hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     soft = masked_softmax(scores, mask)
     if soft.shape[-1] == 0:
         return soft
-    scores = _widen(scores)
-    largest = first_largest(scores if mask is None else _floored(scores, mask))
+    largest = first_largest(_floored(scores, mask))
     position = ops.arange(ops.shape(soft)[-1], dtype="int32")
-    hard = ops.cast(position == ops.expand_dims(largest, -1), soft.dtype)
-    hard = hard if mask is None else _only(mask, hard)
+    hard = _only(mask, ops.cast(position == ops.expand_dims(largest, -1), soft.dtype))
     return hard + (soft - ops.stop_gradient(soft))
 
 
@@ -213,21 +205,12 @@ def _threshold(support, scores):
     return (ops.sum(_only(support, scores), axis=-1, keepdims=True) - 1.0) / size
 
 
-def _softmax(scores):
-    # Keras warns about a softmax over one entry, but a memory of one step is valid here. The
-    # difference gives a weight of one with a gradient of zero, and keeps NaN.
-    return ops.exp(scores - scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
-
-
-def _widen(scores):
-    """Casts half-precision scores to float32, which a sum of exponentials needs."""
-    double = keras.backend.standardize_dtype(scores.dtype) == "float64"
-    return scores if double else as_dtype(scores, "float32")
-
-
 def _floored(scores, mask):
-    return ops.where(mask, scores, ops.cast(FLOOR, scores.dtype))
+    """The scores in at least float32, which a sum of exponentials needs; invalid ones far below."""
+    if keras.backend.standardize_dtype(scores.dtype) != "float64":
+        scores = as_dtype(scores, "float32")
+    return scores if mask is None else ops.where(mask, scores, ops.cast(FLOOR, scores.dtype))
 
 
 def _only(mask, values):
-    return ops.where(mask, values, ops.zeros_like(values))
+    return values if mask is None else ops.where(mask, values, ops.zeros_like(values))

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops.batched import dot_score
+from keras_attention.ops.products import dot_score
 
 __all__ = ["trilinear_score"]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention import MemoryNetwork
-from keras_attention.layers._sentences import word_shares
+from keras_attention.layers.memory_network import word_shares
 from tests import fast
 from tests.backends import XLA, compiled, dtypes, on_tensorflow, tensor
 from tests.helpers import (

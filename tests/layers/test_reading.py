@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attention import AttentionRNN, LuongAttention
-from keras_attention.layers import reading
+from keras_attention.layers import scoring
 from keras_attention.ops.windows import choose as ways
 from tests import fast
 from tests.helpers import AnyCell, assert_all_close, assert_close, lengths_mask, normal, numpy
@@ -94,10 +94,10 @@ def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
-    def nothing(layer, query, memory, *others):
-        return tf.zeros_like(memory.value[:, : tf.shape(query)[1]]), None
+    def nothing(weights, value, position):
+        return tf.zeros_like(value[:, : tf.shape(weights)[1]])
 
-    monkeypatch.setattr(reading, "_read_gathered", nothing)
+    monkeypatch.setattr(scoring, "window_sum", nothing)
     monkeypatch.setattr(ways, "WORTHWHILE", {jit: 4})
     layer = make_layer("general", "local-p")
     signature = [tf.TensorSpec((None, None, D), "float64")] * 2

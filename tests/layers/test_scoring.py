@@ -578,33 +578,33 @@ MISTAKEN_HOOKS = {
     "an integer score": (
         {"score": lambda self, query, key: keras.ops.ones((2, 3, 3), "int32")},
         "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
-        "here (2, 3, 3); it returned int32 of shape (2, 3, 3).",
+        "here (2, 3, 3); received int32 of shape (2, 3, 3).",
     ),
     "weights of another shape": (
         {"weigh": lambda self, scores, mask: scores[..., :1]},
         "`weigh` must return floating-point weights of the shape of the scores, here (2, 3, 3); "
-        "it returned float32 of shape (2, 3, 1).",
+        "received float32 of shape (2, 3, 1).",
     ),
-    "no weights": ({"weigh": lambda self, scores, mask: None}, "`weigh`", "it returned None."),
+    "no weights": ({"weigh": lambda self, scores, mask: None}, "`weigh`", "received None."),
     "no query": (
         {"project_query": lambda self, query: None},
-        "`project_query` must return (batch, query steps, features), here (2, 3, features); it "
-        "returned None.",
+        "`project_query` must return (batch, query steps, features), here (2, 3, features); "
+        "received None.",
     ),
     "a query of rank 2": (
         {"project_query": lambda self, query: query[:, 0]},
-        "`project_query` must return (batch, query steps, features), here (2, 3, features); it "
-        "returned float32 of shape (2, 5).",
+        "`project_query` must return (batch, query steps, features), here (2, 3, features); "
+        "received float32 of shape (2, 5).",
     ),
     "no key": (
         {"project_key": lambda self, key: None},
-        "`project_key` must return (batch, memory steps, features), here (2, 3, features); it "
-        "returned None.",
+        "`project_key` must return (batch, memory steps, features), here (2, 3, features); "
+        "received None.",
     ),
     "a key of rank 2": (
         {"project_key": lambda self, key: key[..., 0]},
         "`project_key` must return",
-        "it returned float32 of shape (2, 3).",
+        "received float32 of shape (2, 3).",
     ),
     "no constructor": (
         {"__init__": lambda self: None},
@@ -674,7 +674,7 @@ WINDOWS = {
     ),
     "float width": (lambda q: Window(q[..., 0], 3.0), "half_width=3.0"),
     "negative width": (lambda q: Window(q[..., 0], -1), "half_width=-1"),
-    "a tuple": (lambda q: (q[..., 0], 3), "received ("),
+    "a tuple": (lambda q: (q[..., 0], 3), "center=(float32"),
 }
 
 
@@ -699,8 +699,8 @@ def test_combine_without_its_output_size_is_refused(symbolic):
     x = keras.Input((3, 5)) if symbolic else np.ones((2, 3, 5), "float32")
     assert_refused(
         lambda: Both()(x, x),
-        "`combine` must return the 5 features of `output_size`",
-        "3, 10). Override",
+        "`combine` must return floating-point numbers of shape",
+        "3, 10). Override output_size",
     )
 
 

@@ -24,7 +24,7 @@ from keras_attention.layers.decoder._sites import (
     attention_site_with_state,
     has_sites,
 )
-from keras_attention.layers.reading import drop_memory
+from keras_attention.layers.scoring import drop_memory
 from keras_attention.layers.types import Attended, DecoderState, Memory
 from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked

@@ -6,8 +6,8 @@ import pytest
 
 from keras_attention.ops import additive_score
 from keras_attention.ops.additive import choose
-from keras_attention.ops.batched import dot_score, weighted_sums
-from tests.backends import BACKEND, tensor
+from keras_attention.ops.products import SMALL_EAGER, dot_score, project, weighted_sums
+from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal
 
 PRODUCTS = {
@@ -27,6 +27,22 @@ def test_products(function, first, second, equation):
     assert_close(function(tensor(x), tensor(y)), np.einsum(equation, x, y))
     found = function(keras.Input(batch_shape=first), keras.Input(batch_shape=second))
     assert found.shape == np.einsum(equation, x, y).shape
+
+
+@pytest.mark.parametrize("units", [3, SMALL_EAGER // 10 + 1])
+def test_small_and_large_kernels(units):
+    """Eager TensorFlow multiplies small ones sample by sample."""
+    x, kernel = normal(0, 2, 7, 5), normal(1, 5, units)
+    upstream = normal(2, 2, 7, units)
+    assert_close(project(tensor(x), tensor(kernel)), x @ kernel)
+
+    def run(x, kernel):
+        result = project(x, kernel)
+        return keras.ops.sum(result * tensor(upstream)), result
+
+    _, (of_x, of_kernel) = gradients_by(run, [x, kernel], [])
+    assert_close(of_x, upstream @ kernel.T)
+    assert_close(of_kernel, np.einsum("btd,btu->du", x, upstream))
 
 
 @on_torch
