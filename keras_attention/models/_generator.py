@@ -138,7 +138,7 @@ class Generator(KnownForm):
         key = ("generate", search, max_length, kept, *sorted(options.items()))
         given = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
         if prefix is not None:  # its values are known here, but not in the compiled search
-            limits = Limits(self.start_token, self.end_token, max_length, 0, 0, given[1]).checked()
+            limits = Limits(self.start_token, self.end_token, max_length, 0, 0, given[1])
             check_vocabulary(limits.largest_id, self._vocabulary)
         return self._in_batches(run, SearchResult, key, given, batch_size, seed)
 
