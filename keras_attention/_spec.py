@@ -34,7 +34,7 @@ NOT_NORMALISED = "Leave it out: the weights of this attention are not normalised
 
 AXES = {
     **{"B": "batch", "T": "steps", "Tq": "steps", "J": "steps", "Tk": "memory steps"},
-    **{"S": "sentences", "N": "sentences", "W": "words", "W'": "words"},
+    **{"S": "sentences", "N": "sentences", "W": "words", "W'": "words", "K": "beams"},
 }
 KINDS = {
     "float": "hold vectors of floating-point numbers",
@@ -72,6 +72,8 @@ REMEDIES = {
         "agree",
     ): "In a search, read the memory that it passes to `step`: it is repeated for the beams.",
     ("source", "shape"): "Pass a batch: one source is source[None].",
+    ("source", "several"): "Call fit(source, target) or generate(source, max_length). For several "
+    "sources, write an encoder that reads all of them.",
     ("attention_mask", "size"): "To mask only the memory, pass `value_mask`.",
     "several": "{call}.",
     "shape": "{call}.",

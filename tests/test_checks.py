@@ -809,16 +809,16 @@ SEARCHES = {
     "a step of two arguments": (
         {"step": lambda tokens, state: None},
         "`step` must be a function step(tokens, state, memory)",
-        "takes (tokens, state)",
+        "too many positional arguments",
     ),
     "a layer as step": (
         {"step": layers.Dense(3)},
         "`step` must be a function step(tokens, state, memory)",
-        "takes (inputs, training=None)",
+        "too many positional arguments",
     ),
     "logits of three axes": (
         {"step": lambda tokens, state, memory: (ops.ones((10, 1, 5)), None, None)},
-        "`step` must return logits of rank 2",
+        "`step` must return logits, float of shape (10, None)",
         "(10, 1, 5)",
     ),
     "two outputs": (

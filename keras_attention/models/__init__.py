@@ -30,7 +30,7 @@ may have more attributes:
 Sizes: B samples, T steps, Tk memory steps, H, E and Dv features, V tokens.
 """
 
-from keras_attention.models._results import LogProbability
+from keras_attention.models._generator import LogProbability
 from keras_attention.models.bidirectional_ensemble import BidirectionalEnsemble
 from keras_attention.models.ensemble import Ensemble
 from keras_attention.models.extended_vocabulary import ExtendedVocabulary

@@ -8,8 +8,9 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention._place import is_symbolic
-from keras_attention._spec import Words, dtype_of, is_integer, refuse
+from keras_attention._spec import dtype_of, is_integer
 from keras_attention._typing import Nested
+from keras_attention.models._checks import check
 
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
 
@@ -27,36 +28,23 @@ def _is_sequence(row):
     return isinstance(row, np.ndarray) and row.ndim == 1
 
 
-def as_arrays(model: str, given: Nested) -> Nested:
-    """NumPy arrays of what was given, with one batch size. None stays None."""
+def as_arrays(model: str, samples: Nested) -> Nested:
+    """NumPy arrays of the same number of samples. None stays None."""
 
     def convert(x):
         if x is None:
             return None
-        if is_symbolic(x):
-            remedy = "Inside a compiled function, call `search_batch`."
-            refuse(model, "generate and log_probability take arrays", x, remedy)
+        check(model, "traced", not is_symbolic(x), x)
         array = ops.convert_to_numpy(x)
-        if isinstance(x, (str, bytes)) or (array.ndim and array.dtype.kind in "USO"):
-            remedy = "Look the tokens up in the vocabulary. An export takes strings: "
-            remedy += "export_generate(tokenize=...)."
-            refuse(model, "generate and log_probability take ids", x, remedy)
-        if not array.ndim:
-            expected = "generate and log_probability take arrays whose first axis is the sample"
-            refuse(model, expected, x, "Write [[3, 4, 5]] for one sample.")
+        strings = isinstance(x, (str, bytes)) or (array.ndim and array.dtype.kind in "USO")
+        check(model, "strings", not strings, x)
+        check(model, "batch", array.ndim, x)
         return array
 
-    given = tree.map_structure(convert, given)
-    shapes = [x.shape for x in tree.flatten(given) if x is not None]
-    if not shapes:
-        raise ValueError(f"{model}: there is no sample; pass at least one.")
-    if len({shape[0] for shape in shapes}) != 1:
-        expected = "all arrays must have the same number of samples as their first axis"
-        remedy = "Pass one target, or one prefix, for each source."
-        refuse(model, expected, Words(f"the shapes {shapes}"), remedy)
-    if not shapes[0][0]:
-        raise ValueError(f"{model}: there is no sample; pass at least one.")
-    return given
+    arrays = tree.map_structure(convert, samples)
+    sizes = {len(x) for x in tree.flatten(arrays) if x is not None}
+    check(model, "samples", len(sizes) == 1 and sizes != {0}, sorted(sizes))
+    return arrays
 
 
 def with_a_step(source: Nested, pad_token: int | None) -> Nested:
@@ -78,7 +66,7 @@ def with_a_step(source: Nested, pad_token: int | None) -> Nested:
 
 
 def batches(
-    given: tuple[Nested, ...], pad_token: int | None, size: int, fixed: bool
+    arrays: tuple[Nested, ...], pad_token: int | None, size: int, fixed: bool
 ) -> Iterator[tuple[np.ndarray, Nested]]:
     """Cuts arrays into batches.
 
@@ -86,7 +74,7 @@ def batches(
     longest sequence of each batch.
 
     Args:
-        given: what was given, as arrays in any nesting, and None.
+        arrays: arrays in any nesting, and None.
         pad_token: the padding that may be cut; None cuts nothing.
         fixed: whether every shape is compiled. Then shapes are rounded up: rows repeat, and
             sequences are padded.
@@ -94,31 +82,29 @@ def batches(
     Yields:
         The numbers of the samples, and the arrays of the batch, which may have more rows.
     """
-    count = len(tree.flatten(given)[0])
-    lengths = _lengths(given[0], pad_token)
+    count = len(tree.flatten(arrays)[0])
+    lengths = _lengths(arrays[0], pad_token)
     order = np.arange(count) if lengths is None else np.argsort(lengths, kind="stable")
     for start in range(0, count, size):
-        rows = order[start : start + size]
-        taken = rows
+        rows = taken = order[start : start + size]
         if fixed and len(rows) < size:
             more = min(size, 2 ** (len(rows) - 1).bit_length()) - len(rows)
             taken = np.concatenate([rows, np.repeat(rows[-1:], more)])
-        first, *others = tree.map_structure(
-            lambda x, taken=taken: None if x is None else x[taken], given
-        )
+        batch = tree.map_structure(lambda x, rows=taken: None if x is None else x[rows], arrays)
         if lengths is not None:
             width = max(1, lengths[rows].max())
-            first = _of_width(first, -(-width // STEPS) * STEPS if fixed else width, pad_token)
-        yield rows, (first, *others)
+            width = -(-width // STEPS) * STEPS if fixed else width
+            batch = (_of_width(batch[0], width, pad_token), *batch[1:])
+        yield rows, batch
 
 
-def _lengths(given, pad_token):
+def _lengths(source, pad_token):
     """The lengths of the sequences of one array of ids; None for anything else."""
-    ids = pad_token is not None and isinstance(given, np.ndarray) and given.ndim == 2
-    if not ids or not np.issubdtype(given.dtype, np.integer) or not given.shape[1]:
+    ids = pad_token is not None and isinstance(source, np.ndarray) and source.ndim == 2
+    if not ids or not np.issubdtype(source.dtype, np.integer) or not source.shape[1]:
         return None
-    valid = given != pad_token
-    return np.where(valid.any(axis=1), given.shape[1] - valid[:, ::-1].argmax(axis=1), 0)
+    valid = source != pad_token
+    return np.where(valid.any(axis=1), source.shape[1] - valid[:, ::-1].argmax(axis=1), 0)
 
 
 def _of_width(x, width, fill):
@@ -135,14 +121,17 @@ def widened(weights: np.ndarray | None, batch: Nested, source: Nested) -> np.nda
     return _of_width(weights, source.shape[1], 0)
 
 
-def joined(found: list[tuple[np.ndarray, tuple]]) -> list[np.ndarray | None]:
+def joined(results: list[tuple[np.ndarray, tuple]]) -> list[np.ndarray | None]:
     """Joins the results of batches, in the order of the samples. Shorter rows get zeros."""
-    order = np.argsort(np.concatenate([rows for rows, _ in found]))
-    cut = [[None if x is None else x[: len(rows)] for x in results] for rows, results in found]
-    results = []
-    for parts in zip(*cut, strict=True):
-        if parts[0] is not None and parts[0].ndim > 1:
-            width = max(x.shape[-1] for x in parts)
-            parts = [_of_width(x, width, 0) for x in parts]
-        results.append(None if parts[0] is None else np.concatenate(parts)[order])
-    return results
+    order = np.argsort(np.concatenate([rows for rows, _ in results]))
+
+    def join(*items):
+        if items[0] is None:
+            return None
+        items = [x[: len(rows)] for x, (rows, _) in zip(items, results, strict=True)]
+        if items[0].ndim > 1:
+            width = max(x.shape[-1] for x in items)
+            items = [_of_width(x, width, 0) for x in items]
+        return np.concatenate(items)[order]
+
+    return list(map(join, *(items for _, items in results)))

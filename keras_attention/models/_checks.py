@@ -4,24 +4,19 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import tree
 
-from keras_attention._spec import (
-    Words,
-    check_token,
-    counted,
-    described,
-    is_known,
-    is_tensor,
-    made,
-    refuse,
-)
+from keras_attention._spec import Words, check_token, is_tensor, refuse
 from keras_attention.models.hard_attention import HardAttention
 
 INTERFACE = "prepare", "get_initial_state", "step"
 PROBABILITIES = keras.activations.softmax, keras.activations.sigmoid
+READABLE = {"inputs", "tokens", "context", "weights", "memory", "memory_mask", "source", "targets"}
 # What must hold. How to fix it.
 RULES = {
+    # The parts.
+    "encoder": "`encoder` must be a layer. Make one, such as RecurrentEncoder(embedding, rnn).",
+    "embedding": "`target_embedding` must be a layer. Make one, such as "
+    "keras.layers.Embedding(vocabulary_size, features).",
     "decoder": "`decoder` must be an AttentionRNN, or a layer with prepare, get_initial_state, "
     "step",
     "outputs": "`decoder` must return its outputs alone. Leave `return_state` out.",
@@ -33,29 +28,66 @@ RULES = {
     "tied": "the head makes its logits with the transposed target embedding, so `target_embedding` "
     "must be a keras.layers.ReversibleEmbedding. Or pass "
     "head=keras.layers.Dense(vocabulary_size).",
-    "pair": "the model takes the pair (source, target). A data set for `fit` yields ((source, "
-    "target), target). To decode, call generate(source, max_length).",
-    "target": "the target must be ids of shape (batch, steps). Pad lists of ids with "
-    "keras.utils.pad_sequences.",
-    "three": "the encoder must return (memory, state, mask). A layer may return None for the state "
-    "or the mask. A functional model may not: return zeros, and a mask of ones.",
+    "reads": f"`reads` of the head must name what a head can read: {', '.join(sorted(READABLE))}",
+    "end": "`end_token` must differ from `start_token` and `pad_token`",
+    "padding": "`pad_token` must be the same in the model, its encoder and its head",
+    "models": "`models` must be a list of Seq2Seq models. To join both directions, make an "
+    "Ensemble of each direction first.",
+    "tokens": "the models must have the same start_token, end_token and pad_token",
+    "vocabulary": "both models must have one vocabulary",
+    # What they return.
     "encoded": "the encoder must return (memory, state, mask): vectors (batch, steps, features), "
     "states of the cell as a list or None, and a boolean mask or None. Make the mask of ids, such "
-    "as source != 0.",
-    "all logits": "`head` must return a logit for every token of the vocabulary. Pass "
+    "as source != 0. A functional model cannot return None: return zeros, and a mask of ones.",
+    "mask": "the encoder must return a mask, as at the first call, because padding is cut off. "
+    "Make a new Seq2Seq of the same parts.",
+    "all logits": "`head` must return a logit for every token, the end token too. Pass "
     "keras.layers.Dense(vocabulary_size).",
+    # Calls and training.
+    "pair": "the model takes the pair (source, target). Train with fit(source, target), or with a "
+    "data set of ((source, target), target); several sources are one, ((first, second), target). "
+    "To decode, call generate(source, max_length).",
+    "alone": "training and evaluation need a source and its target. Call fit(source, target), or "
+    "pass a data set of ((source, target), target).",
+    "again": "the target must stand in the pair too. A data set yields ((source, target), target); "
+    "with two sources, (((first, second), target), target).",
+    "sources": "the encoder reads several sources. Pass them as one, fit((first, second), target) "
+    "or generate((first, second), max_length); a data set yields "
+    "(((first, second), target), target).",
+    "one argument": "several sources are one argument. Call generate((first, second), max_length).",
     "source ids": "the source must be integer ids, as in training. Cast them: source.astype(int).",
     "target ids": "the target must be integer ids of shape (batch, steps). Pass lists of ids, or "
     "cast them: target.astype(int).",
+    "start_token": "the target must not contain the start token. Leave it out: the model puts it "
+    "in front itself.",
+    "end_token": "every target must contain the end token before its padding. Append it to each "
+    "sequence before you pad it.",
     "class_weight": "`class_weight` must be None, because Keras would take the position of the "
     "largest id of a target for its class. Weigh samples with sample_weight, (batch,), or tokens "
     "with one (batch, steps).",
     "loss": "`loss` must take logits. Leave it out. Pass "
     "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
-    "start token": "the target must not contain the start token. Leave it out: the model puts it "
-    "in front itself.",
-    "end token": "every target must contain the end token before its padding. Append it to each "
-    "sequence before you pad it.",
+    # Generating.
+    "started": "`state` and `memory` must come from `start`. Write state, memory = "
+    "model.start(source).",
+    "traced": "generate and log_probability take arrays. Inside a compiled function, call "
+    "`search_batch`.",
+    "strings": "generate and log_probability take ids. Look the tokens up in the vocabulary. An "
+    "export takes strings: export_generate(tokenize=...).",
+    "batch": "generate and log_probability take arrays whose first axis is the sample. Write "
+    "[[3, 4, 5]] for one sample.",
+    "samples": "all arrays must have the same number of samples as their first axis, at least one. "
+    "Pass one target, or one prefix, for each source.",
+    # Exporting.
+    "backend": "the backend must be tensorflow. Save the model as a .keras file, and load it with "
+    "KERAS_BACKEND=tensorflow.",
+    "path": "`path` must be a new or empty folder, or a SavedModel, which is replaced. Choose "
+    "another path.",
+    "tokenize": "`tokenize` must be a function or None",
+    "detokenize": "`detokenize` must be a function or None",
+    "tracked": "`tracked` must be a list of tables, tokenizers and layers. Write tracked=[...].",
+    "tokenized": "`tokenize` must return ids (batch, steps). Look strings up in the vocabulary, "
+    "and pad ragged ids: ids.to_tensor().",
 }
 
 
@@ -66,109 +98,63 @@ def check(model: str, rule: str, right: Any, given: Any) -> None:
         refuse(model, expected, given, remedy)
 
 
-def check_parts(encoder: Any, decoder: Any, target_embedding: Any, head: Any) -> None:
-    for name, part in (("encoder", encoder), ("target_embedding", target_embedding)):
-        if not isinstance(part, keras.layers.Layer):
-            refuse("Seq2Seq", f"`{name}` must be a layer", part, made(part))
-    function = getattr(head, "activation", None)
+def check_parts(
+    encoder: Any, decoder: Any, target_embedding: Any, head: Any, tokens: dict[str, Any]
+) -> None:
+    """The arguments of a `Seq2Seq`."""
+    for name, token in tokens.items():
+        check_token("Seq2Seq", name, token)
+    start, end, pad = tokens.values()
+    padding = [getattr(part, "pad_token", pad) for part in (encoder, head)]
+    function, reads = getattr(head, "activation", None), getattr(head, "reads", ())
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
     tied = head is None or getattr(head, "tied", False)
     reversible = isinstance(target_embedding, keras.layers.ReversibleEmbedding)
-    check("Seq2Seq", "decoder", all(hasattr(decoder, name) for name in INTERFACE), decoder)
-    check("Seq2Seq", "outputs", not getattr(decoder, "return_state", False), decoder)
-    check("Seq2Seq", "head", head is None or isinstance(head, keras.layers.Layer), head)
-    check("Seq2Seq", "logits", function not in PROBABILITIES, getattr(function, "__name__", None))
-    check("Seq2Seq", "hard", not (isinstance(head, HardAttention) and feeds), decoder)
-    check("Seq2Seq", "tied", not tied or reversible, target_embedding)
-
-
-def check_tokens(start_token: Any, end_token: Any, pad_token: Any) -> None:
-    tokens = {"start_token": start_token, "end_token": end_token, "pad_token": pad_token}
-    for name, token in tokens.items():
-        check_token("Seq2Seq", name, token)
-    if end_token in (start_token, pad_token):
-        refuse("Seq2Seq", "`end_token` must differ from `start_token` and `pad_token`", tokens)
+    for rule, right, given in (
+        ("encoder", isinstance(encoder, keras.layers.Layer), encoder),
+        ("embedding", isinstance(target_embedding, keras.layers.Layer), target_embedding),
+        ("decoder", all(hasattr(decoder, name) for name in INTERFACE), decoder),
+        ("outputs", not getattr(decoder, "return_state", False), decoder),
+        ("head", head is None or isinstance(head, keras.layers.Layer), head),
+        ("logits", function not in PROBABILITIES, getattr(function, "__name__", None)),
+        ("hard", not (isinstance(head, HardAttention) and feeds), decoder),
+        ("tied", not tied or reversible, target_embedding),
+        ("reads", READABLE.issuperset(reads), reads),
+        ("end", end not in (start, pad), tokens),
+        ("padding", padding == [pad, pad], [pad, *padding]),
+    ):
+        check("Seq2Seq", rule, right, given)
 
 
 def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:
     check(model, "pair", isinstance(inputs, (tuple, list)) and len(inputs) == 2, inputs)
     source, target = inputs
-    check(model, "target", len(getattr(target, "shape", ())) == 2, target)
+    check(model, "target ids", len(getattr(target, "shape", ())) == 2, target)
     return source, target
 
 
-def check_encoded(model: str, found: Any) -> tuple[Any, Any, Any]:
+def check_encoded(model: str, encoded: Any) -> tuple[Any, Any, Any]:
     """What an encoder returned: a memory, a state and a mask."""
-    if not isinstance(found, (tuple, list)) or len(found) != 3:
-        check(model, "three", False, Words(counted(found)))
-    memory, _, mask = found
-    right = is_tensor(memory, "float", None, None, None)
-    if not right or not (mask is None or is_tensor(mask, "bool", *memory.shape[:2])):
-        check(model, "encoded", False, Words(tree.map_structure(described, tuple(found))))
-    return tuple(found)
+    right = isinstance(encoded, (tuple, list)) and len(encoded) == 3
+    right = right and is_tensor(encoded[0], "float", None, None, None)
+    mask = encoded[2] if right else None
+    right = right and (mask is None or is_tensor(mask, "bool", *encoded[0].shape[:2]))
+    check(model, "encoded", right, encoded)
+    return tuple(encoded)
 
 
-def check_started(model: str, **given: Any) -> None:
-    """State and memory, which are pairs: one part is that of the decoder, one that of the head."""
-    for name, pair in given.items():
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            remedy = "Write state, memory = model.start(source)."
-            refuse(model, f"`{name}` must come from `start`", pair, remedy)
-
-
-def check_logits(model: str, logits: Any, end_token: int) -> None:
-    """Whether the head has a logit for the end token."""
-    size = logits.shape[-1]
-    if is_known(size) and size <= end_token:
-        check(model, "all logits", False, Words(f"{size}, without the end token, {end_token}"))
-
-
-def check_padding(pad_token: int, **parts: Any) -> None:
-    """A part with a `pad_token` must have the `pad_token` of the model."""
-    for name, part in parts.items():
-        own = getattr(part, "pad_token", pad_token)
-        if own != pad_token:
-            expected = f"`pad_token` must be the same in the model and in its {name}"
-            refuse("Seq2Seq", expected, Words(f"{pad_token} and {own}"))
-
-
-def check_source(model: str, source: Any, form: Any) -> None:
-    """One array of ids must hold integers, as it did when the model was built."""
-    ids = isinstance(source, np.ndarray) and source.ndim == 2 and isinstance(form, dict)
-    cut = ids and source.dtype.kind == "f" and "int" in form.get("dtype", "")
-    check(model, "source ids", not cut, source)
-
-
-def check_target_ids(model: str, target: Any) -> None:
-    right = getattr(target, "ndim", 0) == 2 and target.dtype.kind in "iu"
-    check(model, "target ids", right, target)
-
-
-def check_targets(
-    model: str, target: Any, start_token: int, end_token: int, pad_token: int
-) -> None:
+def check_targets(model: Any, target: Any) -> None:
     """Every row of an array must have an end token, otherwise the model never learns to end.
 
     It holds no start token, to which a search gives no probability.
     """
     if not isinstance(target, np.ndarray):
         return
-    check_target_ids(model, target)
-    started = (target == start_token).any(axis=1) & (start_token != pad_token)
-    ended = np.cumsum(target == end_token, axis=1) > 0
-    endless = ~ended.any(axis=1) | (~ended & (target == pad_token)).any(axis=1)
-    for rule, token, wrong in (("start", start_token, started), ("end", end_token, endless)):
+    check(model.name, "target ids", target.ndim == 2 and target.dtype.kind in "iu", target)
+    started = (target == model.start_token).any(axis=1) & (model.start_token != model.pad_token)
+    unpadded = np.cumsum(target == model.pad_token, axis=1) == 0
+    endless = ~((target == model.end_token) & unpadded).any(axis=1)
+    for rule, wrong in (("start_token", started), ("end_token", endless)):
         if wrong.any():
             rows = f"{wrong.sum()} wrong rows of {len(target)}, the first is row {wrong.argmax()}"
-            check(model, f"{rule} token", False, Words(f"{rows} (token {token})"))
-
-
-def check_class_weight(model: str, given: Any) -> None:
-    check(model, "class_weight", given is None, given)
-
-
-def check_loss(loss: Any) -> None:
-    config = loss.get_config() if isinstance(loss, keras.losses.Loss) else {}
-    check("Seq2Seq", "loss", not isinstance(loss, str), loss)
-    given = Words("a loss with from_logits=False")
-    check("Seq2Seq", "loss", config.get("from_logits") is not False, given)
+            check(model.name, rule, False, Words(f"{rows} (token {getattr(model, rule)})"))

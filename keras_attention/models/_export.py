@@ -8,7 +8,8 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention._spec import Words, is_dense, refuse
+from keras_attention._spec import Words, is_dense
+from keras_attention.models._checks import check
 from keras_attention.models._forms import symbolic
 
 # What TensorFlow writes into the folder of a SavedModel.
@@ -27,12 +28,15 @@ def write_saved_model(
         names: the names of several sources that are no dictionary, or nothing.
         tracked: the models, tables and tokenizers that `serve` uses.
     """
-    if keras.backend.backend() != "tensorflow":
-        remedy = "Save the model as a .keras file, and load it with KERAS_BACKEND=tensorflow."
-        refuse("export_generate", "the backend must be tensorflow", keras.backend.backend(), remedy)
+    backend = keras.backend.backend()
+    check("export_generate", "backend", backend == "tensorflow", backend)
     import tensorflow as tf
 
-    path = _free_path(path)
+    path = pathlib.Path(path).absolute()
+    inside = {part.name for part in path.iterdir()} if path.is_dir() else set()
+    saved = "saved_model.pb" in inside and inside <= SAVED_MODEL
+    free = saved or not path.exists() or (path.is_dir() and not inside)
+    check("export_generate", "path", free, Words(f"{path}, which holds other files"))
     text = tf.TensorSpec((None,), tf.string, name="source")
     signature = [text if form is None else _specs(form, names)]
     archive = keras.export.ExportArchive()
@@ -83,21 +87,16 @@ def _specs(form, names):
 def check_export(tokenize: Any, detokenize: Any, tracked: Any) -> None:
     """Checks the arguments that `export_generate` does not pass to the search."""
     for name, function in {"tokenize": tokenize, "detokenize": detokenize}.items():
-        if function is not None and not callable(function):
-            refuse("export_generate", f"`{name}` must be a function or None", function)
-    if not isinstance(tracked, (list, tuple)):
-        expected = "`tracked` must be a list of tables, tokenizers and layers"
-        refuse("export_generate", expected, tracked, "Write tracked=[...].")
+        check("export_generate", name, function is None or callable(function), function)
+    check("export_generate", "tracked", isinstance(tracked, (list, tuple)), tracked)
 
 
 def check_tokenized(source: Any) -> None:
     """What `tokenize` returned, when the export is traced."""
     for x in tree.flatten(source):
-        received = "a ragged tensor" if not is_dense(x) else "strings"
-        if not is_dense(x) or getattr(x, "dtype", None) == "string":
-            remedy = "Look strings up in the vocabulary, and pad ragged ids: ids.to_tensor()."
-            expected = "`tokenize` must return ids (batch, steps)"
-            refuse("export_generate", expected, Words(received), remedy)
+        received = "strings" if is_dense(x) else "a ragged tensor"
+        right = is_dense(x) and getattr(x, "dtype", None) != "string"
+        check("export_generate", "tokenized", right, Words(received))
 
 
 def texts_of(detokenize: Callable, tokens: Any, lengths: Any) -> Any:
@@ -106,15 +105,3 @@ def texts_of(detokenize: Callable, tokens: Any, lengths: Any) -> Any:
         return detokenize(tokens, lengths)
     rows = ops.reshape(tokens, (-1, tokens.shape[-1]))
     return ops.reshape(detokenize(rows, ops.reshape(lengths, (-1,))), ops.shape(lengths))
-
-
-def _free_path(path):
-    """The path as a `Path`, if nothing but a SavedModel can be lost there."""
-    path = pathlib.Path(path).absolute()
-    found = {part.name for part in path.iterdir()} if path.is_dir() else set()
-    saved = "saved_model.pb" in found and found <= SAVED_MODEL
-    if path.exists() and not saved and (found or not path.is_dir()):
-        expected = "`path` must be a new or empty folder, or a SavedModel, which is replaced"
-        received = Words(f"{path}, which holds other files")
-        refuse("export_generate", expected, received, "Choose another path.")
-    return path

@@ -1,6 +1,6 @@
-"""The shapes and dtypes of nested inputs, from which a file builds its model."""
+"""What the first call of a model shows, from which a file builds it."""
 
-from collections.abc import Callable
+import dataclasses
 from typing import Any
 
 import keras
@@ -9,93 +9,58 @@ from keras import tree
 from keras_attention._spec import described
 from keras_attention._typing import Nested
 
+IDS = {"shape": [None, None], "dtype": "int32"}
 
-class Form:
-    """An object that Keras does not track, with the shapes and dtypes of nested inputs.
+
+@dataclasses.dataclass(frozen=True)
+class FirstCall:
+    """What holds for all calls of a `Seq2Seq`. Keras tracks no object of this kind.
 
     Attributes:
-        of: the nesting of the inputs, with a dictionary of shape and dtype for each. Batch and
-            steps are unknown.
+        form: see `form_of`, of the source and of the target.
+        masked: whether the encoder returns a mask, so that padding may be cut off a source.
+        vocabulary: the number of logits.
     """
 
-    def __init__(self, inputs: Nested) -> None:
-        self.of = tree.map_structure(_described, inputs)
+    form: Nested
+    masked: bool
+    vocabulary: int | None
+
+    @property
+    def several(self) -> bool:
+        """Whether the source is more than one tensor."""
+        return not _is_leaf(self.form[0])
 
 
-def _described(x):
-    if x is None:
-        return None
-    shape = [None, None, *tuple(x.shape)[2:]][: len(x.shape)]
-    return {"shape": shape, "dtype": keras.backend.standardize_dtype(x.dtype)}
+def form_of(inputs: Nested) -> Nested:
+    """The nesting of the inputs, with the shape and dtype of each. Batch and steps are unknown."""
 
+    def describe(x):
+        shape = [None, None, *x.shape[2:]][: len(x.shape)]
+        return {"shape": shape, "dtype": keras.backend.standardize_dtype(x.dtype)}
 
-def mapped(function: Callable[[tuple, str], Any], form: Any) -> Nested:
-    """Calls `function(shape, dtype)` for every input of a form."""
-    if form is None:
-        return None
-    if isinstance(form, dict):
-        if isinstance(form.get("dtype"), str):
-            return function(_shape_of(form), form["dtype"])
-        return {name: mapped(function, x) for name, x in form.items()}
-    if isinstance(form, (list, tuple)):
-        return tuple(mapped(function, x) for x in form)
-    raise _damaged(form)
-
-
-def _shape_of(form):
-    """The shape of one input. A file never holds its batch size and its number of steps."""
-    shape = form.get("shape")
-    if not isinstance(shape, (list, tuple)) or any(x is not None for x in shape[:2]):
-        raise _damaged(form)
-    if not all(x is None or (isinstance(x, int) and x > 0) for x in shape[2:]):
-        raise _damaged(form)
-    return tuple(shape)
-
-
-def _damaged(form):
-    return ValueError(
-        "The form of the inputs in a saved model must be nested lists or dictionaries of "
-        '{"shape": [null, null, features, ...], "dtype": "..."}; this file holds '
-        f"{described(form)}. Save the model again, with the package that made it."
-    )
+    return tree.map_structure(lambda x: None if x is None else describe(x), inputs)
 
 
 def symbolic(form: Any) -> Nested:
-    """Symbolic inputs of a form: a call with them builds a model."""
-    return mapped(lambda shape, dtype: keras.KerasTensor(shape, dtype=dtype), form)
+    """Symbolic inputs of a form, also of one from a file: a call with them builds a model."""
+    if form is None:
+        return None
+    if isinstance(form, (list, tuple)):
+        return tuple(map(symbolic, form))
+    if isinstance(form, dict) and not _is_leaf(form):
+        return {name: symbolic(x) for name, x in form.items()}
+    shape = form.get("shape") if isinstance(form, dict) else None
+    # A file never holds the batch size and the number of steps.
+    right = isinstance(shape, (list, tuple)) and all(x is None for x in shape[:2])
+    if not right or not all(x is None or (isinstance(x, int) and x > 0) for x in shape[2:]):
+        raise ValueError(
+            "The form of the inputs in a saved model must be nested lists or dictionaries of "
+            '{"shape": [null, null, features, ...], "dtype": "..."}; this file holds '
+            f"{described(form)}. Save the model again, with the package that made it."
+        )
+    return keras.KerasTensor(tuple(shape), dtype=form["dtype"])
 
 
-class KnownForm(keras.Model):
-    """A model that remembers the form of its inputs."""
-
-    encoder: keras.layers.Layer
-
-    def build(self, input_shape: Any) -> None:
-        """Does nothing: the first call builds the parts.
-
-        Without this method, Keras would trace the call first, and print two warnings before our
-        error if a part is wrong.
-        """
-
-    def _note_form(self, inputs):
-        """Remembers ranks, features and dtypes, from which a loaded model is built."""
-        if not hasattr(self, "_input_form"):
-            self._input_form = Form(tuple(inputs))
-
-    def _form(self):
-        if not hasattr(self, "_input_form"):
-            raise ValueError(f"{self.name}: call or train the model once, then export it.")
-        return self._input_form.of[0]
-
-    def _source_names(self):
-        """The names of the inputs of a functional encoder, if the user chose them."""
-        names = [x.name for x in getattr(self.encoder, "inputs", None) or ()]
-        return [] if any(name.startswith("keras_tensor") for name in names) else names
-
-    def get_build_config(self) -> dict[str, Any] | None:
-        if not hasattr(self, "_input_form"):
-            return None
-        return {"form": self._input_form.of}
-
-    def build_from_config(self, config: dict[str, Any]) -> None:
-        self(symbolic(config["form"]))
+def _is_leaf(form):
+    return isinstance(form, dict) and isinstance(form.get("dtype"), str)

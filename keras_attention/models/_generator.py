@@ -1,25 +1,24 @@
 """The base of models that generate sequences."""
 
-import abc
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, Self
 
+import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._spec import check_int
+from keras_attention._spec import check_int, kind_of
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
-from keras_attention.models._checks import check_source, check_target_ids
+from keras_attention.models._checks import check
 from keras_attention.models._export import (
     check_export,
     check_tokenized,
     texts_of,
     write_saved_model,
 )
-from keras_attention.models._forms import KnownForm
+from keras_attention.models._forms import IDS, FirstCall, symbolic
 from keras_attention.models._programs import Programs
-from keras_attention.models._results import LogProbability, best
 from keras_attention.models._searches import SEARCHES, check_search, make_seeds
 from keras_attention.ops.samples import take_last
 from keras_attention.search import SearchResult
@@ -28,39 +27,110 @@ from keras_attention.search.limits import Limits, check_vocabulary
 LARGEST_BATCH = 2**16
 
 
-class Generator(KnownForm):
-    """A model that generates with one of its searches."""
+class LogProbability(NamedTuple):
+    """What `Seq2Seq.log_probability` returns.
+
+    Attributes:
+        scores: `(B,)`, the sum of the tokens' log probabilities.
+        log_probs: `(B, T)`, zero at padding.
+        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, or None.
+
+    Example:
+        The perplexity of targets, here for a model to which all tokens are equally probable:
+
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, LuongAttention, RecurrentEncoder, Seq2Seq
+        >>> embedding = keras.layers.Embedding(6, 3)
+        >>> encoder = keras.layers.GRU(3, return_sequences=True, return_state=True)
+        >>> model = Seq2Seq(
+        ...     RecurrentEncoder(embedding, encoder),
+        ...     AttentionRNN(keras.layers.GRUCell(3), LuongAttention("dot")),
+        ...     target_embedding=embedding,
+        ...     head=keras.layers.Dense(6, kernel_initializer="zeros"),
+        ...     start_token=1,
+        ...     end_token=2,
+        ... )
+        >>> targets = numpy.array([[5, 4, 3, 2], [4, 2, 0, 0]])
+        >>> found = model.log_probability(numpy.array([[3, 4], [5, 3]]), targets)
+        >>> round(float(numpy.exp(-found.scores.sum() / (targets > 0).sum())), 3)
+        4.0
+    """
+
+    scores: np.ndarray
+    log_probs: np.ndarray
+    weights: np.ndarray | None
+
+
+class Generator(keras.Model):
+    """A model that generates with one of its searches.
+
+    A subclass defines `start` and `step`, as the searches take them; `_memory_mask(memory)`, the
+    mask `(B, Tk)` of a memory from `start`, or None; and `_distribution(source, target)`, the log
+    probabilities `(B, T, V)` of the tokens of a target, and the weights.
+    """
 
     start_token: int
     end_token: int
     pad_token: int
-    _vocabulary: int | None = None  # the number of logits, known after the first call
     _searches: Mapping[str, Callable] = SEARCHES
+    # The arguments of the constructor, in the order in which a file loads them.
+    _arguments: tuple[str, ...] = ()
+    # Of a `Seq2Seq`, which sets it once, at its first call.
+    _first_call: FirstCall | None = None
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._programs = Programs()
 
-    @abc.abstractmethod
-    def start(self, source: Nested) -> tuple[Nested, Nested]:
-        """Encodes a source. Returns `(state, memory)`."""
-
-    @property
-    @abc.abstractmethod
-    def _cut_token(self):
-        """The padding that may be cut off a source; None if an encoder has no mask for it."""
-
     def _members(self):
         """The models that are trained: this one, or those that an ensemble joins."""
         return [self]
 
-    @abc.abstractmethod
-    def _run(self, search, state, memory, options):
-        """Calls the function of a search."""
+    @property
+    def _cut_token(self):
+        """The padding that may be cut off a source; None if an encoder has no mask for it."""
+        calls = [model._first_call for model in self._members()]
+        return self.pad_token if all(call and call.masked for call in calls) else None
 
-    @abc.abstractmethod
-    def _distribution(self, source, target):
-        """Log probabilities `(B, T, V)` of the tokens of a target, and the weights."""
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the weights for a source of ids `(batch, steps)`: call `build()`.
+
+        With shapes, as Keras calls it, the first call makes them. Without this method, Keras would
+        trace that call before, and print two warnings before our error if a part is wrong.
+        """
+        if input_shape is None:
+            self.compute_output_spec((symbolic(IDS), symbolic(IDS)))
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        call = self._members()[0]._first_call
+        return None if call is None else {"form": call.form}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        self(symbolic(config["form"]))
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """Loads weights into a model that was called or built; see `keras.Model.load_weights`."""
+        self._check_called()
+        super().load_weights(filepath, skip_mismatch, **kwargs)
+
+    def _check_called(self):
+        if not all(model._first_call for model in self._members()):
+            raise ValueError(
+                f"{self.name}: the model has no weights yet. Call build() first; or, if the source "
+                "is not ids (batch, steps), call the model once."
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        own = {x: keras.saving.serialize_keras_object(getattr(self, x)) for x in self._arguments}
+        return {**super().get_config(), **own}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        own = {
+            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
+            for name in cls._arguments
+        }
+        return cls(**{**config, **own})
 
     def search_batch(
         self,
@@ -84,6 +154,12 @@ class Generator(KnownForm):
         options |= {"start_token": self.start_token, "end_token": self.end_token}
         options |= {} if prefix is None else {"prefix": prefix}
         return self._run(search, *self.start(source), {**options, "max_length": max_length})
+
+    def _run(self, search, state, memory, options):
+        """Calls the function of a search."""
+        if search == "beam":
+            options["memory_mask"] = self._memory_mask(memory)
+        return self._searches[search](self.step, state, memory, **options)
 
     def generate(
         self,
@@ -135,11 +211,11 @@ class Generator(KnownForm):
             found = self.search_batch(source, max_length, search, prefix=prefix, **options, **own)
             return tuple(best(found, kept))
 
-        key = ("generate", search, max_length, kept, *sorted(options.items()))
+        key = "generate", search, max_length, kept, repr(sorted(options.items()))
         given = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
         if prefix is not None:  # its values are known here, but not in the compiled search
-            limits = Limits(self.start_token, self.end_token, max_length, 0, 0, given[1]).checked()
-            check_vocabulary(limits.largest_id, self._vocabulary)
+            limits = Limits(self.start_token, self.end_token, max_length, prefix=given[1])
+            check_vocabulary(limits.largest_id, self._members()[0]._first_call.vocabulary)
         return self._in_batches(run, SearchResult, key, given, batch_size, seed)
 
     def log_probability(
@@ -173,7 +249,8 @@ class Generator(KnownForm):
 
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         given = self._arrays(*(padded(x, self.pad_token) for x in (source, target)))
-        check_target_ids(self.name, given[1])
+        ids = isinstance(given[1], np.ndarray) and given[1].ndim == 2
+        check(self.name, "target ids", ids and kind_of(given[1].dtype) == "int", given[1])
         return self._in_batches(run, LogProbability, ("log_probability",), given, batch_size)
 
     def export_generate(
@@ -205,7 +282,7 @@ class Generator(KnownForm):
                 that does not exist has length 0.
             tracked: a list of the tables, tokenizers and layers that these functions use.
         """
-        kept = check_search(self.name, self._searches, search, max_length, n_best, options, None)
+        kept = check_search(self.name, self._searches, search, max_length, n_best, options)
         check_export(tokenize, detokenize, tracked)
 
         def serve(source):
@@ -218,29 +295,64 @@ class Generator(KnownForm):
                 result["texts"] = texts_of(detokenize, found.tokens, found.lengths)
             return result
 
-        form = None if tokenize is not None else self._form()
-        write_saved_model(path, serve, form, self._source_names(), [*self._members(), *tracked])
+        self._check_called()
+        first = self._members()[0]
+        form = None if tokenize is not None else first._first_call.form[0]
+        # The names of the inputs of a functional encoder, if the user chose them.
+        names = [x.name for x in getattr(first.encoder, "inputs", None) or ()]
+        names = [] if any(name.startswith("keras_tensor") for name in names) else names
+        write_saved_model(path, serve, form, names, [*self._members(), *tracked])
 
     def _arrays(self, *given):
         """Arrays of a source and of what goes with it. One sample builds a new model."""
         given = as_arrays(self.name, given)
-        if not self.built or self._vocabulary is None:  # an earlier call may have failed
+        if not all(model._first_call for model in self._members()):
             one = tree.map_structure(lambda x: None if x is None else x[:1], given[0])
             self((one, np.full((1, 1), self.end_token)))
-        check_source(self.name, given[0], self._form())
+        source, form = given[0], self._members()[0]._first_call.form[0]
+        ids = isinstance(source, np.ndarray) and source.ndim == 2 and isinstance(form, dict)
+        cut = ids and source.dtype.kind == "f" and "int" in form.get("dtype", "")
+        check(self.name, "source ids", not cut, source)
         return given
 
-    def _in_batches(self, run, kind, key, given, batch_size, seed=0):
+    def _in_batches(self, run, kind, key, arrays, batch_size, seed=0):
         """Runs a compiled function on batches, and joins its results, tuples of this kind."""
         fixed = self._programs.fixed(self)
-        parts = list(batches(given, self._cut_token, batch_size, fixed))
-        seeds = make_seeds(self.name, seed, len(parts))
+        cut = list(batches(arrays, self._cut_token, batch_size, fixed))
+        seeds = make_seeds(self.name, seed, len(cut))
         found = []
-        for (rows, batch), seed in zip(parts, seeds, strict=True):
+        for (rows, batch), seed in zip(cut, seeds, strict=True):
             results = self._programs(self, key, run, batch, seed)
             results = kind(*(None if x is None else ops.convert_to_numpy(x) for x in results))
             if self._cut_token is not None:
-                weights = widened(results.weights, batch[0], given[0])
+                weights = widened(results.weights, batch[0], arrays[0])
                 results = results._replace(weights=weights)
             found.append((rows, results))
         return kind(*joined(found))
+
+
+class Joint(Generator):
+    """Models that generate together, and that are trained one by one."""
+
+    def _take_tokens(self, models):
+        """Takes over the tokens of the models, which must share them."""
+        tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
+        check(type(self).__name__, "tokens", len(set(tokens)) == 1, tokens)
+        self.start_token, self.end_token, self.pad_token = tokens[0]
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Is refused. Train the models one by one, and then join them."""
+        raise ValueError(
+            f"{self.name}: the models of an ensemble are trained one by one. Call "
+            "model.fit(source, target) of each, and then join them."
+        )
+
+    train_on_batch = fit
+
+
+def best(found: SearchResult, kept: int | None) -> SearchResult:
+    """The best beam without its axis, or the `kept` best."""
+    if len(found.tokens.shape) == 2:
+        return found
+    index = 0 if kept is None else slice(kept)
+    return SearchResult(*(x if x is None else x[:, index] for x in found))

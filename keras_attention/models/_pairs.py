@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_attention._spec import Words, described, fits
 from keras_attention.models._batches import padded
-from keras_attention.models._checks import check_class_weight, check_loss, check_targets
+from keras_attention.models._checks import check, check_targets
 
 COUNTS = "sum_over_batch_size"  # the reduction that divides by all places, padding too
 
@@ -49,7 +50,8 @@ class PairTrainer(keras.Model):
                 The mean of any loss is that of the valid tokens.
             metrics, weighted_metrics: metrics on `(targets, logits)`.
         """
-        check_loss(loss)
+        logits = not isinstance(loss, str) and getattr(loss, "from_logits", True)
+        check("Seq2Seq", "loss", logits, loss)
         if loss is None:
             loss = keras.losses.SparseCategoricalCrossentropy(
                 from_logits=True, reduction="mean_with_sample_weight"
@@ -64,6 +66,7 @@ class PairTrainer(keras.Model):
             self.optimizer.build(self.trainable_variables)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        check(self.name, "again", y is None or fits(tuple(y.shape), tuple(y_pred.shape)[:2]), y)
         y, sample_weight = self._weighted(x, y, sample_weight)
         if self._counts_padding:
             valid = ops.cast(ops.not_equal(y, self.pad_token), "float32")
@@ -92,7 +95,7 @@ class PairTrainer(keras.Model):
         target)`, or a data set of the same kind. `class_weight` is refused. `keras.Model.fit`
         explains all other arguments.
         """
-        check_class_weight(self.name, class_weight)
+        check(self.name, "class_weight", class_weight is None, class_weight)
         valid = kwargs.get("validation_data")
         if isinstance(valid, (tuple, list)):
             kwargs["validation_data"] = (*self._pair(*valid[:2]), *valid[2:])
@@ -111,7 +114,7 @@ class PairTrainer(keras.Model):
         return_dict: bool = False,
     ) -> Any:
         """Takes one step of training on a batch. See `fit` for the arguments."""
-        check_class_weight(self.name, class_weight)
+        check(self.name, "class_weight", class_weight is None, class_weight)
         return super().train_on_batch(*self._pair(x, y), sample_weight, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +124,10 @@ class PairTrainer(keras.Model):
     def _pair(self, source, target=None):
         """Makes (pair, target) of a source and a target; leaves everything else as it is."""
         if target is None or isinstance(source, Pair):
+            alone = isinstance(source, dict) or hasattr(padded(source, self.pad_token), "shape")
+            if alone:
+                check(self.name, "alone", False, Words(f"only {described(source)}"))
             return source, target
         source, target = (padded(x, self.pad_token) for x in (source, target))
-        check_targets(self.name, target, self.start_token, self.end_token, self.pad_token)
+        check_targets(self, target)
         return Pair(source, target), target

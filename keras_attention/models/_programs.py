@@ -10,7 +10,7 @@ from keras import ops, tree
 
 from keras_attention._typing import Nested
 from keras_attention.ops.gradients import without_gradients
-from keras_attention.ops.loops import pack_like as pack
+from keras_attention.ops.loops import leaves, pack_like
 
 PLAIN = {bool, int, float, complex, str, bytes, type(None)}
 NESTED = keras.layers.Layer, dict, list, tuple, set, np.ndarray
@@ -47,15 +47,15 @@ class Programs:
         self, model: keras.Model, key: Hashable, run: Callable, batch: Nested, seed: int
     ) -> Any:
         """Runs `run(batch, seed)`, compiled. Functions of one key must do the same."""
-        leaves = [x for x in tree.flatten(batch) if x is not None]
+        arrays = leaves(batch)
         nesting = tree.map_structure(lambda x: None if x is None else 0, batch)
-        forms = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in leaves)
+        forms = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in arrays)
         key = key, repr(nesting), forms
-        tensors = [ops.convert_to_tensor(x) for x in leaves]
+        tensors = [ops.convert_to_tensor(x) for x in arrays]
         seed = ops.convert_to_tensor(seed, "int32")
 
         def of_leaves(tensors, seed):
-            return run(pack(nesting, tensors), seed)
+            return run(pack_like(nesting, tensors), seed)
 
         if keras.backend.backend() == "torch":
             with without_gradients():

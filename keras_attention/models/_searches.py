@@ -1,20 +1,20 @@
 """The searches of `generate`, and checks of their options."""
 
 import inspect
-import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from keras_attention._spec import Words, check_choice, check_int, refuse
+from keras_attention.models._checks import check
 from keras_attention.search import beam_search, greedy_search, sample_search
 
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
 BEAM_WIDTH = inspect.signature(beam_search).parameters["beam_width"].default
 # `generate` sets these itself.
 OWN = (
-    *("step", "state", "memory", "start_token", "end_token", "max_length", "prefix"),
+    *("step", "state", "memory", "start_token", "end_token", "max_length"),
     *("memory_mask", "steps", "states", "memories"),
 )
 
@@ -26,37 +26,23 @@ def check_search(
     max_length: int,
     n_best: int | None,
     options: dict[str, Any],
-    prefix: Any,
+    prefix: Any = None,
 ) -> int | None:
     """Checks the arguments of one of the searches. Returns how many beams to keep."""
-    check_choice(model, "search", search, tuple(searches))
+    check(model, "one argument", not getattr(max_length, "shape", ()), max_length)
     check_int(model, "max_length", max_length)
-    check_options(model, searches[search], search, options)
-    if prefix is not None and "prefix" not in inspect.signature(searches[search]).parameters:
-        expected = "a search in both directions takes no `prefix`"
-        refuse(model, expected, prefix, "Call `generate` of `left_to_right`.")
+    check_choice(model, "search", search, tuple(searches))
+    allowed = [x for x in inspect.signature(searches[search]).parameters if x not in OWN]
+    unknown = {*options, *["prefix"] * (prefix is not None)}.difference(allowed)
+    if unknown:
+        expected = f"the options of search={search!r} are {', '.join(allowed)}"
+        refuse(model, expected, Words(", ".join(sorted(unknown))))
     if n_best is None:
         samples = options.get("samples", 1)
         return samples if samples > 1 else None
-    check_int(model, "n_best", n_best)
-    width = options.get("beam_width", BEAM_WIDTH)
-    if search != "beam" or n_best > width:
-        given = Words(f"{n_best} with search={search!r} and beam_width={width}")
-        expected = '`n_best` goes with search="beam" and is at most `beam_width`'
-        refuse(model, expected, given)
-    return n_best
-
-
-def check_options(model: str, run: Callable, search: str, options: dict[str, Any]) -> None:
-    known = [x for x in inspect.signature(run).parameters if x not in OWN]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        expected = f"the options of search={search!r} are {', '.join(known) or 'none'}"
-        refuse(model, expected, Words(", ".join(unknown)))
-    for name, value in options.items():
-        # `search_batch` may get a tensor as its seed.
-        if name != "seed" and not isinstance(value, (numbers.Real, str, type(None))):
-            refuse(model, f"the option `{name}` must be a number or a name", value)
+    check_choice(model, "search", search, ("beam",), "Otherwise leave `n_best` out.")
+    most = options.get("beam_width", BEAM_WIDTH)
+    return check_int(model, "n_best", n_best, 1, most, "`beam_width` is the largest `n_best`.")
 
 
 def make_seeds(model: str, seed: int | None, count: int) -> list[int]:

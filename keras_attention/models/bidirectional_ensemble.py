@@ -1,18 +1,16 @@
 """An ensemble of models that write in opposite directions."""
 
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention._spec import Words, refuse
+from keras_attention._spec import refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import padded
-from keras_attention.models._checks import check_pair, check_targets
-from keras_attention.models._generator import Generator
-from keras_attention.models._results import LogProbability
-from keras_attention.models._stepper import Stepper
+from keras_attention.models._checks import check, check_pair, check_targets
+from keras_attention.models._generator import Joint, LogProbability
 from keras_attention.models.ensemble import Ensemble
 from keras_attention.models.seq2seq import Seq2Seq
 from keras_attention.ops.samples import take_rows
@@ -21,11 +19,9 @@ from keras_attention.search.reversal import reversed_places
 
 __all__ = ["BidirectionalEnsemble"]
 
-PARTS = "left_to_right", "right_to_left"
-
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class BidirectionalEnsemble(Generator):
+class BidirectionalEnsemble(Joint):
     """Generates with two models that write in opposite directions (Liu et al., 2016).
 
         score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / ((5 + len(y)) / 6) ** length_penalty
@@ -87,27 +83,24 @@ class BidirectionalEnsemble(Generator):
 
     _searches = MappingProxyType({"beam": bidirectional_search})
 
-    def __init__(self, left_to_right: Stepper, right_to_left: Stepper, **kwargs: Any) -> None:
+    _arguments = "left_to_right", "right_to_left"
+
+    def __init__(
+        self, left_to_right: Seq2Seq | Ensemble, right_to_left: Seq2Seq | Ensemble, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         models = left_to_right, right_to_left
-        for name, model in zip(PARTS, models, strict=True):
+        for name, model in zip(self._arguments, models, strict=True):
             if not isinstance(model, (Seq2Seq, Ensemble)):
                 refuse("BidirectionalEnsemble", f"`{name}` must be a Seq2Seq or an Ensemble", model)
-        tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
-        if tokens[0] != tokens[1]:
-            expected = "both models must have the same start_token, end_token and pad_token"
-            refuse("BidirectionalEnsemble", expected, tokens)
+        self._take_tokens(models)
         self.left_to_right, self.right_to_left = models
-        self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
-        source, target = check_pair(self.name, inputs)
-        self._note_form(inputs)
-
-        def measure(model, *pair):
+        def measure(model, pair):
             return ops.log_softmax(ops.cast(model(pair, training=False), "float32")), None
 
-        return self._both(measure, source, target)[0]
+        return self._both(measure, *check_pair(self.name, inputs))[0]
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         """Encodes a source with both models. Returns their states and their memories."""
@@ -129,59 +122,28 @@ class BidirectionalEnsemble(Generator):
             `LogProbability` of NumPy arrays. The left-to-right model gives the weights.
         """
         target = padded(target, self.pad_token)
-        tokens = self.start_token, self.end_token, self.pad_token
-        check_targets(self.name, ops.convert_to_numpy(target), *tokens)
+        check_targets(self, ops.convert_to_numpy(target))
         return super().log_probability(source, target, batch_size=batch_size)
 
     def _run(self, search, state, memory, options):
         steps = self.left_to_right.step, self.right_to_left.step
         return self._searches[search](steps, state, memory, **options)
 
-    @property
-    def _cut_token(self):
-        tokens = {self.left_to_right._cut_token, self.right_to_left._cut_token}
-        return tokens.pop() if len(tokens) == 1 else None
-
     def _members(self):
         return [*self.left_to_right._members(), *self.right_to_left._members()]
 
-    @property
-    def _vocabulary(self):
-        sizes = self.left_to_right._vocabulary, self.right_to_left._vocabulary
-        return None if None in sizes else sizes[0]
-
     def _distribution(self, source, target):
-        def measure(model, *pair):
-            return model._distribution(*pair)
-
-        return self._both(measure, source, target)
+        return self._both(lambda model, pair: model._distribution(*pair), source, target)
 
     def _both(self, measure, source, target):
         """The mean of the log probabilities of both models, and the weights of the first."""
         target, tokens = ops.cast(target, "int32"), (self.end_token, self.pad_token)
-        left, weights = measure(self.left_to_right, source, target)
-        right, _ = measure(self.right_to_left, source, reverse_tokens(target, *tokens))
+        left, weights = measure(self.left_to_right, (source, target))
+        right, _ = measure(self.right_to_left, (source, reverse_tokens(target, *tokens)))
         self._check_vocabularies()
         return (left + take_rows(right, reversed_places(target, *tokens))) / 2, weights
 
     def _check_vocabularies(self):
-        sizes = self.left_to_right._vocabulary, self.right_to_left._vocabulary
-        if None not in sizes and sizes[0] != sizes[1]:
-            expected = "both models must have one vocabulary"
-            sizes = Words(f"heads for {sizes[0]} and {sizes[1]} tokens")
-            refuse("BidirectionalEnsemble", expected, sizes)
-
-    def _form(self):
-        return self.left_to_right._form()
-
-    def _source_names(self):
-        return self.left_to_right._source_names()
-
-    def get_config(self) -> dict[str, Any]:
-        parts = {n: keras.saving.serialize_keras_object(getattr(self, n)) for n in PARTS}
-        return {**super().get_config(), **parts}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        parts = {n: keras.saving.deserialize_keras_object(config[n], custom_objects) for n in PARTS}
-        return cls(**{**config, **parts})
+        calls = [model._first_call for model in self._members()]
+        sizes = [call.vocabulary for call in calls if call]
+        check("BidirectionalEnsemble", "vocabulary", len(set(sizes)) < 2, sizes)

@@ -1,22 +1,21 @@
 """Several models that generate together."""
 
-from typing import Any, Self
+from typing import Any
 
 import keras
-from keras import ops
 
-from keras_attention._spec import refuse
 from keras_attention._typing import Nested, Tensor
-from keras_attention.models._checks import check_pair
-from keras_attention.models._generator import Generator
-from keras_attention.models._stepper import Stepper
+from keras_attention.models._checks import check, check_pair
+from keras_attention.models._generator import Joint
+from keras_attention.models.seq2seq import Seq2Seq
 from keras_attention.search import average_steps
+from keras_attention.search.averaging import average
 
 __all__ = ["Ensemble"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Ensemble(Stepper):
+class Ensemble(Joint):
     """Generates with the average of the probabilities of several models.
 
         p(y[i] | y[<i], x) = 1/M sum_m p_m(y[i] | y[<i], x)
@@ -58,25 +57,19 @@ class Ensemble(Stepper):
         (1, 6)
     """
 
-    def __init__(self, models: list[Stepper], **kwargs: Any) -> None:
+    _arguments = ("models",)
+
+    def __init__(self, models: list[Seq2Seq], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         models = list(models) if isinstance(models, (list, tuple)) else [models]
-        if not models or not all(isinstance(model, Stepper) for model in models):
-            both = any(isinstance(model, Generator) for model in models)
-            hint = "Make an Ensemble of each direction, and join these." if both else ""
-            refuse("Ensemble", "`models` must be a list of Seq2Seq models", models, hint)
-        tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
-        if len(set(tokens)) > 1:
-            expected = "the models must have the same start_token, end_token and pad_token"
-            refuse("Ensemble", expected, tokens)
+        right = models and all(isinstance(model, (Seq2Seq, Ensemble)) for model in models)
+        check("Ensemble", "models", right, models)
+        self._take_tokens(models)
         self.models = models
-        self.start_token, self.end_token, self.pad_token = tokens[0]
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         check_pair(self.name, inputs)
-        self._note_form(inputs)
-        logits = [ops.cast(model(inputs, training=False), "float32") for model in self.models]
-        return _mean([ops.log_softmax(x) for x in logits])
+        return average([model(inputs, training=False) for model in self.models])[0]
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         """Encodes a source with every model. Returns their states and their memories."""
@@ -89,46 +82,12 @@ class Ensemble(Stepper):
         """Predicts the next token by the average of all models, see `average_steps`."""
         return average_steps([model.step for model in self.models])(tokens, state, memory)
 
-    @property
-    def _cut_token(self):
-        tokens = {model._cut_token for model in self.models}
-        return tokens.pop() if len(tokens) == 1 else None
-
     def _members(self):
-        return self.models
-
-    @property
-    def _vocabulary(self):
-        sizes = [model._vocabulary for model in self.models]
-        return None if None in sizes else sizes[0]
+        return [one for model in self.models for one in model._members()]
 
     def _memory_mask(self, memory):
         return self.models[0]._memory_mask(memory[0])
 
     def _distribution(self, source, target):
         found = [model._distribution(source, target) for model in self.models]
-        log_probs, weights = zip(*found, strict=True)
-        same = all(x is not None and x.shape == weights[0].shape for x in weights)
-        return _mean(log_probs), sum(weights) / len(weights) if same else weights[0]
-
-    def _form(self):
-        return self.models[0]._form()
-
-    def _source_names(self):
-        return self.models[0]._source_names()
-
-    def get_config(self) -> dict[str, Any]:
-        models = [keras.saving.serialize_keras_object(model) for model in self.models]
-        return {**super().get_config(), "models": models}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        models = [
-            keras.saving.deserialize_keras_object(x, custom_objects) for x in config["models"]
-        ]
-        return cls(**{**config, "models": models})
-
-
-def _mean(log_probs):
-    """The logarithm of the mean of probabilities."""
-    return ops.logsumexp(ops.stack(list(log_probs)), axis=0) - ops.log(float(len(log_probs)))
+        return average(*zip(*found, strict=True))

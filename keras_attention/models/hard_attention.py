@@ -15,18 +15,17 @@ from keras_attention._spec import (
 )
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.models._head import Head, built, check_vocabulary
-from keras_attention.models._positions import (
-    advance,
-    log_forward,
-    log_start,
-    log_weights,
-    probability_of,
-)
-from keras_attention.models._reinforce import reinforce, sampled
+from keras_attention.ops.loops import scan, swap_steps
 from keras_attention.ops.masks import blanked, first_largest
 from keras_attention.ops.samples import take_last, take_rows
 
 __all__ = ["HardAttention"]
+
+# The logarithm of the probability of an impossible position. Unlike -inf it is finite, so that
+# gradients are not NaN where nothing is valid.
+FLOOR = -1e30
+SMALLEST = 1e-30  # what a weight of zero counts as at a valid position
+DECAY = 0.9  # of the moving average
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -162,7 +161,7 @@ class HardAttention(Head):
         """
         if not self.monotonic:
             return ()
-        start = log_start(memory, memory_mask, self.log_dtype)
+        start = _log_start(memory, memory_mask, self.log_dtype)
         return start, ops.zeros((ops.shape(memory)[0], self._width), self.compute_dtype)
 
     def call(
@@ -176,50 +175,45 @@ class HardAttention(Head):
         state: Nested = None,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Nested]:
-        if len(output.shape) == 3:
-            return self._sequence(output, weights, memory, memory_mask, tokens, targets, training)
-        output, weights, tokens, targets = (
-            None if x is None else ops.expand_dims(x, 1) for x in (output, weights, tokens, targets)
-        )
-        if self.monotonic:
-            found, state = self._step(output, weights, memory, memory_mask, tokens, state)
-        else:
-            found = self._sequence(output, weights, memory, memory_mask, tokens, targets, training)
-        found = ops.squeeze(found, 1)
-        return found if state is None else (found, state)
-
-    def _sequence(self, output, weights, memory, mask, tokens, targets, training):
-        memory, logs = self._prepared(weights, memory, mask)
-        output = self.from_output(output)
+        one_step = len(output.shape) == 2
+        if one_step:
+            output, weights, tokens, targets = (
+                None if x is None else ops.expand_dims(x, 1)
+                for x in (output, weights, tokens, targets)
+            )
+        logs = _log_weights(ops.cast(weights, self.log_dtype), memory_mask)
+        projected = self.from_memory(blanked(memory, memory_mask))
         if self.samples:
-            return self._of_one(output, memory, logs, targets, training)
-        found = self._of_each(output, memory)
-        if self.monotonic:
-            said = probability_of(tokens[:, 1:], found[:, :-1])
-            said = ops.pad(said, [[0, 0], [1, 0], [0, 0]])
-            logs = log_forward(log_start(memory, mask, self.log_dtype), said, logs)
-        return ops.logsumexp(ops.expand_dims(logs, 3) + found, axis=2)
+            result = self._of_one(output, projected, logs, targets, training)
+        elif self.monotonic and one_step:
+            result, state = self._step(output, projected, logs, tokens, state)
+        else:
+            emitted = self._of_each(self.from_output(output), projected)
+            if self.monotonic:
+                said = _probability_of(tokens[:, 1:], emitted[:, :-1])
+                said = ops.pad(said, [[0, 0], [1, 0], [0, 0]])
+                start = _log_start(memory, memory_mask, self.log_dtype)
+                logs = _log_forward(start, said, logs)
+            result = ops.logsumexp(ops.expand_dims(logs, 3) + emitted, axis=2)
+        if not one_step:
+            return result
+        result = ops.squeeze(result, 1)
+        return result if state is None else (result, state)
 
-    def _step(self, output, weights, memory, mask, tokens, state):
-        """One step, whose output has an axis of steps."""
+    def _step(self, output, memory, logs, tokens, state):
+        """One step over positions that never move back; its tensors have an axis of steps."""
         if state is None:
             expected = "`state` is missing: one step of a monotonic head needs it"
             remedy = "Pass state=head.initial_state(memory, memory_mask) to the first step."
             refuse(self.name, expected, state, remedy)
         predicted, last = state
         last = ops.expand_dims(ops.cast(last, self.compute_dtype), 1)
-        memory, logs = self._prepared(weights, memory, mask)
         both = ops.concatenate([last, ops.cast(output, self.compute_dtype)], axis=1)
-        found = self._of_each(self.from_output(both), memory)
-        said = probability_of(tokens, found[:, :1])
-        logs = advance(ops.cast(predicted, self.log_dtype), said[:, 0], logs[:, 0])
+        emitted = self._of_each(self.from_output(both), memory)
+        said = _probability_of(tokens, emitted[:, :1])
+        logs = _advance(ops.cast(predicted, self.log_dtype), said[:, 0], logs[:, 0])
         state = logs, ops.cast(output[:, 0], self.compute_dtype)
-        return ops.logsumexp(logs[:, None, :, None] + found[:, 1:], axis=2), state
-
-    def _prepared(self, weights, memory, mask):
-        """W_h h, `(B, Tk, U)`, and log a, `(B, T, Tk)`."""
-        logs = log_weights(ops.cast(weights, self.log_dtype), mask)
-        return self.from_memory(blanked(memory, mask)), logs
+        return ops.logsumexp(logs[:, None, :, None] + emitted[:, 1:], axis=2), state
 
     def _of_each(self, output, memory):
         """log p for every position, `(B, T, Tk, V)`."""
@@ -231,12 +225,100 @@ class HardAttention(Head):
 
     def _of_one(self, output, memory, logs, targets, training):
         """log p, `(B, T, V)`, at a sampled position in training, otherwise the most probable."""
-        position = sampled(logs, self.seed_generator) if training else first_largest(logs)
-        found = self._log_probs(output + take_rows(memory, position))
+        position = _sampled(logs, self.seed_generator) if training else first_largest(logs)
+        found = self._log_probs(self.from_output(output) + take_rows(memory, position))
         if training:
             reward, valid = take_last(found, targets), targets != self.pad_token
             weight, before = self.entropy_weight, self.baseline
-            loss, baseline = reinforce(reward, before, logs, position, valid, weight)
+            loss, baseline = _reinforce(reward, before, logs, position, valid, weight)
             self.add_loss(loss)
             self.baseline.assign(baseline)
         return found
+
+
+def _log_weights(weights, mask):
+    """log a, `(B, T, Tk)`, `FLOOR` where the mask `(B, Tk)` is False.
+
+    A row sums to one. Where nothing is valid, all positions are equally probable.
+    """
+    logs = ops.log(ops.maximum(weights, SMALLEST))
+    if mask is not None:
+        logs = ops.where(ops.expand_dims(mask, 1), logs, FLOOR)
+    return ops.log_softmax(logs, axis=-1)
+
+
+def _log_start(memory, mask, dtype):
+    """The log distribution `(B, Tk)` of a reader at the first valid position, or else the first."""
+    valid = ops.ones_like(memory[..., 0], "float32") if mask is None else ops.cast(mask, "float32")
+    place = ops.arange(ops.shape(memory)[1], dtype="int32")
+    at_start = place == ops.expand_dims(first_largest(valid), 1)
+    return ops.cast(ops.where(at_start, 0.0, FLOOR), dtype)
+
+
+def _advance(predicted, said, logs):
+    """One step of the recursion over positions that never move back.
+
+        r(j')  = p(j' | y[<i])        = P[i-1](j') p(y[i-1] | j') / (their sum over j')
+        P[i](j) = p(j | y[<i])        = sum over j' <= j of r(j') a[i](j) / (sum_{l >= j'} a[i](l))
+
+    Args:
+        predicted: log P[i-1], `(B, Tk)`. said: log p(y[i-1] | j), `(B, Tk)`.
+        logs: log a[i], `(B, Tk)`.
+
+    Returns:
+        log P[i], `(B, Tk)`.
+    """
+    place = ops.arange(ops.shape(logs)[1], dtype="int32")
+    ahead = ops.expand_dims(place, 1) <= place
+    moves = ops.log_softmax(ops.where(ahead, ops.expand_dims(logs, 1), FLOOR), axis=-1)
+    read = ops.log_softmax(predicted + said, axis=-1)
+    return ops.logsumexp(ops.expand_dims(read, 2) + moves, axis=1)
+
+
+def _log_forward(start, said, logs):
+    """All steps of `_advance`.
+
+    Args:
+        start: `(B, Tk)`. said: `(B, T, Tk)`, zeros at the first step. logs: `(B, T, Tk)`.
+
+    Returns:
+        log P, `(B, T, Tk)`.
+    """
+
+    def step(predicted, inputs):
+        predicted = _advance(predicted, *inputs)
+        return predicted, predicted
+
+    return swap_steps(scan(step, start, (swap_steps(said), swap_steps(logs)))[1])
+
+
+def _probability_of(tokens, log_probs):
+    """The log probability of the tokens `(B, T)` at every position, `(B, T, Tk)`."""
+    tokens = ops.broadcast_to(ops.expand_dims(tokens, 2), ops.shape(log_probs)[:-1])
+    return take_last(log_probs, tokens)
+
+
+def _sampled(logs, generator):
+    """Positions `(B, T)`, drawn with the log probabilities `(B, T, Tk)`."""
+    # The largest of log a plus Gumbel noise is at j with probability a(j).
+    uniform = keras.random.uniform(ops.shape(logs), dtype=logs.dtype, seed=generator)
+    return first_largest(logs - ops.log(-ops.log(uniform)))
+
+
+def _reinforce(reward, baseline, logs, position, valid, weight):
+    """The loss whose gradient is the estimate of REINFORCE, and the next baseline.
+
+        loss = - mean over valid b, i of (r[b,i] - m) log a[b,i,j] + w entropy(a[b,i,:])
+
+    Args:
+        reward: r, `(B, T)`, a constant for gradients.
+        baseline: m, `()`, a moving average of the mean reward.
+        logs: log a, `(B, T, Tk)`. position: the sampled j, `(B, T)`.
+        valid: `(B, T)` boolean. weight: w.
+    """
+    entropy = -ops.sum(ops.exp(logs) * logs, axis=-1)
+    reward = ops.stop_gradient(reward)
+    terms = (reward - baseline) * take_last(logs, position) + weight * entropy
+    share = ops.cast(valid, logs.dtype)
+    share = share / ops.maximum(ops.sum(share), 1.0)
+    return -ops.sum(share * terms), DECAY * baseline + (1 - DECAY) * ops.sum(share * reward)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._spec import check_int, check_rate, check_seed
+from keras_attention._spec import check_int, check_rate, check_seed, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.models._head import Head, built, check_vocabulary
 
@@ -106,11 +106,8 @@ class Readout(Head):
 
 
 def _function(layer, activation):
-    named = activation is None or isinstance(activation, str)
     try:
-        return keras.activations.get(activation if named else "")
+        return keras.activations.get(activation if isinstance(activation, str | None) else "")
     except ValueError:
-        raise ValueError(
-            f'{layer}: `activation` must be None, "maxout" or the name of an activation of Keras, '
-            f'such as "tanh"; received {activation!r:.80}.'
-        ) from None
+        expected = '`activation` must be None, "maxout" or the name of an activation of Keras'
+        refuse(layer, expected, activation, 'For example, write "tanh".')

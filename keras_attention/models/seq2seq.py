@@ -1,6 +1,6 @@
 """A sequence-to-sequence model: it trains on pairs of ids, and generates."""
 
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops, tree
@@ -8,27 +8,21 @@ from keras import ops, tree
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import padded, with_a_step
 from keras_attention.models._checks import (
+    check,
     check_encoded,
-    check_logits,
-    check_padding,
     check_pair,
     check_parts,
-    check_started,
-    check_tokens,
 )
-from keras_attention.models._heads import decoded_logits, first_head_state
+from keras_attention.models._forms import FirstCall, form_of
+from keras_attention.models._generator import Generator
 from keras_attention.models._pairs import PairTrainer
-from keras_attention.models._stepper import Stepper
 from keras_attention.ops.masks import blanked
 
 __all__ = ["Seq2Seq"]
 
-# In this order, so that an embedding that the encoder shares is loaded once.
-PARTS = "target_embedding", "decoder", "head", "encoder"
-
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Seq2Seq(PairTrainer, Stepper):
+class Seq2Seq(PairTrainer, Generator):
     """Turns one sequence into another, with attention (Bahdanau et al., 2015; Luong et al., 2015).
 
         memory, s[0], mask = encoder(x)
@@ -37,7 +31,8 @@ class Seq2Seq(PairTrainer, Stepper):
 
     `fit(source, target)` trains it on padded ids. The model shifts the target, and masks padding in
     the memory, the decoder, the loss and the metrics. `generate(source, max_length)` searches.
-    `save`, `keras.saving.load_model` and `export_generate` keep the whole model.
+    `save`, `keras.saving.load_model` and `export_generate` keep the whole model. Before
+    `load_weights`, call `build()`, or the model once if its source is not ids `(B, S)`.
 
     Sizes: B samples, S source and T target steps, Tk memory steps, V tokens in the vocabulary.
 
@@ -92,6 +87,12 @@ class Seq2Seq(PairTrainer, Stepper):
     References: https://arxiv.org/abs/1409.0473, https://arxiv.org/abs/1508.04025.
     """
 
+    # The embedding comes first, so that one which the encoder shares is loaded once.
+    _arguments = (
+        *("target_embedding", "decoder", "head", "encoder"),
+        *("start_token", "end_token", "pad_token"),
+    )
+
     def __init__(
         self,
         encoder: keras.layers.Layer,
@@ -104,9 +105,8 @@ class Seq2Seq(PairTrainer, Stepper):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_parts(encoder, decoder, target_embedding, head)
-        check_tokens(start_token, end_token, pad_token)
-        check_padding(pad_token, encoder=encoder, head=head)
+        tokens = {"start_token": start_token, "end_token": end_token, "pad_token": pad_token}
+        check_parts(encoder, decoder, target_embedding, head, tokens)
         self.encoder, self.decoder = encoder, decoder
         self.target_embedding, self.head = target_embedding, head
         self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
@@ -117,18 +117,18 @@ class Seq2Seq(PairTrainer, Stepper):
     def _teach(self, inputs, training, weights_wanted):
         """Logits and weights of all steps, each of which reads the target before it."""
         source, target = check_pair(self.name, inputs)
-        self._note_form(inputs)
         target = ops.cast(target, "int32")
         tokens = ops.pad(target[:, :-1], [[0, 0], [1, 0]], constant_values=self.start_token)
         # The first step stays valid, so that a target of padding alone causes no empty row.
-        valid = ops.logical_or(ops.not_equal(target, self.pad_token), _first(target))
+        first = ops.arange(ops.shape(target)[1]) == 0
+        valid = ops.logical_or(ops.not_equal(target, self.pad_token), first)
         memory, state, mask = self._encode(source, training)
         memory = blanked(memory, mask)
-        inputs = self._embed(tokens, training)
+        vectors = self._embed(tokens, training)
         reads = getattr(self.head, "reads", ())
         weights_wanted = weights_wanted or bool({"weights", "context"} & set(reads))
-        found = self.decoder(
-            inputs,
+        decoded = self.decoder(
+            vectors,
             memory,
             initial_state=state,
             sequences_mask=valid,
@@ -136,33 +136,47 @@ class Seq2Seq(PairTrainer, Stepper):
             return_attention_scores=weights_wanted,
             training=training,
         )
-        output, weights = found if weights_wanted else (found, None)
-        features = {
-            "inputs": inputs,
-            "tokens": tokens,
-            "weights": weights,
-            "memory": memory,
-            "memory_mask": mask,
-            "source": source,
-            "targets": target if training else None,
-        }
-        logits = decoded_logits(self, output, features, training=training)
-        check_logits(self.name, logits, self.end_token)
-        self._vocabulary = logits.shape[-1]
+        output, weights = decoded if weights_wanted else (decoded, None)
+        features = {"inputs": vectors, "tokens": tokens, "weights": weights, "memory": memory}
+        features |= {"memory_mask": mask, "source": source, "targets": target if training else None}
+        logits, _ = self._logits(output, features, training=training)
+        if self._first_call is None:
+            size = logits.shape[-1]
+            check(self.name, "all logits", size is None or size > self.end_token, size)
+            self._first_call = FirstCall(form_of(tuple(inputs)), mask is not None, size)
         return logits, weights
 
     def _encode(self, source, training=None):
-        found = self.encoder(self._known(source), training=training)
-        memory, state, mask = check_encoded(self.name, found)
-        self._masked = mask is not None
+        first = self._first_call
+        if first is not None:
+            check(self.name, "sources", not first.several or not hasattr(source, "shape"), source)
+        encoded = self.encoder(self._known(source), training=training)
+        memory, state, mask = check_encoded(self.name, encoded)
+        check(self.name, "mask", self._cut_token is None or mask is not None, mask)
         return memory, state, mask
 
     def _embed(self, tokens, training=None):
         return self.target_embedding(self._known(tokens), training=training)
 
     def _known(self, ids):
-        known = getattr(self.head, "known", None)
-        return ids if known is None else tree.map_structure(known, ids)
+        """The ids that an embedding knows, for a head whose vocabulary is larger."""
+        return tree.map_structure(getattr(self.head, "known", lambda x: x), ids)
+
+    def _logits(self, output, features, state=None, training=None):
+        """The logits of the output of the decoder, and the next state of the head."""
+        if self.head is None:
+            return self.target_embedding(output, reverse=True), None
+        reads = getattr(self.head, "reads", ())
+        if "context" in reads:
+            features["context"] = _context(features["weights"], features["memory"])
+        options = {name: features[name] for name in reads}
+        if state is None:
+            logits = self.head(output, **options, training=training)
+        else:
+            logits, state = self.head(output, **options, state=state, training=training)
+        if getattr(self.head, "tied", False):
+            logits = self.target_embedding(logits, reverse=True)
+        return logits, state
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         """Encodes a source. Returns `(state, memory)`, with which a search over `step` starts.
@@ -173,7 +187,9 @@ class Seq2Seq(PairTrainer, Stepper):
         source = with_a_step(padded(source, self.pad_token), self._cut_token)
         values, state, mask = self._encode(source, training=False)
         memory = self.decoder.prepare(values, mask)
-        head_state = first_head_state(self.head, memory.value, mask)
+        head_state = None
+        if hasattr(self.head, "initial_state"):
+            head_state = self.head.initial_state(memory.value, mask)
         kept = source if "source" in getattr(self.head, "reads", ()) else None
         return (self.decoder.get_initial_state(memory, state), head_state), (memory, kept)
 
@@ -189,27 +205,15 @@ class Seq2Seq(PairTrainer, Stepper):
         Returns:
             `(logits, state, weights)`. The logits of the padding and of the start token are -inf.
         """
-        check_started(self.name, state=state, memory=memory)
+        for pair in (state, memory):
+            check(self.name, "started", isinstance(pair, (tuple, list)) and len(pair) == 2, pair)
         (decoder_state, head_state), (prepared, source) = state, memory
-        inputs = self._embed(tokens, training=False)
-        output, decoder_state, weights = self.decoder.step(inputs, decoder_state, prepared)
-        features = {
-            "inputs": inputs,
-            "tokens": tokens,
-            "weights": weights,
-            "memory": prepared.value,
-            "memory_mask": prepared.mask,
-            "source": source,
-            "targets": None,
-        }
-        logits = decoded_logits(self, output, features, state=head_state, training=False)
-        if head_state is not None:
-            logits, head_state = logits
+        vectors = self._embed(tokens, training=False)
+        output, decoder_state, weights = self.decoder.step(vectors, decoder_state, prepared)
+        features = {"inputs": vectors, "tokens": tokens, "weights": weights, "source": source}
+        features |= {"memory": prepared.value, "memory_mask": prepared.mask, "targets": None}
+        logits, head_state = self._logits(output, features, head_state, training=False)
         return self._allowed(logits), (decoder_state, head_state), weights
-
-    @property
-    def _cut_token(self):
-        return self.pad_token if getattr(self, "_masked", False) else None
 
     def _memory_mask(self, memory):
         return memory[0].mask
@@ -225,22 +229,9 @@ class Seq2Seq(PairTrainer, Stepper):
         forbidden = ops.logical_or(token == self.pad_token, token == self.start_token)
         return ops.where(forbidden, ops.cast(-float("inf"), logits.dtype), logits)
 
-    def get_config(self) -> dict[str, Any]:
-        parts = {name: getattr(self, name) for name in PARTS}
-        return {
-            **super().get_config(),
-            **{name: keras.saving.serialize_keras_object(part) for name, part in parts.items()},
-            **{name: getattr(self, name) for name in ("start_token", "end_token", "pad_token")},
-        }
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
-            for name in PARTS
-        }
-        return cls(**{**config, **parts})
-
-
-def _first(target):
-    return ops.arange(ops.shape(target)[1]) == 0
+def _context(weights, memory):
+    weights = ops.cast(weights, memory.dtype)
+    if len(weights.shape) == 2:
+        return ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), memory), 1)
+    return ops.matmul(weights, memory)

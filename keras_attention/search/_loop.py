@@ -1,6 +1,5 @@
 """The loop of all searches, over N = B K hypotheses in buffers of fixed size."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,11 +9,20 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import pack_like
 from keras_attention.ops.samples import take_rows
-from keras_attention.search._coverage import check_width, summed
-from keras_attention.search._result import SearchResult
-from keras_attention.search._step import Step, batch_size, check_step, checked, named_leaves
+from keras_attention.search._result import SearchResult, by_sample, cleared
+from keras_attention.search._step import (
+    Step,
+    batch_size,
+    check_logits,
+    check_outputs,
+    check_step,
+    check_weights,
+    leaves_of,
+    named_leaves,
+)
 from keras_attention.search.limits import Limits
 
+SQUEEZE = "Squeeze the time axis, if there is one."
 # The score of an impossible hypothesis: finite, so that it causes no NaN, and exact in float32.
 IMPOSSIBLE = -(2.0**100)
 
@@ -54,7 +62,7 @@ def run_search(
     memory: Nested,
     choose: Choose,
     limits: Limits,
-    beam_width: int = 1,
+    beam_width: int | None = None,
     *,
     memory_mask: Tensor | None = None,
     sums_weights: bool = False,
@@ -67,64 +75,50 @@ def run_search(
             all continue their own), its new token, the log probability of the token, and its score.
             A hypothesis that has ended continues with the end token.
         step, state, memory, beam_width, memory_mask: see `beam_search`.
-        limits: checked.
         sums_weights: whether `choose` needs the summed weights of each hypothesis.
         independent: whether all K hypotheses of a sample live from the start. Otherwise one does.
 
     Returns:
-        The N hypotheses, with the leading axis N.
+        The hypotheses `(B, K, ...)`, or `(B, ...)` for a beam_width of None.
     """
     check_step(step)
-    state_names, leaves = named_leaves("state", state)
-    memory_names, constants = named_leaves("memory", memory)
+    width = 1 if beam_width is None else beam_width
     given = {"prefix": limits.prefix, "memory_mask": memory_mask}
     given = {name: x for name, x in given.items() if x is not None}
-    names, tensors = [*state_names, *memory_names, *given], [*leaves, *constants, *given.values()]
-    batch = batch_size(names, tensors)
-    if isinstance(batch, int) and batch == 0:
-        # The loop needs a sample: search with one of zeros, and drop it from the results.
-        one = {
-            name: ops.zeros((1, *x.shape[1:]), x.dtype)
-            for name, x in zip(names, tensors, strict=True)
-        }
-        found = run_search(
-            step,
-            pack_like(state, [one[name] for name in state_names]),
-            pack_like(memory, [one[name] for name in memory_names]),
-            choose,
-            limits._replace(prefix=one.get("prefix")),
-            beam_width,
-            memory_mask=one.get("memory_mask"),
-            sums_weights=sums_weights,
-            independent=independent,
-        )
-        return tree.map_structure(lambda x: x if x is None else x[:0], found)
-    if not sums_weights:
-        given.pop("memory_mask", None)
-    count, max_length, end_token = batch * beam_width, limits.max_length, limits.end_token
-    if beam_width > 1:
-        leaves = [ops.repeat(x, beam_width, axis=0) for x in leaves]
-        constants = [ops.repeat(x, beam_width, axis=0) for x in constants]
-        given = {name: ops.repeat(x, beam_width, axis=0) for name, x in given.items()}
-    memory = pack_like(memory, constants)
+    named = named_leaves("state", state), named_leaves("memory", memory), given
+    batch = batch_size({name: x for one in named for name, x in one.items()})
+    empty = isinstance(batch, int) and batch == 0
+    if empty:  # The loop needs a sample: search with one of zeros, and drop it from the results.
+        batch, named = 1, _mapped(lambda x: ops.zeros((1, *x.shape[1:]), x.dtype), named)
+    if width > 1:
+        named = _mapped(lambda x: ops.repeat(x, width, axis=0), named)
+    before, constants, given = named
+    memory = pack_like(memory, list(constants.values()))
+    count, max_length, end_token = batch * width, limits.max_length, limits.end_token
     rules = limits.rules(given.get("prefix"))
     positions = ops.arange(max_length, dtype="int32")
 
-    def advance(t, beams, leaves):
+    def advance(t, carry):
+        beams, leaves = carry
         outputs = step(beams.last, pack_like(state, leaves), memory)
-        logits, leaves, weights = checked(outputs, beams.last, state_names, leaves, end_token)
-        check_width(memory_mask, weights)
+        rows = "float", beams.last.shape[0], None
+        check_outputs(outputs, {"logits": rows, "state": None, "weights": rows}, SQUEEZE)
+        logits, new, weights = outputs
+        check_logits(logits, end_token)
+        check_weights(weights, memory_mask, sums_weights)
+        leaves = leaves_of(new, before)
         logits = allowed = ops.cast(logits, "float32")
         for rule in rules:
             allowed = rule(allowed, beams.tokens, t)
         if sums_weights:
-            beams = beams._replace(read=[summed(weights, beams.read)])
+            read = ops.cast(weights, "float32")
+            beams = beams._replace(read=[x + read for x in beams.read] or [read])
         moment = Moment(t, logits, allowed, beams, given.get("memory_mask"))
         parent, last, gains, scores = choose(moment)
         now = positions == t
         if parent is not None:
             beams, leaves = tree.map_structure(
-                lambda x: _take_beams(x, parent, beam_width), (beams, leaves)
+                lambda x: _take_beams(x, parent, width), (beams, leaves)
             )
             beams = beams._replace(
                 origins=ops.where(now, ops.expand_dims(parent, -1), beams.origins)
@@ -139,23 +133,15 @@ def run_search(
             scores=scores,
             living=(last != end_token) & (scores != IMPOSSIBLE),
         )
-        return beams, leaves, weights
-
-    def body(t, beams, leaves, history):
-        beams, leaves, weights = advance(t, beams, leaves)
         # Weights stay where they were computed. After the loop, `origins` finds them.
-        history = [
-            ops.scatter_update(x, ops.reshape(t, (1, 1)), ops.expand_dims(weights, 0))
-            for x in history
-        ]
-        return t + 1, beams, leaves, history
+        return (beams, leaves), [] if weights is None else [weights]
 
     order = ops.arange(count, dtype="int32")
-    first = independent | (order % beam_width == 0)  # who lives before the first step
+    first = independent | (order % width == 0)  # who lives before the first step
     zeros = ops.zeros((count,), dtype="float32")
     beams = _Beams(
         tokens=ops.full((count, max_length), end_token, dtype="int32"),
-        origins=ops.tile(ops.expand_dims(order % beam_width, -1), (1, max_length)),
+        origins=ops.tile(ops.expand_dims(order % width, -1), (1, max_length)),
         last=ops.full((count,), limits.start_token, dtype="int32"),
         lengths=ops.zeros((count,), dtype="int32"),
         log_probs=ops.zeros((count, max_length), dtype="float32"),
@@ -164,33 +150,55 @@ def run_search(
         living=first,
         read=[],
     )
-    # The first step runs outside the loop, because its weights tell the width of the buffer.
-    t = ops.convert_to_tensor(0, dtype="int32")
-    beams, leaves, weights = advance(t, beams, leaves)
-    history = []
-    if weights is not None:
-        history = [ops.pad(ops.expand_dims(weights, 0), ((0, max_length - 1), (0, 0), (0, 0)))]
-    _, beams, _, history = ops.while_loop(
-        lambda t, beams, leaves, history: ops.any(beams.living),
-        body,
-        (t + 1, beams, leaves, history),
-        maximum_iterations=max_length - 1,
-    )
+    carry = beams, list(before.values())
+    (beams, _), history = run_steps(advance, carry, max_length, lambda carry: carry[0].living)
+    weights = _take_history(history[0], beams.origins, width) if history else None
+    found = SearchResult(beams.tokens, beams.lengths, beams.scores, weights, beams.log_probs)
+    found = cleared(found, beams.scores != IMPOSSIBLE, end_token)
+    found = found if beam_width is None else by_sample(found, width)
+    return tree.map_structure(lambda x: x if x is None else x[:0], found) if empty else found
 
-    exists = beams.scores != IMPOSSIBLE
-    lengths = ops.where(exists, beams.lengths, 0)
-    valid = positions < ops.expand_dims(lengths, -1)
-    weights = None
-    if history:
-        weights = _take_history(history[0], beams.origins, beam_width)
-        weights = ops.where(ops.expand_dims(valid, -1), weights, ops.zeros_like(weights))
-    return SearchResult(
-        tokens=ops.where(ops.expand_dims(exists, -1), beams.tokens, end_token),
-        lengths=lengths,
-        scores=ops.where(exists, beams.scores, -math.inf),
-        weights=weights,
-        log_probs=ops.where(valid, beams.log_probs, 0.0),
+
+def run_steps(
+    advance: Callable, carry: Nested, most: int, living: Callable
+) -> tuple[Nested, list[Tensor]]:
+    """Calls `carry, outputs = advance(t, carry)` while any of `living(carry)` is True.
+
+    Args:
+        advance: a function of one step, whose outputs are a list of tensors.
+        carry: what changes from step to step, any nesting of tensors.
+        most: the largest number of steps, L.
+        living: a function from the carry to booleans.
+
+    Returns:
+        The last carry, and the outputs `(L, ...)`, zeros where no step ran.
+    """
+
+    def body(t, carry, history):
+        carry, outputs = advance(t, carry)
+        history = [
+            ops.scatter_update(x, ops.reshape(t, (1, 1)), ops.expand_dims(y, 0))
+            for x, y in zip(history, outputs, strict=True)
+        ]
+        return t + 1, carry, history
+
+    # The first step runs outside the loop, because its outputs tell the widths of the buffers.
+    t = ops.convert_to_tensor(0, dtype="int32")
+    carry, outputs = advance(t, carry)
+    history = [
+        ops.pad(ops.expand_dims(x, 0), [[0, most - 1], *[[0, 0]] * len(x.shape)]) for x in outputs
+    ]
+    _, carry, history = ops.while_loop(
+        lambda t, carry, history: ops.any(living(carry)),
+        body,
+        (t + 1, carry, history),
+        maximum_iterations=most - 1,
     )
+    return carry, history
+
+
+def _mapped(function, named):
+    return [{name: function(x) for name, x in tensors.items()} for tensors in named]
 
 
 def _take_beams(x, beam, width):

@@ -1,5 +1,6 @@
 """What a search returns."""
 
+import math
 from typing import NamedTuple
 
 from keras import ops, tree
@@ -56,3 +57,20 @@ def by_sample(found: SearchResult, width: int) -> SearchResult:
         return ops.reshape(x, (count // width, width, *sizes))
 
     return tree.map_structure(lambda x: x if x is None else split(x), found)
+
+
+def cleared(found: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
+    """Clears what follows the end of a sequence, and the sequences that do not exist."""
+    lengths = ops.where(exists, found.lengths, 0)
+    place = ops.arange(found.tokens.shape[-1], dtype="int32")
+    valid = place < ops.expand_dims(lengths, -1)
+    weights = found.weights
+    if weights is not None:
+        weights = ops.where(ops.expand_dims(valid, -1), weights, ops.zeros_like(weights))
+    return SearchResult(
+        tokens=ops.where(ops.expand_dims(exists, -1), found.tokens, end_token),
+        lengths=lengths,
+        scores=ops.where(exists, found.scores, -math.inf),
+        weights=weights,
+        log_probs=ops.where(valid, found.log_probs, 0.0),
+    )

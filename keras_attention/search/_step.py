@@ -32,63 +32,56 @@ Step: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Nested, Tenso
 
 
 def check_step(step: Any, form: str = FORM) -> None:
-    expected = f"`step` must be a function {form}"
-    if not callable(step):
-        refuse("search", expected, step)
     try:
-        signature = inspect.signature(getattr(step, "call", step))
-    except (TypeError, ValueError):  # functions that are not written in Python may have none
-        return
-    try:
-        signature.bind(None, None, None)
-    except TypeError:
-        refuse("search", expected, Words(f"one that takes {signature}"))
+        inspect.signature(getattr(step, "call", step)).bind(None, None, None)
+    except ValueError:  # a function that is not written in Python may have no signature
+        pass
+    except TypeError as error:
+        received = Words(f"{described(step)}: {error}")
+        refuse("search", f"`step` must be a function {form}", received)
 
 
-def named_leaves(name: str, structure: Nested) -> tuple[list[str], list[Tensor]]:
-    """The names and tensors of a structure. None leaves are left out: no loop can carry them."""
-    found = [(path, x) for path, x in tree.flatten_with_path(structure) if x is not None]
-    names = [name + "".join(f"[{key!r}]" for key in path) for path, _ in found]
-    for label, (_, x) in zip(names, found, strict=True):
-        check_dense("search", label, x)
-    return names, [ops.convert_to_tensor(x) for _, x in found]
+def named_leaves(name: str, structure: Nested) -> dict[str, Tensor]:
+    """The tensors of a structure by name. None is left out: no loop can carry it."""
+    leaves = {}
+    for path, x in tree.flatten_with_path(structure):
+        if x is not None:
+            label = name + "".join(f"[{key!r}]" for key in path)
+            check_dense("search", label, x)
+            leaves[label] = ops.convert_to_tensor(x)
+    return leaves
 
 
 def batch_size(
-    names: list[str],
-    tensors: list[Tensor],
+    tensors: dict[str, Tensor],
     what: str = "state and memory",
-    hint: str = " Do not repeat them for the beams: the search does.",
+    remedy: str = "Do not repeat them for the beams: the search does.",
 ) -> Size:
     """The number of samples in state and memory, which must agree."""
-    shapes = [tuple(x.shape) for x in tensors]
+    shapes = {name: tuple(x.shape) for name, x in tensors.items()}
     if not shapes:
         expected = "`state` and `memory` hold no tensor that could tell the batch size"
         refuse("search", expected, None, "Pass the outputs of the encoder as memory, for example.")
-    if () in shapes or len({shape[0] for shape in shapes} - {None}) > 1:
-        hint += " Use a tensor without a batch axis inside `step` instead of passing it."
+    if () in shapes.values() or len({shape[0] for shape in shapes.values()} - {None}) > 1:
         expected = f"{what} must hold tensors of shape (batch, ...) with one batch size"
-        refuse("search", expected, dict(zip(names, shapes, strict=True)), hint.strip())
-    return ops.shape(tensors[0])[0]
+        remedy += " Use a tensor without a batch axis inside `step` instead of passing it."
+        refuse("search", expected, shapes, remedy.strip())
+    return ops.shape(next(iter(tensors.values())))[0]
 
 
-def checked(
-    outputs: tuple[Tensor, Nested, Tensor | None],
-    tokens: Tensor,
-    names: list[str],
-    leaves: list[Tensor],
-    end_token: int,
-) -> tuple[Tensor, list[Tensor], Tensor | None]:
-    """Checks the outputs of a step and returns them, with the state as a list of tensors."""
-    if not isinstance(outputs, tuple) or len(outputs) != 3:
-        expected = "`step` must return the tuple (logits, state, weights), None for what is missing"
+def check_outputs(outputs: Any, wanted: dict[str, tuple | None], remedy: str) -> None:
+    """The outputs of a step: a tuple of tensors, of a kind and a shape. Weights may be None."""
+    if not isinstance(outputs, tuple) or len(outputs) != len(wanted):
+        expected = f"`step` must return the tuple ({', '.join(wanted)}), None for what is missing"
         refuse("search", expected, Words(counted(outputs)))
-    logits, state, weights = outputs
-    for name, x in (("logits", logits), ("weights", logits if weights is None else weights)):
-        if not is_tensor(x, "float", tokens.shape[0], None):
-            expected = f"`step` must return {name} of rank 2, a row for each of its "
-            expected += f"{tokens.shape[0]} tokens"
-            refuse("search", expected, x, "Squeeze the time axis, if there is one.")
+    for (name, form), x in zip(wanted.items(), outputs, strict=True):
+        missing = name == "weights" and x is None
+        if form and not missing and not is_tensor(x, *form):
+            expected = f"`step` must return {name}, {form[0]} of shape {form[1:]}"
+            refuse("search", expected, x, remedy)
+
+
+def check_logits(logits: Tensor, end_token: int) -> None:
     size = logits.shape[-1]
     if size is None:
         expected = "`step` must return logits for a known number of tokens"
@@ -96,19 +89,29 @@ def checked(
     if size <= end_token:
         expected = f"`end_token` must be one of the {size} tokens of the logits, 0 to {size - 1}"
         refuse("search", expected, end_token)
-    return logits, checked_state(state, names, leaves), weights
 
 
-def checked_state(state: Nested, names: list[str], leaves: list[Tensor]) -> list[Tensor]:
-    """The tensors of the state that a step returned, which must be like those it was given."""
-    new_names, new_leaves = named_leaves("state", state)
-    if names != new_names:
-        expected = f"`step` must return the state with the structure it was given, {names}"
+def check_weights(weights: Tensor | None, mask: Tensor | None, wanted: bool) -> None:
+    """The weights `(N, Tk)` of a step, which the coverage of a memory needs, and its mask."""
+    if weights is None and wanted:
+        expected = "`coverage_penalty` needs the weights, the third output of `step`"
+        refuse("beam_search", expected, None)
+    if weights is not None and mask is not None and not fits(mask.shape[1:], weights.shape[1:]):
+        expected = f"`memory_mask` must have a place for each weight, (batch, {weights.shape[1]})"
+        refuse("beam_search", expected, mask, "Make it of the source that the memory encodes.")
+
+
+def leaves_of(state: Nested, before: dict[str, Tensor]) -> list[Tensor]:
+    """The tensors of the state that a step returned, which must be like those before it."""
+    after = named_leaves("state", state)
+    if list(after) != list(before):
+        expected = f"`step` must return the state with the structure it was given, {list(before)}"
         remedy = "The initial state must hold every tensor that a step returns."
-        refuse("search", expected, Words(new_names), remedy)
-    for name, old, new in zip(names, leaves, new_leaves, strict=True):
+        refuse("search", expected, list(after), remedy)
+    for name, old in before.items():
+        new = after[name]
         if not fits(tuple(new.shape), tuple(old.shape)) or dtype_of(new) != dtype_of(old):
             expected = f"`step` must return {name} as it was given, {described(old)}"
             remedy = "Cast the state to one dtype, and use buffers of fixed size."
             refuse("search", expected, new, remedy)
-    return new_leaves
+    return list(after.values())

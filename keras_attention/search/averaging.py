@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from keras import ops
 
 from keras_attention._spec import Words, fits, refuse
+from keras_attention._typing import Tensor
 from keras_attention.search._step import Step, check_step
 
-__all__ = ["average_steps"]
+__all__ = ["average", "average_steps"]
 
 
 def average_steps(steps: Sequence[Step]) -> Step:
@@ -61,18 +62,27 @@ def average_steps(steps: Sequence[Step]) -> Step:
                 refuse("average_steps", f"{expected}models, which may be None", x)
         outputs = [one(tokens, *own) for one, *own in zip(steps, state, memory, strict=True)]
         logits, states, weights = zip(*outputs, strict=True)
-        if any(x.shape[-1] != logits[0].shape[-1] for x in logits):
-            sizes = Words(f"logits for {[x.shape[-1] for x in logits]} tokens")
-            refuse("average_steps", "the models must share one vocabulary", sizes)
-        log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
-        mixed = functools.reduce(ops.logaddexp, log_probs) - math.log(len(steps))
-        return mixed, states, _mean(weights)
+        log_probs, weights = average(logits, weights)
+        return log_probs, states, weights
 
     return step
 
 
-def _mean(weights):
+def average(
+    logits: Sequence[Tensor], weights: Sequence[Tensor | None] = (None,)
+) -> tuple[Tensor, Tensor | None]:
+    """The logarithm of the mean of probabilities, and the mean of the weights; see `average_steps`.
+
+    Args:
+        logits: `(..., V)` of each model. weights: `(..., Tk)` or None of each model.
+    """
+    sizes = [x.shape[-1] for x in logits]
+    if len(set(sizes)) > 1:
+        expected = "the models must share one vocabulary"
+        refuse("average_steps", expected, Words(f"logits for {sizes} tokens"))
+    log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
+    mixed = functools.reduce(ops.logaddexp, log_probs) - math.log(len(log_probs))
     first, *others = weights
     if any(x is None or not fits(tuple(first.shape), tuple(x.shape)) for x in weights):
-        return first
-    return sum(others, first) / len(weights)
+        return mixed, first
+    return mixed, sum(others, first) / len(weights)

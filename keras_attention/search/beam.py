@@ -2,10 +2,9 @@
 
 from keras import ops
 
-from keras_attention._spec import check_choice, check_int, check_number
+from keras_attention._spec import check_choice, check_int, check_number, is_tensor, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers import Memory
-from keras_attention.search._coverage import checked_mask, coverage_score
 from keras_attention.search._largest import largest
 from keras_attention.search._loop import (
     IMPOSSIBLE,
@@ -14,11 +13,14 @@ from keras_attention.search._loop import (
     possible,
     run_search,
 )
-from keras_attention.search._result import SearchResult, by_sample
+from keras_attention.search._result import SearchResult
 from keras_attention.search._step import LARGEST_FACTOR, LARGEST_PENALTY, WIDEST, Step
 from keras_attention.search.limits import Limits
 
 __all__ = ["beam_search"]
+
+# The smallest coverage that counts. It keeps the logarithm finite.
+FLOOR = 1e-10
 
 
 def beam_search(
@@ -129,16 +131,17 @@ def beam_search(
     hypotheses stay in the beam, and nothing is pruned by a threshold.
     """
     check_int("beam_search", "beam_width", beam_width, 1, WIDEST)
-    limits = Limits(
-        start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
-    ).checked()
+    limits = Limits(start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix)
     check_number("beam_search", "length_penalty", length_penalty, 0, LARGEST_PENALTY)
     check_number("beam_search", "coverage_penalty", coverage_penalty, 0, LARGEST_FACTOR)
     check_choice("beam_search", "coverage", coverage, ("gnmt", "summary"))
     if memory_mask is None and coverage_penalty and isinstance(memory, Memory):
         memory_mask = memory.mask
-    memory_mask = checked_mask(memory_mask)
-    penalties = [length_factor(n, length_penalty) for n in range(1, max_length + 1)]
+    if memory_mask is not None:
+        if not is_tensor(memory_mask, "bool", None, None):
+            expected = "`memory_mask` must be boolean (batch, memory steps), True where it is valid"
+            refuse("beam_search", expected, memory_mask)
+        memory_mask = ops.convert_to_tensor(memory_mask)
 
     def choose(now):
         # The K best continuations overall are among the K best of each hypothesis.
@@ -147,9 +150,9 @@ def beam_search(
         peak = ops.max(values if now.allowed is now.logits else now.logits, -1, keepdims=True)
         gains = log_probs(values, now.logits, peak)
         totals = ops.expand_dims(now.beams.totals, -1) + gains
-        scores = totals / ops.take(ops.convert_to_tensor(penalties, dtype="float32"), now.t)
+        scores = totals / length_factor(ops.cast(now.t + 1, "float32"), length_penalty)
         if coverage_penalty:
-            covered = coverage_score(coverage, now.beams.read[0], now.memory_mask)
+            covered = _coverage_score(coverage, now.beams.read[0], now.memory_mask)
             scores = scores + coverage_penalty * ops.expand_dims(covered, -1)
 
         living = ops.expand_dims(now.beams.living, -1)
@@ -169,7 +172,7 @@ def beam_search(
         chosen = index // width, tokens, gains, scores
         return tuple(ops.reshape(x, (-1,)) for x in chosen)
 
-    found = run_search(
+    return run_search(
         step,
         state,
         memory,
@@ -179,4 +182,10 @@ def beam_search(
         memory_mask=memory_mask,
         sums_weights=coverage_penalty > 0,
     )
-    return by_sample(found, beam_width)
+
+
+def _coverage_score(kind, read, mask):
+    """The coverage terms, from the summed weights `(N, Tk)`: `(N,)`."""
+    unread, reread = ops.log(ops.clip(read, FLOOR, 1.0)), 1.0 - ops.maximum(read, 1.0)
+    terms = unread if kind == "gnmt" else reread
+    return ops.sum(terms if mask is None else ops.where(mask, terms, 0.0), axis=-1)

@@ -9,7 +9,7 @@ from keras_attention._spec import Words, counted, refuse
 from keras_attention._typing import Nested
 from keras_attention.ops.samples import take_rows
 from keras_attention.search._loop import length_factor
-from keras_attention.search._result import SearchResult, by_sample
+from keras_attention.search._result import SearchResult, by_sample, cleared
 from keras_attention.search._step import Step, batch_size, check_step, named_leaves
 from keras_attention.search.beam import beam_search
 from keras_attention.search.greedy import greedy_search
@@ -93,10 +93,9 @@ def bidirectional_search(
             refuse("bidirectional_search", f"{expected}right-to-left model", Words(counted(x)))
     for step in steps:
         check_step(step)
-    state_names, of_states = named_leaves("states", list(states))
-    memory_names, of_memories = named_leaves("memories", list(memories))
-    if of_states or of_memories:
-        batch_size([*state_names, *memory_names], [*of_states, *of_memories], "states and memories")
+    named = named_leaves("states", list(states)) | named_leaves("memories", list(memories))
+    if named:
+        batch_size(named, "states and memories")
 
     tokens = {"start_token": start_token, "end_token": end_token, "max_length": max_length}
     options = {"min_length": min_length, "no_repeat_ngram_size": no_repeat_ngram_size}
@@ -118,9 +117,8 @@ def bidirectional_search(
     exists &= ops.concatenate([left.lengths > -1, ~_among(right, left)], axis=1)
     found = found._replace(scores=ops.where(exists, scores, -math.inf), log_probs=log_probs)
     best = _best(found.scores, exists & ops.any(found.tokens == end_token, axis=-1), beam_width)
-    return _cleared(
-        SearchResult(*(x if x is None else take_rows(x, best) for x in found)), end_token
-    )
+    found = SearchResult(*(x if x is None else take_rows(x, best) for x in found))
+    return cleared(found, found.scores > -math.inf, end_token)
 
 
 def _reversed(found, end_token):
@@ -159,19 +157,3 @@ def _best(scores, ended, count):
     rank = ops.arange(every, dtype="int32") + every * ops.cast(later, "int32")
     places = ops.cast(ops.top_k(-rank, count)[1], "int32")
     return ops.take_along_axis(order, places, axis=1)
-
-
-def _cleared(found, end_token):
-    """Clears the surplus beams, as `beam_search` does."""
-    exists = found.scores > -math.inf
-    wide = ops.expand_dims(exists, -1)
-    weights = found.weights
-    if weights is not None:
-        weights = ops.where(ops.expand_dims(wide, -1), weights, ops.zeros_like(weights))
-    return SearchResult(
-        tokens=ops.where(wide, found.tokens, end_token),
-        lengths=ops.where(exists, found.lengths, 0),
-        scores=found.scores,
-        weights=weights,
-        log_probs=ops.where(wide, found.log_probs, 0.0),
-    )

@@ -5,20 +5,23 @@ from typing import NamedTuple, TypeAlias
 
 from keras import ops
 
-from keras_attention._spec import Words, check_int, counted, is_tensor, kind_of, refuse
+from keras_attention._spec import check_int, kind_of, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import without_gradients
-from keras_attention.ops.loops import pack_like
+from keras_attention.ops.loops import leaves, pack_like, where_valid
+from keras_attention.search._loop import run_steps
 from keras_attention.search._step import (
     LONGEST,
     batch_size,
+    check_outputs,
     check_step,
-    checked_state,
+    leaves_of,
     named_leaves,
 )
 
 __all__ = ["FreeRun", "free_run"]
 
+LIKE_FIRST = "The output must be like `first`. A sample ends where stop > 0."
 # step(last output, state, memory) -> (output, stop, state, weights)
 FrameStep: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Tensor, Nested, Tensor]]
 
@@ -95,65 +98,24 @@ def free_run(
         expected = "`first` must be one tensor (batch, ...), like an output"
         refuse("free_run", expected, first)
     first = ops.convert_to_tensor(first)
-    names, leaves = named_leaves("state", state)
-    more, constants = named_leaves("memory", memory)
-    given = ["first", *names, *more], [first, *leaves, *constants]
-    batch = batch_size(*given, "first, state and memory", "")
+    before, constants = named_leaves("state", state), named_leaves("memory", memory)
+    batch = batch_size({"first": first, **before, **constants}, "first, state and memory", "")
 
-    def advance(last, leaves, living, lengths):
-        found = step(last, pack_like(state, leaves), memory)
-        output, stop, new, weights = _checked(found, last)
-        emitted = [x if x is None else _kept(living, x) for x in (output, weights)]
+    def advance(t, carry):
+        last, carried, living, lengths = carry
+        outputs = step(last, pack_like(state, carried), memory)
+        kind, size = kind_of(last.dtype), last.shape[0]
+        wanted = {"output": (kind, *last.shape), "stop": ("float", size)}
+        wanted |= {"state": None, "weights": ("float", size, None)}
+        check_outputs(outputs, wanted, LIKE_FIRST)
+        output, stop, new, weights = outputs
+        emitted = leaves([output, weights])
+        emitted = where_valid(living, emitted, [ops.zeros_like(x) for x in emitted])
         lengths = lengths + ops.cast(living, "int32")
         living = ops.logical_and(living, ops.logical_not(stop > 0))
-        return (emitted[0], checked_state(new, names, leaves), living, lengths), emitted
+        return (emitted[0], leaves_of(new, before), living, lengths), emitted
 
-    def body(t, carry, history):
-        carry, emitted = advance(*carry)
-        emitted = [x for x in emitted if x is not None]
-        history = [
-            ops.scatter_update(x, ops.reshape(t, (1, 1)), ops.expand_dims(y, 0))
-            for x, y in zip(history, emitted, strict=True)
-        ]
-        return t + 1, carry, history
-
-    carry = first, leaves, ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
-    # The first step runs outside the loop, because its outputs tell the widths of the buffers.
-    carry, emitted = advance(*carry)
-    history = [
-        ops.pad(ops.expand_dims(x, 0), [[0, max_steps - 1], *[[0, 0]] * len(x.shape)])
-        for x in emitted
-        if x is not None
-    ]
-    _, (_, _, _, lengths), history = ops.while_loop(
-        lambda t, carry, history: ops.any(carry[2]),
-        body,
-        (ops.convert_to_tensor(1, dtype="int32"), carry, history),
-        maximum_iterations=max_steps - 1,
-    )
+    carry = first, list(before.values()), ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
+    (*_, lengths), history = run_steps(advance, carry, max_steps, lambda carry: carry[2])
     outputs, *weights = (ops.moveaxis(x, 0, 1) for x in history)
     return FreeRun(outputs, lengths, weights[0] if weights else None)
-
-
-def _kept(living, x):
-    living = ops.reshape(living, (-1, *[1] * (len(x.shape) - 1)))
-    return ops.where(living, x, ops.zeros_like(x))
-
-
-def _checked(found, last):
-    if not isinstance(found, tuple) or len(found) != 4:
-        expected = "`step` must return the tuple (output, stop, state, weights)"
-        refuse("free_run", f"{expected}, None for what is missing", Words(counted(found)))
-    output, stop, _, weights = found
-    batch = last.shape[0]
-    wanted = [
-        ("output", output, kind_of(last.dtype), last.shape),
-        ("stop", stop, "float", (batch,)),
-    ]
-    wanted += [("weights", weights, "float", (batch, None))] * (weights is not None)
-    for name, x, kind, shape in wanted:
-        if not is_tensor(x, kind, *shape):
-            expected = f"`step` must return {name}, {kind} of shape {tuple(shape)}"
-            remedy = "The output must be like `first`. A sample ends where stop > 0."
-            refuse("free_run", expected, x, remedy)
-    return found

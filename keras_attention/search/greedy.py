@@ -69,10 +69,7 @@ def greedy_search(
         >>> [round(p, 2) for p in np.exp(ops.convert_to_numpy(found.scores)).tolist()]
         [0.56]
     """
-
-    limits = Limits(
-        start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
-    ).checked()
+    limits = Limits(start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix)
 
     def choose(now):
         best = ops.max(now.allowed, axis=-1, keepdims=True, initial=-math.inf)

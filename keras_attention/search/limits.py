@@ -1,8 +1,10 @@
 """Which outputs a search may return: rules that forbid tokens, for all searches."""
 
+import contextlib
+import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from keras import ops, tree
@@ -20,36 +22,39 @@ __all__ = ["Limits", "check_vocabulary"]
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-class Limits(NamedTuple):
-    """The arguments that all searches share; see `beam_search`."""
+@dataclasses.dataclass
+class Limits:
+    """The arguments that all searches share, checked; see `beam_search`.
+
+    Attributes:
+        largest_id: of the prefix, -1 where its values are not known.
+    """
 
     start_token: int
     end_token: int
     max_length: int
-    min_length: int
-    no_repeat_ngram_size: int
-    prefix: Tensor | None
-    largest_id: int = -1  # of the prefix, where its values are known
+    min_length: int = 0
+    no_repeat_ngram_size: int = 0
+    prefix: Any = None
+    largest_id: int = -1
 
-    def checked(self) -> "Limits":
+    def __post_init__(self) -> None:
+        off = "0 turns it off."
         check_int("search", "max_length", self.max_length, 1, LONGEST)
         check_token("search", "start_token", self.start_token)
         check_token("search", "end_token", self.end_token)
-        off = "0 turns it off."
         check_int("search", "min_length", self.min_length, 0, self.max_length, off)
         check_int("search", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0, LONGEST, off)
-        if self.prefix is None:
-            return self
-        return self._replace(prefix=self._checked_prefix(), largest_id=_largest_id(self.prefix))
+        if self.prefix is not None:
+            self.prefix, given = self._as_tensor(self.prefix), self.prefix
+            self.largest_id = _largest_id(given)
 
-    def _checked_prefix(self):
-        try:
-            prefix = ops.convert_to_tensor(self.prefix)
-        except (TypeError, ValueError):
-            prefix = None
+    def _as_tensor(self, prefix):
+        with contextlib.suppress(TypeError, ValueError):
+            prefix = ops.convert_to_tensor(prefix)
         if not is_tensor(prefix, "int", None, None):
             expected = "`prefix` must be integers (batch, steps), with -1 at free positions"
-            refuse("search", expected, self.prefix if prefix is None else prefix)
+            refuse("search", expected, prefix)
         if is_known(prefix.shape[1]) and prefix.shape[1] > self.max_length:
             expected = f"`prefix` must have at most max_length={self.max_length} steps"
             refuse("search", expected, prefix, "Increase max_length, which counts the prefix too.")

@@ -8,7 +8,7 @@ from keras_attention._spec import LAST_TOKEN, check_int, check_number
 from keras_attention._typing import Nested, Tensor
 from keras_attention.search._draw import draw, step_seeds
 from keras_attention.search._loop import log_probs, possible, run_search
-from keras_attention.search._result import SearchResult, by_sample
+from keras_attention.search._result import SearchResult
 from keras_attention.search._step import WIDEST, Step
 from keras_attention.search.limits import Limits
 
@@ -93,9 +93,7 @@ def sample_search(
     Reference: `top_p` is https://arxiv.org/abs/1904.09751, section 3.1; `top_k`
     https://arxiv.org/abs/1805.04833, section 5.4.
     """
-    limits = Limits(
-        start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix
-    ).checked()
+    limits = Limits(start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix)
     check_int("sample_search", "samples", samples, 1, WIDEST)
     check_number("sample_search", "temperature", temperature, above=0)
     if top_k is not None:
@@ -113,5 +111,4 @@ def sample_search(
         scores = ops.where(living, possible(now.beams.totals + gains), now.beams.scores)
         return None, ops.where(living, tokens, end_token), ops.where(living, gains, 0.0), scores
 
-    found = run_search(step, state, memory, choose, limits, samples, independent=True)
-    return by_sample(found, samples)
+    return run_search(step, state, memory, choose, limits, samples, independent=True)

@@ -2,11 +2,22 @@
 
 from keras import ops
 
-from keras_attention._spec import check_token, is_tensor, refuse
+from keras_attention._spec import Spec, check_token
 from keras_attention._typing import Tensor
 from keras_attention.ops.samples import take_rows
 
 __all__ = ["replace_unknown"]
+
+BEST = Spec(
+    *(
+        "tokens: int[B T]",
+        "weights: float[B T Tk]",
+        "source: int[B Tk]",
+        "memory_mask: bool[B Tk]?",
+    ),
+    call="replace_unknown(tokens, weights, source, unknown_token)",
+)
+BEAMS = BEST.but("tokens: int[B K T]", "weights: float[B K T Tk]")
 
 
 def replace_unknown(
@@ -51,26 +62,13 @@ def replace_unknown(
     Reference: https://arxiv.org/abs/1508.04025, section 4.2.
     """
     check_token("replace_unknown", "unknown_token", unknown_token)
-    tokens = _checked("tokens", tokens, "int", (None,) * (3 if _rank(tokens) == 3 else 2))
-    weights = _checked("weights", weights, "float", (*tokens.shape, None))
-    shape = tokens.shape[0], weights.shape[-1]
-    source = _checked("source", source, "int", shape)
+    given = {"tokens": tokens, "weights": weights, "source": source, "memory_mask": memory_mask}
+    beams = len(getattr(tokens, "shape", ())) == 3
+    (BEAMS if beams else BEST).check("replace_unknown", given)
+    tokens, weights = ops.convert_to_tensor(tokens), ops.convert_to_tensor(weights)
     if memory_mask is not None:
-        mask = _checked("memory_mask", memory_mask, "bool", shape)
-        sizes = ops.shape(mask)
-        mask = ops.reshape(mask, (sizes[0], *[1] * (len(tokens.shape) - 1), sizes[1]))
+        mask = ops.expand_dims(ops.convert_to_tensor(memory_mask), (1, 2) if beams else 1)
         weights = ops.where(mask, weights, ops.zeros_like(weights))
     copies = take_rows(source, ops.cast(ops.argmax(weights, axis=-1), "int32"))
     replaced = (tokens == unknown_token) & (ops.max(weights, axis=-1) > 0)
     return ops.where(replaced, ops.cast(copies, tokens.dtype), tokens)
-
-
-def _rank(x):
-    return len(getattr(x, "shape", ()))
-
-
-def _checked(name, x, kind, shape):
-    if not is_tensor(x, kind, *shape):
-        expected = f"`{name}` must be a tensor of dtype {kind} and shape {tuple(shape)}"
-        refuse("replace_unknown", expected, x)
-    return ops.convert_to_tensor(x)

@@ -1,4 +1,4 @@
-"""The form of the inputs in a `.keras` file, from which a loaded model is built."""
+"""What the first call of a model shows: what `generate` relies on, and a file builds from."""
 
 import json
 import zipfile
@@ -6,9 +6,11 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+from keras import layers
 
-from tests.helpers import assert_refused
-from tests.models.cases import make_model
+from keras_attention import BidirectionalEnsemble, Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from tests.helpers import assert_refused, numpy
+from tests.models.cases import END, SOURCES, START, TARGETS, E, H, V, bahdanau, make_model
 
 GOOD = {"shape": [None, None], "dtype": "int64"}
 
@@ -50,3 +52,86 @@ def test_a_damaged_form_is_refused(form, tmp_path):
         "The form of the inputs in a saved model must be nested lists or dictionaries",
         "Save the model again",
     )
+
+
+class Reading(layers.Layer):
+    """An encoder of a model; `hides` decides whether the decoder sees which steps are padding."""
+
+    def __init__(self, encoder, hides=True):
+        super().__init__()
+        self.encoder, self.hides = encoder, hides
+
+    def call(self, source, training=None):
+        memory, state, mask = self.encoder(source)
+        return memory, state, None if self.hides else mask
+
+
+def test_a_later_call_does_not_change_what_generate_cuts():
+    parts = make_model()
+    encoder = Reading(parts.encoder)
+    model = Seq2Seq(encoder, parts.decoder, parts.target_embedding, parts.head, START, END)
+    model((SOURCES, TARGETS))
+    encoder.hides = False
+    model((SOURCES, TARGETS))
+    encoder.hides = True
+    found = model.generate(SOURCES[1:], 6)  # whose rows are all shorter
+    options = {"start_token": START, "end_token": END, "max_length": 6}
+    expected = beam_search(model.step, *model.start(SOURCES[1:]), **options)
+    np.testing.assert_allclose(found.scores, numpy(expected.scores)[:, 0], atol=1e-5)
+
+
+def test_an_encoder_that_returns_no_mask_any_more_is_refused():
+    parts = make_model()
+    encoder = Reading(parts.encoder, hides=False)
+    model = Seq2Seq(encoder, parts.decoder, parts.target_embedding, parts.head, START, END)
+    model((SOURCES, TARGETS))
+    encoder.hides = True
+    assert_refused(
+        lambda: model.generate(SOURCES, 4), "the encoder must return a mask, as at the first call"
+    )
+
+
+def twin():
+    """A new model of the parts of `make_model`, without weights."""
+    rnn = layers.Bidirectional(layers.GRU(H // 2, return_sequences=True, return_state=True))
+    parts = RecurrentEncoder(layers.Embedding(V, E), rnn), bahdanau(), layers.Embedding(V, E)
+    return Seq2Seq(*parts, layers.Dense(V), START, END)
+
+
+JOINED = {
+    "alone": lambda *models: models[0],
+    "ensemble": lambda *models: Ensemble(models),
+    "both directions": lambda *models: BidirectionalEnsemble(*models),
+}
+
+
+@pytest.mark.parametrize("kind", JOINED)
+def test_a_model_that_was_only_built_loads_weights(kind, tmp_path):
+    model = JOINED[kind](make_model(seed=1), make_model(seed=2))
+    expected = numpy(model((SOURCES, TARGETS)))
+    model.save_weights(tmp_path / "model.weights.h5")
+    new = JOINED[kind](twin(), twin())
+    new.build()
+    new.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_allclose(numpy(new((SOURCES, TARGETS))), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_a_model_without_weights_loads_none(built, tmp_path):
+    make_model().save_weights(tmp_path / "model.weights.h5")
+    model = twin()
+    if built:
+        model.build(((None, None), (None, None)))  # as Keras calls it before the first call
+    assert_refused(
+        lambda: model.load_weights(tmp_path / "model.weights.h5"),
+        "the model has no weights yet. Call build() first",
+    )
+
+
+def test_a_clone_generates_like_a_model_that_was_called():
+    model = keras.models.clone_model(make_model("additive"))
+    model.set_weights(make_model("additive", seed=3).get_weights())
+    expected = make_model("additive", seed=3).generate(SOURCES, 4)
+    found = model.generate(SOURCES, 4, batch_size=1)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+    assert_refused(lambda: model.generate(SOURCES, 4, prefix=[[V]] * 3), "ids of the vocabulary")

@@ -120,14 +120,70 @@ def test_a_model_that_was_trained_on_two_sources_is_saved(tmp_path):
     np.testing.assert_allclose(numpy(loaded(((SOURCES, TARGETS), TARGETS))), expected, atol=1e-6)
 
 
-def test_a_pair_with_its_target_and_the_target_again_is_refused():
-    model = make_model()
-    model.compile("sgd")
-    for call in (model.fit, model.evaluate, model.train_on_batch, model.test_on_batch):
-        assert_refused(
-            lambda call=call: call((SOURCES, TARGETS), TARGETS),
-            "`source` must be one tensor; received a list of 2",
-        )
+TWO = PAIRS["tuple"]
+# What is called wrongly, the model, and the mistake that the message names.
+WRONG = {
+    "a pair and its target": (
+        "one", lambda model: model.fit((SOURCES, TARGETS), TARGETS), "Call fit(source, target)"),
+    "a pair and its target, in a batch": (
+        "new", lambda model: model.train_on_batch(TWO, TARGETS), "Call fit(source, target)"),
+    "two sources of a model with one": (
+        "new", lambda model: model.generate(TWO, 4), "For several sources, write an encoder"),
+    "a dictionary of sources": (
+        "new", lambda model: model.fit({"a": SOURCES, "b": SOURCES}, TARGETS), "For several"),
+    "a source alone": (
+        "one", lambda model: model.fit(SOURCES), "received only int64 of shape (3, 5). Call fit("),
+    "a list of ids alone": (
+        "new", lambda model: model.fit([[3, 4], [5]]), "a source and its target; received only"),
+    "a source alone, to measure": (
+        "one", lambda model: model.evaluate(SOURCES), "a source and its target; received only"),
+    "validation without a target": (
+        "one", lambda model: model.fit(SOURCES, TARGETS, validation_data=(SOURCES,)),
+        "a source and its target; received only"),
+    "a data set of a source and a target": (
+        "one", lambda model: model.fit(yields(SOURCES, TARGETS), steps_per_epoch=1, shuffle=False),
+        "the pair (source, target); received int64 of shape (3, 5)", "((source, target), target)"),
+    "a data set of two sources and a target": (
+        "one", lambda model: model.fit(yields(TWO, TARGETS[:, :3]), steps_per_epoch=1,
+                                       shuffle=False),
+        "the target must stand in the pair too", "(((first, second), target), target)"),
+    "one source of two": (
+        "two", lambda model: model.fit(SOURCES, TARGETS), "the encoder reads several sources; "
+        "received int64 of shape (3, 5). Pass them as one, fit((first, second), target)"),
+    "one source of two, to generate": (
+        "two", lambda model: model.generate(SOURCES, 4), "the encoder reads several sources"),
+    "a data set of two sources of two": (
+        "two", lambda model: model.fit(yields(TWO, TARGETS), steps_per_epoch=1, shuffle=False),
+        "the encoder reads several sources", "(((first, second), target), target)"),
+    "three in place of a pair": (
+        "two", lambda model: model.fit((*TWO, TARGETS)), "((first, second), target)"),
+    "two sources as two arguments": (
+        "two", lambda model: model.generate(SOURCES, TARGETS, 4),
+        "several sources are one argument; received int64 of shape (3, 4). Call "
+        "generate((first, second), max_length)"),
+}  # fmt: skip
+
+
+def yields(*batch):
+    return (batch for _ in range(2))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_message_names_the_mistake(name, editor):
+    kind, call, *fragments = WRONG[name]
+    model = editor
+    if kind != "two":
+        model = make_model() if kind == "one" else new_model()
+        model.compile("sgd", run_eagerly=True)
+    assert_refused(lambda: call(model), *fragments)
+
+
+def new_model():
+    """A model that nobody has called."""
+    parts = make_model()
+    twin = Seq2Seq.from_config(parts.get_config())
+    assert not twin.built
+    return twin
 
 
 CLASSES = {
@@ -156,5 +212,10 @@ def test_an_ensemble_says_that_its_models_are_trained(kind):
     models = [make_model(seed=n) for n in (0, 1)]
     model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
     model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match=f"{model.name}: the model takes the pair"):
-        model.fit(SOURCES, TARGETS, verbose=0)
+    data = yields((SOURCES, TARGETS), TARGETS)
+    for call in (
+        lambda: model.fit(SOURCES, TARGETS, verbose=0),
+        lambda: model.fit(data, steps_per_epoch=1),
+        lambda: model.train_on_batch(SOURCES, TARGETS),
+    ):
+        assert_refused(call, f"{model.name}: the models of an ensemble are trained one by one")

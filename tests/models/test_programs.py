@@ -186,5 +186,9 @@ def test_the_documentation_of_generate_names_the_options_and_their_defaults():
     parameters = [
         x for run in SEARCHES.values() for x in inspect.signature(run).parameters.values()
     ]
-    expected = {x.name: repr(x.default).replace("'", '"') for x in parameters if x.name not in OWN}
+    expected = {
+        x.name: repr(x.default).replace("'", '"')
+        for x in parameters
+        if x.name not in (*OWN, "prefix")
+    }
     assert named == expected

@@ -194,7 +194,9 @@ def test_a_sequence_that_ended_is_better_than_one_that_was_cut_off():
 def test_both_models_are_checked_before_the_search():
     step, _, memory = table([[0.25] * 4] * 4)
     tokens = {"start_token": 0, "end_token": 1, "max_length": 2}
-    with pytest.raises(ValueError, match=r"`step` must be a function .* received one that takes"):
+    with pytest.raises(
+        ValueError, match=r"`step` must be a function .* too many positional arguments"
+    ):
         bidirectional_search((step, lambda tokens: None), (None, None), (memory, memory), **tokens)
     memories = memory, np.concatenate([memory, memory])
     message = r"states and memories must hold .* one batch size; received \{'memories\[0\]': \(1, 4"

@@ -444,10 +444,13 @@ STATE = {"a": np.zeros((2, D), "float32"), "b": None}
     [
         (LOGITS, r"must return the tuple \(logits, state, weights\)"),
         ((LOGITS, STATE), r"must return the tuple \(logits, state, weights\)"),
-        ((LOGITS[:, None], STATE, None), r"must return logits of rank 2.*shape \(2, 1, 7\)"),
-        ((LOGITS[:1], STATE, None), r"must return logits .* each of its 2 tokens.*\(1, 7\)"),
-        ((None, STATE, None), "must return logits of rank 2"),
-        ((LOGITS, STATE, LOGITS[0]), r"must return weights of rank 2.*shape \(7,\)"),
+        (
+            (LOGITS[:, None], STATE, None),
+            r"must return logits, float of shape \(2, None\).*\(2, 1, 7\)",
+        ),
+        ((LOGITS[:1], STATE, None), r"must return logits, float of shape \(2, None\).*\(1, 7\)"),
+        ((None, STATE, None), "must return logits, float of shape .* received None"),
+        ((LOGITS, STATE, LOGITS[0]), r"must return weights, float of shape \(2, None\).*\(7,\)"),
         ((LOGITS, None, None), r"structure it was given.*state\['a'\].*received \[\]"),
         ((LOGITS, STATE | {"b": LOGITS}, None), r"structure it was given.*state\['b'\]"),
         ((LOGITS, [STATE], None), r"structure it was given.*state\[0\]\['a'\]"),

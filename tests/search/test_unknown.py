@@ -44,10 +44,17 @@ def test_replace_unknown_is_the_loop(shape, masked):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weights": None}, "`weights` must be a tensor of dtype float.*received None"),
-        ({"tokens": np.zeros((B, L))}, "`tokens` must be a tensor of dtype int"),
-        ({"source": np.zeros((B, 6), "int32")}, r"`source` .*\(2, 7\); received int32.*\(2, 6\)"),
-        ({"memory_mask": np.ones((B, TK))}, "`memory_mask` must be a tensor of dtype bool"),
+        ({"weights": None}, "`weights` is missing, of shape .batch, steps, memory steps"),
+        (
+            {"tokens": np.zeros((B, L))},
+            "`tokens` must hold word ids, integers; received dtype float64",
+        ),
+        (
+            {"source": np.zeros((B, 6), "int32")},
+            "the same in `weights` and `source`; received `weights` 7, `source` 6",
+        ),
+        ({"memory_mask": np.ones((B, TK))}, "`memory_mask` must be boolean"),
+        ({"weights": np.zeros((B, K, L, TK))}, "`weights` must have shape .batch, steps, memory"),
         ({"unknown_token": -1}, r"`unknown_token` must be an integer from 0 .*received \-1"),
     ],
 )
