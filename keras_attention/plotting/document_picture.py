@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from keras_attention.plotting._figures import matplotlib_classes, placed
+from keras_attention.plotting._figures import new_figure, placed
 from keras_attention.plotting._lines import Placed, flow_lines, reads_to_left
 from keras_attention.plotting._text import font_families, shorten
-from keras_attention.plotting.documents import (
-    Document,
-    Sentence,
-    percent,
-    read_document,
-    verdict,
-)
+from keras_attention.plotting.documents import Document, Sentence, percent, read_document, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,19 +51,17 @@ def plot_document(document: Document, ax: Any = None) -> Figure:
         ['letter', '10.0%', 'Dear', 'all']
     """
     document, sentences = read_document(document)
-    figure_class, canvas = matplotlib_classes()
-    import matplotlib.font_manager
+    figure = new_figure((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
+    from matplotlib.font_manager import FontProperties
     from matplotlib.patches import Rectangle
     from matplotlib.transforms import Affine2D
 
-    figure = figure_class((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
-    renderer = canvas(figure).get_renderer()
+    renderer = figure.canvas.get_renderer()
     # From points to the pixels of the figure, at any resolution.
     points = Affine2D().scale(1 / 72) + figure.dpi_scale_trans
 
     def width(text, size=10, weight="normal"):
-        style = {"family": font_families(), "size": size, "weight": weight}
-        font = matplotlib.font_manager.FontProperties(**style)
+        font = FontProperties(family=font_families(), size=size, weight=weight)
         return renderer.get_text_width_height_descent(text, font, False)[0] * 72 / _DPI
 
     def write(x, y, text, **options):
