@@ -72,8 +72,6 @@ class AttentionMapCallback(keras.callbacks.Callback):
         where = "AttentionMapCallback"
         if not isinstance(log_dir, (str, os.PathLike)):
             refuse(where, "`log_dir` must be a folder", log_dir)
-        if layer is not None and not isinstance(layer, str):
-            refuse(where, "`layer` must be the name of a layer, or None", layer)
         self.log_dir: str | os.PathLike[str] = log_dir
         self.inputs: Nested = inputs
         self.sources: list[list[Text]] = _token_lists("sources", sources)

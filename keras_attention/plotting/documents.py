@@ -105,7 +105,7 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     for name, column in columns.items():
         if column is not None and len(column) < len(words):
             refuse(where, f"`{name}` must have a row for each of {len(words)} sentences", column)
-    largest, sentences = max(weights, default=0), []
+    largest, sentences = weights.max(initial=0), []
     for n, weight in enumerate(weights.tolist()):
         own = string_list(where, f"words[{n}]", words[n], "words")
         gaps = [" "] * len(own) if document.gaps is None else list(document.gaps[n])

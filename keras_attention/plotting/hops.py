@@ -87,8 +87,8 @@ def plot_hops(*samples: Hops, ax: Any = None) -> Figure:
     rows = [_most_read(sample) for sample in samples]
     columns = min(2, len(samples))
     # Every sample has a title, a line for the numbers of the hops, and its memories.
-    heights = [len(row) + 3.5 for row in rows]
-    heights = [max(heights[n : n + columns]) for n in range(0, len(rows), columns)]
+    pairs = [rows[n : n + columns] for n in range(0, len(rows), columns)]
+    heights = [max(map(len, pair)) + 3.5 for pair in pairs]
     hops = max(3, *(len(sample.weights) for sample in samples))
     wide = 0.1 * (LEFT + CELL * hops + 2)
     figure = new_figure((wide * columns, 0.27 * sum(heights)), dpi=120)
@@ -104,12 +104,10 @@ def plot_hops(*samples: Hops, ax: Any = None) -> Figure:
 
 def _checked(sample):
     where, memories = "plot_hops", string_list("plot_hops", "memories", sample.memories, "strings")
-    sizes = None, len(memories)
+    sizes, allowed = (None, len(memories)), {"padded": True, "negative": True}
     return sample._replace(
         memories=memories,
-        weights=checked(
-            where, "weights", sample.weights, "(hops, memories)", sizes, padded=True, negative=True
-        ),
+        weights=checked(where, "weights", sample.weights, "(hops, memories)", sizes, **allowed),
         answer=visible(sample.answer),
         expected=None if sample.expected is None else visible(sample.expected),
         facts=index_set(where, "facts", sample.facts, len(memories), "memories"),
@@ -155,8 +153,8 @@ def _draw_hops(axes, sample, rows, height):
     write_before(begin - 1, 0, 0.9, sample.question, weight="bold", size=9)
     for hop in range(len(sample.weights)):
         write(LEFT + CELL * (hop + 0.5), 1.9, f"hop {hop + 1}", size=7.5, ha="center")
-    for y, number in enumerate(rows, 2):
-        y += 0.5
+    for line, number in enumerate(rows):
+        y = 2.5 + line
         if number is None:
             write(0, y + 0.5, "…", color="#666666")
             continue
@@ -165,8 +163,8 @@ def _draw_hops(axes, sample, rows, height):
         write_before(LEFT - 0.5, 0, y + 0.5, sample.memories[number], **style)
         # This line leads the eye from a memory to its weights.
         axes.plot([0, LEFT], [y + 1, y + 1], color="#eeeeee", linewidth=0.5)
-        for x, weight in enumerate(sample.weights[:, number]):
-            x, depth = LEFT + CELL * x, min(max(weight, 0.0), 1.0)
+        for hop, weight in enumerate(sample.weights[:, number]):
+            x, depth = LEFT + CELL * hop, min(max(weight, 0.0), 1.0)
             xs, ys = [x, x + CELL, x + CELL, x], [y, y, y + 1, y + 1]
             axes.fill(xs, ys, facecolor=(*BLUE, depth), edgecolor="#cccccc", linewidth=0.5)
             if abs(weight) >= 0.005:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_attention._place import is_symbolic
 from keras_attention._spec import refuse
@@ -137,7 +136,7 @@ def _empty_copy(x):
 
 
 def _as_array(x):
-    return np.asarray(keras.ops.convert_to_numpy(x), "float32")
+    return keras.ops.convert_to_numpy(x).astype("float32")
 
 
 def _layers(layer: keras.Layer, seen: set[int] | None = None) -> Iterator[keras.Layer]:
