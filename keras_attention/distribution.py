@@ -19,8 +19,7 @@ _POOLING = r"(attention_pooling(_\d+)?|word_attention|sentence_attention)"
 _SPLIT_AXES = {
     # e = v . tanh(W q + U k + b). A device computes the tanh of its own units; then the parts of e,
     # which are sums over units, are added.
-    "query_kernel": (False, True),
-    "key_kernel": (False, True),
+    "(query|key)_kernel": (False, True),
     "score_vector": (True,),
     # e = q . W k, and (W^T q)[j]. The sum over the features of q, the rows of W, is split. The rows
     # of e = v . tanh(W [q; k]) are the features of q and k, and their products are added.
@@ -32,21 +31,16 @@ _SPLIT_AXES = {
     "output_kernel": (False, True),
     # f U, w z and T g are added to W q and V k, so they are split like them. tanh(W q) H is a sum
     # over units.
-    "location_kernel": (False, True),
+    "(location|static|dynamic)_kernel": (False, True),
     "coverage_vector": (True,),
-    "static_kernel": (False, True),
-    "dynamic_kernel": (False, True),
-    "mixture_kernel": (True, False),
-    "dynamic_filter_kernel": (True, False),
+    "(mixture|dynamic_filter)_kernel": (True, False),
     # e = u_w . tanh(W h + b). A device computes the tanh of its own units.
     f"{_POOLING}/kernel": (False, True),
     # m_i = sum_j A x_ij + T(i), and answers W u. Embeddings are split by features, because lookups
     # then need no other device. A vocabulary seldom has a size that devices divide.
-    r"embedding_\d+": (False, True),
-    "(memory|output|question)_embedding": (False, True),
+    r"(embedding|time)_\d+": (False, True),
+    "(memory|output|question)_(embedding|time)": (False, True),
     "answer_kernel": (False, True),
-    r"time_\d+": (False, True),
-    "(memory|output)_time": (False, True),
     # u' = H u + o. A device computes its own features.
     "update_kernel": (False, True),
     # The gates x W + h V + b. The rows are split and the products are added, so that every device
@@ -74,7 +68,7 @@ def get_layout_map(
     Args:
         device_mesh: a `keras.distribution.DeviceMesh` with both axes. The number of devices along
             the model axis must divide the axes that are split: units, and the features of queries,
-            keys and embeddings. Delete an entry, `del layout_map[pattern]`, to copy that weight;
+            keys and embeddings. Delete an entry, `del layout_map[pattern]`, to copy its weights;
             `list(layout_map)` shows the patterns.
         model_parallel_dim_name: the model axis, along which weights are split.
         data_parallel_dim_name: the data axis, along which the batch is split, and no weight. Both
@@ -107,29 +101,22 @@ def get_layout_map(
     backend = keras.backend.backend()
     if backend != "jax":
         raise ValueError(
-            "get_layout_map: keras.distribution splits weights on JAX only; Keras runs on "
-            f"{backend}. Set KERAS_BACKEND=jax. On TensorFlow, tf.distribute.MirroredStrategy "
-            "copies a model to all GPUs of one machine."
+            f"get_layout_map: Keras splits weights on JAX only, and runs on {backend}. Set "
+            "KERAS_BACKEND=jax, or let tf.distribute.MirroredStrategy copy the model to all GPUs."
         )
     if not isinstance(device_mesh, keras.distribution.DeviceMesh):
         raise ValueError(
             "get_layout_map: `device_mesh` must be a keras.distribution.DeviceMesh; received "
             f'{device_mesh!r:.80}. Write DeviceMesh((2, 2), ("batch", "model")).'
         )
-    names = {
-        "model_parallel_dim_name": model_parallel_dim_name,
-        "data_parallel_dim_name": data_parallel_dim_name,
-    }
-    axes = list(device_mesh.axis_names)
-    if not set(names.values()) <= set(axes) or len(set(names.values())) < 2:
-        wanted = " and ".join(f"`{argument}`" for argument in names)
+    names = model_parallel_dim_name, data_parallel_dim_name
+    if len({*names} & {*device_mesh.axis_names}) < 2:
         raise ValueError(
-            f"get_layout_map: {wanted} must name two axes of the mesh; received {names} for a mesh "
-            f"with the axes {axes}. Pass the names of its axes. A mesh of N devices for data alone "
-            'is DeviceMesh((N, 1), ("batch", "model")).'
+            "get_layout_map: `model_parallel_dim_name` and `data_parallel_dim_name` must name two "
+            f"axes of the mesh, among {device_mesh.axis_names}; received {names}. A mesh of N "
+            'devices for data alone is DeviceMesh((N, 1), ("batch", "model")).'
         )
     layout_map = keras.distribution.LayoutMap(device_mesh)
     for end, split in _SPLIT_AXES.items():
-        layout = tuple(model_parallel_dim_name if x else None for x in split)
-        layout_map[f"(.*/)?{end}"] = layout
+        layout_map[f"(.*/)?{end}"] = tuple(model_parallel_dim_name if x else None for x in split)
     return layout_map

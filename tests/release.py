@@ -35,7 +35,8 @@ def check_contents(wheel, source):
     Of the tests, setuptools would add those at the top of their folder, which cannot run alone.
     """
     found = {x for x in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in x}
-    wanted = {str(path.relative_to(ROOT)) for path in (ROOT / "keras_attention").rglob("*.py")}
+    package = (ROOT / "keras_attention").rglob("*.*")
+    wanted = {str(x.relative_to(ROOT)) for x in package if x.suffix in (".py", ".css", ".js")}
     wanted |= {"keras_attention/py.typed"}
     assert found == wanted, found ^ wanted
     with tarfile.open(source) as archive:

@@ -1,26 +1,37 @@
 """Figures that draw without a window, and that notebooks display."""
 
 import functools
+import importlib
 import io
 from typing import Any
 
 import numpy as np
 
+from keras_attention._spec import refuse
+
 SHARP = 200  # dots per inch of a picture inside axes
 
 
-@functools.cache
-def matplotlib_classes() -> tuple[Any, Any]:
-    """`(Figure, FigureCanvasAgg)`, which draw without a window."""
+def matplotlib_module(name: str) -> Any:
+    """Imports a module of matplotlib."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        return importlib.import_module(f"matplotlib.{name}")
     except ImportError as error:
         raise ImportError(
             'Pictures need matplotlib: pip install "keras-attention-layers[plot]"'
         ) from error
 
-    class DisplayedFigure(Figure):
+
+def new_figure(size: tuple[float, float], **options: Any) -> Any:
+    """A figure of a size in inches that draws without a window."""
+    figure = _figure_class()(size, **options)
+    matplotlib_module("backends.backend_agg").FigureCanvasAgg(figure)
+    return figure
+
+
+@functools.cache
+def _figure_class():
+    class DisplayedFigure(matplotlib_module("figure").Figure):
         """A figure that a notebook displays, although no window belongs to it."""
 
         def _repr_png_(self):
@@ -28,7 +39,13 @@ def matplotlib_classes() -> tuple[Any, Any]:
             self.savefig(picture, format="png")
             return picture.getvalue()
 
-    return DisplayedFigure, FigureCanvasAgg
+    return DisplayedFigure
+
+
+def pixels(figure: Any) -> np.ndarray:
+    """The picture as bytes, `(height, width, 4)`."""
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())
 
 
 def placed(figure: Any, ax: Any) -> Any:
@@ -36,9 +53,8 @@ def placed(figure: Any, ax: Any) -> Any:
     if ax is None:
         return figure
     if not hasattr(ax, "imshow"):
-        raise ValueError(f"ax: the axes of a matplotlib figure, or None; received {ax!r:.80}.")
+        refuse("plotting", "`ax` must be the axes of a matplotlib figure, or None", ax)
     figure.set_dpi(SHARP)
-    figure.canvas.draw()
-    ax.imshow(np.asarray(figure.canvas.buffer_rgba()))
+    ax.imshow(pixels(figure))
     ax.set_axis_off()
     return ax.figure

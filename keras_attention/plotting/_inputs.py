@@ -6,61 +6,59 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._typing import Tensor
+from keras_attention._spec import Words, refuse
 
 
-def as_array(x: Tensor) -> np.ndarray:
-    """Converts a tensor or numbers to a float32 array."""
-    return np.asarray(keras.ops.convert_to_numpy(x), "float32")
+def checked(
+    where: str,
+    name: str,
+    weights: Any,
+    axes: str,
+    sizes: tuple[int | None, ...],
+    padded: bool = False,
+    negative: bool = False,
+) -> np.ndarray:
+    """Converts weights of these sizes to an array. None is any size but zero.
 
-
-def checked(weights: Any, negative: bool = False) -> np.ndarray:
-    """Converts weights to an array, and refuses numbers that cannot be drawn."""
+    Args:
+        padded: whether padding may follow, which is cut off.
+        negative: whether weights may be negative.
+    """
+    expected = f"`{name}` must be numbers of shape {axes}, here {sizes}"
     try:
         if weights is None:  # NumPy would convert it to NaN
             raise TypeError
-        weights = as_array(weights)
+        array = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     except (TypeError, ValueError):
-        found, remedy = f"{weights!r:.80}", ""
-        if isinstance(weights, tuple) and all(hasattr(x, "shape") for x in weights):
-            found = f"a tuple of {len(weights)} tensors"
-            remedy = " Pass the second of (output, weights)."
-        raise ValueError(f"weights must be numbers; received {found}.{remedy}") from None
-    check_numbers(weights, negative=negative)
-    return weights
+        remedy = "Of (output, weights), pass the second." if isinstance(weights, tuple) else ""
+        refuse(where, expected, Words(f"{weights!r:.80}"), remedy)
+    inside = tuple(map(slice, sizes))
+    least = [1 if size is None else size for size in sizes]
+    longer = array.ndim == len(sizes) and np.greater_equal(array.shape, least).all()
+    if not longer or not (padded or array[inside].shape == array.shape):
+        remedy = f"Pass one sample: {name}[0]." if array.ndim > len(sizes) else ""
+        cut = f"Cut padding off: {name}[{', '.join(f':{size}' for size in sizes)}]."
+        refuse(where, expected, array.shape, cut if longer else remedy)
+    array = array[inside]
+    if not np.isfinite(array).all() or (not negative and (array < 0).any()):
+        numbers = "finite numbers" if negative else "finite and not negative"
+        received = Words(f"numbers from {array.min()} to {array.max()}")
+        refuse(where, f"`{name}` must be {numbers}", received)
+    return array
 
 
-def check_numbers(weights: np.ndarray, name: str = "weights", negative: bool = False) -> None:
-    least = -np.inf if negative else 0
-    if not np.isfinite(weights).all() or (weights < least).any():
-        wanted = "finite" if negative else "finite and not negative"
-        raise ValueError(
-            f"{name} must be {wanted}; received numbers from {weights.min()} to {weights.max()}."
-        )
-
-
-def string_list(
-    name: str, strings: Iterable[Any], of: str = "tokens", remedy: str | None = None
-) -> list[Any]:
+def string_list(where: str, name: str, strings: Iterable[Any], of: str = "tokens") -> list[Any]:
     """Converts to a list, and refuses a string, which Python takes for a list of letters."""
     if isinstance(strings, (str, bytes)):
-        raise ValueError(
-            f"{name} must be a list of {of}; received the string {strings!r:.80}. Write "
-            f"{remedy or f'{name}.split()'}."
-        )
+        refuse(where, f"`{name}` must be a list of {of}", strings, "Split the string.")
     return list(strings)
 
 
-def check_shape(name: str, weights: np.ndarray, wanted: tuple[int, ...], axes: str) -> None:
-    if weights.shape == wanted:
-        return
-    advice = ""
-    if weights.ndim == len(wanted) and all(
-        given >= size for given, size in zip(weights.shape, wanted, strict=True)
-    ):
-        advice = f" Cut padding off: {name}[{', '.join(f':{size}' for size in wanted)}]."
-    if weights.ndim > len(wanted):
-        advice = f" Pass one sample: {name}[0]."
-    raise ValueError(
-        f"{name} must be {axes}, here {wanted}; received {tuple(weights.shape)}.{advice}"
-    )
+def index_set(where: str, name: str, indices: Iterable[int], count: int, of: str) -> set[int]:
+    """Converts to a set, and refuses a number by itself, and indices that are too large."""
+    listed = isinstance(indices, Iterable)
+    chosen = set(indices) if listed else set()
+    if not listed or not chosen <= set(range(count)):
+        expected = f"`{name}` must be a list of indices of the {count} {of}, from 0"
+        refuse(where, expected, indices)
+    return chosen

@@ -1,5 +1,7 @@
 """Breaks words into lines and places them, for scripts that run to the right or to the left."""
 
+import itertools
+import operator
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -53,18 +55,17 @@ def flow_lines(
 
 def _place(line, room, to_left):
     """Places the words of a line; runs of the other direction are reversed within it."""
-    order, run, last = [], [], 0
-    for item in line:
-        kind = reads_to_left(item[1], numbers=to_left)
-        if kind is None and run:
-            run.append(item)
-        elif kind is None or kind == to_left:
-            order += [*run[:last][::-1], *run[last:], item]
-            run, last = [], 0
-        else:
-            run.append(item)
-            last = len(run)
-    order += [*run[:last][::-1], *run[last:]]
+    directions = [reads_to_left(word, numbers=to_left) for _, word, _ in line]
+    for n, direction in enumerate(directions):
+        if direction is None:  # it runs like its neighbours, if they agree
+            after = next((x for x in directions[n:] if x is not None), to_left)
+            agree = n > 0 and directions[n - 1] == after
+            directions[n] = after if agree else to_left
+    order = []
+    directed = zip(directions, line, strict=True)
+    for direction, run in itertools.groupby(directed, operator.itemgetter(0)):
+        words = [word for _, word in run]
+        order += words if direction == to_left else words[::-1]
     x = room - sum(wide for wide, *_ in order) if to_left else 0
     placed = []
     for wide, word, strength in reversed(order) if to_left else order:
@@ -86,9 +87,9 @@ def reads_to_left(text: str, numbers: bool = False) -> bool | None:
     Returns:
         None for a text without letters.
     """
-    known = {"L": False, "R": True, "AL": True} | ({"EN": False, "AN": False} if numbers else {})
+    to_left = {"L": False, "R": True, "AL": True} | ({"EN": False, "AN": False} if numbers else {})
     kinds = (unicodedata.bidirectional(sign) for sign in text)
-    return next((known[kind] for kind in kinds if kind in known), None)
+    return next((to_left[kind] for kind in kinds if kind in to_left), None)
 
 
 def _pieces(word, room, width):

@@ -5,7 +5,7 @@ import itertools
 import unicodedata
 from typing import TypeAlias
 
-from keras_attention.plotting._figures import matplotlib_classes
+from keras_attention.plotting._figures import matplotlib_module
 
 Text: TypeAlias = str | bytes
 
@@ -32,8 +32,8 @@ def visible(text: Text) -> str:
 
 
 def font_families() -> list[str]:
-    """Fonts for matplotlib: the known ones that are installed, and others that texts needed."""
-    return [*_fonts()[0], *_others]
+    """Fonts for matplotlib, which draw all characters that `drawable` has seen."""
+    return list(_used)
 
 
 def shorten(text: Text, room: int = LONGEST_LABEL) -> str:
@@ -58,64 +58,55 @@ def width_of(text: str) -> int:
 
 def drawable(text: Text) -> str:
     """Replaces characters that no font has by boxes."""
-    found, boxed = [], False
+    signs, boxed = [], False
     for sign in visible(text):
         if _joins(sign):
             # Some fonts draw combining marks as part of a letter only, and a box is not a letter.
-            found += [] if boxed else [sign]
+            signs += [] if boxed else [sign]
             continue
-        boxed = not (sign.isspace() or _has_font(sign))
-        found.append("□" if boxed else sign)
-    return "".join(found)
+        family = _KNOWN_FONTS[0] if sign.isspace() else _family_of(sign)
+        boxed = family is None
+        if not boxed:
+            _used[family] = None
+        signs.append("□" if boxed else sign)
+    return "".join(signs)
 
 
 def _joins(sign):
     return unicodedata.category(sign) in ("Mn", "Me", "Cf")
 
 
-def _has_font(sign):
-    if ord(sign) in _fonts()[1]:
-        return True
-    family = _family_of(sign)
-    if family is not None:
-        _others[family] = None
-    return family is not None
-
-
-# Fonts that a text needed in addition to the known ones, in the order of their first use.
-_others: dict[str, None] = {}
+# The fonts of all texts, in the order of their first use.
+_used: dict[str, None] = {_KNOWN_FONTS[0]: None}
 
 
 @functools.cache
 def _family_of(sign):
-    """An installed font that has this character, or None."""
-    import matplotlib.font_manager as manager
+    """The first font that has this character, or None."""
+    return next((name for name, path in _files().items() if ord(sign) in _codes(path)), None)
 
-    for entry in manager.fontManager.ttflist:
+
+@functools.cache
+def _files():
+    """A file of every font that is installed, the known fonts first."""
+    rank = {name: number for number, name in enumerate(_KNOWN_FONTS)}
+
+    def order(entry):
+        regular = entry.style == "normal" and entry.weight in (400, "normal")
+        return rank.get(entry.name, len(rank)), not regular
+
+    files = {}
+    for entry in sorted(matplotlib_module("font_manager").fontManager.ttflist, key=order):
         # A last-resort font has a symbol for every character, but none that can be read.
-        usable = entry.size == "scalable" and "LastResort" not in entry.name.replace(" ", "")
-        if usable and ord(sign) in _codes(entry.fname):
-            return entry.name
-    return None
+        if "LastResort" not in entry.name.replace(" ", ""):
+            files.setdefault(entry.name, entry.fname)
+    return files
 
 
 @functools.cache
 def _codes(path):
-    import matplotlib.font_manager as manager
-
+    """The characters of a font."""
     try:
-        return frozenset(manager.get_font(path).get_charmap())
+        return frozenset(matplotlib_module("font_manager").get_font(path).get_charmap())
     except (OSError, RuntimeError):  # FreeType cannot read this file
         return frozenset()
-
-
-@functools.cache
-def _fonts():
-    """The known fonts that are installed, and the codes of all their characters."""
-    matplotlib_classes()
-    import matplotlib.font_manager as manager
-
-    installed = set(manager.get_font_names())
-    families = tuple(name for name in _KNOWN_FONTS if name in installed)
-    paths = [manager.findfont(manager.FontProperties(family=family)) for family in families]
-    return families, frozenset().union(*map(_codes, paths))

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
-from keras_attention._spec import check_int, refuse
+from keras_attention._spec import check_choice, check_int, refuse
 from keras_attention._typing import Nested
-from keras_attention.plotting._figures import matplotlib_classes
+from keras_attention.plotting._figures import pixels
 from keras_attention.plotting._inputs import string_list
 from keras_attention.plotting._text import Text
 from keras_attention.plotting.attention_page import attention_page
@@ -60,13 +59,6 @@ class AttentionMapCallback(keras.callbacks.Callback):
         ['attention-0.html']
     """
 
-    log_dir: str | os.PathLike[str]
-    inputs: Nested
-    sources: list[list[Text]]
-    targets: list[list[Text]] | None
-    layer: str | None
-    every: int
-
     def __init__(
         self,
         log_dir: str | os.PathLike[str],
@@ -77,43 +69,47 @@ class AttentionMapCallback(keras.callbacks.Callback):
         every: int = 1,
     ) -> None:
         super().__init__()
+        where = "AttentionMapCallback"
         if not isinstance(log_dir, (str, os.PathLike)):
-            raise ValueError(f"log_dir: a folder; received {log_dir!r}.")
-        if layer is not None and not isinstance(layer, str):
-            raise ValueError(f"layer: the name of a layer, or None; received {layer!r}.")
-        sources = _token_lists("sources", sources)
+            refuse(where, "`log_dir` must be a folder", log_dir)
+        self.log_dir: str | os.PathLike[str] = log_dir
+        self.inputs: Nested = inputs
+        self.sources: list[list[Text]] = _token_lists("sources", sources)
         targets = None if targets is None else _token_lists("targets", targets)
-        if targets is not None and len(targets) != len(sources):
-            expected = f"a list of tokens for each of the {len(sources)} sources"
-            refuse("targets", expected, len(targets))
-        check_int("AttentionMapCallback", "every", every)
-        self.log_dir, self.inputs, self.layer, self.every = log_dir, inputs, layer, every
-        self.sources, self.targets = sources, targets
-        self._writer: Any = None
+        self.targets: list[list[Text]] | None = targets
+        self.layer: str | None = layer
+        self.every: int = check_int(where, "every", every)
+        if targets is not None and len(targets) != len(self.sources):
+            expected = f"`targets` must be {len(self.sources)} lists of tokens, one for each source"
+            refuse(where, expected, targets)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Draws once before training: otherwise a mistake would show only after the first epoch.
-        matplotlib_classes()
         for one in self._maps():
             plot_attention(*one)
-        self._writer = _summaries().create_file_writer(str(self.log_dir))
+        try:
+            import tensorboard  # noqa: F401
+            from tensorflow import summary
+        except ImportError as error:
+            raise ImportError(
+                "AttentionMapCallback needs TensorFlow and TensorBoard: "
+                'pip install "keras-attention-layers[plot]"'
+            ) from error
+        self._summary: Any = summary
+        self._writer: Any = summary.create_file_writer(str(self.log_dir))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every:
             return
-        summary = _summaries()
         try:
             with self._writer.as_default(step=epoch):
                 for number, one in enumerate(self._maps()):
-                    summary.image(f"attention/{number}", _pixels(plot_attention(*one))[None])
+                    self._summary.image(f"attention/{number}", pixels(plot_attention(*one))[None])
                     self._write_page(number, epoch + 1, *one)
         except ValueError as error:
             # The weights may be NaN, and Keras continues to train.
-            warnings.warn(
-                f"AttentionMapCallback: no map after epoch {epoch + 1}: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            message = f"AttentionMapCallback: no map after epoch {epoch + 1}: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
         self._writer.flush()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -130,53 +126,21 @@ class AttentionMapCallback(keras.callbacks.Callback):
 
     def _maps(self) -> Iterator[Any]:
         """Weights, source and target of every sample, without the padding."""
-        found = attention_weights(self.model, self.inputs)
-        name = self.layer or next(iter(found))
-        if name not in found or (self.layer is None and len(found) > 1):
-            raise ValueError(
-                f"layer: the name of one of {', '.join(found)}; received {self.layer!r}."
-            )
-        weights = found[name]
-        if isinstance(weights, (list, tuple)) or weights.ndim != 2 + (self.targets is not None):
-            axes = "(samples, target, source)" if self.targets else "(samples, source)"
-            raise ValueError(f"{name}: expected weights {axes}; received {_shapes(weights)}.")
+        where, maps = "AttentionMapCallback", attention_weights(self.model, self.inputs)
+        name = next(iter(maps)) if self.layer is None and len(maps) == 1 else self.layer
+        weights = maps[check_choice(where, "layer", name, maps)]
+        axes = "(samples, source)" if self.targets is None else "(samples, target, source)"
+        if isinstance(weights, (list, tuple)) or weights.ndim != axes.count(",") + 1:
+            refuse(where, f"the weights of `{name}` must be of shape {axes}", weights)
         if len(weights) != len(self.sources):
-            expected = f"one list of tokens for each of the {len(weights)} samples of the inputs"
-            refuse("sources", expected, len(self.sources))
-        for number, source in enumerate(self.sources):
-            one = weights[number]
-            if self.targets is None:
-                yield one[: len(source)], source, None
-            else:
-                target = self.targets[number]
-                yield one[: len(target), : len(source)], source, target
+            expected = f"`sources` must be {len(weights)} lists of tokens, one for each sample"
+            refuse(where, expected, self.sources)
+        targets = [None] * len(weights) if self.targets is None else self.targets
+        for one, source, target in zip(weights, self.sources, targets, strict=True):
+            rows = one if target is None else one[: len(target)]
+            yield rows[..., : len(source)], source, target
 
 
 def _token_lists(name, lists):
-    if isinstance(lists, (str, bytes)):
-        raise ValueError(f"{name} must be a list of lists of tokens; received {lists!r:.80}.")
-    return [string_list(f"{name}[{n}]", tokens) for n, tokens in enumerate(lists)]
-
-
-def _shapes(weights):
-    if isinstance(weights, (list, tuple)):
-        return [_shapes(x) for x in weights]
-    return weights.shape
-
-
-def _summaries():
-    try:
-        import tensorboard  # noqa: F401
-        import tensorflow as tf
-    except ImportError as error:
-        raise ImportError(
-            "AttentionMapCallback needs TensorFlow and TensorBoard: "
-            'pip install "keras-attention-layers[plot]"'
-        ) from error
-    return tf.summary
-
-
-def _pixels(figure):
-    """The picture as bytes, `(height, width, 4)`."""
-    figure.canvas.draw()
-    return np.asarray(figure.canvas.buffer_rgba())
+    where, lists = "AttentionMapCallback", string_list("AttentionMapCallback", name, lists, "lists")
+    return [string_list(where, f"{name}[{n}]", tokens) for n, tokens in enumerate(lists)]

@@ -3,59 +3,10 @@
 from collections.abc import Iterable
 
 from keras_attention.plotting.documents import Document, percent, read_document, verdict
-from keras_attention.plotting.html import WholePage, escape
+from keras_attention.plotting.html import WholePage, escape, file_text, whole_page
 
 __all__ = ["document_page"]
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_STYLE = """
-:root {
-  color-scheme: light dark;
-  --paper: #ffffff; --ink: #1a1a1a; --quiet: #595959; --line: #d9d9d9;
-  --word: 255 176 32; --bar: #2f6db5; --track: #e8ecf1; --right: #1b6e34; --wrong: #b3261e;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #16181b; --ink: #ececec; --quiet: #a8adb4; --line: #3a3f45;
-    --word: 150 88 0; --bar: #6ea8e6; --track: #2b3036; --right: #7fd197; --wrong: #ff9d94;
-  }
-}
-* { box-sizing: border-box; }
-body {
-  max-width: 60rem; margin: 0 auto; padding: 1rem;
-  background: var(--paper); color: var(--ink);
-  font: 1rem/1.6 system-ui, sans-serif; overflow-wrap: anywhere;
-  -webkit-text-size-adjust: 100%; print-color-adjust: exact; -webkit-print-color-adjust: exact;
-}
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .75rem; }
-h2 { font-size: 1.1rem; line-height: 1.3; margin: 0; }
-p { margin: .25rem 0; }
-a { color: inherit; }
-article { border-top: 1px solid var(--line); margin-top: 1.5rem; padding-top: 1rem; }
-ol { list-style: none; margin: .75rem 0 0; padding: 0; }
-li {
-  display: grid; grid-template-columns: 3.25rem clamp(1.5rem, 9vw, 6rem) 1fr;
-  column-gap: .6rem; margin: .2rem 0;
-}
-li p, pre { white-space: pre-wrap; }
-li p { margin: 0; }
-mark { color: inherit; background: rgb(var(--word) / var(--s)); border-radius: .15em; }
-.share { color: var(--quiet); font-size: .85rem; line-height: 1.6rem; text-align: right;
-  font-variant-numeric: tabular-nums; overflow-wrap: normal; }
-.bar {
-  height: .8rem; margin-top: .4rem; border-radius: .15rem;
-  background: linear-gradient(var(--bar) 0 0) 0 0 / calc(100% * var(--s)) 100% no-repeat;
-  background-color: var(--track);
-}
-.legend, .none { color: var(--quiet); font-size: .9rem; }
-.legend mark { color: var(--ink); padding: 0 .3em; }
-.legend .bar { display: inline-block; width: 4rem; margin: 0; vertical-align: -.05rem; }
-.right, .wrong { font-weight: 600; white-space: nowrap; }
-.right { color: var(--right); }
-.wrong { color: var(--wrong); }
-article.missed { border-top: 3px double var(--wrong); }
-@media (max-width: 30rem) { li { grid-template-columns: 3.25rem 1.5rem 1fr; } }
-"""
 _LEGEND = """
 <p class="legend"><span class="bar" style="--s:.6"></span> weight of a sentence in its document; the
 largest has a full bar.<br>
@@ -95,30 +46,24 @@ def document_page(
     if isinstance(documents, Document):
         raise ValueError("documents must be a list of `Document`; received one. Write [document].")
     read = [read_document(document) for document in documents]
-    documents = [document for document, _ in read]
-    articles = [_article(number, *one) for number, one in enumerate(read, 1)]
-    known = [one for one in map(verdict, documents) if one is not None]
-    count = f"{len(documents):,} document" + ("" if len(documents) == 1 else "s")
-    if known:
-        count += f"; {sum(known):,} of {len(known):,} classified rightly"
+    verdicts = [verdict(document) for document, _ in read]
+    count = f"{len(read):,} document" + ("" if len(read) == 1 else "s")
+    if any(one is not None for one in verdicts):
+        right, wrong = verdicts.count(True), verdicts.count(False)
+        count += f"; {right:,} of {right + wrong:,} classified rightly"
     missed = ", ".join(
         f'<a href="#d{number}"><bdi>{escape(document.name)}</bdi></a>'
-        for number, document in enumerate(documents, 1)
+        for number, (document, _) in enumerate(read, 1)
         if verdict(document) is False
     )
-    parts = [
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f'<h1 dir="auto">{escape(title)}</h1>\n<p>{count}.</p>\n',
+    body = [
+        f"<p>{count}.</p>\n",
         f"<p>Wrong: {missed}.</p>\n" if missed else "",
         f'<pre dir="auto">{escape(note)}</pre>\n' if note else "",
         _LEGEND,
-        *articles,
-        "</body>\n</html>\n",
+        *(_article(number, *one) for number, one in enumerate(read, 1)),
     ]
-    return WholePage("".join(parts))
+    return whole_page(title, file_text("document_page.css"), "".join(body))
 
 
 def _article(number, document, sentences):

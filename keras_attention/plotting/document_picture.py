@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from keras_attention.plotting._figures import matplotlib_classes, placed
+from keras_attention.plotting._figures import new_figure, placed
 from keras_attention.plotting._lines import Placed, flow_lines, reads_to_left
 from keras_attention.plotting._text import font_families, shorten
-from keras_attention.plotting.documents import (
-    Document,
-    Sentence,
-    percent,
-    read_document,
-    verdict,
-)
+from keras_attention.plotting.documents import Document, Sentence, percent, read_document, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,41 +53,37 @@ def plot_document(document: Document, ax: Any = None) -> Figure:
         ['letter', '10.0%', 'Dear', 'all']
     """
     document, sentences = read_document(document)
-    figure_class, canvas = matplotlib_classes()
-    import matplotlib.font_manager
+    figure = new_figure((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
+    from matplotlib.font_manager import FontProperties
     from matplotlib.patches import Rectangle
     from matplotlib.transforms import Affine2D
 
-    figure = figure_class((_WIDTH / 72, 1), dpi=_DPI, facecolor="white")
-    renderer = canvas(figure).get_renderer()
+    renderer = figure.canvas.get_renderer()
     # From points to the pixels of the figure, at any resolution.
     points = Affine2D().scale(1 / 72) + figure.dpi_scale_trans
 
     def width(text, size=10, weight="normal"):
-        style = {"family": font_families(), "size": size, "weight": weight}
-        font = matplotlib.font_manager.FontProperties(**style)
+        font = FontProperties(family=font_families(), size=size, weight=weight)
         return renderer.get_text_width_height_descent(text, font, False)[0] * 72 / _DPI
 
     def write(x, y, text, **options):
         options = {"color": _INK, "size": 10, "va": "baseline", **options}
         # A dollar sign does not begin a formula.
-        options = {"family": font_families(), "parse_math": False, **options}
+        options |= {"family": font_families(), "parse_math": False}
         figure.text(x, y, text, transform=points, **options)
 
     def fill(x, y, wide, high, color):
         figure.add_artist(Rectangle((x, y), wide, high, color=color, lw=0, transform=points))
 
     title = _title(document).split()
-    heading = flow_lines(
-        *(title, [" "] * len(title), [0] * len(title)),
-        *(_WIDTH - 2 * _MARGIN, lambda text: width(text, 11, "bold")),
-    )
+    columns = title, [" "] * len(title), [0] * len(title)
+    heading = flow_lines(*columns, _WIDTH - 2 * _MARGIN, partial(width, size=11, weight="bold"))
     rows = _choose_rows(sentences, width)
     high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + 1)
     figure.set_figheight(high / 72)
     y = high - _MARGIN - 11
+    color = _WRONG if verdict(document) is False else _INK
     for line in heading:
-        color = _WRONG if verdict(document) is False else _INK
         for x, _, word, _ in line:
             write(_MARGIN + x, y, word, size=11, weight="bold", color=color)
         y -= _LEADING
@@ -147,33 +139,20 @@ def _choose_rows(
     def note(text):
         return None, None, [(0, width(text), text, None)]
 
-    shares, lines = [], []
+    blocks = []
     for sentence in sentences:
         to_left = bool(reads_to_left("".join(sentence.words)))
         columns = sentence.words, sentence.gaps, sentence.strengths
-        flown = flow_lines(*columns, _ROOM, width, to_left)
-        if len(flown) > _LINES:
-            flown = [*flown[: _LINES - 1], [(0, width("…"), "…", None)]]
-        shares.append((sentence.weight, sentence.share))
-        lines.append(flown)
-
-    def rows(chosen):
-        found, left = [], False
-        for number, (weights, flown) in enumerate(zip(shares, lines, strict=True)):
-            if number in chosen:
-                found += [note("…")] * left
-                found += [
-                    (*((None, None) if place else weights), line)
-                    for place, line in enumerate(flown)
-                ]
-            left = number not in chosen
-        return found + [note("…")] * left
-
-    order = sorted(range(len(sentences)), key=lambda n: -sentences[n].weight)
-    best = []
+        first, *others = flow_lines(*columns, _ROOM, width, to_left)
+        block = [(sentence.weight, sentence.share, first), *((None, None, x) for x in others)]
+        blocks.append(block if len(block) <= _LINES else [*block[: _LINES - 1], note("…")])
+    order = sorted(range(len(blocks)), key=lambda n: -sentences[n].weight)
+    best = [note("(no words)")]
     for count in range(1, len(order) + 1):
-        found = rows(set(order[:count]))
-        if count > 1 and len(found) > _LINES + 2:
+        chosen, rows = set(order[:count]), []
+        for drawn, numbers in itertools.groupby(range(len(blocks)), chosen.__contains__):
+            rows += [row for n in numbers for row in blocks[n]] if drawn else [note("…")]
+        if count > 1 and len(rows) > _LINES + 2:
             break
-        best = found
-    return best or [note("(no words)")]
+        best = rows
+    return best

@@ -2,15 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Real
 from typing import NamedTuple
 
-import keras
-import numpy as np
-
-from keras_attention._spec import refuse
+from keras_attention._spec import is_number, refuse
 from keras_attention._typing import Tensor
-from keras_attention.plotting._inputs import check_numbers, string_list
+from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import Text, visible
 
 __all__ = ["Document"]
@@ -92,64 +88,37 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     Reference: Yang et al. (2016), https://aclanthology.org/N16-1174, visualization of attention.
     """
     if not isinstance(document, Document):
-        raise ValueError(
-            "expected a `Document(words, word_weights, sentence_weights, ...)`; received "
-            f"{type(document).__name__}."
-        )
+        expected = "expected a `Document(words, word_weights, sentence_weights, ...)`"
+        refuse("plotting", expected, document)
     texts = {name: getattr(document, name) for name in ("name", "predicted", "expected")}
-    document = document._replace(
-        **{name: None if text is None else visible(text) for name, text in texts.items()}
+    texts = {name: visible(text) for name, text in texts.items() if text is not None}
+    document = document._replace(**texts)
+    where, probability = document.name or "document", document.probability
+    if probability is not None and not (is_number(probability) and 0 <= probability < 1.001):
+        refuse(where, "`probability` must be a number from 0 to 1, no percentage", probability)
+    words = string_list(where, "words", document.words, "sentences")
+    weights = document.sentence_weights
+    weights = checked(
+        where, "sentence_weights", weights, "(sentences,)", (len(words),), padded=True
     )
-    name, gaps = document.name or "document", document.gaps
-    remedy = "a list of words for each"
-    words = [
-        string_list(f"{name}: words[{n}]", sentence, "words", f"words[{n}].split()")
-        for n, sentence in enumerate(
-            string_list(f"{name}: words", document.words, "sentences", remedy)
-        )
-    ]
-    weights = _cut(f"{name}: sentence_weights", document.sentence_weights, len(words), "sentence")
-    if len(document.word_weights) < len(words) or (gaps is not None and len(gaps) != len(words)):
-        raise ValueError(
-            f"{name}: {len(words)} sentences, word_weights of {len(document.word_weights)}"
-            + ("" if gaps is None else f", gaps of {len(gaps)}")
-            + "; expected those of every sentence."
-        )
-    probability = document.probability
-    number = isinstance(probability, Real) and not isinstance(probability, bool)
-    if probability is not None and not (number and 0 <= probability < 1.001):
-        percent = number and 1 < probability <= 100
-        remedy = f"Write {probability / 100:g} for {probability:g} %." if percent else ""
-        refuse(name, "its probability must be a number from 0 to 1", probability, remedy)
-    largest, sentences = max(weights, default=0), []
-    for number, (weight, own) in enumerate(zip(weights, words, strict=True)):
-        before = [" "] * len(own) if gaps is None else list(gaps[number])
-        if len(before) != len(own):
-            expected = f"the text before each of its {len(own)} words"
-            refuse(f"{name}, gaps[{number}]", expected, len(before))
-        each = _cut(f"{name}, word_weights[{number}]", document.word_weights[number], len(own))
-        share, most = _relative(weight, largest), max(each, default=0)
-        strengths = [math.sqrt(share) * _relative(one, most) for one in each]
-        texts = [[visible(text) for text in column] for column in (own, before)]
-        sentences.append(Sentence(weight, texts[0], each, texts[1], share, strengths))
-    return document, [sentence for sentence in sentences if sentence.words]
-
-
-def _cut(name, weights, count, of="word"):
-    """The weights without the padding, as floats."""
-    try:
-        weights = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: expected numbers; {error}") from None
-    if weights.ndim != 1 or len(weights) < count:
-        expected = f"expected a weight for each {of}, here ({count},), or more with padding"
-        refuse(name, expected, weights.shape)
-    check_numbers(weights[:count], name)
-    return weights[:count].tolist()
-
-
-def _relative(value, largest):
-    return value / largest if largest > 0 else 0.0
+    columns = {"word_weights": document.word_weights, "gaps": document.gaps}
+    for name, column in columns.items():
+        if column is not None and len(column) < len(words):
+            refuse(where, f"`{name}` must have a row for each of {len(words)} sentences", column)
+    largest, sentences = weights.max(initial=0), []
+    for n, weight in enumerate(weights.tolist()):
+        own = string_list(where, f"words[{n}]", words[n], "words")
+        gaps = [" "] * len(own) if document.gaps is None else list(document.gaps[n])
+        if len(gaps) != len(own):
+            refuse(where, f"`gaps[{n}]` must hold the text before each of {len(own)} words", gaps)
+        name, sizes = f"word_weights[{n}]", (len(own),)
+        each = checked(where, name, document.word_weights[n], "(words,)", sizes, padded=True)
+        share = weight / (largest or 1)
+        strengths = math.sqrt(share) * each / (each.max(initial=0) or 1)
+        own, gaps = ([visible(text) for text in texts] for texts in (own, gaps))
+        if own:
+            sentences.append(Sentence(weight, own, each.tolist(), gaps, share, strengths.tolist()))
+    return document, sentences
 
 
 def percent(value: float) -> str:

@@ -5,22 +5,15 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention._spec import check_int, refuse
+from keras_attention._spec import check_int, check_number
 from keras_attention._typing import Tensor
-from keras_attention.plotting._figures import matplotlib_classes, placed
-from keras_attention.plotting._inputs import check_shape, checked, string_list
-from keras_attention.plotting._text import (
-    Text,
-    drawable,
-    font_families,
-    shorten,
-    width_of,
-)
+from keras_attention.plotting._figures import new_figure, placed
+from keras_attention.plotting._inputs import checked, index_set, string_list
+from keras_attention.plotting._text import Text, drawable, font_families, shorten, width_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,73 +66,60 @@ def plot_attention(
         >>> figure.axes[0].get_title()
         ''
     """
-    if isinstance(marked, int):
-        raise ValueError(f"marked: a list of numbers of source tokens; received {marked!r}.")
-    source = string_list("source", source)
-    weights, marked = checked(weights), set(marked)
-    check_int("plot_attention", "per_line", per_line)
-    number = isinstance(largest, Real) and not isinstance(largest, bool)
-    if largest is not None and not (number and 0 < largest < math.inf):
-        raise ValueError(f"largest must be a positive number or None; received {largest!r}.")
-    rows = [""] if target is None else string_list("target", target)
-    weights = weights[None] if weights.ndim == 1 and target is None else weights
-    if target is None and weights.ndim == 2 and len(weights) > 1:
-        expected = f"`target` must be a list of {len(weights)} strings, one for each row of weights"
-        refuse("plot_attention", expected, target, "For one row, pass weights[0].")
-    check_shape("weights", weights, (len(rows), len(source)), "(target tokens, source tokens)")
-    outside = [n for n in marked if n not in range(len(source))]
-    if outside:
-        raise ValueError(f"marked: {outside} are no numbers of the {len(source)} source tokens.")
-    figure_class, canvas = matplotlib_classes()
+    where = "plot_attention"
+    source = string_list(where, "source", source)
+    if target is None:
+        rows, shape, sizes = [""], "(source tokens,) where `target` is None", (len(source),)
+    else:
+        rows, shape = string_list(where, "target", target), "(target tokens, source tokens)"
+        sizes = len(rows), len(source)
+    weights = checked(where, "weights", weights, shape, sizes)
+    marked = index_set(where, "marked", marked, len(source), "source tokens")
+    check_int(where, "per_line", per_line)
+    if largest is not None:
+        check_number(where, "largest", largest, above=0)
     rows, columns = [shorten(x) for x in rows], [shorten(x) for x in source]
-    # Lines of about equal length look best.
-    lines = max(1, math.ceil(len(columns) / per_line))
-    panel = max(1, math.ceil(len(columns) / lines))
-    starts = range(0, max(1, len(columns)), panel)
-    widest = min(panel, max(1, len(columns)))
-    cell = min(0.36, max(0.15, 10 / max(widest, len(rows), 1)))
+    # Lines of about equal length look best. The last is filled with empty cells.
+    row_count, column_count = max(1, len(rows)), max(1, len(columns))
+    per_line = math.ceil(column_count / math.ceil(column_count / per_line))
+    starts = range(0, column_count, per_line)
+    cells = np.full((row_count, per_line * len(starts)), np.nan)
+    cells[: len(rows), : len(columns)] = weights
+    cell = min(0.36, max(0.15, 10 / max(per_line, row_count)))
     size = min(10.0, max(6.5, 44 * cell))
     letter = size * 0.6 / 72
     upright = cell > letter * 1.2 and all(width_of(x) <= 2 for x in columns)
     beside = letter * max(map(width_of, rows), default=0) + 0.5
     above = letter * (2 if upright else max(map(width_of, columns), default=0)) + 0.35
-    wide = max(beside + cell * widest + 1.0, 3.2)
-    heading = textwrap.wrap(drawable(title or ""), max(20, int(wide * 72 / 6.5)))
-    high = len(starts) * (above + cell * max(1, len(rows))) + 0.2 * len(heading) + 0.3
-    figure = figure_class(figsize=(wide, max(high, 1.6)), dpi=120, layout="compressed")
+    width = max(beside + cell * per_line + 1.0, 3.2)
+    heading = textwrap.wrap(drawable(title or ""), max(20, int(width * 72 / 6.5)))
+    height = len(starts) * (above + cell * row_count) + 0.2 * len(heading) + 0.3
+    figure = new_figure((width, max(height, 1.6)), dpi=120, layout="compressed")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
-    canvas(figure)
     panels = figure.subplots(len(starts), squeeze=False)[:, 0]
     top = largest or max(weights.max(initial=0), 1e-30)
     fonts = font_families()
     for axes, first in zip(panels, starts, strict=True):
-        part = weights[:, first : first + panel]
-        # The last of several panels is filled with empty cells, so that all cells have one size.
-        shown = np.full((max(1, len(rows)), widest), np.nan)
-        shown[: part.shape[0], : part.shape[1]] = part
+        shown = cells[:, first : first + per_line]
+        labels = columns[first : first + per_line]
         image = axes.imshow(shown, cmap="Blues", vmin=0, vmax=top, aspect="equal")
-        labels = columns[first : first + panel]
-        turn = {} if upright else {"rotation": 90}
-        axes.set_xticks(range(len(labels)), labels, family=fonts, size=size, **turn)
-        axes.set_yticks(range(len(rows)), rows, family=fonts, size=size)
+        style = {"family": fonts, "size": size, "parse_math": False}
+        axes.set_xticks(range(len(labels)), labels, rotation=0 if upright else 90, **style)
+        axes.set_yticks(range(len(rows)), rows, **style)
         axes.xaxis.tick_top()
-        axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        axes.set_xticks(np.arange(part.shape[1] + 1) - 0.5, minor=True)
+        axes.set_xticks(np.arange(len(labels) + 1) - 0.5, minor=True)
         axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
         axes.grid(which="minor", color="#e4e4e4", linewidth=0.4)
-        axes.tick_params(which="minor", length=0)
-        for number, label in enumerate(axes.get_xticklabels()):
-            label.set_parse_math(False)
-            if first + number in marked:
+        axes.tick_params(which="both", length=0)
+        for index, label in enumerate(axes.get_xticklabels(), first):
+            if index in marked:
                 label.set(color="#b3261e", fontweight="bold")
-        for label in axes.get_yticklabels():
-            label.set_parse_math(False)
     if heading:
         figure.suptitle("\n".join(heading), family=fonts, size=10, parse_math=False)
-    bar = figure.colorbar(image, ax=list(panels), shrink=0.9, aspect=max(8, high / 0.15))
+    bar = figure.colorbar(image, ax=list(panels), shrink=0.9, aspect=max(8, height / 0.15))
     bar.set_label("weight", size=8)
     bar.ax.tick_params(labelsize=7)
-    bar.set_ticks(np.linspace(0, top, 2 if high < 2.5 else 5))
+    bar.set_ticks(np.linspace(0, top, 2 if height < 2.5 else 5))
     bar.ax.yaxis.set_major_formatter("{x:.2g}")
     return placed(figure, ax)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from keras_attention._spec import refuse
 from keras_attention._typing import Tensor
-from keras_attention.plotting._figures import matplotlib_classes, placed
-from keras_attention.plotting._inputs import checked, string_list
-from keras_attention.plotting._text import (
-    Text,
-    font_families,
-    shorten,
-    visible,
-)
+from keras_attention.plotting._figures import new_figure, placed
+from keras_attention.plotting._inputs import checked, index_set, string_list
+from keras_attention.plotting._text import Text, font_families, shorten, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +23,7 @@ MOST_SENTENCES = 12
 SENTENCE_ROOM = 64
 # The left edge and the width of the weights, in widths of a letter.
 LEFT, CELL = 46, 6
+BLUE = (0.11, 0.33, 0.64)  # of a weight of one
 
 
 class Hops(NamedTuple):
@@ -83,75 +80,56 @@ def plot_hops(*samples: Hops, ax: Any = None) -> Figure:
         >>> [text.get_text() for text in figure.axes[0].texts][1:4]
         ['Where is the milk?', 'hop 1', 'hop 2']
     """
-    if not samples:
-        raise ValueError("plot_hops needs at least one `Hops`; received none.")
-    wrong = [sample for sample in samples if not isinstance(sample, Hops)]
-    if wrong:
-        raise ValueError(
-            f"plot_hops draws `Hops(memories, weights, ...)`; received {type(wrong[0]).__name__}."
-            + (" Write plot_hops(*samples)." if isinstance(wrong[0], list) else "")
-        )
-    samples = [
-        s._replace(
-            memories=string_list("memories", s.memories, "strings", "one for each memory"),
-            weights=checked(s.weights, negative=True),
-            answer=visible(s.answer),
-            expected=None if s.expected is None else visible(s.expected),
-        )
-        for s in samples
-    ]
-    for sample in samples:
-        count = len(sample.memories)
-        shape = sample.weights.shape
-        if len(shape) != 2 or shape[0] < 1 or shape[1] < count:
-            raise ValueError(
-                f"weights must be (hops, memories), here (K, {count}) or wider, of one hop at "
-                f"least; received {shape}."
-            )
-        if not isinstance(sample.facts, Iterable):
-            raise ValueError(f"facts: a list of numbers of memories; received {sample.facts!r}.")
-        outside = [n for n in sample.facts if n not in range(count)]
-        if outside:
-            raise ValueError(f"facts: {outside} are no numbers of the {count} memories.")
-    figure_class, canvas = matplotlib_classes()
+    if not samples or not all(isinstance(sample, Hops) for sample in samples):
+        expected = "expected one or more `Hops(memories, weights, ...)`"
+        refuse("plot_hops", expected, samples, "Write plot_hops(*samples) for a list of them.")
+    samples = [_checked(sample) for sample in samples]
+    rows = [_most_read(sample) for sample in samples]
     columns = min(2, len(samples))
-    grid = [samples[n : n + columns] for n in range(0, len(samples), columns)]
-    rows = [[_most_read(sample) for sample in line] for line in grid]
     # Every sample has a title, a line for the numbers of the hops, and its memories.
-    heights = [max(len(r) for r in line) + 3.5 for line in rows]
-    hops = max(len(sample.weights) for sample in samples)
-    wide = 0.1 * (LEFT + CELL * max(hops, 3) + 2)
-    figure = figure_class(figsize=(wide * columns, 0.27 * sum(heights)), dpi=120)
-    canvas(figure)
-    outer = figure.add_gridspec(
-        len(grid), columns, height_ratios=heights, hspace=0, wspace=0.06, left=0, right=1
-    )
-    outer.update(top=1, bottom=0)
-    for y, line in enumerate(grid):
-        for x, sample in enumerate(line):
-            _draw_hops(figure.add_subplot(outer[y, x]), sample, rows[y][x], heights[y])
+    pairs = [rows[n : n + columns] for n in range(0, len(rows), columns)]
+    heights = [max(map(len, pair)) + 3.5 for pair in pairs]
+    hops = max(3, *(len(sample.weights) for sample in samples))
+    wide = 0.1 * (LEFT + CELL * hops + 2)
+    figure = new_figure((wide * columns, 0.27 * sum(heights)), dpi=120)
+    edges = {"left": 0, "right": 1, "top": 1, "bottom": 0, "hspace": 0, "wspace": 0.06}
+    options = {"height_ratios": heights, "gridspec_kw": edges, "squeeze": False}
+    grid = figure.subplots(len(heights), columns, **options).ravel()
+    for axes in grid:
+        axes.axis("off")
+    for number, sample in enumerate(samples):
+        _draw_hops(grid[number], sample, rows[number], heights[number // columns])
     return placed(figure, ax)
+
+
+def _checked(sample):
+    where, memories = "plot_hops", string_list("plot_hops", "memories", sample.memories, "strings")
+    sizes, allowed = (None, len(memories)), {"padded": True, "negative": True}
+    return sample._replace(
+        memories=memories,
+        weights=checked(where, "weights", sample.weights, "(hops, memories)", sizes, **allowed),
+        answer=visible(sample.answer),
+        expected=None if sample.expected is None else visible(sample.expected),
+        facts=index_set(where, "facts", sample.facts, len(memories), "memories"),
+    )
 
 
 def _most_read(sample):
     """The indices of the memories to draw, in order; None stands for those left out."""
-    count = len(sample.memories)
-    most = np.argsort(-sample.weights[:, :count].max(axis=0), kind="stable")[:MOST_SENTENCES]
-    rows, last = [], -1
-    for number in sorted(int(n) for n in most):
-        if number > last + 1:
+    most = np.argsort(-sample.weights.max(axis=0), kind="stable")[:MOST_SENTENCES]
+    rows = []
+    for number in range(len(sample.memories)):
+        if number in most:
+            rows.append(number)
+        elif rows[-1:] != [None]:
             rows.append(None)
-        rows.append(number)
-        last = number
-    return rows if last == count - 1 else [*rows, None]
+    return rows
 
 
 def _draw_hops(axes, sample, rows, height):
-    hop_count, left, cell = len(sample.weights), LEFT, CELL
-    end = left + cell * hop_count
+    end = LEFT + CELL * len(sample.weights)
     axes.set_xlim(-1, end + 1)
     axes.set_ylim(height, 0)
-    axes.axis("off")
 
     def write(x, y, text, **options):
         # A dollar sign does not begin a formula.
@@ -173,8 +151,8 @@ def _draw_hops(axes, sample, rows, height):
     answer = write(end, 0.9, verdict, weight="bold", size=9, color=colour, ha="right")
     begin = axes.transData.inverted().transform(answer.get_window_extent())[0, 0]
     write_before(begin - 1, 0, 0.9, sample.question, weight="bold", size=9)
-    for hop in range(hop_count):
-        write(left + cell * (hop + 0.5), 1.9, f"hop {hop + 1}", size=7.5, ha="center")
+    for hop in range(len(sample.weights)):
+        write(LEFT + CELL * (hop + 0.5), 1.9, f"hop {hop + 1}", size=7.5, ha="center")
     for line, number in enumerate(rows):
         y = 2.5 + line
         if number is None:
@@ -182,15 +160,13 @@ def _draw_hops(axes, sample, rows, height):
             continue
         fact = number in sample.facts
         style = {"begin": "• ", "weight": "bold"} if fact else {"begin": "   "}
-        write_before(left - 0.5, 0, y + 0.5, sample.memories[number], **style)
+        write_before(LEFT - 0.5, 0, y + 0.5, sample.memories[number], **style)
         # This line leads the eye from a memory to its weights.
-        axes.plot([0, left], [y + 1, y + 1], color="#eeeeee", linewidth=0.5)
-        for hop in range(hop_count):
-            weight = float(sample.weights[hop, number])
-            x, depth = left + cell * hop, min(max(weight, 0.0), 1.0)
-            colour = tuple(1 - depth * (1 - part) for part in (0.11, 0.33, 0.64))
-            xs, ys = [x, x + cell, x + cell, x], [y, y, y + 1, y + 1]
-            axes.fill(xs, ys, facecolor=colour, edgecolor="#cccccc", linewidth=0.5)
+        axes.plot([0, LEFT], [y + 1, y + 1], color="#eeeeee", linewidth=0.5)
+        for hop, weight in enumerate(sample.weights[:, number]):
+            x, depth = LEFT + CELL * hop, min(max(weight, 0.0), 1.0)
+            xs, ys = [x, x + CELL, x + CELL, x], [y, y, y + 1, y + 1]
+            axes.fill(xs, ys, facecolor=(*BLUE, depth), edgecolor="#cccccc", linewidth=0.5)
             if abs(weight) >= 0.005:
                 ink = "white" if depth > 0.5 else "black"
-                write(x + cell / 2, y + 0.5, f"{weight:.2f}", size=7, ha="center", color=ink)
+                write(x + CELL / 2, y + 0.5, f"{weight:.2f}", size=7, ha="center", color=ink)

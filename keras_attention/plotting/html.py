@@ -1,11 +1,14 @@
 """Highlighted text as HTML."""
 
+import base64
+import hashlib
 import html
 from collections.abc import Iterable, Sequence
+from importlib import resources
 
 from keras_attention._spec import refuse
 from keras_attention._typing import Tensor
-from keras_attention.plotting._inputs import check_shape, checked, string_list
+from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import Text, visible
 
 __all__ = ["highlight"]
@@ -36,20 +39,19 @@ def highlight(
         >>> "&lt;movie&gt;" in page
         True
     """
-    tokens = string_list("tokens", tokens)
-    weights = checked(weights)
-    if not isinstance(joiner, (str, list, tuple)):
-        raise ValueError(f"joiner: a string, or one before each token; received {joiner!r}.")
-    check_shape("weights", weights, (len(tokens),), "(tokens,)")
-    gaps = ["", *[joiner] * (len(tokens) - 1)] if isinstance(joiner, str) else list(joiner)
-    if len(gaps) != len(tokens) and len(tokens):
-        refuse("joiner", f"one string, or one before each token, here {len(tokens)}", len(gaps))
+    tokens = string_list("highlight", "tokens", tokens)
+    weights = checked("highlight", "weights", weights, "(tokens,)", (len(tokens),))
+    if isinstance(joiner, str):
+        joiner = ["", *[joiner] * (len(tokens) - 1)][: len(tokens)]
+    if not isinstance(joiner, (list, tuple)) or len(joiner) != len(tokens):
+        expected = f"`joiner` must be one string, or one before each token, here {len(tokens)}"
+        refuse("highlight", expected, joiner)
     most = max(weights.max(initial=0), 1e-30)
     words = [
         f'{escape(gap)}<mark style="color:inherit;border-radius:.15em;'
         f'background:rgb(255 176 32 / {weight / most:.3f})" title="{weight:.4g}">'
         f"{escape(token)}</mark>"
-        for token, gap, weight in zip(tokens, gaps, weights, strict=False)
+        for token, gap, weight in zip(tokens, joiner, weights, strict=True)
     ]
     # Fixed colours, so that the text is readable on dark pages too.
     style = "color:#1a1a1a;background:#ffffff;line-height:1.8;padding:.3em;white-space:pre-wrap"
@@ -74,6 +76,26 @@ class WholePage(Page):
         style = "width:100%;height:32rem;border:1px solid #999"
         frame = f'sandbox="allow-scripts" style="{style}" title="attention"'
         return f'<iframe srcdoc="{html.escape(self)}" {frame}></iframe>'
+
+
+def whole_page(title: str, style: str, body: str, script: str = "") -> WholePage:
+    """A page of HTML, which loads nothing and runs no script but this one."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return WholePage(
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        f"script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f'<h1 dir="auto">{escape(title)}</h1>\n{body}'
+        f"{script and f'<script>{script}</script>'}\n</body>\n</html>\n"
+    )
+
+
+def file_text(name: str) -> str:
+    """The text of a file in this folder."""
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
 def escape(text: Text) -> str:

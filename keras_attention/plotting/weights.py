@@ -10,9 +10,8 @@ from typing import Any
 import keras
 
 from keras_attention._place import is_symbolic
-from keras_attention._spec import described
+from keras_attention._spec import refuse
 from keras_attention._typing import Nested
-from keras_attention.plotting._inputs import as_array
 
 __all__ = ["attention_weights"]
 
@@ -48,16 +47,9 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
         >>> attention_weights(model, numpy.ones((2, 4, 3)))["pooling"].shape
         (2, 4)
     """
-    if not isinstance(model, keras.layers.Layer):
-        raise ValueError(
-            f"model must be a keras.Model; received {_kind(model)}. Call attention_weights(model, "
-            "inputs)."
-        )
-    if _gives_weights(model):
-        raise ValueError(
-            f"{model.name}: expected a keras.Model; received a layer that returns its weights "
-            "itself. Call the layer with return_attention_scores=True."
-        )
+    if not isinstance(model, keras.layers.Layer) or _gives_weights(model):
+        remedy = "Call an attention layer itself with return_attention_scores=True."
+        refuse("attention_weights", "`model` must be a keras.Model", model, remedy)
     if not all(layer.built for layer in (model, *_layers(model))):
         model(inputs, training=False)
     layers = list(_layers(model))
@@ -92,7 +84,7 @@ def _heard(call, found):
         *outputs, weights = call(*args, return_attention_scores=True, **options)
         # A call that is only traced, for shapes or for a compiled function, has no numbers.
         if not any(map(is_symbolic, keras.tree.flatten(weights))):
-            found.append(keras.tree.map_structure(as_array, weights))
+            found.append(keras.tree.map_structure(_as_array, weights))
         if return_attention_scores:
             return *outputs, weights
         return outputs[0] if len(outputs) == 1 else outputs
@@ -143,6 +135,10 @@ def _empty_copy(x):
     return object.__new__(type(x))
 
 
+def _as_array(x):
+    return keras.ops.convert_to_numpy(x).astype("float32")
+
+
 def _layers(layer: keras.Layer, seen: set[int] | None = None) -> Iterator[keras.Layer]:
     """All layers inside a layer, each once, except those inside a layer that gives weights."""
     seen = set() if seen is None else seen
@@ -158,12 +154,12 @@ def _layers(layer: keras.Layer, seen: set[int] | None = None) -> Iterator[keras.
 def _inner(layer):
     """The layers in the attributes of a layer, and in their lists and dictionaries."""
     if isinstance(layer, keras.Model):
-        yield from layer.layers
-        return
+        return layer.layers
+    inside = []
     for value in list(vars(layer).values()):
         values = value.values() if isinstance(value, dict) else value
-        several = isinstance(value, list | tuple | dict)
-        yield from (x for x in (values if several else [value]) if isinstance(x, keras.Layer))
+        inside += values if isinstance(value, list | tuple | dict) else [value]
+    return [x for x in inside if isinstance(x, keras.layers.Layer)]
 
 
 def _unique_names(layers):
@@ -179,7 +175,3 @@ def _unique_names(layers):
 def _gives_weights(layer):
     call = inspect.signature(layer.call).parameters
     return "return_attention_scores" in call and not isinstance(layer, keras.Model)
-
-
-def _kind(x):
-    return described(x) if isinstance(x, type) else type(x).__name__

@@ -108,5 +108,7 @@ def test_refusals():
     weights = np.ones((3, 4)) / 4
     assert_refused(lambda: attention_page({}, SOURCE, TARGET), "at least one map")
     assert_refused(lambda: attention_page(np.ones((0, 4)), SOURCE, []), "0 target tokens")
-    assert_refused(lambda: attention_page(weights.T, SOURCE, TARGET), "(target, source)")
+    assert_refused(
+        lambda: attention_page(weights.T, SOURCE, TARGET), "(target tokens, source tokens)"
+    )
     assert_refused(lambda: attention_page(weights * np.nan, SOURCE, TARGET), "finite")

@@ -121,9 +121,12 @@ def test_a_note_stands_below_the_title():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x: {"word_weights": [[0.5, x]]}, r"word_weights\[0\] must be finite and not neg"),
-        (lambda x: {"sentence_weights": [x]}, "d: sentence_weights must be finite and not neg"),
-        (lambda x: {"probability": x}, "its probability must be a number from 0 to 1; rec"),
+        (lambda x: {"word_weights": [[0.5, x]]}, r"`word_weights\[0\]` must be finite and not neg"),
+        (lambda x: {"sentence_weights": [x]}, "d: `sentence_weights` must be finite and not neg"),
+        (
+            lambda x: {"probability": x},
+            "`probability` must be a number from 0 to 1",
+        ),
     ],
 )
 def test_nonsense_is_refused(show, change, message, weight):
@@ -137,20 +140,20 @@ TWO_WORDS = Document([["x", "y"]], [[0.5, 0.5]], [1.0], "d", "a", 0.5, "a")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"probability": True}, "its probability must .* received True"),
-        ({"probability": 90}, r"received 90\. Write 0.9 for 90 %"),
-        ({"words": "Dear all"}, "d: words must be a list of sentences; received the string 'Dear"),
+        ({"probability": True}, "`probability` must .* received True"),
+        ({"probability": 90}, "no percentage; received 90"),
+        ({"words": "Dear all"}, "d: `words` must be a list of sentences; received 'Dear all'"),
         (
             {"words": ["Dear all"]},
-            r"d: words\[0\] must be a list of words; received the string .*words\[0\]\.split",
+            r"d: `words\[0\]` must be a list of words; received 'Dear all'. Split",
         ),
-        ({"gaps": [[]]}, r"gaps\[0\]: the text before each of its 2 words; received 0"),
-        ({"gaps": []}, "1 sentences, word_weights of 1, gaps of 0"),
-        ({"word_weights": []}, "1 sentences, word_weights of 0"),
-        ({"word_weights": [[1.0]]}, r"word_weights\[0\]: .* here \(2,\).* received \(1,\)"),
-        ({"sentence_weights": []}, r"sentence_weights: .* each sentence, here \(1,\)"),
+        ({"gaps": [[]]}, r"`gaps\[0\]` must hold the text before each of 2 words; received \[\]"),
+        ({"gaps": []}, r"`gaps` must have a row for each of 1 sentences; received \[\]"),
+        ({"word_weights": []}, "`word_weights` must have a row for each of 1 sentences"),
+        ({"word_weights": [[1.0]]}, r"`word_weights\[0\]` .* here \(2,\).* received \(1,\)"),
+        ({"sentence_weights": []}, r"`sentence_weights` .* \(sentences,\), here \(1,\)"),
         ({"sentence_weights": [[1.0]]}, r"received \(1, 1\)"),
-        ({"sentence_weights": ["x"]}, "sentence_weights: expected numbers"),
+        ({"sentence_weights": ["x"]}, "`sentence_weights` must be numbers"),
     ],
 )
 def test_documents_that_do_not_agree(change, message):
@@ -169,7 +172,7 @@ def test_classes_in_bytes_and_long_ones():
 
 
 def test_no_document():
-    with pytest.raises(ValueError, match=r"expected a `Document\(words.*received list"):
+    with pytest.raises(ValueError, match=r"expected a `Document\(words.*received \[\['a'\]\]"):
         plot_document([["a"]])
     with pytest.raises(ValueError, match=r"documents must be a list of `Document`.*\[document\]"):
         document_page(TWO_WORDS, "")

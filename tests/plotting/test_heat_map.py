@@ -49,10 +49,13 @@ def test_the_map_without_a_target():
     [
         ({"per_line": 0}, "per_line` must be a positive integer, at most 1048576; received 0"),
         ({"per_line": "a"}, "per_line` must be a positive integer, at most 1048576; received 'a'"),
-        ({"largest": np.inf}, "largest must be a positive number or None; received inf"),
-        ({"largest": "a"}, "largest must be a positive number"),
-        ({"marked": 1}, "marked: a list of numbers of source tokens; received 1"),
-        ({"marked": [0.5]}, r"\[0.5\] are no numbers of the 2 source tokens"),
+        ({"largest": np.inf}, "`largest` must be a number above 0; received inf"),
+        ({"largest": "a"}, "`largest` must be a number above 0; received 'a'"),
+        (
+            {"marked": 1},
+            "`marked` must be a list of indices of the 2 source tokens",
+        ),
+        ({"marked": [0.5]}, r"`marked` must .* the 2 source tokens, from 0; received \[0.5\]"),
     ],
 )
 def test_options_that_make_no_sense(options, message):
@@ -76,13 +79,13 @@ def test_weights_that_do_not_fit(weights, message):
 
 
 def test_rows_without_a_target():
-    message = "`target` must be a list of 3 strings, one for each row of weights; received None"
+    message = r"where `target` is None, here \(4,\); received \(3, 4\)"
     with pytest.raises(ValueError, match=message):
         plot_attention(weights_of(3, 4), list("abcd"))
 
 
 def test_marks_outside():
-    with pytest.raises(ValueError, match=r"\[3\] are no numbers of the 3 source tokens"):
+    with pytest.raises(ValueError, match=r"the 3 source tokens, from 0; received \[3\]"):
         plot_attention(weights_of(3), ["a", "b", "c"], marked=[3])
 
 
@@ -106,4 +109,4 @@ def test_pictures_inside_axes_and_in_notebooks(name):
     assert np.asarray(picture.get_array()).std() > 10  # something is drawn
     ratio = np.divide(*picture.get_array().shape[:2])
     assert ratio == pytest.approx(alone.get_figheight() / alone.get_figwidth(), rel=0.02)
-    assert_refused(lambda: draw(ax=3), "ax: the axes of a matplotlib figure")
+    assert_refused(lambda: draw(ax=3), "`ax` must be the axes of a matplotlib figure")

@@ -74,14 +74,14 @@ def test_long_memories_end_before_the_weights():
 
 def test_hops_that_do_not_fit():
     with pytest.raises(
-        ValueError, match=r"here \(K, 3\) or wider, of one hop at least; received \(2, 2\)"
+        ValueError, match=r"\(hops, memories\), here \(None, 3\); received \(2, 2\)"
     ):
         plot_hops(hops(3, weights=np.ones((2, 2))))
-    with pytest.raises(ValueError, match=r"of one hop at least; received \(0, 3\)"):
+    with pytest.raises(ValueError, match=r"here \(None, 3\); received \(0, 3\)"):
         plot_hops(hops(3, weights=np.ones((0, 3))))
-    with pytest.raises(ValueError, match=r"\[3, -1\] are no numbers of the 3 memories"):
+    with pytest.raises(ValueError, match=r"the 3 memories, from 0; received \(1, 3, -1\)"):
         plot_hops(hops(3, facts=(1, 3, -1)))
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="one or more `Hops"):
         plot_hops()
-    with pytest.raises(ValueError, match="received list"):
+    with pytest.raises(ValueError, match=r"received \(\[\'a\'\],\)"):
         plot_hops(["a"])

@@ -1,0 +1,269 @@
+"""Whether the weights of a classifier are reasons for its predictions.
+
+A reason is faithful if the prediction depends on it. These functions erase parts of the input
+(DeYoung et al., 2020), and compare the weights of models that differ in their seed only (Jain and
+Wallace, 2019; Wiegreffe and Pinter, 2019). They take any classifier and any importance of its
+parts: attention weights, `gradient_times_input`, the coefficients of a linear model, or random
+numbers, which the others should beat.
+
+References: https://aclanthology.org/2020.acl-main.408, section 4;
+https://aclanthology.org/N19-1357; https://aclanthology.org/D19-1002
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from keras import ops
+
+from keras_attention._spec import check_number, refuse
+from keras_attention.ops.gradients import vector_jacobian
+
+__all__ = [
+    "comprehensiveness",
+    "erase",
+    "gradient_times_input",
+    "jensen_shannon",
+    "overlap",
+    "sufficiency",
+]
+
+# From inputs (B, ...) to the probabilities of the classes (B, C).
+Predict: TypeAlias = Callable[[Any], Any]
+
+
+def comprehensiveness(
+    predict: Predict, inputs: Any, importance: Any, share: float = 0.1, pad: int = 0
+) -> np.ndarray:
+    """How much the predicted class loses without the most important parts. More is better.
+
+        c[b] = p(y | x[b]) - p(y | x[b] without them),    y = argmax p(. | x[b])
+
+    Args:
+        predict: the classifier, from ids to probabilities `(B, C)`, such as the method
+            `predict_on_batch` of a model that ends in a softmax.
+        inputs: ids x, `(B, N)`, or with more axes, such as sentences of words `(B, S, W)`.
+        importance: as large as the inputs, or `(B, S)` to erase whole sentences.
+        share: how many of the parts of a sample count as the most important, in (0, 1]; rounded up.
+        pad: the id of padding, which is no part, and replaces what is erased.
+
+    Returns:
+        c, `(B,)`, from -1 to 1.
+
+    Raises:
+        ValueError: the shapes do not fit; the importance holds NaN; the share is out of range.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.faithfulness import comprehensiveness
+        >>> def predict(ids):  # the class is 1 as far as the word 7 occurs
+        ...     p = 0.9 * (ids == 7).any(axis=1)
+        ...     return numpy.stack([1 - p, p], axis=1)
+        >>> words = numpy.array([[4, 7, 5, 6]])
+        >>> comprehensiveness(predict, words, numpy.array([[0.1, 0.7, 0.1, 0.1]])).round(3).tolist()
+        [0.9]
+        >>> comprehensiveness(predict, words, numpy.array([[0.7, 0.1, 0.1, 0.1]])).round(3).tolist()
+        [0.0]
+    """
+    return _loss(predict, inputs, importance, share, pad, keep=False)
+
+
+def sufficiency(
+    predict: Predict, inputs: Any, importance: Any, share: float = 0.1, pad: int = 0
+) -> np.ndarray:
+    """How much the predicted class loses with nothing but the most important parts. Less is better.
+
+        s[b] = p(y | x[b]) - p(y | only they),    y = argmax p(. | x[b])
+
+    Arguments, returns, raises: see `comprehensiveness`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.faithfulness import sufficiency
+        >>> def predict(ids):  # the class is 1 as far as the word 7 occurs
+        ...     p = 0.9 * (ids == 7).any(axis=1)
+        ...     return numpy.stack([1 - p, p], axis=1)
+        >>> words = numpy.array([[4, 7, 5, 6]])
+        >>> sufficiency(predict, words, numpy.array([[0.1, 0.7, 0.1, 0.1]])).round(3).tolist()
+        [0.0]
+        >>> sufficiency(predict, words, numpy.array([[0.7, 0.1, 0.1, 0.1]])).round(3).tolist()
+        [0.9]
+    """
+    return _loss(predict, inputs, importance, share, pad, keep=True)
+
+
+def erase(
+    inputs: Any, importance: Any, share: float = 0.1, pad: int = 0, keep: bool = False
+) -> np.ndarray:
+    """The inputs without their most important parts, or with `keep` nothing else.
+
+    Of n parts, the `ceil(share n)` with the largest importance are chosen, the first of equal ones.
+
+    Arguments, raises: see `comprehensiveness`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.faithfulness import erase
+        >>> words = numpy.array([[4, 7, 5, 0]])
+        >>> importance = numpy.array([[0.2, 0.7, 0.1, 0.0]])
+        >>> erase(words, importance, share=0.5).tolist()
+        [[0, 0, 5, 0]]
+        >>> erase(words, importance, share=0.5, keep=True).tolist()
+        [[4, 7, 0, 0]]
+    """
+    inputs = np.asarray(inputs)
+    chosen = _most_important(inputs, importance, share, pad)
+    chosen = chosen.reshape(chosen.shape + (1,) * (inputs.ndim - chosen.ndim))
+    return np.where(chosen == keep, inputs, pad)
+
+
+def _loss(predict, inputs, importance, share, pad, keep):
+    inputs = np.asarray(inputs)
+    erased = erase(inputs, importance, share, pad, keep)
+    before, after = (_probabilities(predict, x) for x in (inputs, erased))
+    chosen = before.argmax(axis=1)[:, None]
+    return np.take_along_axis(before - after, chosen, axis=1)[:, 0]
+
+
+def _probabilities(predict, inputs):
+    probabilities = ops.convert_to_numpy(predict(inputs))
+    if probabilities.ndim != 2 or len(probabilities) != len(inputs):
+        expected = f"`predict` must return probabilities of shape ({len(inputs)}, classes)"
+        refuse("faithfulness", expected, probabilities.shape)
+    return probabilities
+
+
+def _most_important(inputs, importance, share, pad, name="importance"):
+    """Marks the share of the parts with the largest importance, the first of equal ones."""
+    check_number("faithfulness", "share", share, above=0, most=1)
+    importance = np.asarray(importance, "float64")
+    shape = importance.shape
+    if importance.ndim < 2 or shape != inputs.shape[: importance.ndim]:
+        expected = f"`{name}` must have the shape of the inputs, {inputs.shape}, or of first axes"
+        refuse("faithfulness", expected, shape)
+    # One row for each sample. A part of several ids is present if one of them is no padding.
+    importance = importance.reshape(len(inputs), -1)
+    present = (inputs != pad).reshape(*importance.shape, -1).any(axis=-1)
+    if np.isnan(importance[present]).any():
+        raise ValueError(f"faithfulness: `{name}` holds NaN. Replace it; a part needs a number.")
+    # Otherwise the rounding of a product such as 0.1 * 30 would choose one more.
+    count = np.ceil(np.round(share * present.sum(axis=1), 9))
+    order = np.argsort(np.where(present, -importance, np.inf), axis=1, kind="stable")
+    chosen = np.zeros_like(present)
+    np.put_along_axis(chosen, order, np.arange(present.shape[1]) < count[:, None], axis=1)
+    return chosen.reshape(shape)
+
+
+def jensen_shannon(first: Any, second: Any) -> np.ndarray:
+    """How far two distributions of weights are apart, from 0 to log 2 = 0.69.
+
+        JS(a, b) = (KL(a, m) + KL(b, m)) / 2,    m = (a + b) / 2
+        KL(a, m) = sum_j a_j log(a_j / m_j)
+
+    Args:
+        first, second: a and b, `(B, ...)`, the weights of two models. The weights of a sample are
+            divided by their sum.
+
+    Returns:
+        JS, `(B,)`; zero where all weights are.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.faithfulness import jensen_shannon
+        >>> first = numpy.array([[0.5, 0.5, 0.0], [0.9, 0.1, 0.0], [1.0, 0.0, 0.0]])
+        >>> second = numpy.array([[0.5, 0.5, 0.0], [0.1, 0.9, 0.0], [0.0, 0.0, 1.0]])
+        >>> jensen_shannon(first, second).round(2).tolist()
+        [0.0, 0.37, 0.69]
+    """
+    a, b = _distribution("first", first), _distribution("second", second)
+    _check_same_shape(a, b)
+    middle = (a + b) / 2
+    return (_relative_entropy(a, middle) + _relative_entropy(b, middle)) / 2
+
+
+def overlap(first: Any, second: Any, inputs: Any, share: float = 0.1, pad: int = 0) -> np.ndarray:
+    """How many of the most important parts two models have in common, from 0 to 1.
+
+        o[b] = |top(a[b]) and top(a'[b])| / |top(a[b])|
+
+    About `share` is what random importance reaches.
+
+    Args:
+        first, second: a and a', the importance of parts by two models, as in `comprehensiveness`.
+        inputs, share, pad: see `comprehensiveness`.
+
+    Returns:
+        o, `(B,)`; one without any part.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.faithfulness import overlap
+        >>> words = numpy.array([[4, 7, 5, 6]])
+        >>> first, second = numpy.array([[[0.4, 0.3, 0.2, 0.1]], [[0.1, 0.4, 0.3, 0.2]]])
+        >>> overlap(first, second, words, share=0.5).tolist()
+        [0.5]
+    """
+    inputs = np.asarray(inputs)
+    top = _most_important(inputs, first, share, pad, "first")
+    other = _most_important(inputs, second, share, pad, "second")
+    _check_same_shape(top, other)
+    axes = tuple(range(1, top.ndim))
+    count = top.sum(axis=axes)
+    return np.where(count > 0, (top & other).sum(axis=axes) / np.maximum(count, 1), 1.0)
+
+
+def _distribution(name, weights):
+    weights = np.asarray(weights, "float64")
+    if weights.ndim < 2 or not np.isfinite(weights).all() or (weights < 0).any():
+        expected = f"`{name}` must hold weights (batch, ...), finite and not negative"
+        refuse("faithfulness", expected, weights)
+    rows = weights.reshape(len(weights), -1)
+    total = rows.sum(axis=1, keepdims=True)
+    return rows / np.where(total > 0, total, 1)
+
+
+def _relative_entropy(a, middle):
+    return np.sum(a * np.log(np.where(a > 0, a / np.where(middle > 0, middle, 1), 1)), axis=1)
+
+
+def _check_same_shape(first, second):
+    if first.shape != second.shape:
+        expected = f"`second` must have the shape of `first`, {first.shape}"
+        refuse("faithfulness", expected, second.shape)
+
+
+def gradient_times_input(predict: Predict, features: Any) -> np.ndarray:
+    """The importance of embedded words by the gradient (Denil et al., 2014).
+
+        g[b,...] = sum_d x[b,...,d] dp(y | x[b]) / dx[b,...,d],    y = argmax p(. | x[b])
+
+    Args:
+        predict: the classifier, from features to probabilities `(B, C)`, in tensors of Keras's
+            backend: the model from the embedded words on.
+        features: x, `(B, ..., D)`.
+
+    Returns:
+        g, `(B, ...)`.
+
+    Example:
+        The first word speaks for the predicted class, the second one against it:
+
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.faithfulness import gradient_times_input
+        >>> def predict(features):
+        ...     return ops.softmax(ops.sum(features, axis=1))
+        >>> words = numpy.array([[[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]]])
+        >>> [round(x, 3) for x in gradient_times_input(predict, words)[0].tolist()]
+        [0.315, -0.105, 0.0]
+
+    Reference: https://arxiv.org/abs/1412.6815
+    """
+    features = ops.convert_to_tensor(features)
+
+    def predicted(features):
+        return ops.max(ops.cast(predict(features), features.dtype), axis=1), None
+
+    ones = ops.ones((features.shape[0],), features.dtype)
+    (gradient,), _ = vector_jacobian(predicted, (features,), ones)
+    return ops.convert_to_numpy(ops.sum(gradient * features, axis=-1))
