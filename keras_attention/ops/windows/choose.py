@@ -2,7 +2,7 @@
 
 | where                        | form                                                     |
 | ---------------------------- | -------------------------------------------------------- |
-| short memory                 | all scores, with a mask (`layers/reading.py`)           |
+| short memory                 | all scores, with a mask (`layers/scoring.py`)           |
 | XLA compiles, narrow windows | `cpu`, one row of every window after the other           |
 | XLA compiles for a GPU       | `gpu`, all rows of the windows in one kernel             |
 | elsewhere                    | `plain`, a copy of all windows                           |
