@@ -1,10 +1,7 @@
-"""Parts of the command lines: checks of numbers, defaults, and the command itself.
-
-Options are named after their attributes. None means that an option was not given; every check
-accepts it.
-"""
+"""Parts of the command lines: the parser, types of numbers, defaults, and what a command needs."""
 
 import argparse
+import importlib.util
 import shlex
 import sys
 
@@ -23,54 +20,69 @@ def command_line(task):
     return shlex.join(["python", "-m", f"examples.{task}", *sys.argv[1:]])
 
 
-def check_at_least_one(parser, arguments, names):
-    for name in names:
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            parser.error(f"{_flag(name)} must be at least 1; received {value}")
+def between(kind, low, high=float("inf"), closed=False):
+    """A type for argparse: numbers with low <= x < high, or x <= high if it is `closed`."""
 
-
-def check_ranges(parser, arguments, ranges):
-    """Checks 0 <= value < high for every `name: high` in `ranges`."""
-    for name, high in ranges.items():
-        value = getattr(arguments, name)
+    def convert(text):
+        value = kind(text)
         # "not in the range" rather than "outside of it", so that NaN is refused too.
-        if value is not None and not 0 <= value < high:
-            parser.error(f"{_flag(name)} must be in [0, {high}); received {value}")
+        if not (low <= value < high or (closed and value == high)):
+            interval = f"[{low}, {high}{']' if closed else ')'}"
+            limits = f"at least {low}" if high == float("inf") else f"in {interval}"
+            raise argparse.ArgumentTypeError(f"must be {limits}; received {text}")
+        return value
+
+    # argparse names the type where the text is not a number.
+    convert.__name__ = kind.__name__
+    return convert
 
 
-def check_seed(parser, arguments):
-    """Checks that `keras.utils.set_random_seed` accepts the seed."""
-    if not 0 <= arguments.seed < 2**32:
-        parser.error(f"--seed must be in [0, 2**32); received {arguments.seed}")
+count = between(int, 1)
+share = between(float, 0, 1)
+number = between(float, 0)
+# What `keras.utils.set_random_seed` accepts.
+seed = between(int, 0, 2**32)
 
 
 def add_directions(parser):
     """Adds the options that say how many models there are, and in which direction they write."""
-    parser.add_argument("--ensemble", type=int, default=1, metavar="N", help="number of models")
+    parser.add_argument("--ensemble", type=count, default=1, metavar="N", help="number of models")
     text = "how many of them write from right to left"
     parser.add_argument("--backward", type=int, default=0, metavar="N", help=text)
 
 
 def check_directions(parser, arguments):
-    """Checks that at least one model writes from left to right."""
+    """Checks that at least one model writes from left to right, and that every seed is one."""
     if not 0 <= arguments.backward < arguments.ensemble:
         parser.error(
             f"--backward must be 0 or more and less than --ensemble, which is "
             f"{arguments.ensemble}; received {arguments.backward}"
         )
+    if arguments.seed + arguments.ensemble > 2**32:
+        parser.error(f"--seed must be at most {2**32 - arguments.ensemble} for this --ensemble")
 
 
 def fill(arguments, defaults):
-    """Sets options that were not given.
-
-    argparse cannot do it where a default depends on other options.
-    """
+    """Sets options that were not given, where a default depends on other options."""
     for name, value in defaults.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     return arguments
 
 
-def _flag(name):
-    return f"--{name.replace('_', '-')}"
+def check_extras(*packages, extra="examples"):
+    """Ends the program with the command that installs the missing packages."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SystemExit(
+            f"{', '.join(missing)}: not installed. Run "
+            f'python -m pip install "keras-attention-layers[{extra}]"'
+        )
+
+
+def run(main):
+    """Runs a command that a user may stop with Ctrl-C and start again."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\nstopped; run the same command again to resume.")

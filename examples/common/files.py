@@ -1,7 +1,9 @@
-"""Files and folders that are written completely or not at all, and checked when they are read."""
+"""Files and folders that are written completely or not at all, and the settings of a run."""
 
 import contextlib
 import hashlib
+import json
+import pathlib
 import shutil
 import tempfile
 
@@ -69,30 +71,6 @@ def save_figure(path, figure):
         figure.savefig(temporary, format="png")
 
 
-def read_unchanged(path, digest, folder):
-    """Returns the bytes of a file. Refuses the file if its `fingerprint` is not `digest`.
-
-    Args:
-        path: the file.
-        digest: the fingerprint that was noted when the file was written.
-        folder: the folder that the message tells the user to delete.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise refusal(path, f"cannot be read ({error.strerror})", folder) from error
-    if fingerprint(data) != digest:
-        raise refusal(path, "was changed after it was written: its digest differs", folder)
-    return data
-
-
-def refusal(path, problem, folder):
-    return SystemExit(
-        f"{path} {problem}. Delete {folder} to start again, or choose another --output. Nothing "
-        "was written."
-    )
-
-
 def fingerprint(*data):
     """A digest of bytes or arrays, to tell whether two runs had the same data."""
     digest = hashlib.sha256()
@@ -102,3 +80,64 @@ def fingerprint(*data):
             part = np.ascontiguousarray(part).data
         digest.update(part)
     return digest.hexdigest()
+
+
+class Results:
+    """A list of results in a JSON file, which stays valid if the process is killed at any moment.
+
+    Args:
+        path: the file.
+        settings: everything that the results depend on, as JSON can store it.
+    """
+
+    def __init__(self, path, settings):
+        self.path = pathlib.Path(path)
+        check_settings(self.path.with_name("settings.json"), settings)
+        try:
+            self.results = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            self.results = []
+        except (OSError, ValueError) as error:
+            raise SystemExit(_damaged(self.path, error)) from error
+
+    def find(self, **names):
+        """The first result with these entries, or None."""
+        for result in self.results:
+            if all(result.get(name) == value for name, value in names.items()):
+                return result
+        return None
+
+    def add(self, result):
+        self.results.append(result)
+        write_text(self.path, json.dumps(self.results, indent=1) + "\n")
+
+
+def check_settings(path, settings):
+    """Writes the settings of a run, or refuses a folder that holds a run with other settings."""
+    # JSON turns tuples into lists, so the new settings take the same way before they are compared.
+    text = json.dumps(settings, indent=1) + "\n"
+    new = json.loads(text)
+    try:
+        old = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        write_text(path, text)
+        return
+    except (OSError, ValueError) as error:
+        raise SystemExit(_damaged(path, error)) from error
+    changed = [
+        f"{name}: {old.get(name)!r} then, {new.get(name)!r} now"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    if changed:
+        raise SystemExit(
+            f"{path} is of a run with other settings ({'; '.join(changed)}). Choose another "
+            f"--output, or delete {path.parent}. Nothing was written."
+        )
+
+
+def _damaged(path, error):
+    return (
+        f"{path} cannot be read ({error}). Delete {path.parent} to start again, or choose another "
+        "--output. Nothing was written."
+    )

@@ -11,9 +11,6 @@ import tensorflow as tf
 
 from examples.common.files import whole_file
 
-# A task that trains several models traces several functions, and TensorFlow warns about that.
-tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in str(record.msg))
-
 
 def write_model(model, path, inputs):
     """Writes a `.keras` file. An earlier file is replaced when the new one is complete.

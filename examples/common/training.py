@@ -1,0 +1,286 @@
+"""Batches for `fit`, seeds, learning rates, and saved states from which a killed run resumes."""
+
+import csv
+import json
+import pathlib
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from examples.common.files import check_settings, make_folder, remove, whole_file, write_text
+from keras_attention import BidirectionalEnsemble, Ensemble
+
+# With another backend TensorFlow only handles text, and must not reserve the memory of the GPUs.
+if keras.backend.backend() != "tensorflow":
+    tf.config.set_visible_devices([], "GPU")
+# Whether XLA compiles the models. It compiles one program for each shape, so pad to few shapes.
+COMPILED = keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU")
+# A task that trains several models traces several functions, and TensorFlow warns about that.
+tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in str(record.msg))
+
+POOL = 32  # batches
+
+
+def bucketed(lengths, size, order=None):
+    """Splits `range(len(lengths))` into index arrays of at most `size`.
+
+    Args:
+        lengths: `(N,)` or `(N, keys)`, the sort keys; the last column counts first.
+        order: a NumPy generator to shuffle with, or None to keep everything sorted by length.
+
+    Returns:
+        A list of index arrays that together hold every index once. With `order`, samples are
+        shuffled, sorted within pools of `POOL` batches, and the batches are shuffled again.
+    """
+    batches = []
+    for part in _sorted_pools(lengths, size, order):
+        batches += [part[i : i + size] for i in range(0, len(part), size)]
+    if order is not None:
+        order.shuffle(batches)
+    return batches
+
+
+def budgeted(sizes, size, cells, order=None):
+    """Like `bucketed`, with smaller batches where the samples are large.
+
+    Args:
+        sizes: `(N, axes)`, the size of each sample along the padded axes.
+        size: the largest number of samples in a batch.
+        cells: the largest number of cells in a padded batch. A batch of one sample may have more.
+        order: as in `bucketed`.
+    """
+    sizes = np.asarray(sizes)
+    batches = []
+    for part in _sorted_pools(np.column_stack([sizes, sizes.prod(axis=1)]), size, order):
+        batch, widest = [], np.zeros(sizes.shape[1], sizes.dtype)
+        for n in part:
+            wider = np.maximum(widest, sizes[n])
+            if batch and (len(batch) == size or (len(batch) + 1) * wider.prod() > cells):
+                batches.append(np.array(batch))
+                batch, wider = [], sizes[n]
+            batch.append(n)
+            widest = wider
+        batches.append(np.array(batch))
+    if order is not None:
+        order.shuffle(batches)
+    return batches
+
+
+def _sorted_pools(lengths, size, order):
+    lengths = np.column_stack([lengths])  # (N, keys)
+    index = np.arange(len(lengths)) if order is None else order.permutation(len(lengths))
+    pool = max(len(index), 1) if order is None else POOL * size
+    for start in range(0, len(index), pool):
+        part = index[start : start + pool]
+        yield part[np.lexsort(lengths[part].T)]
+
+
+class Batches:
+    """Batches for `fit`, out of endless passes over the data, each in an order of its own.
+
+    The order of a pass depends on the seed and the number of the pass alone, so a run that resumes
+    reads what the first run would have read. `Resume` sets `epoch`, the epoch to yield.
+
+        data = Batches(lambda order: bucketed(lengths, 64, order), read, seed=1).dataset(signature)
+
+    Args:
+        split: a function from a NumPy generator, which shuffles, to a list of index arrays, the
+            batches of one pass.
+        read: a function from an index array to a batch, such as `(inputs, targets)`.
+        seed: the seed of all passes.
+        steps: the batches of an epoch of `fit`; None for the batches of the first pass.
+    """
+
+    epoch = 0
+
+    def __init__(self, split, read, seed, steps=None):
+        self.split, self.read, self.seed = split, read, seed
+        self.steps = steps or len(self._pass(0))
+        # The pass with which each epoch begins, and how many batches of it are done.
+        self.starts = {0: (0, 0)}
+
+    def _pass(self, number):
+        return self.split(np.random.default_rng([self.seed, number]))
+
+    def __call__(self):
+        epoch = max(x for x in self.starts if x <= self.epoch)
+        skipped = (self.epoch - epoch) * self.steps
+        number, done = self.starts[epoch]
+        left, chosen = skipped + self.steps, []
+        while left:
+            batches = self._pass(number)[done : done + left]
+            chosen += batches
+            left -= len(batches)
+            done += len(batches)
+            if left:
+                number, done = number + 1, 0
+        self.starts[self.epoch + 1] = number, done
+        return map(self.read, chosen[skipped:])
+
+    def dataset(self, signature):
+        """A `tf.data.Dataset` of one epoch. `signature` describes a batch by `tf.TensorSpec`."""
+        data = tf.data.Dataset.from_generator(self, output_signature=signature)
+        return data.apply(tf.data.experimental.assert_cardinality(self.steps)).prefetch(4)
+
+
+class Resume(keras.callbacks.Callback):
+    """Lets a run that was killed at any moment go on, and end with the same weights.
+
+    `keras.callbacks.BackupAndRestore` writes weights and epoch into two files, one after the other,
+    so a kill between the two trains an epoch twice. It stores neither the states of dropout, nor
+    the best loss of a `ModelCheckpoint`. Here each epoch has one file, which appears in one step.
+
+        resume = Resume(folder, settings, batches)
+        model.compile(...)
+        start = resume.restore(model)
+        model.fit(data, epochs=9, initial_epoch=start, callbacks=resume.callbacks("val_loss"))
+        resume.load_best(model)
+
+    Args:
+        folder: a folder for this run alone. A folder of a run with other settings is refused.
+        settings: everything that the weights depend on, as JSON can store it.
+        batches: `Batches`, or an object with `epoch`, `get_state` and `set_state`, whose state JSON
+            can store. None if the order does not depend on the epoch.
+    """
+
+    def __init__(self, folder, settings, batches=None):
+        super().__init__()
+        self.folder, self.batches, self.seed = pathlib.Path(folder), batches, settings["seed"]
+        make_folder(self.folder)
+        check_settings(self.folder / "settings.json", settings)
+
+    def restore(self, model):
+        """Loads the last saved weights into a compiled model. Returns the number of its epochs."""
+        epoch = max(map(_epoch_of, self.folder.glob("epoch-*.weights.h5")), default=0)
+        if epoch:
+            model.optimizer.build(model.trainable_variables)
+            self._load(model, self._path(epoch))
+            if hasattr(self.batches, "set_state"):
+                state = self._path(epoch, "json").read_text(encoding="utf-8")
+                self.batches.set_state(json.loads(state))
+            print(f"Resuming after epoch {epoch:,} of {self.folder}", flush=True)
+        return epoch
+
+    def callbacks(self, monitor=None):
+        """The callbacks of `fit`: a log, the best weights by a loss to `monitor`, and the states.
+
+        The states come last. A run killed between two callbacks repeats its epoch for both.
+        """
+        kept = []
+        if monitor:
+            best = min((row[monitor] for row in self.history), default=None)
+            path = str(self.folder / "best.weights.h5")
+            options = {"save_best_only": True, "save_weights_only": True}
+            kept = [
+                keras.callbacks.ModelCheckpoint(
+                    path, monitor, mode="min", initial_value_threshold=best, **options
+                )
+            ]
+        log = keras.callbacks.CSVLogger(str(self.folder / "log.csv"), append=True)
+        return [_Seconds(), *kept, log, self]
+
+    def load_best(self, model):
+        self._load(model, self.folder / "best.weights.h5")
+
+    @property
+    def history(self):
+        """What the log says of each finished epoch, as dictionaries of numbers."""
+        path = self.folder / "log.csv"
+        if not path.exists():
+            return []
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [{name: float(x) for name, x in row.items()} for row in csv.DictReader(file)]
+        return [*{row["epoch"]: row for row in rows}.values()]
+
+    def on_epoch_begin(self, epoch, logs=None):
+        reseed(self.model, self.seed, epoch)
+        if self.batches is not None:
+            self.batches.epoch = epoch
+
+    def on_epoch_end(self, epoch, logs=None):
+        losses = [value for name, value in logs.items() if name in ("loss", "val_loss")]
+        if not np.isfinite(losses).all():
+            raise SystemExit(
+                f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Choose a "
+                "lower --learning-rate and another --output."
+            )
+        if hasattr(self.batches, "get_state"):
+            write_text(self._path(epoch + 1, "json"), json.dumps(self.batches.get_state()))
+        with whole_file(self._path(epoch + 1)) as temporary:
+            self.model.save_weights(temporary)
+        for old in self.folder.glob("epoch-*"):
+            if _epoch_of(old) <= epoch:
+                remove(old)
+
+    def _load(self, model, path):
+        try:
+            model.load_weights(path)
+        except (OSError, ValueError) as error:
+            raise SystemExit(
+                f"{path} cannot be read ({error}). Delete {self.folder} to start again, or choose "
+                "another --output. Nothing was written."
+            ) from error
+
+    def _path(self, epoch, end="weights.h5"):
+        return self.folder / f"epoch-{epoch:04d}.{end}"
+
+
+def _epoch_of(path):
+    return int(path.name.split(".")[0].removeprefix("epoch-"))
+
+
+class _Seconds(keras.callbacks.Callback):
+    """Logs how long an epoch and its validation took, for the callbacks after it."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.start = time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["seconds"] = time.perf_counter() - self.start
+
+
+def seed_model(seed):
+    """Makes the next model independent of earlier models. Call it before building each model.
+
+    On TensorFlow this deletes the resources of existing SentencePiece tokenizers. Make new
+    tokenizers after it.
+    """
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(seed)
+
+
+def reseed(model, seed, step):
+    """Sets the state of every random generator in a model, above all of dropout, for a step.
+
+    Keras does not save these states with the weights, and a resumed run needs them.
+    """
+    weights = {id(variable) for variable in model.weights}
+    generators = [variable for variable in model.variables if id(variable) not in weights]
+    for index, state in enumerate(generators):
+        state.assign(np.random.default_rng([seed, step, index]).integers(2**31, size=state.shape))
+
+
+def warmup_cosine(highest, steps, last):
+    """Rises to `highest` in a tenth of the steps, at most 200, then falls as a cosine.
+
+    Args:
+        highest: the highest learning rate.
+        steps: the number of training steps.
+        last: the learning rate at the end, as a fraction of the highest.
+    """
+    warmup = min(200, steps // 10)
+    return keras.optimizers.schedules.CosineDecay(
+        0.0, steps - warmup, warmup_target=highest, warmup_steps=warmup, alpha=last
+    )
+
+
+def combine(left_to_right, right_to_left):
+    """One model of two lists of models, of which one may be empty."""
+    each = [x[0] if len(x) == 1 else Ensemble(x) for x in (left_to_right, right_to_left) if x]
+    return BidirectionalEnsemble(*each) if len(each) == 2 else each[0]
+
+
+def direction(backward):
+    return "right to left" if backward else "left to right"

@@ -1,0 +1,186 @@
+"""A run that is killed at any moment and started again ends with the same weights."""
+
+import csv
+import gc
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from examples.common import files, training
+from examples.common.training import Batches, Resume, seed_model
+
+EPOCHS = 3
+SETTINGS = {"seed": 3, "rate": 0.1}
+rng = np.random.default_rng(0)
+X, Y = rng.normal(size=(24, 5)).astype("float32"), rng.normal(size=(24, 1)).astype("float32")
+
+
+class Killed(Exception):
+    pass
+
+
+def train(folder, best="val_loss"):
+    seed_model(1)
+    inputs = keras.Input((5,))
+    hidden = keras.layers.Dropout(0.3, seed=1)(keras.layers.Dense(7, "tanh")(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+
+    def split(order):
+        return np.split(order.permutation(20), 5)
+
+    batches = Batches(split, lambda rows: (X[rows], Y[rows]), seed=3, steps=4)
+    data = batches.dataset((tf.TensorSpec((None, 5)), tf.TensorSpec((None, 1))))
+    resume = Resume(folder, SETTINGS, batches)
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    start = resume.restore(model)
+    options = {"validation_data": (X[20:], Y[20:]), "verbose": 0, "shuffle": False}
+    callbacks = resume.callbacks(best)
+    model.fit(data, epochs=EPOCHS, initial_epoch=start, callbacks=callbacks, **options)
+    last = model.get_weights()
+    resume.load_best(model)
+    return last, model.get_weights(), resume.history
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("whole"))
+
+
+MOMENTS = {
+    "best weights": (keras.callbacks.ModelCheckpoint, "on_epoch_end"),
+    "log": (keras.callbacks.CSVLogger, "on_epoch_end"),
+    "weights": (keras.Model, "save_weights"),
+    "replacing": (pathlib.Path, "replace"),
+    "removing": (training, "remove"),
+}
+
+
+# `CSVLogger` does not close its file where `fit` ends with an error.
+@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_ends_with_the_same_weights(moment, after, whole, tmp_path, monkeypatch):
+    owner, name = MOMENTS[moment]
+    function, calls = getattr(owner, name), []
+
+    def killed(*args, **kwargs):
+        if "settings" in str(args[0]):  # written before the training
+            return function(*args, **kwargs)
+        calls.append(args)
+        if len(calls) == 2 and not after:
+            raise Killed
+        result = function(*args, **kwargs)
+        if len(calls) == 2:
+            raise Killed
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, killed)
+        with pytest.raises(Killed):
+            train(tmp_path)
+    gc.collect()
+    last, best, history = train(tmp_path)
+    for x, y in zip([*last, *best], [*whole[0], *whole[1]], strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert [row["epoch"] for row in history] == list(range(EPOCHS))
+    losses = [[row["loss"] for row in rows] for rows in (history, whole[2])]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+    names = {path.name for path in tmp_path.iterdir()}
+    kept = {f"epoch-{EPOCHS:04d}.weights.h5", "best.weights.h5", "log.csv", "settings.json"}
+    assert names >= kept
+    assert not [name for name in names if name.startswith("tmp-")]
+
+
+def test_a_best_epoch_before_the_kill_stays_the_best(tmp_path, monkeypatch):
+    train(tmp_path)
+    best = (tmp_path / "best.weights.h5").read_bytes()
+    with open(tmp_path / "log.csv", encoding="utf-8") as file:
+        losses = [float(row["val_loss"]) for row in csv.DictReader(file)]
+    monkeypatch.setattr("tests.examples.test_training.EPOCHS", EPOCHS + 1)
+    *_, history = train(tmp_path)
+    unchanged = (tmp_path / "best.weights.h5").read_bytes() == best
+    assert unchanged == (history[-1]["val_loss"] >= min(losses))
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path, monkeypatch):
+    train(tmp_path)
+    monkeypatch.setitem(SETTINGS, "rate", 0.2)
+    with pytest.raises(SystemExit, match=r"rate: 0.1 then, 0.2 now.*another --output"):
+        train(tmp_path)
+
+
+@pytest.mark.parametrize("name", [f"epoch-{EPOCHS:04d}.weights.h5", "settings.json"])
+def test_damaged_files_are_refused(name, tmp_path):
+    train(tmp_path)
+    (tmp_path / name).write_bytes(b"{")
+    with pytest.raises(SystemExit, match=rf"{name} cannot be read .* Delete {tmp_path}"):
+        train(tmp_path)
+
+
+def test_passes_go_on_from_epoch_to_epoch_in_their_own_orders():
+    sizes = [4, 6, 3]
+
+    def split(order):
+        rows = order.permutation(20)
+        return np.array_split(rows, sizes[rows[0] % 3])
+
+    def read(rows):
+        return rows.tolist()
+
+    batches = Batches(split, read, seed=1, steps=5)
+    wanted = [read(x) for n in range(12) for x in split(np.random.default_rng([1, n]))]
+    got = []
+    for batches.epoch in range(7):
+        got += [[*batches()], [*batches()]][0]
+    assert got == wanted[:35]
+    for epoch in (6, 2):
+        later = Batches(split, read, seed=1, steps=5)
+        later.epoch = epoch
+        assert [*later()] == wanted[5 * epoch : 5 * epoch + 5]
+    assert Batches(split, read, seed=1).steps == len(split(np.random.default_rng([1, 0])))
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
+def test_divergence_ends_the_run_without_a_state(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.examples.test_training.Y", Y * np.inf)
+    with pytest.raises(SystemExit, match=r"diverged: loss \S+ after epoch 1. Choose a lower"):
+        train(tmp_path, best=None)
+    gc.collect()
+    assert not [*tmp_path.glob("epoch-*")]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(SystemExit, match=r"--output .*file.* Choose a folder that can be written"):
+        Resume(tmp_path / "file" / "run", SETTINGS)
+
+
+def test_a_file_is_replaced_only_when_the_new_one_is_complete(tmp_path):
+    path = tmp_path / "file.txt"
+    files.write_text(path, "old")
+
+    def write():
+        with files.whole_file(path) as temporary:
+            temporary.write_text("half")
+            raise Killed
+
+    with pytest.raises(Killed):
+        write()
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_results_are_found_again_and_belong_to_their_settings(tmp_path):
+    results = files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
+    results.add({"task": 1, "error": 0.5})
+    again = files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
+    assert again.find(task=1) == {"task": 1, "error": 0.5}
+    assert again.find(task=2) is None
+    with pytest.raises(SystemExit, match=r"sizes: \[2, 3\] then, \[2, 4\] now"):
+        files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 4)})
+    (tmp_path / "results.json").write_text("[")
+    with pytest.raises(SystemExit, match=r"results.json cannot be read .* Delete"):
+        files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
