@@ -1,7 +1,7 @@
 """The translator: a bidirectional GRU reads the source, an `AttentionRNN` writes the target."""
 
 import keras
-from keras import layers
+from keras import layers, ops
 
 from examples.translation.data import END, PAD, START
 from keras_attention import (
@@ -40,6 +40,20 @@ class DroppedEmbedding(layers.ReversibleEmbedding):
         return {**super().get_config(), "dropout": self.drop.rate}
 
 
+class SmoothedCrossEntropy(keras.losses.Loss):
+    """Cross-entropy of every token against (1 - s) of the target id plus s spread over all ids."""
+
+    def __init__(self, smoothing=0.1):
+        super().__init__(reduction="mean_with_sample_weight")
+        self.smoothing = smoothing
+
+    def call(self, y_true, y_pred):
+        y_true = ops.one_hot(ops.cast(y_true, "int32"), y_pred.shape[-1])
+        return keras.losses.categorical_crossentropy(
+            y_true, y_pred, from_logits=True, label_smoothing=self.smoothing
+        )
+
+
 def make_decoder(attention, units, window, feeding):
     """Makes the decoder for a name in `ATTENTIONS`."""
     cell, kind = layers.GRUCell(units), attention.removeprefix("luong-")
@@ -53,7 +67,14 @@ def make_decoder(attention, units, window, feeding):
     return AttentionRNN(cell, layer, input_feeding=feeding)
 
 
-def build_model(attention, source_size, target_size, units, embedding, dropout, window, feeding):
+def build_model(tokenizers, options):
+    """Builds the translator of source ids into target ids for the options of the command."""
+    sizes = (int(tokenizer.vocab_size()) for tokenizer in tokenizers)
+    layers = options.units, options.embedding, options.dropout
+    return make_model(options.attention, *sizes, *layers, options.window, options.input_feeding)
+
+
+def make_model(attention, source_size, target_size, units, embedding, dropout, window, feeding):
     """Builds the translator of source ids into target ids.
 
     Args:
