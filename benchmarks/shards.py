@@ -93,7 +93,8 @@ def train(data, shards=None):
     batches, *_ = training_batches(pairs, tokenizers, options.seed, False, options)
     # One epoch of `fit`; in memory it holds more than one pass over the pairs.
     batches.steps = STEPS
-    model = build_model(tokenizers, options)
+    sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
+    model = build_model(sizes, options)
     rate = warmup_cosine(options.learning_rate, STEPS, last=0.01)
     optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
     model.compile(optimizer, SmoothedCrossEntropy(options.smoothing))

@@ -57,6 +57,7 @@ def train(seed, backward, texts, subwords, options):
     """Trains a model, or resumes. Returns it with its best weights, and a summary."""
     seed_model(seed)
     tokenizers = make_tokenizers(subwords)
+    sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     batches, digest, longest = training_batches(texts["train"], tokenizers, seed, backward, options)
     valid = make_batches(encode(tokenizers, texts["valid"], backward), options.batch_size)
     valid = valid.dataset(SIGNATURE)
@@ -64,7 +65,7 @@ def train(seed, backward, texts, subwords, options):
     resume = Resume(folder, {**settings, "data": digest}, batches)
     print(f"\nattention: {options.attention}, {direction(backward)}, seed {seed}", flush=True)
 
-    model = build_model(tokenizers, options)
+    model = build_model(sizes, options)
     rate = warmup_cosine(options.learning_rate, batches.steps * options.epochs, last=0.01)
     optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
     model.compile(optimizer, SmoothedCrossEntropy(options.smoothing))
@@ -83,15 +84,14 @@ def train(seed, backward, texts, subwords, options):
     model.compile(metrics=[nats])
     perplexity = np.exp(model.evaluate(valid, verbose=0, return_dict=True)["nats"])
     # The files of a model without an optimizer are a third as large.
-    weights, model = model.get_weights(), build_model(tokenizers, options)
+    weights, model = model.get_weights(), build_model(sizes, options)
     model.set_weights(weights)
     best = min(resume.history, key=lambda row: row["val_loss"])
-    seconds = np.median([row["seconds"] for row in resume.history])
     return model, {
         "seed": seed,
         "backward": backward,
         "max_length": longest,
-        "seconds_a_step": seconds / batches.steps,
+        "seconds_a_step": np.median([row["seconds"] for row in resume.history]) / batches.steps,
         "best_epoch": int(best["epoch"]) + 1,
         "validation_perplexity": float(perplexity),
     }

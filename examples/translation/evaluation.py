@@ -59,17 +59,12 @@ def accuracy(translations, references):
     return float(np.mean([a == b for a, b in zip(translations, references, strict=True)]))
 
 
-def bleu(translations, references):
-    """BLEU of all sentences, as sacrebleu returns it."""
-    import sacrebleu
-
-    return sacrebleu.metrics.BLEU().corpus_score(translations, [references])
-
-
 def score(translations, references, arguments):
     """BLEU for files, and the share that is exactly right for dates."""
     if arguments.valid:
-        return bleu(translations, references).score
+        import sacrebleu
+
+        return sacrebleu.metrics.BLEU().corpus_score(translations, [references]).score
     return accuracy(translations, references)
 
 
@@ -77,17 +72,17 @@ def bleu_report(sources, translations, references):
     """BLEU of all sentences and by the number of words in the source, with the signature."""
     import sacrebleu
 
-    metric = sacrebleu.metrics.BLEU()
-    report = {"all": metric.corpus_score(translations, [references]).score}
-    report["signature"] = str(metric.get_signature())
+    metric, report = sacrebleu.metrics.BLEU(), {}
     words = [len(source.split()) for source in sources]
-    for low, high in ((1, 7), (8, 11), (12, 15), (16, 20), (21, 10**6)):
+    most = 10**6
+    for low, high in ((0, most), (1, 7), (8, 11), (12, 15), (16, 20), (21, most)):
         chosen = [i for i, n in enumerate(words) if low <= n <= high]
         if chosen:
-            name = f"{low}-{high} words" if high < 10**6 else f"{low} words and more"
-            part = bleu([translations[i] for i in chosen], [references[i] for i in chosen])
-            report[name] = {"sentences": len(chosen), "BLEU": part.score}
-    return report
+            name = f"{low}-{high} words" if high < most else f"{low} words and more"
+            part = [translations[i] for i in chosen], [[references[i] for i in chosen]]
+            report[name] = {"sentences": len(chosen), "BLEU": metric.corpus_score(*part).score}
+    all_of_them = report.pop("0 words and more")["BLEU"]
+    return {"all": all_of_them, "signature": str(metric.get_signature()), **report}
 
 
 def report(summary, test, translations):
@@ -99,14 +94,12 @@ def report(summary, test, translations):
         f"\n{summary['attention']}: validation perplexity {summary['validation_perplexity']:.3f}, "
         f"{summary['seconds_a_step']:.3f} s a step, search {summary['search_seconds']:.0f} s"
     )
-    if "ensemble" in summary:
-        found = summary["ensemble"]
+    if found := summary.get("ensemble"):
         for member in found["members"]:
             way = direction(member["backward"])
             print(f"seed {member['seed']}, {way}: {member['score']:.4g}")
         print(f"mean {found['mean']:.4g}, all together {found['score']:.4g}")
-    if "BLEU" in summary:
-        scores = dict(summary["BLEU"])
+    if scores := dict(summary.get("BLEU", {})):
         print(f"BLEU {scores.pop('all'):.2f}  ({scores.pop('signature')})")
         for name, part in scores.items():
             print(f"  {name}: {part['BLEU']:.2f} ({part['sentences']} sentences)")

@@ -67,25 +67,10 @@ def make_decoder(attention, units, window, feeding):
     return AttentionRNN(cell, layer, input_feeding=feeding)
 
 
-def build_model(tokenizers, options):
-    """Builds the translator of source ids into target ids for the options of the command."""
-    sizes = (int(tokenizer.vocab_size()) for tokenizer in tokenizers)
-    layers = options.units, options.embedding, options.dropout
-    return make_model(options.attention, *sizes, *layers, options.window, options.input_feeding)
-
-
-def make_model(attention, source_size, target_size, units, embedding, dropout, window, feeding):
-    """Builds the translator of source ids into target ids.
-
-    Args:
-        attention: a name in `ATTENTIONS`.
-        source_size, target_size: the numbers of subwords.
-        units: the width of the decoder, and of both directions of the encoder together.
-        embedding: the width of a subword.
-        dropout: the dropout rate.
-        window: half the width of a local window, D in the paper.
-        feeding: whether the decoder also reads its last attentional vector (input feeding).
-    """
+def build_model(sizes, options):
+    """Builds the translator for the numbers of source and target subwords."""
+    source_size, target_size = sizes
+    units, embedding, dropout = options.units, options.embedding, options.dropout
     normal = keras.initializers.RandomNormal
     source = keras.Input((None,), dtype="int32", name="source")
     # With the default of Keras, within +-0.05, the first thousand steps learn little.
@@ -96,7 +81,7 @@ def make_model(attention, source_size, target_size, units, embedding, dropout, w
     state = layers.Dense(units, activation="tanh", name="initial_state")(state)
     model = Seq2Seq(
         keras.Model(source, [layers.Dropout(dropout)(memory), state, mask], name="encoder"),
-        make_decoder(attention, units, window, feeding),
+        make_decoder(options.attention, units, options.window, options.input_feeding),
         DroppedEmbedding(
             target_size,
             embedding,

@@ -2,16 +2,7 @@
 
 import pathlib
 
-from examples.common.arguments import (
-    add_directions,
-    check_directions,
-    count,
-    fill,
-    make_parser,
-    number,
-    seed,
-    share,
-)
+from examples.common import arguments as types
 from examples.translation.model import ATTENTIONS
 
 # These change no weight.
@@ -19,7 +10,7 @@ FREE = ("output", "train", "shards", "valid", "test", "ensemble", "backward", "b
 
 
 def parse(argv=None, description=None):
-    parser = make_parser("translation", description)
+    parser = types.make_parser("translation", description)
     add, pair = parser.add_argument, {"nargs": 2, "metavar": ("SRC", "TGT")}
     pairs = parser.add_mutually_exclusive_group()
     pairs.add_argument("--train", **pair, help="line-aligned text files")
@@ -28,21 +19,21 @@ def parse(argv=None, description=None):
     add("--test", **pair)
     add("--attention", choices=ATTENTIONS, default="bahdanau")
     add("--input-feeding", action="store_true", help="for the luong attentions")
-    add("--window", type=count, default=10, help="D of local attention")
-    add("--beam", type=count, default=5, metavar="N", help="width of the search")
-    add_directions(parser)
-    add("--units", type=count, help="width of the decoder (default: 128; files: 256)")
-    add("--embedding", type=count, help="width of words (default: 64; files: 256)")
-    add("--vocabulary", type=count, default=4000, help="subwords of each language")
-    add("--max-tokens", type=count, default=100, help="of a training sentence")
-    add("--epochs", type=count, help="default: 5; files: 8")
-    add("--steps", type=count, metavar="N", help="of training; --shards needs it")
-    add("--save-every", type=count, metavar="N", help="steps (default: 500); for shards")
-    add("--batch-size", type=count, help="default: 64")
-    add("--learning-rate", type=number, help="the highest one (default: 0.002)")
-    add("--dropout", type=share, help="default: 0.1; files: 0.3")
-    add("--smoothing", type=share, help="of labels (default: 0; files: 0.1)")
-    add("--seed", type=seed, default=1)
+    add("--window", type=types.count, default=10, help="D of local attention")
+    add("--beam", type=types.count, default=5, metavar="N", help="width of the search")
+    types.add_directions(parser)
+    add("--units", type=types.count, help="width of the decoder (default: 128; files: 256)")
+    add("--embedding", type=types.count, help="width of words (default: 64; files: 256)")
+    add("--vocabulary", type=types.count, default=4000, help="subwords of each language")
+    add("--max-tokens", type=types.count, default=100, help="of a training sentence")
+    add("--epochs", type=types.count, help="default: 5; files: 8")
+    add("--steps", type=types.count, metavar="N", help="of training; --shards needs it")
+    add("--save-every", type=types.count, metavar="N", help="steps (default: 500); for shards")
+    add("--batch-size", type=types.count, help="default: 64")
+    add("--learning-rate", type=types.number, help="the highest one (default: 0.002)")
+    add("--dropout", type=types.share, help="default: 0.1; files: 0.3")
+    add("--smoothing", type=types.share, help="of labels (default: 0; files: 0.1)")
+    add("--seed", type=types.seed, default=1)
     add("--output", type=pathlib.Path, default="output/translate", help="folder for the results")
     add("--smoke", action="store_true", help="dates in two formats, in a minute")
     options = parser.parse_args(argv)
@@ -52,7 +43,8 @@ def parse(argv=None, description=None):
         "give --train (or --shards), --valid and --test, or none": any(files) and not all(files),
         "--smoke uses generated dates: leave out the files": options.smoke and any(files),
         "--shards needs --steps, and no --epochs": options.shards and (options.epochs or not steps),
-        "--steps and --save-every go with --shards": not options.shards and (steps or every != 500),
+        "--steps and --save-every go with --shards": (steps or options.save_every)
+        and not options.shards,
         f"--steps must be a multiple of --save-every, {every}": (steps or 0) % every,
         "--units must be even, half for each direction": (options.units or 0) % 2,
         "--input-feeding goes with the luong attentions": options.input_feeding
@@ -61,14 +53,14 @@ def parse(argv=None, description=None):
     for message, wrong in checks.items():
         if wrong:
             parser.error(message)
-    check_directions(parser, options)
+    types.check_directions(parser, options)
     defaults = {"epochs": 5, "units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
     if any(files):
         defaults = {"epochs": 8, "units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
     if options.shards:
         defaults |= {"epochs": steps // every, "save_every": every}
     batch, rate = (32, 4e-3) if options.smoke else (64, 2e-3)
-    return fill(options, {**defaults, "batch_size": batch, "learning_rate": rate})
+    return types.fill(options, {**defaults, "batch_size": batch, "learning_rate": rate})
 
 
 def members(options):

@@ -10,6 +10,7 @@ from examples.documents import model as documents
 from examples.question_answering import model as bidaf
 from examples.stories import model as stories
 from examples.translation import model as translation
+from examples.translation.options import parse
 from examples.tuning import model as tuning
 from keras_attention import BahdanauAttention, Seq2Seq
 from tests.examples.test_short_scripts import SCRIPTS, source_of
@@ -68,7 +69,9 @@ def assert_padding_changes_nothing(model):
     [*((name, False) for name in translation.ATTENTIONS), ("luong-general", True)],
 )
 def test_translation(name, feeding):
-    assert_padding_changes_nothing(translation.make_model(name, 7, 9, 6, 5, 0.1, 2, feeding))
+    arguments = ["--attention", name, "--units", "6", "--embedding", "5", "--window", "2"]
+    options = parse(arguments + ["--input-feeding"] * feeding)
+    assert_padding_changes_nothing(translation.build_model((7, 9), options))
 
 
 class FirstChoice:
