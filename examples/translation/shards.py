@@ -14,7 +14,6 @@ does not depend on the number of shards.
 """
 
 import contextlib
-import functools
 import hashlib
 import itertools
 import json
@@ -167,6 +166,12 @@ class Shards:
             pairs = encode(tokenizers, self.read(numbers), backward)
             return [pair for pair in pairs if max(map(len, pair)) <= limit]
 
+        def bucket(pairs, order):
+            length = limit if processes > 1 else None
+            return [
+                to_batch([pairs[n] for n in rows], length) for rows in split(pairs, size, order)
+            ]
+
         process, processes = part
         if not 0 <= process < processes <= len(self):
             raise ValueError(
@@ -181,23 +186,13 @@ class Shards:
         # One thread reads the next pool while the model trains on this one.
         pools = pools.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=1))
         pools = FlatMapIterDataset(pools, Each()).batch(POOL * size, batch_fn=list)
-        length = limit if processes > 1 else None
-        pools = pools.random_map(functools.partial(_bucket, size, length), seed=seed)
-        return FlatMapIterDataset(pools, Each())
-
-
-def _bucket(size, length, pairs, order):
-    return [to_batch([pairs[n] for n in rows], length) for rows in split(pairs, size, order)]
+        return FlatMapIterDataset(pools.random_map(bucket, seed=seed), Each())
 
 
 class Stream(Batches):
-    """Batches for `fit` from shards. The next epoch goes on where the last one ended.
+    """Epochs of `steps` batches out of `Shards.batches`. The next epoch goes on behind the last.
 
     `Resume` saves the place in the shards beside the weights.
-
-    Args:
-        pairs: what `Shards.batches` returns.
-        steps: the batches of an epoch of `fit`.
     """
 
     def __init__(self, pairs, steps):
@@ -241,19 +236,14 @@ def main(argv=None):
     parser = make_parser("translation.shards", __doc__)
     parser.add_argument("source", help="a text file, UTF-8")
     parser.add_argument("target", help="its translation, line by line")
-    parser.add_argument(
-        "--output", required=True, type=pathlib.Path, metavar="DIR", help="a folder to make"
-    )
-    most = f"at most, each of at least {BLOCK} pairs (default: 8)"
-    parser.add_argument("--shards", type=count, default=8, metavar="N", help=most)
+    parser.add_argument("--output", required=True, type=pathlib.Path, help="a folder to make")
+    parser.add_argument("--shards", type=count, default=8, help="at most (default: 8)")
     arguments = parser.parse_args(argv)
     check_extras("array_record", extra="shards")
     index = write_shards([arguments.source, arguments.target], arguments.output, arguments.shards)
-    size = sum(index["shards"].values())
-    print(
-        f"{arguments.output}: {index['pairs']:,} pairs in {len(index['shards'])} shards, "
-        f"{size / 1e6:.1f} MB"
-    )
+    size = sum(index["shards"].values()) / 1e6
+    shards = f"{len(index['shards'])} shards, {size:.1f} MB"
+    print(f"{arguments.output}: {index['pairs']:,} pairs in {shards}")
 
 
 if __name__ == "__main__":

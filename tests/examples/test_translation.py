@@ -179,7 +179,7 @@ def test_a_run_that_is_killed_within_an_epoch_ends_with_the_same_weights(
     kind, tmp_path, monkeypatch
 ):
     sets = dict(zip(("train", "valid", "test"), dates.make_pairs((90, 10, 2), 3), strict=True))
-    subwords = [data.learn_subwords(side, 0, "char") for side in sets["train"]]
+    subwords = [data.learn_subwords(side, 100, "char") for side in sets["train"]]
     arguments = "--attention luong-dot --units 6 --embedding 5 --batch-size 8 "
     if kind == "shards":
         pytest.importorskip("grain", reason="it reads the shards")
