@@ -50,33 +50,24 @@ def numbers(batches):
     return [row[0] - 4 for _, target in batches for row in target]
 
 
-# --- making shards -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("count", "files"), [(1, 1), (3, 3), (9, 4)])
-def test_shards_hold_every_pair_in_order_whatever_their_number(tmp_path, count, files):
-    pairs = make_pairs(101)
-    index = shards.write_shards(write(tmp_path, *pairs), tmp_path / "made", count)
-    assert len(list((tmp_path / "made").glob("*.arrayrecord"))) == files
-    assert json.loads((tmp_path / "made" / "index.json").read_text()) == index
-    found = shards.Shards(tmp_path / "made")
-    assert len(found) == 101
-    assert list(found.read(range(101))) == pairs
-    chosen = [n * 7 % 101 for n in range(2345)]  # read in portions
-    assert list(found.read(chosen)) == [[side[n] for n in chosen] for side in pairs]
-    sources, targets = found.sample(50, seed=1)
-    assert len(set(sources)) == 50
-    assert set(zip(sources, targets, strict=True)) < set(zip(*pairs, strict=True))
-
-
-def test_the_digest_is_of_the_pairs_alone(tmp_path):
-    pairs = make_pairs(70)
-    digests = []
-    for name, lines, count in (("a", pairs, 1), ("b", pairs, 2), ("c", pairs[::-1], 1)):
-        digests.append(
-            shards.write_shards(write(tmp_path, *lines), tmp_path / name, count)["digest"]
-        )
-    assert digests[0] == digests[1] != digests[2]
+def test_shards_hold_every_pair_in_order_whatever_their_number(tmp_path):
+    pairs, digests = make_pairs(101), set()
+    for count, files in ((1, 1), (3, 3), (9, 4)):
+        made = tmp_path / str(count)
+        index = shards.write_shards(write(tmp_path, *pairs), made, count)
+        digests.add(index["digest"])
+        assert len(list(made.glob("*.arrayrecord"))) == files
+        assert json.loads((made / "index.json").read_text()) == index
+        found = shards.Shards(made)
+        assert len(found) == 101
+        chosen = [n * 7 % 101 for n in range(2345)]  # read in portions
+        assert list(found.read(chosen)) == [[side[n] for n in chosen] for side in pairs]
+        sources, targets = found.sample(50, seed=1)
+        assert len(set(sources)) == 50
+        assert set(zip(sources, targets, strict=True)) < set(zip(*pairs, strict=True))
+    assert len(digests) == 1
+    other = shards.write_shards(write(tmp_path, *pairs[::-1]), tmp_path / "other", 1)
+    assert other["digest"] not in digests
 
 
 def test_a_folder_that_exists_is_left_alone(tmp_path):
@@ -129,9 +120,6 @@ def test_pools_without_a_short_pair_are_passed_over(tmp_path):
     found = shards.Shards(tmp_path / "made")
     batches = take(found.batches(TOKENIZERS, 1, 20, 5), 3)
     assert numbers(batches) == [0, 0, 0]
-
-
-# --- the order -----------------------------------------------------------------------------------
 
 
 def test_each_epoch_has_every_pair_once_over_all_processes(folder):
@@ -239,9 +227,6 @@ def test_restoring_reads_a_few_pools_and_not_what_came_before(folder, monkeypatc
     next(second)
     second.close()
     assert sum(read) <= 4 * POOL
-
-
-# --- training ------------------------------------------------------------------------------------
 
 
 def test_epochs_of_a_stream_are_one_sequence(folder):

@@ -174,25 +174,20 @@ class Killed(Exception):
 @pytest.mark.slow
 # `CSVLogger` does not close its file where `fit` ends with an error.
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.parametrize("kind", ["memory", "shards"])
-def test_a_run_that_is_killed_within_an_epoch_ends_with_the_same_weights(
-    kind, tmp_path, monkeypatch
-):
-    sets = dict(zip(("train", "valid", "test"), dates.make_pairs((90, 10, 2), 3), strict=True))
-    subwords = [data.learn_subwords(side, 100, "char") for side in sets["train"]]
-    arguments = "--attention luong-dot --units 6 --embedding 5 --batch-size 8 "
-    if kind == "shards":
-        pytest.importorskip("grain", reason="it reads the shards")
-        paths = [write(tmp_path / str(n), "\n".join(x) + "\n") for n, x in enumerate(sets["train"])]
-        shards.write_shards(paths, tmp_path / "made", 2)
-        sets["train"] = shards.Shards(tmp_path / "made")
-        arguments += "--shards x --steps 21 --save-every 7 --valid a b --test a b"
-    else:
-        arguments += "--epochs 3"
+def test_a_run_that_is_killed_within_an_epoch_ends_with_the_same_weights(tmp_path, monkeypatch):
+    """From shards. `test_training.py` does so with data in memory."""
+    pytest.importorskip("grain", reason="it reads the shards")
+    pairs, valid = dates.make_pairs((90, 10), seed=3)
+    paths = [write(tmp_path / str(n), "\n".join(side) + "\n") for n, side in enumerate(pairs)]
+    shards.write_shards(paths, tmp_path / "made", 2)
+    texts = {"train": shards.Shards(tmp_path / "made"), "valid": valid}
+    subwords = [data.learn_subwords(side, 100, "char") for side in pairs]
 
-    def train(name):
-        parsed = options.parse([*arguments.split(), "--output", str(tmp_path / name)])
-        trained, summary = command.train(2, False, sets, subwords, parsed)
+    def train(name, *more):
+        arguments = "--attention luong-dot --units 6 --embedding 5 --batch-size 8 --shards x "
+        arguments += f"--steps 21 --save-every 7 --valid a b --test a b --output {tmp_path / name}"
+        parsed = options.parse([*arguments.split(), *more])
+        trained, summary = command.train(2, False, texts, subwords, parsed)
         return trained.get_weights(), {**summary, "seconds_a_step": 0}
 
     weights, summary = train("whole")
@@ -200,7 +195,7 @@ def test_a_run_that_is_killed_within_an_epoch_ends_with_the_same_weights(
 
     def die(self, batch, logs=None):
         steps.append(batch)
-        if len(steps) == (16 if kind == "shards" else 28):  # within the third epoch
+        if len(steps) == 16:  # in the third epoch
             raise Killed
 
     with monkeypatch.context() as patch:
@@ -211,9 +206,8 @@ def test_a_run_that_is_killed_within_an_epoch_ends_with_the_same_weights(
     assert again == summary
     for x, y in zip(resumed, weights, strict=True):
         np.testing.assert_array_equal(x, y)
-    arguments += " --learning-rate 0.02"
     with pytest.raises(SystemExit, match=r"learning_rate: 0\.002 then, 0\.02 now"):
-        train("killed")
+        train("killed", "--learning-rate", "0.02")
 
 
 @pytest.mark.slow
