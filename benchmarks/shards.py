@@ -56,24 +56,25 @@ def texts(folder, name):
 
 
 def load(data, shards):
-    """The arguments of the command with its defaults, the tokenizers, and the pairs."""
-    from examples.translation import __main__ as command
-    from examples.translation.data import make_tokenizers
-    from examples.translation.reading import load_pairs
-    from examples.translation.streaming import Shards
+    """The options of the command with its defaults, the tokenizers, and the texts to train on."""
+    from examples.translation.data import learn_subwords, make_tokenizers, read_pairs
+    from examples.translation.options import parse
+    from examples.translation.shards import Shards
 
     train, valid = ([str(path) for path in texts(data, name)] for name in ("train", "val"))
-    options = ["--shards", shards, "--steps", str(STEPS)] if shards else ["--train", *train]
-    arguments = command.parse([*options, "--valid", *valid, "--test", *valid])
-    pairs = Shards(shards) if shards else load_pairs(train)
-    return arguments, make_tokenizers(command.learn_both(pairs, arguments)), pairs
+    given = ["--shards", shards, "--steps", str(STEPS)] if shards else ["--train", *train]
+    options = parse([*given, "--valid", *valid, "--test", *valid])
+    pairs = Shards(shards) if shards else list(zip(*read_pairs(train), strict=True))
+    sample = pairs.sample(100_000, options.seed) if shards else pairs
+    subwords = [learn_subwords(side, options.vocabulary, "bpe") for side in sample]
+    return options, make_tokenizers(subwords), pairs
 
 
 def read_through(data, shards):
     """Makes all batches of one epoch."""
-    arguments, tokenizers, pairs = load(data, shards)
-    size, start = arguments.batch_size, time.perf_counter()
-    batches = iter(pairs.batches(tokenizers, size, arguments.max_tokens, arguments.seed))
+    options, tokenizers, pairs = load(data, shards)
+    size, start = options.batch_size, time.perf_counter()
+    batches = iter(pairs.batches(tokenizers, size, options.max_tokens, options.seed))
     read = sum(len(target) for _, target in itertools.islice(batches, -(-len(pairs) // size)))
     return {"pairs": read, "pairs a second": read / (time.perf_counter() - start)}
 
@@ -82,30 +83,28 @@ def train(data, shards=None):
     """Trains the translator for `STEPS` steps, as the command does."""
     import keras
 
-    from examples.translation.data import as_dataset
-    from examples.translation.rounds import make_rounds
-    from examples.translation.training import compile_model, make_model
+    from examples.common.training import warmup_cosine
+    from examples.translation.data import SIGNATURE
+    from examples.translation.model import SmoothedCrossEntropy, build_model
+    from examples.translation.shards import training_batches
 
-    arguments, tokenizers, pairs = load(data, shards)
-    arguments.save_every = STEPS
-    rounds = make_rounds(pairs, tokenizers, vars(arguments))
+    options, tokenizers, pairs = load(data, shards)
     count = len(pairs) if shards else len(pairs[0])
-    model = make_model(tokenizers, arguments)
-    compile_model(model, STEPS, vars(arguments))
-
-    def batches():
-        """The first `STEPS` batches: one round of a stream, more than one epoch in memory."""
-        done = itertools.count() if not shards else [0]
-        every = itertools.chain.from_iterable(rounds.next(n)[2]() for n in done)
-        return itertools.islice(every, STEPS)
-
+    batches, *_ = training_batches(pairs, tokenizers, options.seed, False, options)
+    # One epoch of `fit`; in memory it holds more than one pass over the pairs.
+    batches.steps = STEPS
+    sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
+    model = build_model(sizes, options)
+    rate = warmup_cosine(options.learning_rate, STEPS, last=0.01)
+    optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
+    model.compile(optimizer, SmoothedCrossEntropy(options.smoothing))
     clocks = []
     note = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda step, logs: clocks.append(
             (time.perf_counter(), time.process_time())
         )
     )
-    model.fit(as_dataset(batches, STEPS), shuffle=False, verbose=0, callbacks=[note])
+    model.fit(batches.dataset(SIGNATURE), shuffle=False, verbose=0, callbacks=[note])
     first, last = clocks[WARM_UP - 1], clocks[-1]
     wall, cores = ((b - a) / (STEPS - WARM_UP) for a, b in zip(first, last, strict=True))
     return {"pairs": count, "steps a second": 1 / wall, "CPU s a step": cores}

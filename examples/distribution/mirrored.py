@@ -12,15 +12,23 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import tensorflow as tf
 
-from examples.distribution.training import check_backend, check_batch, parse, script_parser, train
+from examples.common.arguments import count, run
+from examples.distribution.training import check_batch, parse, script_parser, train
 
 
 def main(argv=None):
     parser = script_parser("mirrored", __doc__)
-    parser.add_argument("--devices", type=int, help="default: all GPUs, or two simulated devices")
-    options = parse(parser, argv, "devices")
-    check_backend("tensorflow")
-    devices = find_devices(options.devices)
+    parser.add_argument("--devices", type=count, help="default: all GPUs, or two simulated devices")
+    options = parse(parser, argv, "tensorflow")
+    devices = [f"GPU:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU"))]
+    if not devices:
+        [processor] = tf.config.list_physical_devices("CPU")
+        simulated = [tf.config.LogicalDeviceConfiguration()] * max(options.devices or 0, 2)
+        tf.config.set_logical_device_configuration(processor, simulated)
+        devices = [f"CPU:{n}" for n, _ in enumerate(simulated)]
+    if options.devices and options.devices > len(devices):
+        parser.error(f"--devices must be at most {len(devices)}, the number of GPUs")
+    devices = devices[: options.devices]
     check_batch(parser, options, len(devices))
     strategy = tf.distribute.MirroredStrategy(devices)
     print(f"devices: {', '.join(devices)}")
@@ -29,20 +37,5 @@ def main(argv=None):
         return train(options)
 
 
-def find_devices(count):
-    """The names of GPUs, or of simulated devices if there are none."""
-    gpus = [f"GPU:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU"))]
-    if not gpus:
-        [processor] = tf.config.list_physical_devices("CPU")
-        simulated = [tf.config.LogicalDeviceConfiguration()] * max(count or 0, 2)
-        tf.config.set_logical_device_configuration(processor, simulated)
-        gpus = [f"CPU:{n}" for n, _ in enumerate(simulated)]
-    if count is not None and count > len(gpus):
-        raise SystemExit(
-            f"--devices {count}: this machine has {len(gpus)} GPUs. Pass at most that."
-        )
-    return gpus[:count]
-
-
 if __name__ == "__main__":
-    main()
+    run(main)

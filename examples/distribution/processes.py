@@ -18,7 +18,9 @@ import os
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
-import re
+import signal
+import socket
+import subprocess
 import sys
 import traceback
 
@@ -26,14 +28,11 @@ import jax
 import keras
 from jax.experimental import multihost_utils
 
-from examples.distribution.local import start_processes
-from examples.distribution.training import check_backend, check_batch, parse, script_parser, train
+from examples.common.arguments import count, run
+from examples.distribution.training import check_batch, parse, script_parser, train
 
-VARIABLES = {
-    "JOB_ADDRESSES": (r".+:\d+(,.+:\d+)*", "HOST:PORT of process 0"),
-    "NUM_PROCESSES": (r"\d+", "a number"),
-    "PROCESS_ID": (r"\d+", "a number"),
-}
+NAMES = ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")
+VARIABLES = [f"KERAS_DISTRIBUTION_{name}" for name in NAMES]
 # What srun sets, and JAX reads.
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 
@@ -41,10 +40,9 @@ SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", 
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     parser = script_parser("processes", __doc__)
-    parser.add_argument("--local", type=int, help="start this many processes on this machine")
-    options = parse(parser, argv, "local")
-    check_backend("jax")
-    if options.local and "KERAS_DISTRIBUTION_PROCESS_ID" not in os.environ:
+    parser.add_argument("--local", type=count, help="start this many processes on this machine")
+    options = parse(parser, argv, "jax")
+    if options.local and VARIABLES[-1] not in os.environ:
         return start_processes(options.local, [sys.executable, "-m", __spec__.name, *argv])
     check_environment()
     # Before anything else, because it decides which devices JAX has.
@@ -71,24 +69,36 @@ def main(argv=None):
         os._exit(1)
 
 
+def start_processes(number, command):
+    """Starts the command in several processes on this machine, and waits until all have ended."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        values = [f"127.0.0.1:{free.getsockname()[1]}", str(number)]
+    processes = []
+    try:
+        for n in range(number):
+            own = dict(zip(VARIABLES, [*values, str(n)], strict=True))
+            processes.append(subprocess.Popen(command, env={**os.environ, **own}))
+            print(f"process {n}: pid {processes[n].pid}", flush=True)
+        # If one dies, JAX ends the others.
+        codes = [process.wait() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    for n, code in enumerate(codes):
+        if code < 0:
+            print(f"process {n} was killed by {signal.Signals(-code).name}")
+    if any(codes):
+        raise SystemExit("The run has failed. If a process died, the same command resumes it.")
+
+
 def check_environment():
-    given = {name: os.environ.get(f"KERAS_DISTRIBUTION_{name}", "") for name in VARIABLES}
-    if any(given.values()):
-        for name, value in given.items():
-            form, wanted = VARIABLES[name]
-            if not re.fullmatch(form, value):
-                raise SystemExit(
-                    f"KERAS_DISTRIBUTION_{name} must be {wanted} in every process; received "
-                    f"{value!r}"
-                )
-        return
-    if all(x in os.environ for x in SLURM):
-        return
-    raise SystemExit(
-        "Nothing says who the other processes are. Start two on this machine with --local 2, start "
-        "this command with srun, or set KERAS_DISTRIBUTION_JOB_ADDRESSES, "
-        "KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID in every process."
-    )
+    given = [bool(os.environ.get(name)) for name in VARIABLES]
+    if not all(given) and (any(given) or not all(x in os.environ for x in SLURM)):
+        raise SystemExit(
+            "Nothing says who the other processes are. Start two on this machine with --local 2, "
+            f"start this command with srun, or set {', '.join(VARIABLES)} in every process."
+        )
 
 
 def check_same_checkpoint(epoch):
@@ -98,4 +108,4 @@ def check_same_checkpoint(epoch):
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

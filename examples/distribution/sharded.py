@@ -15,36 +15,34 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 
 import keras
 
-from examples.distribution.training import check_backend, check_batch, parse, script_parser, train
+from examples.common.arguments import count, run
+from examples.distribution.training import check_batch, parse, script_parser, train
 from keras_attention.distribution import get_layout_map
 
 
 def main(argv=None):
     parser = script_parser("sharded", __doc__)
-    parser.add_argument("--devices", type=int, help="default: all")
-    parser.add_argument("--model-parallel", type=int, default=1, help="devices that share weights")
-    options = parse(parser, argv, "devices", "model_parallel")
-    check_backend("jax")
+    parser.add_argument("--devices", type=count, help="default: all")
+    parser.add_argument("--model-parallel", type=count, default=1, help="devices to share weights")
+    options = parse(parser, argv, "jax")
     devices = keras.distribution.list_devices()
-    count, split = options.devices or len(devices), options.model_parallel
-    if count > len(devices):
+    number, split = options.devices or len(devices), options.model_parallel
+    if number > len(devices):
         parser.error(
-            f"--devices {count}: this machine has {len(devices)} devices. Pass at most "
-            f"{len(devices)}, or set JAX_PLATFORMS=cpu and JAX_NUM_CPU_DEVICES={count} to simulate "
-            "them."
+            f"--devices must be at most {len(devices)}, the number of devices. Set "
+            f"JAX_PLATFORMS=cpu and JAX_NUM_CPU_DEVICES={number} to simulate more"
         )
-    if count % split:
-        parser.error(f"--model-parallel {split} must divide the number of devices, {count}")
-    if options.units % split:
-        parser.error(f"--model-parallel {split} must divide --units {options.units}")
-    check_batch(parser, options, count // split)
-    distribution = make_distribution(devices[:count], split)
+    if number % split or options.units % split:
+        parser.error(f"--model-parallel must divide --units and the number of devices, {number}")
+    check_batch(parser, options, number // split)
+    distribution = make_distribution(devices[:number], split)
     print(distribution.device_mesh)
     # Layers and optimizers place their variables when they make them.
     with distribution.scope():
         model = train(options)
-    held, whole = weight_sizes(model)
-    print(f"each device holds {held:,} of {whole:,} weights")
+    values = [weight.value for weight in model.weights]
+    held = sum(x.addressable_shards[0].data.size for x in values)
+    print(f"each device holds {held:,} of {sum(x.size for x in values):,} weights")
     return model
 
 
@@ -60,11 +58,5 @@ def make_distribution(devices, split):
     return keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name="batch")
 
 
-def weight_sizes(model):
-    """The weights that the first device holds, and all weights."""
-    values = [weight.value for weight in model.weights]
-    return sum(x.addressable_shards[0].data.size for x in values), sum(x.size for x in values)
-
-
 if __name__ == "__main__":
-    main()
+    run(main)

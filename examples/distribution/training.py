@@ -1,50 +1,48 @@
-"""What the scripts share: their options, and a training that resumes from its checkpoint."""
+"""What the scripts share: their options, the translator of written dates, and its training."""
 
 import pathlib
+import string
 
 import keras
+import numpy as np
 
-from examples.common.arguments import check_at_least_one, make_parser
-from examples.common.checkpoint import Checkpoint
-from examples.common.dates import FIRST, LAST
-from examples.distribution.translator import build_translator, make_data
+from examples.common.arguments import count, make_parser
+from examples.common.dates import FIRST, LAST, make_pairs
+from examples.common.files import check_settings, make_folder, remove, whole_file
+from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
 
-NUMBERS = ("epochs", "steps", "batch", "units")
+CHARACTERS = "^$" + string.ascii_letters + string.digits + " ,.-/"  # "^" begins, "$" ends
+VOCABULARY = 72  # 0 is padding, and 8 devices can share it evenly
+START, END = 1, 2
+LONGEST = 40  # characters of a written date
 
 
 def script_parser(name, description):
     parser = make_parser(f"distribution.{name}", description)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=50, help="steps in an epoch")
-    parser.add_argument("--batch", type=int, default=64, help="pairs in a step, on all devices")
-    parser.add_argument("--units", type=int, default=64)
+    parser.add_argument("--epochs", type=count, default=3)
+    parser.add_argument("--steps", type=count, default=50, help="steps in an epoch")
+    parser.add_argument("--batch", type=count, default=64, help="pairs in a step, on all devices")
+    parser.add_argument("--units", type=count, default=64)
     parser.add_argument(
         "--output",
         type=pathlib.Path,
-        default=pathlib.Path("output") / f"distribution-{name}",
+        default=f"output/distribution-{name}",
         help="the folder of the checkpoint; the same command resumes from it",
     )
     return parser
 
 
-def parse(parser, argv, *more):
-    """Parses the command line. `more` are further options that must be at least 1."""
-    options = parser.parse_args(argv)
-    check_at_least_one(parser, options, (*NUMBERS, *more))
-    days = (LAST - FIRST).days + 1
+def parse(parser, argv, backend):
+    """Parses the command line, and checks that Keras runs on this backend."""
+    options, days = parser.parse_args(argv), (LAST - FIRST).days + 1
     if options.batch * options.steps > days:
         parser.error(
             f"--batch {options.batch} times --steps {options.steps} must be at most {days:,}: "
             "every pair is a day of its own"
         )
+    if keras.backend.backend() != backend:
+        parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND={backend}.")
     return options
-
-
-def check_backend(wanted):
-    if keras.backend.backend() != wanted:
-        raise SystemExit(
-            f"This script needs KERAS_BACKEND={wanted}; Keras runs on {keras.backend.backend()}."
-        )
 
 
 def check_batch(parser, options, shares):
@@ -56,49 +54,96 @@ def check_batch(parser, options, shares):
         )
 
 
+def make_data(size):
+    """Makes ids of written dates, and of ISO dates. All have one length, so XLA compiles once."""
+    [(sources, targets)] = make_pairs([size])
+    return _encode(sources, LONGEST), _encode([target + "$" for target in targets])
+
+
+def _encode(texts, length=None):
+    ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
+    return np.array(keras.utils.pad_sequences(ids, length, padding="post"))
+
+
+def build_translator(units):
+    """An encoder of both directions, and a decoder that attends to it at every step."""
+    embedding = keras.layers.Embedding(VOCABULARY, units, name="source_embedding")
+    gru = keras.layers.GRU(units, return_sequences=True)
+    model = Seq2Seq(
+        RecurrentEncoder(embedding, keras.layers.Bidirectional(gru)),
+        AttentionRNN(keras.layers.GRUCell(2 * units), BahdanauAttention(units)),
+        keras.layers.Embedding(VOCABULARY, units, name="target_embedding"),
+        keras.layers.Dense(VOCABULARY, name="logits"),
+        start_token=START,
+        end_token=END,
+    )
+    model.compile(keras.optimizers.Adam(0.003))
+    # A checkpoint can only be read into a model that has its weights.
+    model((keras.Input((LONGEST,), dtype="int32"), keras.Input((11,), dtype="int32")))
+    return model
+
+
 def train(options, process=0, processes=1, restored=None):
-    """Trains a translator under the distribution or strategy that is set.
+    """Trains a translator under the distribution or strategy that is set. Returns the model.
 
-    Args:
-        options: the command line.
-        process, processes: the number of this process and of all. Each reads its share of every
-            batch; process 0 alone writes the checkpoint.
-        restored: called with the number of epochs in the checkpoint, before the training.
-
-    Returns:
-        The model.
+    Each process reads its share of every batch; process 0 alone writes. `restored` is called with
+    the number of epochs in the checkpoint, before the training.
     """
     keras.utils.set_random_seed(0)
+    saved = Saved(options.output)
+    if process == 0:
+        settings = {name: getattr(options, name) for name in ("steps", "batch", "units")}
+        check_settings(options.output / "settings.json", settings)
     model = build_translator(options.units)
-    arguments = {name: getattr(options, name) for name in NUMBERS if name != "epochs"}
-    checkpoint = Checkpoint(options.output, arguments)
-    first = checkpoint.restore(model)
+    first = saved.restore(model)
     if restored is not None:
         restored(first)
     pairs = make_data(options.batch * options.steps)
     share = options.batch // processes
     batches = [x.reshape(options.steps, processes, share, -1) for x in pairs]
     source, target = (x[:, process].reshape(options.steps * share, -1) for x in batches)
-    if first >= options.epochs and process == 0:
-        print(f"--epochs {options.epochs}: nothing to do")
-    for epoch in range(first + 1, options.epochs + 1):
-        found = model.fit(source, target, batch_size=share, epochs=1, shuffle=False, verbose=0)
-        loss = float(found.history["loss"][0])
-        if process == 0:
-            save_alone(checkpoint, model, {"epoch": epoch, "loss": loss})
-            print(f"epoch {epoch}: loss {loss:.6f}", flush=True)
+    log = keras.callbacks.CSVLogger(str(options.output / "log.csv"), append=True)
+    model.fit(
+        source,
+        target,
+        batch_size=share,
+        shuffle=False,
+        epochs=options.epochs,
+        initial_epoch=first,
+        callbacks=[log, saved] if process == 0 else None,
+        verbose=2 if process == 0 else 0,
+    )
     return model
 
 
-def save_alone(checkpoint, model, entry):
-    """Saves the state in this process, while the others continue.
+class Saved(keras.callbacks.Callback):
+    """Saves the weights after each epoch, with the state of the optimizer, into one file.
 
-    Keras makes a variable when it saves the first time. Under a distribution, that would wait for
-    all processes.
+    `keras.callbacks.BackupAndRestore` does so on one machine. If it is killed between its two
+    files, it trains an epoch twice.
     """
-    distribution = keras.distribution.distribution()
-    keras.distribution.set_distribution(None)
-    try:
-        checkpoint.save(model, entry)
-    finally:
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = make_folder(folder)
+
+    def restore(self, model):
+        """Loads the last weights. Returns the number of their epochs."""
+        last = max(self.folder.glob("epoch-*.weights.h5"), default=None)
+        if last is None:
+            return 0
+        model.optimizer.build(model.trainable_variables)
+        model.load_weights(last)
+        epochs = int(last.name[6:10])
+        print(f"Resuming after epoch {epochs}", flush=True)
+        return epochs
+
+    def on_epoch_end(self, epoch, logs=None):
+        # Keras makes a variable when it saves the first time. Under a distribution, that would wait
+        # for all processes.
+        distribution = keras.distribution.distribution()
+        keras.distribution.set_distribution(None)
+        with whole_file(self.folder / f"epoch-{epoch + 1:04d}.weights.h5") as temporary:
+            self.model.save_weights(temporary)
         keras.distribution.set_distribution(distribution)
+        remove(self.folder / f"epoch-{epoch:04d}.weights.h5")

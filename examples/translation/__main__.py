@@ -21,159 +21,129 @@ Multi30k, the corpus of docs/results/multi30k.md, is at https://github.com/multi
 
 trains on a corpus of any size. The first command writes shards, ArrayRecord files in which every
 pair can be read without those before it. The second shuffles the whole corpus through Grain and
-buckets it by length. Memory grows by a third of a byte per pair. Checkpoints hold the place in the
-shards, so an interrupted run resumes with exactly the next pair. Subwords are learned from
-100,000 random pairs.
+buckets it by length. An epoch is --save-every steps, and an interrupted run resumes with exactly
+the next pair after the last one. Subwords are learned from 100,000 random pairs.
 
 With `--ensemble 4`, four models translate together; their seeds differ. With `--backward 2`, two of
-them write from right to left, and both directions score what the others find. `--compare-searches`
-prints what greedy search, beam search, penalties and blocked repetitions reach on the test set.
+them write from right to left, and both directions score what the others find.
 """
 
 import argparse
 import json
-import pathlib
+import sys
 
-from examples.common.arguments import (
-    add_directions,
-    check_at_least_one,
-    check_directions,
-    check_ranges,
-    check_seed,
-    fill,
-    make_parser,
-)
-from examples.common.extras import check_extras
+import keras
+import numpy as np
+import tensorflow as tf
+
+from examples.common.arguments import check_extras, command_line, run
 from examples.common.files import make_folder, write_text
-from examples.translation.data import learn_subwords, load_data, make_tokenizers
-from examples.translation.evaluation import bleu_report, report
-from examples.translation.export import save
-from examples.translation.model import ATTENTIONS
-from examples.translation.streaming import Shards
-from examples.translation.training import checkpoint_folder, members, run, search_options
+from examples.common.training import Resume, direction, seed_model, warmup_cosine
+from examples.translation.data import (
+    SIGNATURE,
+    encode,
+    learn_subwords,
+    load_data,
+    make_batches,
+    make_tokenizers,
+)
+from examples.translation.evaluation import bleu_report, judge, report, save
+from examples.translation.model import SmoothedCrossEntropy, build_model
+from examples.translation.options import members, parse, settings_of
+from examples.translation.shards import Shards, training_batches
 
-SUBWORD_PAIRS = 100_000
 
+def train(seed, backward, texts, subwords, options):
+    """Trains a model, or resumes. Returns it with its best weights, and a summary."""
+    seed_model(seed)
+    tokenizers = make_tokenizers(subwords)
+    sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
+    batches, digest, longest = training_batches(texts["train"], tokenizers, seed, backward, options)
+    valid = make_batches(encode(tokenizers, texts["valid"], backward), options.batch_size)
+    valid = valid.dataset(SIGNATURE)
+    folder, settings = settings_of(seed, backward, options)
+    resume = Resume(folder, {**settings, "data": digest}, batches)
+    print(f"\nattention: {options.attention}, {direction(backward)}, seed {seed}", flush=True)
 
-def parse(argv):
-    parser = make_parser("translation", __doc__)
-    files = {"nargs": 2, "metavar": ("SRC", "TGT")}
-    parser.add_argument("--train", **files, help="line-aligned text files")
-    parser.add_argument("--shards", metavar="DIR", help="to train on, in place of --train")
-    parser.add_argument("--valid", **files)
-    parser.add_argument("--test", **files)
-    parser.add_argument("--attention", choices=ATTENTIONS, default="bahdanau")
-    parser.add_argument("--input-feeding", action="store_true", help="for the luong attentions")
-    parser.add_argument("--window", type=int, default=10, help="D of local attention")
-    parser.add_argument("--beam", type=int, default=5, metavar="N", help="width of the search")
-    parser.add_argument("--length-penalty", type=float, default=1.0, help="of the search")
-    parser.add_argument("--coverage-penalty", type=float, default=0.0, help="of the search")
-    parser.add_argument(
-        "--no-repeat-ngram-size", type=int, default=0, metavar="N", help="no N tokens come twice"
+    model = build_model(sizes, options)
+    rate = warmup_cosine(options.learning_rate, batches.steps * options.epochs, last=0.01)
+    optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
+    model.compile(optimizer, SmoothedCrossEntropy(options.smoothing))
+    model.fit(
+        batches.dataset(SIGNATURE),
+        validation_data=valid,
+        epochs=options.epochs,
+        initial_epoch=resume.restore(model),
+        callbacks=resume.callbacks("val_loss"),
+        shuffle=False,
+        verbose=1 if sys.stdout.isatty() else 2,
     )
-    parser.add_argument("--compare-searches", action="store_true", help="print a table of searches")
-    add_directions(parser)
-    parser.add_argument("--units", type=int, help="width of the decoder (default: 128; files: 256)")
-    parser.add_argument("--embedding", type=int, help="width of words (default: 64; files: 256)")
-    parser.add_argument("--vocabulary", type=int, default=4000, help="subwords of each language")
-    parser.add_argument("--max-tokens", type=int, default=100, help="of a training sentence")
-    parser.add_argument("--epochs", type=int, help="default: 5; files: 8")
-    parser.add_argument("--steps", type=int, metavar="N", help="of training; --shards needs it")
-    parser.add_argument("--save-every", type=int, help="steps (default: 500); for shards")
-    parser.add_argument("--batch-size", type=int, help="default: 64")
-    parser.add_argument("--learning-rate", type=float, help="the highest one (default: 0.002)")
-    parser.add_argument("--dropout", type=float, help="default: 0.1; files: 0.3")
-    parser.add_argument("--smoothing", type=float, help="of labels (default: 0; files: 0.1)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", default="output/translate", help="folder for the results")
-    parser.add_argument("--smoke", action="store_true", help="dates in two formats, in a minute")
-    arguments = parser.parse_args(argv)
-    if arguments.train and arguments.shards:
-        parser.error("--shards takes the place of --train: give one of them")
-    given = [arguments.train or arguments.shards, arguments.valid, arguments.test]
-    if any(given) and not all(given):
-        parser.error(
-            "--train (or --shards), --valid and --test belong together: give all three or none"
-        )
-    if arguments.shards and (arguments.epochs is not None or arguments.steps is None):
-        parser.error("--shards needs --steps, and no --epochs")
-    if not arguments.shards and (arguments.steps, arguments.save_every) != (None, None):
-        parser.error("--steps and --save-every go with --shards; otherwise give --epochs")
-    if arguments.smoke and any(given):
-        parser.error("--smoke uses generated dates: leave out the options of files")
-    if arguments.input_feeding and arguments.attention in ("bahdanau", "none"):
-        parser.error("--input-feeding goes with the luong attentions")
-    if arguments.coverage_penalty and arguments.attention == "none":
-        parser.error("--coverage-penalty needs an attention")
-    positive = ["window", "beam", "units", "embedding", "vocabulary", "max_tokens", "epochs"]
-    positive += ["batch_size", "steps", "save_every", "ensemble"]
-    check_at_least_one(parser, arguments, positive)
-    ranges = {"dropout": 1, "smoothing": 1, "length_penalty": 5, "coverage_penalty": 1e6}
-    ranges |= dict.fromkeys(("learning_rate", "no_repeat_ngram_size"), float("inf"))
-    check_ranges(parser, arguments, ranges)
-    check_seed(parser, arguments)
-    if arguments.seed + arguments.ensemble > 2**32:
-        parser.error(f"--seed must be at most {2**32 - arguments.ensemble} for this --ensemble")
-    check_directions(parser, arguments)
-    if arguments.backward and (arguments.coverage_penalty or arguments.compare_searches):
-        parser.error("--coverage-penalty and --compare-searches cannot be combined with --backward")
-    if arguments.units is not None and arguments.units % 2:
-        parser.error(f"--units must be even, half for each direction; received {arguments.units}")
-    defaults = {"batch_size": 64, "learning_rate": 2e-3}
-    if any(given):
-        defaults |= {"save_every": 500} if arguments.shards else {"epochs": 8}
-        defaults |= {"units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
-    else:
-        defaults |= {"epochs": 5, "units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
-    if arguments.smoke:
-        defaults |= {"epochs": 5, "batch_size": 32, "learning_rate": 4e-3}
-    return fill(arguments, defaults)
+    resume.load_best(model)
+
+    nats = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
+    model.compile(metrics=[nats])
+    perplexity = np.exp(model.evaluate(valid, verbose=0, return_dict=True)["nats"])
+    # The files of a model without an optimizer are a third as large.
+    weights, model = model.get_weights(), build_model(sizes, options)
+    model.set_weights(weights)
+    best = min(resume.history, key=lambda row: row["val_loss"])
+    return model, {
+        "seed": seed,
+        "backward": backward,
+        "max_length": longest,
+        "seconds_a_step": np.median([row["seconds"] for row in resume.history]) / batches.steps,
+        "best_epoch": int(best["epoch"]) + 1,
+        "validation_perplexity": float(perplexity),
+    }
 
 
-def learn_both(train, arguments):
-    """Learns the subwords of source and target."""
-    sample = train.sample(SUBWORD_PAIRS, arguments.seed) if arguments.shards else train
-    kind = "bpe" if arguments.valid else "char"
-    return [learn_subwords(side, arguments.vocabulary, kind) for side in sample]
+def train_all(texts, subwords, options):
+    """Trains the models and translates the test set.
 
-
-def without_attention(arguments):
-    """The arguments of the baseline."""
-    changes = {"attention": "none", "coverage_penalty": 0.0}
-    changes |= {"ensemble": 1, "backward": 0, "compare_searches": False}
-    return argparse.Namespace(**{**vars(arguments), **changes})
+    Returns the model or the ensemble, the options of its search, the translations and a summary.
+    """
+    models, summaries = zip(
+        *(train(*member, texts, subwords, options) for member in members(options)), strict=True
+    )
+    search = {"max_length": summaries[0]["max_length"], "beam_width": options.beam}
+    model, found, judged = judge(models, summaries, subwords, texts["test"], search, options)
+    summary = {
+        "attention": options.attention + " with input feeding" * options.input_feeding,
+        "command": command_line("translation"),
+        "keras": keras.__version__,
+        "tensorflow": tf.__version__,
+        "parameters": sum(x.count_params() for x in models),
+        **summaries[0],
+        **judged,
+    }
+    return model, search, found, summary
 
 
 def main(argv=None):
-    arguments = parse(argv)
-    check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib")
-    if arguments.shards:
-        check_extras("grain", "array_record", extra="shards")
-    texts = load_data(arguments)
-    if arguments.shards:
-        texts["train"] = Shards(arguments.shards)
-    output = pathlib.Path(arguments.output)
-    make_folder(output)
-    compared = not arguments.valid and arguments.attention != "none" and not arguments.smoke
-    for each in [arguments, *([without_attention(arguments)] if compared else [])]:
-        for member in members(each):
-            make_folder(checkpoint_folder(*member, each))
-    subwords = learn_both(texts["train"], arguments)
-    model, longest, translations, summary = run(texts, subwords, arguments)
-    if arguments.valid:
+    options = parse(argv, __doc__)
+    shards = ["grain", "array_record"] if options.shards else []
+    check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib", *shards)
+    texts = load_data(options)
+    if options.shards:
+        texts["train"] = Shards(options.shards)
+    make_folder(options.output)
+    sample = texts["train"].sample(100_000, options.seed) if options.shards else texts["train"]
+    kind = "bpe" if options.valid else "char"
+    subwords = [learn_subwords(side, options.vocabulary, kind) for side in sample]
+    model, search, translations, summary = train_all(texts, subwords, options)
+    if options.valid:
         summary["BLEU"] = bleu_report(texts["test"][0], translations, texts["test"][1])
-    elif compared:
-        *_, baseline = run(texts, subwords, without_attention(arguments))
-        summary["exact_without_attention"] = baseline["exact"]
-    write_text(output / "translations.txt", "\n".join(translations) + "\n")
+    elif options.attention != "none" and not options.smoke:
+        changes = {"attention": "none", "ensemble": 1, "backward": 0}
+        without = argparse.Namespace(**{**vars(options), **changes})
+        summary["exact_without_attention"] = train_all(texts, subwords, without)[-1]["exact"]
+    write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
     report(summary, texts["test"], translations)
-    attends, options = arguments.attention != "none", search_options(arguments)
-    tokenizers = make_tokenizers(subwords)
-    save(model, tokenizers, texts["test"][0], output, longest, attends, **options)
-    write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
-    if arguments.smoke and summary["exact"] < 0.5:
+    save(model, subwords, texts["test"][0][:4], search, options)
+    write_text(options.output / "summary.json", json.dumps(summary, indent=1) + "\n")
+    if options.smoke and summary["exact"] < 0.5:
         raise SystemExit(f"smoke run: only {summary['exact']:.1%} right, expected at least 50%")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

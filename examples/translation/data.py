@@ -1,34 +1,73 @@
 """Pairs of texts, generated dates or files, as batches of subword ids."""
 
 import io
+import itertools
 
 import numpy as np
 import tensorflow as tf
 
 from examples.common import dates
-from examples.common.batching import bucketed
-from examples.translation.reading import load_pairs
-from keras_attention.search import reverse_tokens
+from examples.common.training import Batches, bucketed
 
 PAD, UNKNOWN, START, END = range(4)
+IDS = tf.TensorSpec((None, None), "int32")
+SIGNATURE = ((IDS, IDS), IDS)  # of a batch ((source, target), target)
 
 
-# --- texts ---------------------------------------------------------------------------------------
-
-
-def load_data(arguments):
+def load_data(options):
     """The texts: {"train": (sources, targets), "valid": ..., "test": ...}."""
-    if arguments.valid:
-        paths = {name: getattr(arguments, name) for name in ("train", "valid", "test")}
-        return {name: load_pairs(path, name == "test") for name, path in paths.items() if path}
+    names = ("train", "valid", "test")
+    if options.valid:
+        paths = {name: getattr(options, name) for name in names}
+        # A test set stays complete.
+        pairs = {name: list(read_pairs(x, name == "test")) for name, x in paths.items() if x}
+        return {name: [list(side) for side in zip(*x, strict=True)] for name, x in pairs.items()}
     sizes, formats = (12_000, 500, 1_000), dates.FORMATS
-    if arguments.smoke:
+    if options.smoke:
         sizes, formats = (3_000, 200, 200), dates.FORMATS[:2]
-    sets = dates.make_pairs(sizes, seed=arguments.seed, formats=formats)
-    return dict(zip(("train", "valid", "test"), sets, strict=True))
+    sets = dates.make_pairs(sizes, seed=options.seed, formats=formats)
+    return dict(zip(names, sets, strict=True))
 
 
-# --- subwords ------------------------------------------------------------------------------------
+def read_pairs(paths, keep_empty=False):
+    """Yields the pairs of lines of two text files, whose line n is a translation of line n.
+
+    Without `keep_empty`, pairs with an empty line are left out.
+    """
+    kept = left_out = 0
+    for pair in itertools.zip_longest(*map(_read_lines, paths)):
+        if None in pair:
+            longer, shorter = paths if pair[1] is None else paths[::-1]
+            raise SystemExit(
+                f"{longer} has more lines than {shorter}, which has {kept + left_out:,}: line n of "
+                "one must be the translation of line n of the other. Nothing was written."
+            )
+        if all(pair) or keep_empty:
+            kept += 1
+            yield pair
+        else:
+            left_out += 1
+    if not kept:
+        raise SystemExit(f"{paths[0]} and {paths[1]} hold no pair of lines. Nothing was written.")
+    if left_out:
+        print(f"{paths[0]}: {left_out:,} pairs with an empty line left out")
+
+
+def _read_lines(path):
+    number = 0
+    try:
+        # In text mode, lines would also end at a carriage return inside a sentence.
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                # Some editors write a byte order mark at the start of a file.
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except OSError as error:
+        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error
+    except UnicodeDecodeError as error:
+        raise SystemExit(
+            f"{path}, line {number}: not UTF-8. Convert it, for example with iconv -f latin1 -t "
+            "utf-8. Nothing was written."
+        ) from error
 
 
 def learn_subwords(lines, size, kind):
@@ -73,58 +112,52 @@ def make_tokenizers(subwords):
     ]
 
 
-def encode(tokenizer, lines):
-    return tokenizer.tokenize(tf.constant(lines)).to_list()
+def encode(tokenizers, texts, backward=False):
+    """Turns texts into pairs of lists of ids. With `backward`, the targets are in reverse order."""
+    sources, targets = (
+        tokenizer.tokenize(tf.constant(side)).to_list()
+        for tokenizer, side in zip(tokenizers, texts, strict=True)
+    )
+    if backward:
+        targets = [ids[-2::-1] + ids[-1:] for ids in targets]  # the end stays the end
+    return list(zip(sources, targets, strict=True))
 
 
-def drop_long(sources, targets, limit):
+def drop_long(pairs, limit):
     """Leaves out pairs of more than `limit` tokens, to limit memory and time."""
-    kept = [pair for pair in zip(sources, targets, strict=True) if is_short(pair, limit)]
-    if len(kept) < len(sources):
-        print(f"{len(sources) - len(kept)} training pairs of more than {limit} tokens left out")
+    kept = [pair for pair in pairs if max(map(len, pair)) <= limit]
     if not kept:
         raise SystemExit(f"no training pair has at most {limit} tokens: raise --max-tokens")
-    return [s for s, _ in kept], [t for _, t in kept]
+    if len(kept) < len(pairs):
+        n = len(pairs) - len(kept)
+        print(f"{n:,} of {len(pairs):,} training pairs have more than {limit} tokens: left out")
+    return kept
 
 
-def is_short(pair, limit):
-    return max(map(len, pair)) <= limit
+def make_batches(pairs, size, seed=None):
+    """`Batches` of `size` pairs of lists of ids. The texts of a batch have similar lengths.
 
-
-# --- batches -------------------------------------------------------------------------------------
-
-
-def make_batches(sources, targets, size, order=None, length=None):
-    """Yields padded batches `((source, target), target)` of similar length, as `fit` takes them.
-
-    Args:
-        sources, targets: lists of lists of ids, with the end token.
-        size: the number of pairs in a batch.
-        order: a NumPy generator to shuffle with, or None to keep the pairs sorted by length.
-        length: the number of tokens to pad to, or None for the longest of each batch.
+    Each epoch has an order of its own. Without a seed, the pairs stay sorted by length.
     """
-    lengths = [(len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
-    for batch in bucketed(lengths, size, order):
-        source = pad([sources[i] for i in batch], length)
-        target = pad([targets[i] for i in batch], length)
-        yield (source, target), target
+
+    def ordered(order):
+        return split(pairs, size, None if seed is None else order)
+
+    return Batches(ordered, lambda rows: to_batch([pairs[n] for n in rows]), seed or 0)
 
 
-def reverse_batches(batches):
-    """The same batches with targets in reverse order."""
-    for (source, target), _ in batches:
-        target = reverse_tokens(target, END, PAD)
-        yield (source, target), target
+def split(pairs, size, order=None):
+    """Splits the numbers of the pairs into batches of similar length. See `bucketed`."""
+    return bucketed([(len(target), len(source)) for source, target in pairs], size, order)
+
+
+def to_batch(pairs, length=None):
+    """Pads pairs to this length, or their own, to a batch `((source, target), target)`."""
+    source, target = (pad(side, length) for side in zip(*pairs, strict=True))
+    return (source, target), target
 
 
 def pad(rows, length=None):
     # Multiples of four give few different shapes, so XLA compiles few programs.
     length = -(-(length or max(map(len, rows))) // 4) * 4
     return np.array([row + [PAD] * (length - len(row)) for row in rows], "int32")
-
-
-def as_dataset(make, steps):
-    """A `tf.data.Dataset` of the `steps` batches that the generator function `make` yields."""
-    ids = tf.TensorSpec((None, None), "int32")
-    batches = tf.data.Dataset.from_generator(make, output_signature=((ids, ids), ids))
-    return batches.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(4)

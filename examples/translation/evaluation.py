@@ -1,8 +1,57 @@
-"""How good translations are, and a report of it."""
+"""Translates texts, says how good the translations are, and writes the files of a model."""
+
+import time
 
 import numpy as np
+import tensorflow as tf
 
-from examples.common.directions import direction
+from examples.common.files import save_figure
+from examples.common.saving import ask_saved_model, write_model
+from examples.common.training import combine, direction
+from examples.translation.data import END, PAD, make_tokenizers, pad
+from keras_attention.plotting import plot_attention
+from keras_attention.search import reverse_tokens
+
+
+def judge(models, summaries, subwords, test, options, arguments):
+    """Translates the test set with all models together, and with each of them.
+
+    `Seq2Seq.generate` takes the options. Returns the model or the ensemble, the translations, and
+    their part of the summary.
+    """
+    tokenizers = make_tokenizers(subwords)
+    ahead = len(models) - arguments.backward
+    model = combine(models[:ahead], models[ahead:])
+    start = time.perf_counter()
+    translations = translate(model, tokenizers, test[0], **options)
+    summary = {"search_seconds": time.perf_counter() - start}
+    summary["exact"] = accuracy(translations, test[1])
+    if len(models) > 1:
+        members = []
+        for each, of in zip(models, summaries, strict=True):
+            found = translate(each, tokenizers, test[0], of["backward"], **options)
+            members.append({**of, "score": score(found, test[1], arguments)})
+        mean = float(np.mean([member["score"] for member in members]))
+        together = score(translations, test[1], arguments)
+        summary["ensemble"] = {"members": members, "mean": mean, "score": together}
+    return model, translations, summary
+
+
+def translate(model, tokenizers, texts, backward=False, **options):
+    """Translates texts. `Seq2Seq.generate` takes the options.
+
+    With `backward`, the model writes from right to left.
+    """
+    source = pad(tokenizers[0].tokenize(tf.constant(texts)).to_list())
+    found = model.generate(source, **options)
+    tokens = reverse_tokens(found.tokens, END, PAD) if backward else found.tokens
+    return [text.decode() for text in detokenize(tokenizers[1], tokens, found.lengths).numpy()]
+
+
+def detokenize(tokenizer, tokens, lengths):
+    """Makes strings of ids."""
+    ids = tf.RaggedTensor.from_tensor(tokens, lengths=lengths)
+    return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ids != END))
 
 
 def accuracy(translations, references):
@@ -10,17 +59,12 @@ def accuracy(translations, references):
     return float(np.mean([a == b for a, b in zip(translations, references, strict=True)]))
 
 
-def bleu(translations, references):
-    """BLEU of all sentences, as sacrebleu returns it."""
-    import sacrebleu
-
-    return sacrebleu.metrics.BLEU().corpus_score(translations, [references])
-
-
 def score(translations, references, arguments):
     """BLEU for files, and the share that is exactly right for dates."""
     if arguments.valid:
-        return bleu(translations, references).score
+        import sacrebleu
+
+        return sacrebleu.metrics.BLEU().corpus_score(translations, [references]).score
     return accuracy(translations, references)
 
 
@@ -28,43 +72,34 @@ def bleu_report(sources, translations, references):
     """BLEU of all sentences and by the number of words in the source, with the signature."""
     import sacrebleu
 
-    metric = sacrebleu.metrics.BLEU()
-    report = {"all": metric.corpus_score(translations, [references]).score}
-    report["signature"] = str(metric.get_signature())
+    metric, report = sacrebleu.metrics.BLEU(), {}
     words = [len(source.split()) for source in sources]
-    for low, high in ((1, 7), (8, 11), (12, 15), (16, 20), (21, 10**6)):
+    most = 10**6
+    for low, high in ((0, most), (1, 7), (8, 11), (12, 15), (16, 20), (21, most)):
         chosen = [i for i, n in enumerate(words) if low <= n <= high]
         if chosen:
-            name = f"{low}-{high} words" if high < 10**6 else f"{low} words and more"
-            score = metric.corpus_score(
-                [translations[i] for i in chosen], [[references[i] for i in chosen]]
-            )
-            report[name] = {"sentences": len(chosen), "BLEU": score.score}
-    return report
+            name = f"{low}-{high} words" if high < most else f"{low} words and more"
+            part = [translations[i] for i in chosen], [[references[i] for i in chosen]]
+            report[name] = {"sentences": len(chosen), "BLEU": metric.corpus_score(*part).score}
+    all_of_them = report.pop("0 words and more")["BLEU"]
+    return {"all": all_of_them, "signature": str(metric.get_signature()), **report}
 
 
 def report(summary, test, translations):
     """Prints samples of the test set, the times and the scores."""
     print("\nSamples of the test set:")
-    for i in range(min(6, len(translations))):
-        print(f"  {test[0][i]}\n    -> {translations[i]}    (reference: {test[1][i]})")
-    speed = (
-        f"{summary['seconds_a_step']:.3f} s a step"
-        if "seconds_a_step" in summary
-        else f"{summary['seconds_an_epoch']:.0f} s an epoch"
-    )
+    for source, found, reference in list(zip(test[0], translations, test[1], strict=True))[:6]:
+        print(f"  {source}\n    -> {found}    (reference: {reference})")
     print(
         f"\n{summary['attention']}: validation perplexity {summary['validation_perplexity']:.3f}, "
-        f"{speed}, search {summary['search_seconds']:.0f} s"
+        f"{summary['seconds_a_step']:.3f} s a step, search {summary['search_seconds']:.0f} s"
     )
-    if "ensemble" in summary:
-        found = summary["ensemble"]
+    if found := summary.get("ensemble"):
         for member in found["members"]:
             way = direction(member["backward"])
             print(f"seed {member['seed']}, {way}: {member['score']:.4g}")
         print(f"mean {found['mean']:.4g}, all together {found['score']:.4g}")
-    if "BLEU" in summary:
-        scores = dict(summary["BLEU"])
+    if scores := dict(summary.get("BLEU", {})):
         print(f"BLEU {scores.pop('all'):.2f}  ({scores.pop('signature')})")
         for name, part in scores.items():
             print(f"  {name}: {part['BLEU']:.2f} ({part['sentences']} sentences)")
@@ -72,3 +107,60 @@ def report(summary, test, translations):
     print(f"exactly right: {summary['exact']:.1%} of {len(translations):,} unseen dates")
     if "exact_without_attention" in summary:
         print(f"the same model without attention: {summary['exact_without_attention']:.1%}")
+
+
+def save(model, subwords, texts, options, arguments):
+    """Writes the `.keras` file, the SavedModel and the picture of a model, and checks them.
+
+    `Seq2Seq.generate` takes the options. The texts are samples of the source.
+    """
+    output = arguments.output
+    sample = [np.arange(12).reshape(2, 6) % 9 + END, np.arange(10).reshape(2, 5) % 7 + END]
+    write_model(model, output / "model.keras", sample)
+    tokenizers = source_tokenizer, target_tokenizer = make_tokenizers(subwords)
+    path = output / "saved_model"
+    model.export_generate(
+        path,
+        tokenize=lambda texts: source_tokenizer.tokenize(texts).to_tensor(PAD),
+        detokenize=lambda *found: detokenize(target_tokenizer, *found),
+        tracked=tokenizers,
+        **options,
+    )
+    print(f"{path}: takes strings, returns strings, tokens and weights")
+    source = source_tokenizer.tokenize(texts).to_tensor(PAD).numpy()
+    found = model.generate(source, **options)
+    expected = [x.decode() for x in detokenize(target_tokenizer, *found[:2]).numpy()]
+    check_saved_model(path, texts, found, expected)
+    picture = output / "alignment.png"
+    picture.unlink(missing_ok=True)
+    if arguments.attention != "none":
+        source, target = (
+            _labels([x.decode() for x in tokenizer.id_to_string(ids[0]).numpy()])
+            for tokenizer, ids in zip(tokenizers, (source, found.tokens), strict=True)
+        )
+        weights = found.weights[0, : len(target), : len(source)]
+        title = f"{texts[0]}  →  {expected[0]}"
+        save_figure(picture, plot_attention(weights, source, target, title=title))
+        print(f"{picture}: which source the words of a translation looked at")
+
+
+def check_saved_model(path, texts, found, expected):
+    """Compares the SavedModel, in a process without keras, with what `generate` found."""
+    answer = ask_saved_model(path, {"source": texts})
+    pairs = [(answer["scores"], found.scores), (answer["weights"], found.weights)]
+    difference = max(np.abs(np.array(x) - y).max() for x, y in pairs)
+    if answer["texts"] != expected or not difference <= 1e-5:
+        raise SystemExit(
+            f"the SavedModel differs in a new process: {answer['texts']}, expected {expected}; "
+            f"scores and weights by {difference:.2g}"
+        )
+    print(
+        f"The reloaded SavedModel agrees: {len(texts)} translations equal, scores and weights "
+        f"within {difference:.1g}; the process had no {' and no '.join(answer['absent'])}."
+    )
+
+
+def _labels(tokens):
+    """Tokens up to the end, with visible signs for spaces and for the end."""
+    end = tokens.index("</s>") if "</s>" in tokens else len(tokens)
+    return [token.replace("▁", "␣") for token in tokens[:end]] + ["⏎"] * (end < len(tokens))

@@ -1,7 +1,7 @@
 """The translator: a bidirectional GRU reads the source, an `AttentionRNN` writes the target."""
 
 import keras
-from keras import layers
+from keras import layers, ops
 
 from examples.translation.data import END, PAD, START
 from keras_attention import (
@@ -40,6 +40,20 @@ class DroppedEmbedding(layers.ReversibleEmbedding):
         return {**super().get_config(), "dropout": self.drop.rate}
 
 
+class SmoothedCrossEntropy(keras.losses.Loss):
+    """Cross-entropy of every token against (1 - s) of the target id plus s spread over all ids."""
+
+    def __init__(self, smoothing=0.1):
+        super().__init__(reduction="mean_with_sample_weight")
+        self.smoothing = smoothing
+
+    def call(self, y_true, y_pred):
+        y_true = ops.one_hot(ops.cast(y_true, "int32"), y_pred.shape[-1])
+        return keras.losses.categorical_crossentropy(
+            y_true, y_pred, from_logits=True, label_smoothing=self.smoothing
+        )
+
+
 def make_decoder(attention, units, window, feeding):
     """Makes the decoder for a name in `ATTENTIONS`."""
     cell, kind = layers.GRUCell(units), attention.removeprefix("luong-")
@@ -53,18 +67,10 @@ def make_decoder(attention, units, window, feeding):
     return AttentionRNN(cell, layer, input_feeding=feeding)
 
 
-def build_model(attention, source_size, target_size, units, embedding, dropout, window, feeding):
-    """Builds the translator of source ids into target ids.
-
-    Args:
-        attention: a name in `ATTENTIONS`.
-        source_size, target_size: the numbers of subwords.
-        units: the width of the decoder, and of both directions of the encoder together.
-        embedding: the width of a subword.
-        dropout: the dropout rate.
-        window: half the width of a local window, D in the paper.
-        feeding: whether the decoder also reads its last attentional vector (input feeding).
-    """
+def build_model(sizes, options):
+    """Builds the translator for the numbers of source and target subwords."""
+    source_size, target_size = sizes
+    units, embedding, dropout = options.units, options.embedding, options.dropout
     normal = keras.initializers.RandomNormal
     source = keras.Input((None,), dtype="int32", name="source")
     # With the default of Keras, within +-0.05, the first thousand steps learn little.
@@ -75,7 +81,7 @@ def build_model(attention, source_size, target_size, units, embedding, dropout, 
     state = layers.Dense(units, activation="tanh", name="initial_state")(state)
     model = Seq2Seq(
         keras.Model(source, [layers.Dropout(dropout)(memory), state, mask], name="encoder"),
-        make_decoder(attention, units, window, feeding),
+        make_decoder(options.attention, units, options.window, options.input_feeding),
         DroppedEmbedding(
             target_size,
             embedding,

@@ -8,40 +8,39 @@ never held in memory. Pairs with an empty line are left out. DIR appears when it
 The shards are ArrayRecord files: any record can be read without those before it. A record is a
 block of 32 pairs, as lines: a source, its target, the next source, and so on. A reader keeps
 only the positions of blocks in memory, a third of a byte for each pair. Block b is in shard b
-modulo the number of shards. `index.json` holds the number of pairs, a checksum of every shard, and
-the digest of all blocks, which names the corpus in a checkpoint. The order of training does not
-depend on the number of shards.
+modulo the number of shards. `index.json` holds the number of pairs, the size of every shard, and
+the digest of all blocks, which names the corpus in the settings of a run. The order of training
+does not depend on the number of shards.
 """
 
 import contextlib
 import hashlib
 import itertools
 import json
-import os
 import pathlib
-import sys
 
-from examples.common.arguments import check_at_least_one, make_parser
-from examples.common.extras import check_extras
-from examples.common.files import make_folder, whole_file, write_text
-from examples.translation.reading import read_pairs
+import numpy as np
+
+from examples.common.arguments import check_extras, count, make_parser, run
+from examples.common.files import fingerprint, make_folder, whole_file, write_text
+from examples.common.training import POOL, Batches
+from examples.translation.data import (
+    drop_long,
+    encode,
+    make_batches,
+    read_pairs,
+    split,
+    to_batch,
+)
 
 BLOCK = 32
-FORMAT = 2
 INDEX = "index.json"
-CHECKED = 2**16  # bytes at the end of a shard
 
 
-def write_shards(paths, output, count):
-    """Writes the pairs of two text files as `count` shards, or fewer if there are few blocks.
+def write_shards(paths, output, most):
+    """Writes the pairs of two text files as at most `most` shards into a new folder.
 
-    Args:
-        paths: the names of the two text files.
-        output: the folder to make. It must not exist.
-        count: the largest number of shards.
-
-    Returns:
-        The content of the index.
+    Returns the content of the index.
     """
     if output.exists():
         raise SystemExit(
@@ -50,97 +49,202 @@ def write_shards(paths, output, count):
     make_folder(output.parent)
     with whole_file(output) as folder:
         folder.mkdir()
-        index = _write_records(_full_pairs(paths), folder, count)
-        if not index["pairs"]:
-            raise SystemExit(
-                f"{paths[0]} and {paths[1]} hold no pair of lines. Nothing was written."
-            )
+        try:
+            index = _write_records(read_pairs(paths), folder, most)
+        except RuntimeError as error:  # this is how ArrayRecord says that a disk is full
+            raise OSError(str(error)) from error
         write_text(folder / INDEX, json.dumps(index, indent=1) + "\n")
     return index
 
 
-def _write_records(pairs, folder, count):
-    digest, names, writers = hashlib.sha256(), [], []
-    index = {"format": FORMAT, "pairs": 0}
+def _write_records(pairs, folder, most):
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    digest, writers, total = hashlib.sha256(), {}, 0
     for number in itertools.count():
         block = list(itertools.islice(pairs, BLOCK))
         if not block:
             break
-        if number < count:
-            names.append(f"pairs-{number:05d}.arrayrecord")
-            writers.append(_writer(folder / names[-1]))
+        path = folder / f"pairs-{number % most:05d}.arrayrecord"
+        if path not in writers:
+            # Each record is compressed alone; otherwise none could be read without its neighbours.
+            writers[path] = ArrayRecordWriter(str(path), "group_size:1")
         record = "\n".join(itertools.chain(*block)).encode()
-        with _full_disk():
-            writers[number % count].write(record)
+        writers[path].write(record)
         digest.update(record + b"\n")
-        index["pairs"] += len(block)
-    with _full_disk():
-        for writer in writers:
-            writer.close()
-    checksums = {name: checksum(folder / name) for name in names}
-    return {**index, "shards": checksums, "digest": digest.hexdigest()}
+        total += len(block)
+    for writer in writers.values():
+        writer.close()
+    sizes = {path.name: path.stat().st_size for path in writers}
+    return {"pairs": total, "shards": sizes, "digest": digest.hexdigest()}
 
 
-@contextlib.contextmanager
-def _full_disk():
-    try:
-        yield
-    except RuntimeError as error:
-        # This is how ArrayRecord says that a disk is full.
-        raise OSError(str(error)) from error
+class Shards:
+    """The pairs of a folder that `python -m examples.translation.shards` made.
 
-
-def checksum(path):
-    """The digest of the size of a shard and of its end, which holds the places of its blocks."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - CHECKED))
-        return hashlib.sha256(f"{size} ".encode() + file.read()).hexdigest()
-
-
-def _writer(path):
-    from array_record.python.array_record_module import ArrayRecordWriter
-
-    # Each record is compressed alone; otherwise one could not be read without its neighbours.
-    return ArrayRecordWriter(str(path), "group_size:1")
-
-
-def _full_pairs(paths):
-    """Yields the pairs without an empty line. Prints how many were left out.
-
-    On a terminal it also prints how much of the files was read.
+    Memory holds the positions of the blocks, a third of a byte for each pair, and nothing else that
+    depends on the number of pairs.
     """
-    size, done = sum(os.path.getsize(path) for path in paths if os.path.exists(path)), 0
-    left_out = 0
-    for number, pair in enumerate(read_pairs(paths), 1):
-        done += sum(len(line.encode()) + 1 for line in pair)
-        if number % 50_000 == 0 and sys.stdout.isatty():
-            print(f"{number:,} pairs, {done / size:.0%}", end="          \r", flush=True)
-        if all(pair):
-            yield pair
-        else:
-            left_out += 1
-    if left_out:
-        print(f"{paths[0]}: {left_out:,} pairs with an empty line left out")
+
+    def __init__(self, directory):
+        import grain
+
+        self.directory = pathlib.Path(directory)
+        try:
+            self.index = json.loads((self.directory / INDEX).read_text(encoding="utf-8"))
+            sizes = self.index["shards"]
+            paths = [self.directory / name for name in sizes]
+            for path in paths:
+                if path.stat().st_size != sizes[path.name]:
+                    raise ValueError(f"{path.name} is truncated or of another corpus")
+            self.source = grain.sources.ArrayRecordDataSource([str(path) for path in paths])
+        except (OSError, KeyError, RuntimeError, ValueError) as error:
+            raise SystemExit(self._damaged(error)) from error
+        blocks, number = -(-len(self) // BLOCK), len(paths)
+        # Block b is record b // number of shard b % number, and the source joins all shards.
+        records = [len(range(shard, blocks, number)) for shard in range(number)]
+        self.first = np.cumsum([0, *records[:-1]])
+
+    def _damaged(self, problem):
+        return (
+            f"--shards {self.directory}: no complete folder of shards ({problem}). Make it with "
+            "python -m examples.translation.shards."
+        )
+
+    def __len__(self):
+        return self.index["pairs"]
+
+    def read(self, numbers):
+        """Reads the pairs with these numbers, as two lists of strings."""
+        sides = [], []
+        blocks, rows = np.divmod(np.asarray(numbers), BLOCK)
+        keys = self.first[blocks % len(self.first)] + blocks // len(self.first)
+        # In portions, because whole blocks are read for single pairs.
+        for start in range(0, len(keys), 1000):
+            part = slice(start, start + 1000)
+            try:
+                records = self.source.__getitems__(keys[part].tolist())
+            except RuntimeError as error:
+                raise RuntimeError(self._damaged(error)) from error
+            for record, row in zip(records, 2 * rows[part], strict=True):
+                for side, line in zip(sides, record.split(b"\n", row + 2)[row:], strict=False):
+                    side.append(line.decode())
+        return sides
+
+    def sample(self, most, seed):
+        """Reads at most `most` random pairs, as two lists of strings."""
+        import grain
+
+        numbers = grain.MapDataset.range(len(self)).shuffle(seed)
+        return self.read([numbers[n] for n in range(min(most, len(self)))])
+
+    def batches(self, tokenizers, size, limit, seed, part=(0, 1), backward=False):
+        """Makes a Grain dataset of endless batches of exactly `size` pairs.
+
+        The pairs are shuffled again in each pass, over the whole corpus and without a buffer. They
+        are then sorted by length within pools of 32 batches. A pool may hold the end of a pass and
+        the beginning of the next. Pairs of more than `limit` tokens are left out.
+
+        The state of an iterator of this dataset is four numbers. After it is restored, it
+        reads a few pools before the next batch: up to three if few pairs are too long.
+
+        With `part`, `(process, processes)`, each process reads its own pairs, as many as the
+        others. Each pass leaves out fewer than `processes` pairs, different ones each time. All
+        batches are then padded to `limit` tokens, because processes that train one model need
+        batches of one shape.
+        """
+        import grain
+        from grain.experimental import FlatMapIterDataset, FlatMapTransform
+
+        class Each(FlatMapTransform):
+            max_fan_out = POOL * size
+
+            def flat_map(self, element):
+                return element
+
+        def short(numbers):
+            pairs = encode(tokenizers, self.read(numbers), backward)
+            return [pair for pair in pairs if max(map(len, pair)) <= limit]
+
+        def bucket(pairs, order):
+            length = limit if processes > 1 else None
+            return [
+                to_batch([pairs[n] for n in rows], length) for rows in split(pairs, size, order)
+            ]
+
+        process, processes = part
+        if not 0 <= process < processes <= len(self):
+            raise ValueError(
+                f"part must be (process, processes) with 0 <= process < processes <= {len(self)}, "
+                f"the number of pairs; received {part}"
+            )
+        # Without a short pair an iterator would look for one forever.
+        drop_long(encode(tokenizers, self.sample(1000, seed)), limit)
+        every = grain.MapDataset.range(len(self)).shuffle(seed)
+        own = every[process : len(self) - len(self) % processes : processes]
+        pools = own.repeat().batch(POOL * size, batch_fn=list).map(short)
+        # One thread reads the next pool while the model trains on this one.
+        pools = pools.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=1))
+        pools = FlatMapIterDataset(pools, Each()).batch(POOL * size, batch_fn=list)
+        return FlatMapIterDataset(pools.random_map(bucket, seed=seed), Each())
+
+
+class Stream(Batches):
+    """Epochs of `steps` batches out of `Shards.batches`. The next epoch goes on behind the last.
+
+    `Resume` saves the place in the shards beside the weights.
+    """
+
+    def __init__(self, pairs, steps):
+        self.pairs, self.steps = pairs, steps
+        self.places = {0: None}  # where each epoch begins
+
+    def __call__(self):
+        # A new iterator each time, because Keras may draw a batch that it does not train on.
+        epoch = self.epoch
+        with contextlib.closing(iter(self.pairs)) as iterator:
+            if self.places[epoch] is not None:
+                iterator.set_state(self.places[epoch])
+            for number, batch in enumerate(itertools.islice(iterator, self.steps), 1):
+                if number == self.steps:
+                    self.places[epoch + 1] = iterator.get_state()
+                yield batch
+
+    def get_state(self):
+        return {"epoch": self.epoch + 1, "place": self.places[self.epoch + 1]}
+
+    def set_state(self, state):
+        self.epoch = state["epoch"]
+        self.places[self.epoch] = state["place"]
+
+
+def training_batches(train, tokenizers, seed, backward, options):
+    """Batches of `Shards`, or of two lists of texts.
+
+    Returns the batches, a digest of the data, and the most tokens of a target.
+    """
+    size, limit = options.batch_size, options.max_tokens
+    if isinstance(train, Shards):
+        pairs = train.batches(tokenizers, size, limit, seed, backward=backward)
+        return Stream(pairs, options.save_every), train.index["digest"], limit
+    pairs = drop_long(encode(tokenizers, train, backward), limit)
+    digest = fingerprint(json.dumps(pairs).encode())
+    return make_batches(pairs, size, seed), digest, max(len(target) for _, target in pairs)
 
 
 def main(argv=None):
     parser = make_parser("translation.shards", __doc__)
     parser.add_argument("source", help="a text file, UTF-8")
     parser.add_argument("target", help="its translation, line by line")
-    parser.add_argument("--output", required=True, metavar="DIR", help="a folder to make")
-    least = f"at most, each of at least {BLOCK} pairs (default: 8)"
-    parser.add_argument("--shards", type=int, default=8, metavar="N", help=least)
+    parser.add_argument("--output", required=True, type=pathlib.Path, help="a folder to make")
+    parser.add_argument("--shards", type=count, default=8, help="at most (default: 8)")
     arguments = parser.parse_args(argv)
-    check_at_least_one(parser, arguments, ["shards"])
     check_extras("array_record", extra="shards")
-    output = pathlib.Path(arguments.output)
-    index = write_shards([arguments.source, arguments.target], output, arguments.shards)
-    size = sum(path.stat().st_size for path in output.iterdir())
-    print(
-        f"{output}: {index['pairs']:,} pairs in {len(index['shards'])} shards, {size / 1e6:.1f} MB"
-    )
+    index = write_shards([arguments.source, arguments.target], arguments.output, arguments.shards)
+    size = sum(index["shards"].values()) / 1e6
+    shards = f"{len(index['shards'])} shards, {size:.1f} MB"
+    print(f"{arguments.output}: {index['pairs']:,} pairs in {shards}")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -10,6 +10,7 @@ from examples.documents import model as documents
 from examples.question_answering import model as bidaf
 from examples.stories import model as stories
 from examples.translation import model as translation
+from examples.translation.options import parse
 from examples.tuning import model as tuning
 from keras_attention import BahdanauAttention, Seq2Seq
 from tests.examples.test_short_scripts import SCRIPTS, source_of
@@ -34,19 +35,10 @@ def inputs_of(tensors, rng):
         known = (BATCH, STEPS, WORDS)
         shape = [n or size for n, size in zip(tensor.shape, known, strict=False)]
         shape += tensor.shape[len(known) :]
-        if tensor.dtype == "bool":
-            yield np.ones(shape, "bool")
-        elif "float" in tensor.dtype:
-            yield rng.normal(size=shape).astype("float32")
-        else:
-            ids = rng.integers(1, 5, shape)
-            ids[0, -1] = 0
-            yield ids
-
-
-def padded(x, tensor):
-    missing = [MORE if axis and n is None else 0 for axis, n in enumerate(tensor.shape)]
-    return np.pad(x, [(0, n) for n in missing])
+        ids = rng.integers(1, 5, shape)
+        ids[0, -1] = 0
+        kinds = {"bool": np.ones(shape, "bool"), "float32": rng.normal(size=shape)}
+        yield kinds.get(tensor.dtype, ids)
 
 
 def assert_padding_changes_nothing(model):
@@ -54,7 +46,10 @@ def assert_padding_changes_nothing(model):
     pair = [keras.KerasTensor((None, None), "int32")] * 2
     tensors = pair if isinstance(model, Seq2Seq) else model.inputs
     inputs = list(inputs_of(tensors, rng))
-    longer = [padded(*x) for x in zip(inputs, tensors, strict=True)]
+    longer = [
+        np.pad(x, [(0, MORE * (axis > 0 and n is None)) for axis, n in enumerate(tensor.shape)])
+        for x, tensor in zip(inputs, tensors, strict=True)
+    ]
     assert sum(x.size for x in longer) > sum(x.size for x in inputs)
     if not model.built:
         model(inputs)
@@ -74,7 +69,9 @@ def assert_padding_changes_nothing(model):
     [*((name, False) for name in translation.ATTENTIONS), ("luong-general", True)],
 )
 def test_translation(name, feeding):
-    assert_padding_changes_nothing(translation.build_model(name, 7, 9, 6, 5, 0.1, 2, feeding))
+    arguments = ["--attention", name, "--units", "6", "--embedding", "5", "--window", "2"]
+    options = parse(arguments + ["--input-feeding"] * feeding)
+    assert_padding_changes_nothing(translation.build_model((7, 9), options))
 
 
 class FirstChoice:
