@@ -7,7 +7,7 @@ prints some.
 
 import random
 
-from examples.documents.reading import Document
+from examples.documents.data import Document
 
 THINGS = """
     kettle lamp radio clock toaster camera bicycle printer blender mirror suitcase tent heater
