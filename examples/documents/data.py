@@ -10,15 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from sklearn.model_selection import StratifiedKFold
 
 from examples.common.text import Words, count_tokens, in_parts, split_sentences
-from examples.common.training import COMPILED, budgeted
+from examples.common.training import COMPILED, Batches, budgeted
 
 # The documents, and the words of a padded batch, at most.
 BATCH, CELLS = 32, 40_000
 # XLA compiles a program for each shape, so there it gets few different ones.
 MULTIPLE = 16 if COMPILED else 1
+# Of a batch: ids `(B, S, W)` and targets `(B, classes)`.
+SIGNATURE = tf.TensorSpec((None, None, None), "int32"), tf.TensorSpec((None, None))
 
 
 class Document(NamedTuple):
@@ -171,12 +172,22 @@ def encode(texts, labels, vocabulary, longest):
 
 
 class Fold(NamedTuple):
-    """Encoded documents, the `Words` of a fold, and the numbers of its documents."""
+    """Encoded documents, the `Words` of a fold, the numbers of its documents, and of classes."""
 
     data: Encoded
     vocabulary: Words
     train: np.ndarray
     test: np.ndarray
+    classes: int
+
+    def batches(self, seed):
+        """The training documents for `fit`: ids, and a one for the class of each document."""
+        data, targets = self.data, np.eye(self.classes, dtype="float32")[self.data.labels]
+        return Batches(
+            lambda order: data.batches(self.train, order),
+            lambda rows: (data.padded(rows), targets[rows]),
+            seed,
+        )
 
 
 class Folds:
@@ -194,6 +205,8 @@ class Folds:
     """
 
     def __init__(self, documents, folds, longest, min_count):
+        from sklearn.model_selection import StratifiedKFold
+
         self.documents, self.longest, self.min_count = documents, longest, min_count
         # Arrays of objects, because NumPy makes all strings as wide as the longest one.
         self.texts = np.array([x.text for x in documents], object)
@@ -213,4 +226,5 @@ class Folds:
         ids[1:] = len(known) + 1  # the unknown word
         ids[known] = np.arange(1, len(known) + 1)
         words = self.data.ids.with_flat_values(tf.gather(ids, self.data.ids.flat_values))
-        return Fold(Encoded(words, self.labels), Words(self.words[known - 1]), train, test)
+        data, vocabulary = Encoded(words, self.labels), Words(self.words[known - 1])
+        return Fold(data, vocabulary, train, test, len(self.classes))

@@ -7,21 +7,17 @@ prints some.
 
 import random
 
+from examples.common import dates
 from examples.documents.data import Document
 
-THINGS = """
-    kettle lamp radio clock toaster camera bicycle printer blender mirror suitcase tent heater
-    fountain-pen typewriter telescope lawnmower
-""".split()  # noqa: SIM905
-PEOPLE = """
-    brother sister neighbour cousin uncle aunt colleague landlord grandmother teacher
-""".split()  # noqa: SIM905
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday".split()  # noqa: SIM905
-FAULTS = """
-    rattles leaks squeaks buzzes overheats wobbles flickers smokes
-""".split()  # noqa: SIM905
-TOWNS = "Ardvik Bellmoor Corvale Drumlin Elmscott Forsund Hexwold Jolmar".split()  # noqa: SIM905
-MONTHS = "January February March April May June July August October November".split()  # noqa: SIM905
+THINGS = ["kettle", "lamp", "radio", "clock", "toaster", "camera", "bicycle", "printer", "blender"]
+THINGS += ["mirror", "suitcase", "tent", "heater", "fountain-pen", "typewriter", "telescope"]
+THINGS += ["lawnmower"]
+PEOPLE = ["brother", "sister", "neighbour", "cousin", "uncle", "aunt", "colleague", "landlord"]
+PEOPLE += ["grandmother", "teacher"]
+FAULTS = ["rattles", "leaks", "squeaks", "buzzes", "overheats", "wobbles", "flickers", "smokes"]
+TOWNS = ["Ardvik", "Bellmoor", "Corvale", "Drumlin", "Elmscott", "Forsund", "Hexwold", "Jolmar"]
+DAYS, MONTHS = dates.WEEKDAYS[:6], dates.MONTHS[:8] + dates.MONTHS[9:11]
 
 # What the writer wants, in words that fit after "I want to" and "she wanted to".
 WISHES = {
@@ -83,8 +79,7 @@ PLAIN = (
 )
 
 
-# The largest number of words in a sentence, with the full stop.
-LONGEST = 20
+LONGEST = 20  # words in a sentence, with the full stop
 
 
 def make(size, seed=0):

@@ -9,10 +9,6 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 from keras import layers, ops
-from sklearn.metrics import accuracy_score
-from sklearn.model_selection import StratifiedKFold
-from sklearn.preprocessing import normalize
-from sklearn.svm import LinearSVC
 
 from keras_attention.ops import masked_softmax
 
@@ -132,8 +128,7 @@ class NgramAttention(layers.Layer):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
-@keras.saving.register_keras_serializable(package="keras_attention_examples")
-class MarginProbabilities(layers.Layer):
+def probabilities(margins):
     """Probabilities from margins that were trained with the squared hinge loss.
 
         p[c] = (1 + z[c]) / 2, at least almost 0, and divided by the sum over the classes
@@ -142,10 +137,8 @@ class MarginProbabilities(layers.Layer):
 
     Reference: Zhang (2004), https://doi.org/10.1214/aos/1079120130
     """
-
-    def call(self, margins):
-        shares = ops.maximum(1 + margins, 1e-6)
-        return shares / ops.sum(shares, axis=-1, keepdims=True)
+    shares = ops.maximum(1 + margins, 1e-6)
+    return shares / ops.sum(shares, axis=-1, keepdims=True)
 
 
 def places(ids):
@@ -156,32 +149,29 @@ def places(ids):
     return ops.reshape(place, ops.shape(ids))
 
 
-def build_model(data, chosen, words, classes, form, seed):
-    """Builds a model with the scores of the training documents `chosen`.
+def build_model(fold, form, seed):
+    """Builds a model with the scores of the training documents.
 
     Args:
-        data: `Encoded`.
-        chosen: numbers of documents.
-        words: the number of word ids.
-        classes: the number of classes.
+        fold: a `Fold`.
         form: one of `FORMS`, or "auto" to choose between "opinion" and "topic".
         seed: of the choice.
 
     Returns:
         The model that is trained, and a reader, as `model.build_model` returns them.
     """
-    codes = find_pairs(data, chosen, words)
-    labels = data.labels[chosen]
+    words, labels = fold.vocabulary.size, fold.data.labels[fold.train]
+    codes = find_pairs(fold.data, fold.train, words)
 
     def build(form):
         ids = keras.Input((None, None), dtype="int32", name="ids")
-        attend = NgramAttention(words, len(codes), classes, form, name="ngrams")
+        attend = NgramAttention(words, len(codes), fold.classes, form, name="ngrams")
         margins, weights = attend(ids, return_attention_scores=True)
         attend.codes.assign([*codes, np.iinfo("int32").max])
         sentences = ops.sum(weights, axis=2)
         given = ops.expand_dims(ops.where(sentences > 0, sentences, 1.0), 2)
         outputs = {
-            "probabilities": MarginProbabilities(name="probabilities")(margins),
+            "probabilities": probabilities(margins),
             "word_weights": weights / given,
             "sentence_weights": sentences,
         }
@@ -190,7 +180,7 @@ def build_model(data, chosen, words, classes, form, seed):
     if form == "average":
         return build(form)[:2]
     built = {x: build(x) for x in (FORMS[:2] if form == "auto" else (form,))}
-    vectors = {x: document_vectors(attend, data, chosen) for x, (*_, attend) in built.items()}
+    vectors = {x: document_vectors(attend, fold) for x, (*_, attend) in built.items()}
     if form == "auto":
         form = choose_form(vectors, labels, words, seed)
     model, reader, attend = built[form]
@@ -212,13 +202,12 @@ def find_pairs(data, chosen, words):
     return codes[counts >= LEAST].astype("int32")
 
 
-def document_vectors(attend, data, chosen):
-    """What a layer reads of the documents `chosen`, sparse `(documents, n-grams)`."""
-    batches = data.batches(chosen)
+def document_vectors(attend, fold):
+    """What a layer reads of the training documents of a fold, sparse `(documents, n-grams)`."""
+    batches, data = fold.data.batches(fold.train), fold.data
     rows = [ops.convert_to_numpy(attend.read(data.padded(batch))[0]) for batch in batches]
     rows = scipy.sparse.vstack([scipy.sparse.csr_array(x) for x in rows], format="csr")
-    places = {n: place for place, n in enumerate(np.concatenate(batches))}
-    return rows[[places[n] for n in chosen]]
+    return rows[np.argsort(np.concatenate(batches))]  # `train` is sorted
 
 
 def log_ratios(counts):
@@ -270,6 +259,11 @@ def choose_form(vectors, labels, words, seed):
     The model is linear in its vectors, and its loss is the SVM's. The folds are blocks like those
     that judge the model: random ones would put neighbours, which are alike, on both sides.
     """
+    from sklearn.metrics import accuracy_score
+    from sklearn.model_selection import StratifiedKFold
+    from sklearn.preprocessing import normalize
+    from sklearn.svm import LinearSVC
+
     smallest = np.bincount(labels).min()
     if smallest < 2:
         return FORMS[0]

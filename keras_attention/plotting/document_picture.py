@@ -34,8 +34,8 @@ def plot_document(document: Document, ax: Any = None) -> Figure:
 
     The sentence with the largest weight has a full bar. The word with the largest weight of its
     sentence has the full colour, which is paler in sentences of less weight, by the square root of
-    their bar. A long document shows only the sentences with the largest weights, and dots for the
-    others.
+    their bar. A long document shows only the sentences with the largest weights, and says how many
+    others it leaves out.
 
     Args:
         document: a `Document`.
@@ -87,7 +87,7 @@ def plot_document(document: Document, ax: Any = None) -> Figure:
         *(_WIDTH - 2 * _MARGIN, lambda text: width(text, 11, "bold")),
     )
     rows = _choose_rows(sentences, width)
-    high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + 1)
+    high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + (2 if document.note else 1))
     figure.set_figheight(high / 72)
     y = high - _MARGIN - 11
     for line in heading:
@@ -112,6 +112,8 @@ def plot_document(document: Document, ax: Any = None) -> Figure:
         "the largest of its sentence, paler in lighter sentences."
     )
     write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
+    if document.note:
+        write(_MARGIN, y - _LEADING, shorten(document.note, 130), size=8, color=_QUIET)
     return placed(figure, ax)
 
 
@@ -140,12 +142,16 @@ def _choose_rows(
 ) -> list[tuple[float | None, float | None, list[Placed]]]:
     """Chooses the heaviest sentences and breaks them into lines `(weight, share, line)`, in order.
 
-    Only the first line of a sentence has its weight. Lines of dots, and the line of a document
-    without words, have no weight and a single word of strength None.
+    Only the first line of a sentence has its weight. Lines that say what is left out, and the line
+    of a document without words, have no weight and a single word of strength None.
     """
 
     def note(text):
         return None, None, [(0, width(text), text, None)]
+
+    def omitted(count):
+        what = "sentence of smaller weight" if count == 1 else "sentences of smaller weights"
+        return [note(f"… {count} {what}")] if count else []
 
     shares, lines = [], []
     for sentence in sentences:
@@ -153,21 +159,22 @@ def _choose_rows(
         columns = sentence.words, sentence.gaps, sentence.strengths
         flown = flow_lines(*columns, _ROOM, width, to_left)
         if len(flown) > _LINES:
-            flown = [*flown[: _LINES - 1], [(0, width("…"), "…", None)]]
+            rest = "… the rest of the sentence"
+            flown = [*flown[: _LINES - 1], [(0, width(rest), rest, None)]]
         shares.append((sentence.weight, sentence.share))
         lines.append(flown)
 
     def rows(chosen):
-        found, left = [], False
+        found, left = [], 0
         for number, (weights, flown) in enumerate(zip(shares, lines, strict=True)):
             if number in chosen:
-                found += [note("…")] * left
+                found += omitted(left)
                 found += [
                     (*((None, None) if place else weights), line)
                     for place, line in enumerate(flown)
                 ]
-            left = number not in chosen
-        return found + [note("…")] * left
+            left = 0 if number in chosen else left + 1
+        return found + omitted(left)
 
     order = sorted(range(len(sentences)), key=lambda n: -sentences[n].weight)
     best = []

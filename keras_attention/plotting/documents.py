@@ -32,6 +32,7 @@ class Document(NamedTuple):
         probability: the probability of the predicted class, 0 to 1, or None.
         expected: the true class, or None if it is not known.
         gaps: S lists of strings, the text before each word; None for single blanks.
+        note: a sentence below the document, for example which words the model does not know.
 
     Example:
         >>> from keras_attention.plotting import Document, document_page
@@ -51,6 +52,7 @@ class Document(NamedTuple):
     probability: float | None = None
     expected: Text | None = None
     gaps: Sequence[Sequence[Text]] | None = None
+    note: Text = ""
 
 
 class Sentence(NamedTuple):
@@ -96,7 +98,7 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
             "expected a `Document(words, word_weights, sentence_weights, ...)`; received "
             f"{type(document).__name__}."
         )
-    texts = {name: getattr(document, name) for name in ("name", "predicted", "expected")}
+    texts = {name: getattr(document, name) for name in ("name", "predicted", "expected", "note")}
     document = document._replace(
         **{name: None if text is None else visible(text) for name, text in texts.items()}
     )
