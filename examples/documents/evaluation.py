@@ -84,8 +84,8 @@ def report(results, options):
             continue
         found[pooling] = {x["fold"]: x["accuracy"] for x in entries}
         share = f"{len(entries)} of {options.folds} folds"
-        print(f"{pooling}: accuracy {spread([*found[pooling].values()])}%, {share}")
-        if "deciding" in entries[0]:
+        print(f"{pooling}, {share}, % right: {spread([*found[pooling].values()])}")
+        if pooling == "attention" and "deciding" in entries[0]:
             mean = np.mean([x["deciding"] for x in entries])
             print(f"  the sentence with the largest weight decides in {mean:.1f}%")
     attention = found.pop("attention", {})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from examples.common.files import Results
 from examples.common.text import CLOSING, ENDS, Words, split_sentences
-from examples.common.training import budgeted
+from examples.common.training import Resume, budgeted
 from examples.documents import __main__ as command
 from examples.documents import data as data_module
 from examples.documents import evaluation, letters, ngrams
@@ -94,7 +94,7 @@ def blank(text):
 
 
 @given(st.lists(TEXT, max_size=4), st.integers(1, 5))
-@settings(deadline=None, max_examples=25, derandomize=True)
+@settings(deadline=None, max_examples=15, derandomize=True)
 def test_sentences_of_any_text(texts, longest):
     whole = split(texts, 10**6)
     assert len(whole) == len(texts)
@@ -520,7 +520,7 @@ def test_letters_are_those_of_their_seed():
     ("texts", "classes", "expected"),
     [
         # In the last fold the classes have changed places.
-        (["good film", "bad film"] * 6, "abababababba", [0, 0, 0]),
+        (["good film", "bad film"] * 6, "ababababbaba", [0, 0, 0]),
         # One sign tells the class, or the order of the words, or nothing.
         (["?", "!"] * 6, "ab", [100, 100, 100]),
         (["a b c", "b a c"] * 6, "ab", [50, 100, 50]),
@@ -544,12 +544,12 @@ def test_the_report_compares_finished_folds(tmp_path, capsys):
     options = command.parse(["--runs", "3", "--pooling", "average", "attention"])
     evaluation.report(results, options)
     assert capsys.readouterr().out == (
-        "average: accuracy 91.33 ± 5.13 (standard error 2.96)%, 3 of 5 folds\n"
-        "attention: accuracy 95.00 ± 3.00 (standard error 1.73)%, 3 of 5 folds\n"
+        "average, 3 of 5 folds, % right: 91.33 ± 5.13 (standard error 2.96)\n"
+        "attention, 3 of 5 folds, % right: 95.00 ± 3.00 (standard error 1.73)\n"
         "attention over average: 3.67 ± 2.31 (standard error 1.33) points\n"
     )
     evaluation.report(results, command.parse(["--runs", "1", "--pooling", "attention"]))
-    assert capsys.readouterr().out == "attention: accuracy 95.00%, 1 of 5 folds\n"
+    assert capsys.readouterr().out == "attention, 1 of 5 folds, % right: 95.00\n"
 
 
 def reasons_task(encoder):
@@ -706,7 +706,7 @@ def test_what_a_run_writes(whole_run, data_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "train", pytest.fail)
     command.main(arguments)
     printed = capsys.readouterr().out
-    assert f"attention: accuracy {entry['accuracy']:.2f}%, 1 of 2 folds\n" in printed
+    assert f"attention, 1 of 2 folds, % right: {entry['accuracy']:.2f}\n" in printed
     assert printed.count("attention over ") == 3
     for name, value in (("seed", "7"), ("epochs", "3"), ("encoder", "none")):
         with pytest.raises(SystemExit, match=rf"other settings \({name}: '?\w+'? then, '?{value}"):
@@ -791,7 +791,7 @@ def test_a_stopped_run_resumes_to_the_same_weights(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(evaluation, "evaluate", noted)
-    monkeypatch.setattr(command.MinutesLeft, "on_train_batch_end", stop)
+    monkeypatch.setattr(Resume, "on_train_batch_end", stop)
     results = []
     for folder in ("whole", "parts"):
         arguments = ["--data", str(data_path), "--output", str(tmp_path / folder), "--epochs", "2"]
@@ -799,7 +799,7 @@ def test_a_stopped_run_resumes_to_the_same_weights(
         if folder == "parts":
             with pytest.raises(KeyboardInterrupt):
                 command.main(arguments)
-            assert re.search(r"attention: accuracy \S+%, 1 of 2 folds\n", capsys.readouterr().out)
+            assert re.search(r"attention, 1 of 2 folds, % right: \S+\n", capsys.readouterr().out)
         command.main(arguments)
         results.append(json.loads((tmp_path / folder / "results.json").read_text()))
         assert not [*(tmp_path / folder).glob("attention/fold-*")]
@@ -828,9 +828,8 @@ def test_letters_are_asked_for_the_deciding_sentence(tmp_path, monkeypatch, caps
     chosen, found = noted[0]
     largest = [np.argmax(weights) for weights in found["sentence_weights"]]
     expected = 100 * np.mean([n == deciding[k] for n, k in zip(largest, chosen, strict=True)])
-    attention, average = json.loads((tmp_path / "results.json").read_text())[-2:]
+    attention = json.loads((tmp_path / "results.json").read_text())[-2]
     assert 0 < attention["deciding"] == expected < 100
-    assert "deciding" not in average
     printed = capsys.readouterr().out
     assert printed.count(f"sentence with the largest weight decides in {expected:.1f}%") == 1
 
@@ -865,7 +864,6 @@ def test_weights_that_are_no_reasons_are_not_drawn(tmp_path, monkeypatch, capsys
         (["--documents", "9", "--data", "x"], "no --documents, which is the number of letters"),
         (["--longest", "19"], "--longest must be at least 20"),
         (["--folds", "1"], "--folds: must be at least 2; received 1"),
-        (["--folds", "3", "--runs", "4"], "--runs must be at most --folds; received 4"),
         (["--epochs", "0"], "--epochs: must be at least 1"),
         (["--dropout", "1"], "--dropout: must be in [0, 1)"),
         (["--learning-rate", "nan"], "--learning-rate: must be at least 0"),
@@ -885,6 +883,7 @@ def test_defaults():
     assert (found.folds, found.runs, found.pooling) == (5, 1, ["attention", "average"])
     assert (found.documents, found.word_dropout) == (5000, 0)
     found = command.parse(["--data", "x", "--encoder", "gru", "--dropout", "0", "--folds", "4"])
+    assert command.parse(["--folds", "3", "--runs", "4"]).runs == 3
     assert (found.folds, found.runs, found.dropout, found.min_count) == (4, 4, 0, 5)
     found = command.parse(["--data", "x"])
     assert (found.encoder, found.form, found.epochs, found.units) == ("ngrams", "auto", 20, None)
