@@ -13,11 +13,14 @@ from examples.documents.data import Document
 THINGS = ["kettle", "lamp", "radio", "clock", "toaster", "camera", "bicycle", "printer", "blender"]
 THINGS += ["mirror", "suitcase", "tent", "heater", "fountain-pen", "typewriter", "telescope"]
 THINGS += ["lawnmower"]
-PEOPLE = ["brother", "sister", "neighbour", "cousin", "uncle", "aunt", "colleague", "landlord"]
-PEOPLE += ["grandmother", "teacher"]
 FAULTS = ["rattles", "leaks", "squeaks", "buzzes", "overheats", "wobbles", "flickers", "smokes"]
-TOWNS = ["Ardvik", "Bellmoor", "Corvale", "Drumlin", "Elmscott", "Forsund", "Hexwold", "Jolmar"]
-DAYS, MONTHS = dates.WEEKDAYS[:6], dates.MONTHS[:8] + dates.MONTHS[9:11]
+PEOPLE = ["brother", "sister", "neighbour", "cousin", "uncle", "aunt", "colleague", "landlord"]
+PARTS = {
+    "person": [*PEOPLE, "grandmother", "teacher"],
+    "day": dates.WEEKDAYS[:6],
+    "month": dates.MONTHS[:8] + dates.MONTHS[9:11],
+    "town": "Ardvik Bellmoor Corvale Drumlin Elmscott Forsund Hexwold Jolmar".split(),  # noqa: SIM905
+}
 
 # What the writer wants, in words that fit after "I want to" and "she wanted to".
 WISHES = {
@@ -105,15 +108,8 @@ def _fill(text, rng, thing, label=None):
     if label:
         text = text.replace("{wish}", rng.choice(WISHES[label]))
     fault, fault2 = rng.sample(FAULTS, 2)
-    return text.format(
-        thing=thing,
-        person=rng.choice(PEOPLE),
-        day=rng.choice(DAYS),
-        month=rng.choice(MONTHS),
-        town=rng.choice(TOWNS),
-        fault=fault,
-        fault2=fault2,
-    )
+    chosen = {name: rng.choice(words) for name, words in PARTS.items()}
+    return text.format(thing=thing, fault=fault, fault2=fault2, **chosen)
 
 
 if __name__ == "__main__":

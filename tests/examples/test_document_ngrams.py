@@ -235,9 +235,8 @@ def test_the_form_is_chosen_in_blocks(capsys):
     "second" helps, whose word tells the class of most documents.
     """
     labels, rows = np.arange(80) % 2, np.arange(80)
-    shared = scipy.sparse.csr_array((np.ones(80), (rows, 2 + 2 * (rows // 16) + labels)), (80, 12))
-    told = np.where(rows % 5 > 0, labels, 1 - labels)
-    second = scipy.sparse.csr_array((np.ones(80), (rows, told)), (80, 12))
+    shared = scipy.sparse.csr_array(np.eye(12)[2 + 2 * (rows // 16) + labels])
+    second = scipy.sparse.csr_array(np.eye(12)[np.where(rows % 5 > 0, labels, 1 - labels)])
     vectors = {"first": shared, "opinion": second}
     assert ngrams.choose_form(vectors, labels, 13, 1) == "opinion"
     assert "opinion 80.0%" in capsys.readouterr().out
