@@ -163,10 +163,12 @@ class Resume(keras.callbacks.Callback):
             print(f"Resuming after epoch {epoch:,} of {self.folder}", flush=True)
         return epoch
 
-    def callbacks(self, monitor=None):
+    def callbacks(self, monitor=None, trainings=1):
         """The callbacks of `fit`: a log, the best weights by a loss to `monitor`, and the states.
 
-        The states come last. A run killed between two callbacks repeats its epoch for both.
+        The states come last. A run killed between two callbacks repeats its epoch for both. The log
+        tells the minutes left for all `trainings` of a run: this one, and those of as many epochs
+        after it.
         """
         kept = []
         if monitor:
@@ -179,7 +181,7 @@ class Resume(keras.callbacks.Callback):
                 )
             ]
         log = keras.callbacks.CSVLogger(str(self.folder / "log.csv"), append=True)
-        return [_Seconds(), *kept, log, self]
+        return [_Times(trainings), *kept, log, self]
 
     def load_best(self, model):
         self._load(model, self.folder / "best.weights.h5")
@@ -231,14 +233,20 @@ def _epoch_of(path):
     return int(path.name.split(".")[0].removeprefix("epoch-"))
 
 
-class _Seconds(keras.callbacks.Callback):
-    """Logs how long an epoch and its validation took, for the callbacks after it."""
+class _Times(keras.callbacks.Callback):
+    """Logs how long an epoch and its validation took, and what is left, for the next callbacks."""
+
+    def __init__(self, trainings):
+        super().__init__()
+        self.trainings = trainings
 
     def on_epoch_begin(self, epoch, logs=None):
         self.start = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs=None):
         logs["seconds"] = time.perf_counter() - self.start
+        epochs = self.trainings * self.params["epochs"] - epoch - 1
+        logs["minutes_left"] = epochs * logs["seconds"] / 60
 
 
 def seed_model(seed):

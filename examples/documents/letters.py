@@ -7,21 +7,20 @@ prints some.
 
 import random
 
-from examples.documents.reading import Document
+from examples.common import dates
+from examples.documents.data import Document
 
-THINGS = """
-    kettle lamp radio clock toaster camera bicycle printer blender mirror suitcase tent heater
-    fountain-pen typewriter telescope lawnmower
-""".split()  # noqa: SIM905
-PEOPLE = """
-    brother sister neighbour cousin uncle aunt colleague landlord grandmother teacher
-""".split()  # noqa: SIM905
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday".split()  # noqa: SIM905
-FAULTS = """
-    rattles leaks squeaks buzzes overheats wobbles flickers smokes
-""".split()  # noqa: SIM905
-TOWNS = "Ardvik Bellmoor Corvale Drumlin Elmscott Forsund Hexwold Jolmar".split()  # noqa: SIM905
-MONTHS = "January February March April May June July August October November".split()  # noqa: SIM905
+THINGS = ["kettle", "lamp", "radio", "clock", "toaster", "camera", "bicycle", "printer", "blender"]
+THINGS += ["mirror", "suitcase", "tent", "heater", "fountain-pen", "typewriter", "telescope"]
+THINGS += ["lawnmower"]
+FAULTS = ["rattles", "leaks", "squeaks", "buzzes", "overheats", "wobbles", "flickers", "smokes"]
+PEOPLE = ["brother", "sister", "neighbour", "cousin", "uncle", "aunt", "colleague", "landlord"]
+PARTS = {
+    "person": [*PEOPLE, "grandmother", "teacher"],
+    "day": dates.WEEKDAYS[:6],
+    "month": dates.MONTHS[:8] + dates.MONTHS[9:11],
+    "town": "Ardvik Bellmoor Corvale Drumlin Elmscott Forsund Hexwold Jolmar".split(),  # noqa: SIM905
+}
 
 # What the writer wants, in words that fit after "I want to" and "she wanted to".
 WISHES = {
@@ -83,8 +82,7 @@ PLAIN = (
 )
 
 
-# The largest number of words in a sentence, with the full stop.
-LONGEST = 20
+LONGEST = 20  # words in a sentence, with the full stop
 
 
 def make(size, seed=0):
@@ -110,15 +108,8 @@ def _fill(text, rng, thing, label=None):
     if label:
         text = text.replace("{wish}", rng.choice(WISHES[label]))
     fault, fault2 = rng.sample(FAULTS, 2)
-    return text.format(
-        thing=thing,
-        person=rng.choice(PEOPLE),
-        day=rng.choice(DAYS),
-        month=rng.choice(MONTHS),
-        town=rng.choice(TOWNS),
-        fault=fault,
-        fault2=fault2,
-    )
+    chosen = {name: rng.choice(words) for name, words in PARTS.items()}
+    return text.format(thing=thing, fault=fault, fault2=fault2, **chosen)
 
 
 if __name__ == "__main__":

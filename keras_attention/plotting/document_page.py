@@ -69,6 +69,8 @@ def document_page(
 def _article(number, document, sentences):
     rows = [_row(sentence) for sentence in sentences]
     text = "<ol>\n" + "".join(rows) + "</ol>" if rows else '<p class="none">(no words)</p>'
+    if document.note:
+        text += f'\n<p class="legend" dir="auto">{escape(document.note)}</p>'
     missed = ' class="missed"' if verdict(document) is False else ""
     return (
         f'<article id="d{number}"{missed}>\n<h2><bdi>{escape(document.name)}</bdi></h2>\n'

@@ -30,8 +30,8 @@ def plot_document(document: Document, ax: Any = None) -> Figure:
 
     The sentence with the largest weight has a full bar. The word with the largest weight of its
     sentence has the full colour, which is paler in sentences of less weight, by the square root of
-    their bar. A long document shows only the sentences with the largest weights, and dots for the
-    others.
+    their bar. A long document shows only the sentences with the largest weights, and says how many
+    others it leaves out.
 
     Args:
         document: a `Document`.
@@ -79,7 +79,7 @@ def plot_document(document: Document, ax: Any = None) -> Figure:
     columns = title, [" "] * len(title), [0] * len(title)
     heading = flow_lines(*columns, _WIDTH - 2 * _MARGIN, partial(width, size=11, weight="bold"))
     rows = _choose_rows(sentences, width)
-    high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + 1)
+    high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + (2 if document.note else 1))
     figure.set_figheight(high / 72)
     y = high - _MARGIN - 11
     color = _WRONG if verdict(document) is False else _INK
@@ -104,6 +104,8 @@ def plot_document(document: Document, ax: Any = None) -> Figure:
         "the largest of its sentence, paler in lighter sentences."
     )
     write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
+    if document.note:
+        write(_MARGIN, y - _LEADING, shorten(document.note, 130), size=8, color=_QUIET)
     return placed(figure, ax)
 
 
@@ -132,26 +134,30 @@ def _choose_rows(
 ) -> list[tuple[float | None, float | None, list[Placed]]]:
     """Chooses the heaviest sentences and breaks them into lines `(weight, share, line)`, in order.
 
-    Only the first line of a sentence has its weight. Lines of dots, and the line of a document
-    without words, have no weight and a single word of strength None.
+    Only the first line of a sentence has its weight. Lines that say what is left out, and the line
+    of a document without words, have no weight and a single word of strength None.
     """
 
     def note(text):
         return None, None, [(0, width(text), text, None)]
 
-    blocks = []
+    def left_out(count):
+        return note(f"… {count} {'sentences' if count > 1 else 'sentence'} of smaller weight")
+
+    blocks, rest = [], note("… the rest of the sentence")
     for sentence in sentences:
         to_left = bool(reads_to_left("".join(sentence.words)))
         columns = sentence.words, sentence.gaps, sentence.strengths
         first, *others = flow_lines(*columns, _ROOM, width, to_left)
         block = [(sentence.weight, sentence.share, first), *((None, None, x) for x in others)]
-        blocks.append(block if len(block) <= _LINES else [*block[: _LINES - 1], note("…")])
+        blocks.append(block if len(block) <= _LINES else [*block[: _LINES - 1], rest])
     order = sorted(range(len(blocks)), key=lambda n: -sentences[n].weight)
     best = [note("(no words)")]
     for count in range(1, len(order) + 1):
         chosen, rows = set(order[:count]), []
         for drawn, numbers in itertools.groupby(range(len(blocks)), chosen.__contains__):
-            rows += [row for n in numbers for row in blocks[n]] if drawn else [note("…")]
+            numbers = [*numbers]
+            rows += [x for n in numbers for x in blocks[n]] if drawn else [left_out(len(numbers))]
         if count > 1 and len(rows) > _LINES + 2:
             break
         best = rows

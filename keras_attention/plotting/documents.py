@@ -28,6 +28,7 @@ class Document(NamedTuple):
         probability: the probability of the predicted class, 0 to 1, or None.
         expected: the true class, or None if it is not known.
         gaps: S lists of strings, the text before each word; None for single blanks.
+        note: a sentence below the document, for example which words the model does not know.
 
     Example:
         >>> from keras_attention.plotting import Document, document_page
@@ -47,6 +48,7 @@ class Document(NamedTuple):
     probability: float | None = None
     expected: Text | None = None
     gaps: Sequence[Sequence[Text]] | None = None
+    note: Text = ""
 
 
 class Sentence(NamedTuple):
@@ -90,7 +92,7 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     if not isinstance(document, Document):
         expected = "expected a `Document(words, word_weights, sentence_weights, ...)`"
         refuse("plotting", expected, document)
-    texts = {name: getattr(document, name) for name in ("name", "predicted", "expected")}
+    texts = {name: getattr(document, name) for name in ("name", "predicted", "expected", "note")}
     texts = {name: visible(text) for name, text in texts.items() if text is not None}
     document = document._replace(**texts)
     where, probability = document.name or "document", document.probability

@@ -2,14 +2,16 @@
 
 import itertools
 import math
+import types
 
 import keras
 import numpy as np
 import pytest
+import scipy.sparse
 import tensorflow as tf
 
-from examples.documents import ngrams, prior
-from examples.documents.encoding import Encoded
+from examples.documents import ngrams
+from examples.documents.data import Encoded, Fold
 from tests.backends import compiled
 
 WORDS = 9  # padding 0, known words 1 to 7, the unknown word 8
@@ -26,19 +28,23 @@ def make_ids():
     return ids
 
 
-def set_codes(layer, pairs):
-    codes = sorted(first * layer.base + second for first, second in pairs)
-    layer.codes.assign([*codes, 2**31 - 1])
-    return layer
-
-
 def make_model(form, seed=1):
-    model, reader = ngrams.build_ngram_model(WORDS, len(PAIRS), 3, form)
-    layer = set_codes(model.get_layer("ngrams"), PAIRS)
+    """A model of `PAIRS` with random weights."""
+    documents = [[[*pair]] for pair in PAIRS for _ in range(2)]
+    model, reader = ngrams.build_model(fold_of(documents, 3), form, 1)
+    layer = model.get_layer("ngrams")
     rng = np.random.default_rng(seed)
     for weight in (layer.prior, layer.value, layer.bias):
         weight.assign(rng.normal(size=weight.shape))
     return model, reader, layer
+
+
+def fold_of(documents, classes, train=None):
+    """A `Fold` of documents, which are lists of sentences, which are lists of ids."""
+    labels = np.arange(len(documents)) % classes
+    data = Encoded(tf.ragged.constant(documents, "int32", ragged_rank=2), labels)
+    train = np.arange(len(documents)) if train is None else train
+    return Fold(data, types.SimpleNamespace(size=WORDS), train, None, classes)
 
 
 def occurrences(document):
@@ -136,40 +142,24 @@ def test_a_gate_removes_a_word():
 def test_pairs_of_frequent_words_alone():
     """The square of a larger number than `LARGEST` does not fit into 32 bits."""
     largest = ngrams.LARGEST
-    layer = ngrams.NgramAttention(100_000, 2, 2, "average")
-    layer.build((None, None, None))
-    set_codes(layer, [(largest - 1, largest - 1), (1, 2)])
-    ids = np.array([[[largest - 1, largest - 1, 1, 2, largest, 2, 99_998]]], "int32")
-    pairs = np.array(layer.ngrams(ids))[0, 0, :, 1]
-    assert pairs.tolist() == [100_000, 0, 99_999, 0, 0, 0, 0]
-    data = Encoded(ids.ravel(), *(np.array(x) for x in ([0, 7], [0, 1], [0])))
-    twice = Encoded(np.tile(data.words, 2), *(np.array(x) for x in ([0, 7, 14], [0, 1, 2], [0, 1])))
-    codes = prior.find_pairs(twice, np.array([0, 1]), 100_000)
+    sentence = [largest - 1, largest - 1, 1, 2, largest, 2, 99_998]
+    codes = ngrams.find_pairs(fold_of([[sentence]] * 2, 2).data, np.arange(2), 100_000)
     expected = [(1, 2), (largest - 1, 1), (largest - 1, largest - 1)]
     assert codes.tolist() == [a * largest + b for a, b in expected]
+    layer = ngrams.NgramAttention(100_000, 3, 2, "average")
+    layer.build((None, None, None))
+    layer.codes.assign([*codes, 2**31 - 1])
+    pairs = np.array(layer.ngrams(np.array([[sentence]], "int32")))[0, 0, :, 1]
+    assert pairs.tolist() == [100_001, 100_000, 99_999, 0, 0, 0, 0]
 
 
-# --- the prior -----------------------------------------------------------------------------------
-
-
-SETTINGS = {"batch_size": 3, "cells": 100, "seed": 1, "form": "auto"}
-
-
-def encoded(documents, labels):
-    """`Encoded` of documents, which are lists of sentences, which are lists of ids."""
-    sentences = [sentence for document in documents for sentence in document]
-    return Encoded(
-        np.array([word for sentence in sentences for word in sentence], "int32"),
-        np.cumsum([0, *map(len, sentences)]),
-        np.cumsum([0, *map(len, documents)]),
-        np.array(labels),
-    )
+# --- the scores, which are not learned -----------------------------------------------------------
 
 
 def random_documents(count, seed=3):
     rng = np.random.default_rng(seed)
     return [
-        [rng.integers(1, WORDS, rng.integers(1, 5)).tolist() for _ in range(rng.integers(0, 4))]
+        [rng.integers(1, WORDS, rng.integers(1, 5)).tolist() for _ in range(rng.integers(1, 4))]
         for _ in range(count)
     ]
 
@@ -185,102 +175,70 @@ def test_pairs_are_those_of_two_documents():
                     holders.setdefault(pair, set()).add(n)
     expected = sorted(a * WORDS + b for (a, b), found in holders.items() if len(found) > 1)
     assert 0 < len(expected) < len(holders)
-    data = encoded(documents, [0] * 24)
-    assert prior.find_pairs(data, chosen, WORDS).tolist() == expected
-    assert prior.find_pairs(data, chosen[:0], WORDS).tolist() == []
+    data = fold_of(documents, 2).data
+    assert ngrams.find_pairs(data, chosen, WORDS).tolist() == expected
+    assert ngrams.find_pairs(data, chosen[:1], WORDS).tolist() == []
 
 
-def test_ratios_are_those_of_naive_bayes():
-    documents, labels = random_documents(15), np.arange(15) % 3
-    _, _, layer = make_model("topic")
-    chosen = np.arange(13)
-    data = encoded(documents, labels)
+@pytest.mark.parametrize("form", ["opinion", "topic"])
+def test_vectors_and_prior(form):
+    documents, labels, chosen = random_documents(50), np.arange(50) % 3, np.arange(3, 50)
+    fold = fold_of(documents, 3, chosen)
+    model, _ = ngrams.build_model(fold, form, 1)
+    layer = model.get_layer("ngrams")
+    found = np.exp(np.array(layer.prior))
+    layer.prior.assign(np.zeros(layer.size))
+    vectors = ngrams.document_vectors(layer, fold).toarray()
+    np.testing.assert_allclose(vectors, layer.read(fold.data.padded(chosen))[0], atol=1e-6)
+    # Naive Bayes, by loops.
+    pairs = [divmod(int(code), WORDS) for code in np.array(layer.codes)[:-1]]
     counts = np.zeros((3, layer.size))
     for n in chosen:
-        held = {number for number, *_ in occurrences(documents[n])}
-        counts[labels[n], list(held)] += 1
-    assert counts.max() > 1
-    found = prior.count_documents(layer, data, chosen, SETTINGS)
-    assert np.array_equal(found, counts)
-    ratios = prior.log_ratios(counts)
+        words = {word for sentence in documents[n] for word in sentence} - {WORDS - 1}
+        held = {pair for sentence in documents[n] for pair in itertools.pairwise(sentence)}
+        held = [WORDS - 1 + k for k, pair in enumerate(pairs) if pair in held]
+        counts[labels[n], [*words, *held]] += 1
+    ratios = ngrams.log_ratios(counts)
     for c, n in np.ndindex(*counts.shape):
         others = counts[[d for d in range(3) if d != c]].sum(axis=0)
         expected = math.log((1 + counts[c, n]) / (1 + counts[c]).sum())
         expected -= math.log((1 + others[n]) / (1 + others).sum())
         np.testing.assert_allclose(ratios[c, n], expected, atol=1e-12)
-    roots = np.sqrt(ratios.max(axis=0).clip(1e-3))
-    np.testing.assert_allclose(np.exp(prior.log_prior(counts, 13, WORDS, "opinion")), roots)
-    rare = [1 + math.log(14 / (1 + held)) for held in counts.sum(axis=0)]
-    specific = [math.sqrt((n < WORDS - 1) + roots[n] ** 2 / 10) for n in range(layer.size)]
-    found = np.exp(prior.log_prior(counts, 13, WORDS, "topic"))
-    np.testing.assert_allclose(found, np.multiply(specific, rare))
-
-
-def two_tasks():
-    """Documents that the last word decides, and documents that the most frequent word decides.
-
-    Most documents hold the word of the other class too. Each word is a sentence, so there are no
-    pairs.
-    """
-    rng = np.random.default_rng(5)
-    last, most = [], []
-    for n in range(60):
-        label, other = n % 2 + 1, 2 - n % 2
-        filling = rng.integers(3, 8, 9).tolist()
-        others = [other] * (n % 3 > 0)
-        last.append([*others * 3, *filling, label])
-        most.append([label, *filling[:3], label, *filling[3:6], label, *filling[6:], *others])
-    return {
-        form: [[[word] for word in words] for words in task]
-        for form, task in {"opinion": last, "topic": most}.items()
-    }
-
-
-def hits_of_naive_bayes(data, form, pairs):
-    """How many documents naive Bayes classifies rightly in the five folds."""
-    part = np.random.default_rng(SETTINGS["seed"]).permutation(60) % 5
-    model, _ = ngrams.build_ngram_model(WORDS, len(pairs), 2, form)
-    layer = set_codes(model.get_layer("ngrams"), pairs)
-    right = 0
-    for fold in range(5):
-        others, own = np.flatnonzero(part != fold), np.flatnonzero(part == fold)
-        counts = prior.count_documents(layer, data, others, SETTINGS)
-        layer.prior.assign(prior.log_prior(counts, len(others), WORDS, "opinion"))
-        layer.value.assign(prior.log_ratios(counts).T)
-        right += sum(np.argmax(model(data.padded([n]))[0]) == data.labels[n] for n in own)
-    return right
-
-
-def test_naive_bayes_is_tried_in_both_forms(capsys):
-    # Classes without a meaning are known in training alone.
-    data, chosen = encoded(random_documents(60), np.arange(60) % 2), np.arange(60)
-    prior.prepare(WORDS, 2, data, chosen, "attention", SETTINGS)
-    codes = prior.find_pairs(data, chosen, WORDS)
-    pairs = [divmod(int(code), WORDS) for code in codes]
-    hits = {name: hits_of_naive_bayes(data, name, pairs) for name in ("opinion", "topic")}
-    shares = ", ".join(f"{name} {100 * count / 60:.1f}%" for name, count in hits.items())
-    assert f"naive Bayes is right in {shares}\n" in capsys.readouterr().out
+    expected = roots = np.sqrt(ratios.max(axis=0).clip(1e-3))
+    if form == "topic":
+        rare = [1 + math.log(48 / (1 + held)) for held in counts.sum(axis=0)]
+        specific = [math.sqrt((n < WORDS - 1) + roots[n] ** 2 / 10) for n in range(layer.size)]
+        expected = np.multiply(specific, rare)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("form", ["opinion", "topic"])
-def test_naive_bayes_chooses_the_form(form):
-    data = encoded(two_tasks()[form], np.arange(60) % 2)
-    model, _ = prior.prepare(WORDS, 2, data, np.arange(60), "attention", SETTINGS)
+def test_the_better_form_is_chosen(form):
+    """The last word decides, or the most frequent one. Each word is a sentence: no pairs."""
+    rng, documents = np.random.default_rng(5), []
+    for n in range(60):
+        label, other = n % 2 + 1, 2 - n % 2
+        filling, others = rng.integers(3, 8, 9).tolist(), [other] * (n % 3 > 0)
+        if form == "opinion":
+            words = [*others * 3, *filling, label]
+        else:
+            words = [label, *filling[:3], label, *filling[3:6], label, *filling[6:], *others]
+        documents.append([[word] for word in words])
+    model, _ = ngrams.build_model(fold_of(documents, 2), "auto", 1)
     assert model.get_layer("ngrams").form == form
 
 
-@pytest.mark.parametrize("form", ["opinion", "topic"])
-def test_a_prepared_model_has_pairs_and_prior(form):
-    data, chosen = encoded(random_documents(30), np.arange(30) % 2), np.arange(28)
-    given = {**SETTINGS, "form": form}
-    for pooling, expected in (("attention", form), ("average", "average")):
-        model, _ = prior.prepare(WORDS, 2, data, chosen, pooling, given)
-        layer = model.get_layer("ngrams")
-        assert layer.form == expected
-        assert not np.any(layer.value)
-        codes = prior.find_pairs(data, chosen, WORDS)
-        assert len(codes) > 0
-        assert np.array(layer.codes).tolist() == [*codes, 2**31 - 1]
-        counts = prior.count_documents(layer, data, chosen, given)
-        wanted = prior.log_prior(counts, 28, WORDS, form) if pooling == "attention" else 0
-        np.testing.assert_allclose(layer.prior, wanted + np.zeros(layer.size), atol=1e-6)
+def test_the_form_is_chosen_in_blocks(capsys):
+    """Neighbours share a word that tells their class, but no other block has it.
+
+    A random fold knows it from the neighbours, and "first" would be right always. In blocks only
+    "second" helps, whose word tells the class of most documents.
+    """
+    labels, rows = np.arange(80) % 2, np.arange(80)
+    shared = scipy.sparse.csr_array(np.eye(12)[2 + 2 * (rows // 16) + labels])
+    second = scipy.sparse.csr_array(np.eye(12)[np.where(rows % 5 > 0, labels, 1 - labels)])
+    vectors = {"first": shared, "opinion": second}
+    assert ngrams.choose_form(vectors, labels, 13, 1) == "opinion"
+    assert "opinion 80.0%" in capsys.readouterr().out
+    # A class of one document cannot be split.
+    assert ngrams.choose_form(vectors, np.array([1, *[0] * 79]), 13, 1) == ngrams.FORMS[0]

@@ -271,16 +271,28 @@ def test_the_heaviest_sentences_are_drawn_in_their_order():
     drawn = [weight for weight, *_ in rows if weight is not None]
     assert sorted(drawn) == sorted(s.weight for s in sentences)[-len(drawn) :]
     assert drawn == [s.weight for s in sentences if s.weight in drawn]
-    # Dots stand for what is left out, once a place.
+    # A line says how many sentences are left out at a place.
     weights = [s.weight if s.weight in drawn else None for s in sentences]
     assert [weight for weight, *_ in rows] == [weight for weight, _ in itertools.groupby(weights)]
-    assert all((line[0][2] == "…") == (weight is None) for weight, _, line in rows)
-    # Nothing is left out of a short one, and a very long sentence ends with dots.
+    left_out = [line[0][2] for weight, _, line in rows if weight is None]
+    counts = [len([*same]) for weight, same in itertools.groupby(weights) if weight is None]
+    words = ["sentences" if n > 1 else "sentence" for n in counts]
+    assert left_out == [f"… {n} {x} of smaller weight" for n, x in zip(counts, words, strict=True)]
+    # Nothing is left out of a short one, and a very long sentence says that it goes on.
     assert len(picture._choose_rows(read_document(REVIEW)[1], width)) < 10
     long = read_document(Document([["ab"] * 999], [[1 / 999] * 999], [1.0]))[1]
     rows = picture._choose_rows(long, width)
     assert len(rows) == picture._LINES
-    assert rows[-1][-1][0][2] == "…"
+    assert rows[-1][-1][0][2] == "… the rest of the sentence"
+
+
+def test_a_note_stands_below_a_document():
+    noted = REVIEW._replace(note="no <idea> of x")
+    texts = [text.get_text() for text in plot_document(noted).texts]
+    assert texts[-2].startswith("Bar: ")
+    assert texts[-1] == "no <idea> of x"
+    assert len(plot_document(REVIEW).texts) == len(texts) - 1
+    assert ">no &lt;idea&gt; of x</p>\n</article>" in document_page([noted])
 
 
 def flow(line, room, to_left=False):
