@@ -81,7 +81,6 @@ def train(flow, data, test, watched, sizes, vectors, arguments):
     resume = Resume(pathlib.Path(arguments.output) / flow / "checkpoint", settings, batches)
 
     seed_model(arguments.seed)
-    # recipe
     model, answerer = build_model(
         sizes, arguments.units, flow, arguments.dropout, arguments.max_answer, vectors
     )
@@ -100,7 +99,6 @@ def train(flow, data, test, watched, sizes, vectors, arguments):
         callbacks=[keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
         verbose=1 if sys.stdout.isatty() else 2,
     )
-    # end of the recipe
     seconds = statistics.median(row["seconds"] for row in resume.history)
     start = time.perf_counter()
     answers = answer(answerer, test)

@@ -101,7 +101,6 @@ def fit_model(task, hops, repeat, settings):
     def validate(epoch, logs):
         logs["val_loss"] = float(np.nanmean(answers(model, task.valid, task.sizes[2])[1]))
 
-    # recipe
     # The linear start: without the softmax, until the validation loss no longer falls.
     network.linear = True
     validation = keras.callbacks.LambdaCallback(on_epoch_end=validate)
