@@ -70,14 +70,11 @@ def report(summary, examples, answers):
         f"\n{summary['attention']}: {summary['steps']:,} steps, {summary['epochs']:.1f} epochs, "
         f"{summary['seconds_a_step']:.2f} s a step, answering {summary['answer_seconds']:.0f} s"
     )
-    print(
-        f"exact match {summary['exact_match']:.2f}, F1 {summary['f1']:.2f} "
-        f"of {summary['questions']:,} unseen questions"
-    )
-    if "without_attention" in summary:
-        none = summary["without_attention"]
-        scores = f"exact match {none['exact_match']:.2f}, F1 {none['f1']:.2f}"
-        print(f"the same model without attention: {scores}")
+    scores = {"": summary, "the same model without attention: ": summary.get("without_attention")}
+    for name, x in scores.items():
+        if x:
+            print(f"{name}exact match {x['exact_match']:.2f}, F1 {x['f1']:.2f}", end=" ")
+            print(f"of {summary['questions']:,} unseen questions")
 
 
 def save(answerer, vocabulary, examples, output):

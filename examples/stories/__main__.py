@@ -100,11 +100,10 @@ def main(argv=None):
     weights = make_folder(output / "weights")
     results = Results(output / "results.json", settings)
     repeats = range(1, arguments.repeats + 1)
-
-    def path_of(task, hops, repeat):
-        return weights / f"{task.name}-hops-{hops}-{repeat}-{task.digest}.weights.h5"
-
-    models = {path_of(*key): key for key in itertools.product(tasks, arguments.hops, repeats)}
+    models = {
+        weights / f"{task.name}-hops-{hops}-{repeat}-{task.digest}.weights.h5": (task, hops, repeat)
+        for task, hops, repeat in itertools.product(tasks, arguments.hops, repeats)
+    }
     jobs = {
         path: (*key, settings, path)
         for path, key in models.items()
@@ -114,24 +113,23 @@ def main(argv=None):
     for path, result in train_all(jobs, arguments.jobs):
         results.add({"model": path.name, **result})
         task, hops, repeat = models[path]
+        errors = result["train_error"], np.mean(list(result["test_errors"].values()))
         print(
-            f"task {task.name}, {hops} hops, repeat {repeat}: training error "
-            f"{result['train_error']:.1f}%, test error "
-            f"{np.mean(list(result['test_errors'].values())):.1f}%, {result['seconds']:.0f} s",
+            f"task {task.name}, {hops} hops, repeat {repeat}: training error {errors[0]:.1f}%, "
+            f"test error {errors[1]:.1f}%, {result['seconds']:.0f} s",
             flush=True,
         )
     best = {}
     for hops in arguments.hops:
         entries = [
-            [results.find(model=path_of(task, hops, x).name) for x in repeats] for task in tasks
+            [results.find(model=path.name) for path, key in models.items() if key[:2] == (x, hops)]
+            for x in tasks
         ]
         best[hops] = report(tasks, entries, hops, arguments)
     for task, entry in zip(tasks, best[arguments.hops[0]], strict=True):
         model, reader = build_model(task.sizes, arguments.hops[0], **model_options(settings))
         model.load_weights(weights / entry["model"])
-        save(
-            task, model, reader, make_folder(output / (task.name if joint else f"task-{task.name}"))
-        )
+        save(task, reader, make_folder(output / (task.name if joint else f"task-{task.name}")))
     error = best[arguments.hops[0]][0]["train_error"]
     if arguments.smoke and not error < 10:
         raise SystemExit(f"smoke run: expected a training error below 10%, found {error:.1f}%")

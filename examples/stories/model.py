@@ -151,7 +151,6 @@ def train(task, hops, repeat, settings, path):
 
 def begin(threads):
     """Prepares a process that trains."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the run
     # A process whose parent was killed would wait for work forever.
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
@@ -170,7 +169,10 @@ def train_all(jobs, processes):
     threads = (max(1, CORES // processes),)
     pool = concurrent.futures.ProcessPoolExecutor(processes, context, begin, threads)
     try:
+        # Ctrl-C reaches all processes, and only this one shall end the run.
+        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which new processes take over
         names = {pool.submit(train, *job): name for name, job in jobs.items()}
+        signal.signal(signal.SIGINT, usual)
         for future in concurrent.futures.as_completed(names):
             yield names[future], future.result()
     except concurrent.futures.process.BrokenProcessPool as error:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 ARCHIVE = "https://s3.amazonaws.com/text-datasets/babi_tasks_1-20_v1-2.tar.gz"
 FOLDERS = {"1k": "en", "10k": "en-10k"}
+FIELD = r"[^\S\t]*([^\t]*[^\s])[^\S\t]*"
+LINE = re.compile(rf"([0-9]+) {FIELD}(?:\t{FIELD}(?:\t([0-9 ]*))?)?")
 
 
 class Question(NamedTuple):
@@ -57,25 +59,28 @@ def find_files(folder, size):
 def read(path):
     """Reads the questions of a file."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise SystemExit(
             f"{path}: {error}. Give a text file in UTF-8. Nothing was written."
-        ) from error
+        ) from None
     questions, last, story, places = [], 0, [], {}
-    for line, content in enumerate(text.split("\n"), 1):
+    for line, content in enumerate(lines, 1):
         if not content.strip():
             continue
         try:
-            number, content = _numbered(content, last)
+            number, text, answer, facts = _parts(content.strip(), last)
             if number == 1:
                 story, places = [], {}
             last = number
-            if "\t" in content:
-                questions.append(_question(content, story, places))
-            else:
+            if answer is None:
                 places[number] = len(story)
-                story.append(content.strip())
+                story.append(text)
+                continue
+            unknown = [fact for fact in facts if fact not in places]
+            if unknown:
+                raise ValueError(f"the deciding sentence {unknown[0]} is none of the story before")
+            questions.append(Question(tuple(story), text, answer, tuple(places[x] for x in facts)))
         except ValueError as error:
             raise SystemExit(f"{path}, line {line}: {error}. Nothing was written.") from error
     if not questions:
@@ -83,27 +88,17 @@ def read(path):
     return questions
 
 
-def _numbered(content, last):
-    number, _, content = content.strip().partition(" ")
-    if not number.isascii() or not number.isdigit() or not content.strip():
+def _parts(content, last):
+    """The number of a line, its text, and of a question the answer and the deciding sentences."""
+    match = LINE.fullmatch(content)
+    if not match:
         raise ValueError(
-            f"expected a number, a space and a sentence, found {(number + ' ' + content)[:80]!r}"
+            "expected a number, a space and a sentence, or a number, a space, a question, a tab, "
+            "its answer, and after another tab the numbers of the sentences that decide; found "
+            f"{content[:80]!r}"
         )
+    number, text, answer, facts = match.groups()
     if int(number) not in (1, last + 1):
         wanted = f"{last + 1}, or 1 for a new story" if last else "1"
         raise ValueError(f"expected the number {wanted}, found {number}")
-    return int(number), content
-
-
-def _question(content, story, places):
-    text, answer, *facts = (part.strip() for part in content.split("\t"))
-    if not text or not answer or len(facts) > 1:
-        raise ValueError(
-            "expected a question, a tab, its answer, and after another tab the numbers of the "
-            f"sentences that decide; found {content[:80]!r}"
-        )
-    numbers = facts[0].split() if facts else []
-    for number in numbers:
-        if not number.isascii() or not number.isdigit() or int(number) not in places:
-            raise ValueError(f"the deciding sentence {number!r} is none of the story before")
-    return Question(tuple(story), text, answer, tuple(places[int(n)] for n in numbers))
+    return int(number), text, answer, [int(x) for x in (facts or "").split()]

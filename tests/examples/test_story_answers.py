@@ -119,19 +119,6 @@ def test_the_paper_is_beside_its_own_tasks_only():
     assert evaluation.published({"7": "counting"}, 3, arguments) == {}
 
 
-@pytest.mark.parametrize(
-    ("right", "expected"),
-    [("++++++", "++++"), ("------", "----"), ("+-+-+-", "++--"), ("+-----", "+---")],
-)
-def test_questions_are_chosen_to_be_drawn(right, expected):
-    task = make_task()
-    good = np.array([sign == "+" for sign in right])
-    task.test["1"] = task.test["1"].select(slice(0, len(right)))
-    guesses = {"1": np.where(good, task.test["1"].answers, 0)}
-    chosen = evaluation.choose(task, guesses, 4)
-    assert "".join(right[n] for _, n in chosen) == expected
-
-
 def test_the_papers_figures():
     tables = [[float(x) for x in text.split()] for text in evaluation.PUBLISHED.values()]
     assert [len(errors) for errors in tables] == [len(evaluation.NAMES)] * 5 == [20] * 5
