@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 from measure import interleaved_times, print_table, write_json
 
-from examples.stories.model import Task, build_model, compile_model
+from examples.stories.model import build_model
 
 SIZES = {
     "one task": {"words": 40, "sentences": 50, "length": 6, "units": 20},
@@ -48,13 +48,10 @@ BATCH = 32
 def make_model(mode, words, sentences, length, units):
     """Returns a compiled model, always with the same weights, and a batch."""
     keras.utils.set_random_seed(11)
-    task = Task("random", words, length, sentences, None, None, {})
-    settings = {
-        **{"units": units, "tying": "adjacent", "encoding": "position"},
-        **{"null_memories": True, "linear_start": False},
-    }
-    model, _ = build_model(task, 3, settings)
-    compile_model(model, 0.01, **MODES[mode])
+    model, _ = build_model((words, length, sentences), hops=3, units=units)
+    optimizer = keras.optimizers.SGD(0.01, global_clipnorm=40.0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
+    model.compile(optimizer, loss, **MODES[mode])
     rng = np.random.default_rng(11)
     story = rng.integers(1, words, (BATCH, sentences, length), "int32")
     # Stories are of all lengths.

@@ -192,8 +192,12 @@ class Resume(keras.callbacks.Callback):
         path = self.folder / "log.csv"
         if not path.exists():
             return []
+        # Where nothing was validated, `CSVLogger` adds columns for it, and writes NA into them.
         with open(path, newline="", encoding="utf-8") as file:
-            rows = [{name: float(x) for name, x in row.items()} for row in csv.DictReader(file)]
+            rows = [
+                {name: float(x) for name, x in row.items() if x != "NA"}
+                for row in csv.DictReader(file)
+            ]
         return [*{row["epoch"]: row for row in rows}.values()]
 
     def on_epoch_begin(self, epoch, logs=None):

@@ -13,111 +13,129 @@ process without keras.
 does the same on SQuAD v1.1: DIR holds `train-v1.1.json` and `dev-v1.1.json`. `--data download`
 downloads the official files. All questions of the dev file are scored by exact match and F1, as in
 the official evaluation. `--vectors glove.6B.100d.txt` starts from word vectors that stay fixed. A
-run that was interrupted or killed resumes when the same command is run again. Measured figures are
-in docs/results/questions.md.
+run that was stopped or killed resumes when the same command is run again. Measured figures are in
+docs/results/questions.md.
 """
 
 import json
 import pathlib
+import statistics
+import sys
+import time
 
-from examples.common.arguments import (
-    check_at_least_one,
-    check_ranges,
-    check_seed,
-    fill,
-    make_parser,
-)
-from examples.common.extras import check_extras
-from examples.common.files import make_folder, write_text
-from examples.common.tokens import count_tokens
-from examples.common.vectors import first_vectors, read_vectors
-from examples.question_answering.data import describe, load_data, prepare
-from examples.question_answering.evaluation import report
-from examples.question_answering.export import save
-from examples.question_answering.model import FLOWS
-from examples.question_answering.training import run
-from examples.question_answering.vocabulary import learn_vocabulary
+import keras
+
+from examples.common import arguments as options
+from examples.common.files import fingerprint, make_folder, write_text
+from examples.common.training import Resume, seed_model, warmup_cosine
+from examples.question_answering.data import load_data, prepare
+from examples.question_answering.evaluation import answer, report, save, score
+from examples.question_answering.model import FLOWS, build_model
+
+SETTINGS = ("units", "vocabulary", "max_passage", "max_question", "steps", "save_every")
+SETTINGS += ("batch_size", "learning_rate", "average", "dropout", "seed")
 
 
 def parse(argv):
-    parser = make_parser("question_answering", __doc__)
-    parser.add_argument("--data", metavar="DIR", help="folder of SQuAD v1.1, or download")
-    parser.add_argument("--vectors", metavar="FILE", help="word vectors, a GloVe text file")
-    parser.add_argument("--flow", choices=FLOWS, default="both", help="directions of attention")
-    parser.add_argument("--units", type=int, help="d (default: 50; SQuAD: 100)")
-    parser.add_argument("--vocabulary", type=int, default=30_000, help="largest number of words")
-    parser.add_argument("--max-passage", type=int, default=400, help="tokens, in training")
-    parser.add_argument("--max-question", type=int, default=50, help="tokens, in training")
-    parser.add_argument("--max-answer", type=int, default=20, help="tokens")
-    parser.add_argument("--steps", type=int, help="default: 800; SQuAD: 12 epochs")
-    parser.add_argument("--batch-size", type=int, help="default: 32; SQuAD: 60")
-    parser.add_argument("--optimizer", choices=("adam", "adadelta"), default="adam")
-    parser.add_argument("--learning-rate", type=float, help="default: 0.002; adadelta: 0.5")
-    parser.add_argument("--average", type=float, help="of weights (default: 0.99; SQuAD: 0.999)")
-    parser.add_argument("--dropout", type=float, help="default: 0.1; SQuAD: 0.2")
-    parser.add_argument("--save-every", type=int, default=200, metavar="STEPS")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", default="output/answer", help="folder for the results")
-    parser.add_argument("--smoke", action="store_true", help="generated data, in about a minute")
+    parser = options.make_parser("question_answering", __doc__)
+    add, count = parser.add_argument, options.count
+    add("--data", metavar="DIR", help="folder of SQuAD v1.1, or download")
+    add("--vectors", metavar="FILE", help="word vectors, a GloVe text file")
+    add("--flow", choices=FLOWS, default="both", help="directions of attention")
+    add("--units", type=count, help="d (default: 50; SQuAD: 100)")
+    add("--vocabulary", type=count, default=30_000, help="largest number of words")
+    add("--max-passage", type=count, default=400, help="tokens, in training")
+    add("--max-question", type=count, default=50, help="tokens, in training")
+    add("--max-answer", type=count, default=20, help="tokens")
+    add("--steps", type=count, help="default: 800; SQuAD: 12 epochs; rounded up to equal saves")
+    add("--batch-size", type=count, help="default: 32; SQuAD: 60")
+    add("--learning-rate", type=options.number, help="the highest (default: 0.002)")
+    add("--average", type=options.share, help="of weights (default: 0.99; SQuAD: 0.999)")
+    add("--dropout", type=options.share, help="default: 0.1; SQuAD: 0.2")
+    add("--save-every", type=count, default=200, metavar="STEPS", help="the most between saves")
+    add("--seed", type=options.seed, default=1)
+    add("--output", default="output/answer", help="folder for the results")
+    add("--smoke", action="store_true", help="generated data, in about a minute")
     arguments = parser.parse_args(argv)
     if arguments.data == "":
         parser.error("--data is empty: give a folder, or leave it out for generated passages")
     if arguments.smoke and arguments.data:
         parser.error("--smoke uses the generated passages: leave out --data")
-    positive = ["units", "vocabulary", "max_passage", "max_question", "max_answer", "steps"]
-    check_at_least_one(parser, arguments, [*positive, "batch_size", "save_every"])
-    ranges = {"dropout": 1, "average": 1, "learning_rate": float("inf")}
-    check_ranges(parser, arguments, ranges)
-    check_seed(parser, arguments)
-    rate = 0.5 if arguments.optimizer == "adadelta" else 0.002
+    defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 800}
     if arguments.data:
         defaults = {"units": 100, "batch_size": 60, "average": 0.999, "dropout": 0.2}
-    else:
-        defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 800}
     if arguments.smoke:
-        defaults |= {"steps": 350, "average": 0.9, "dropout": 0.0}
-        rate = 0.003
-    return fill(arguments, {**defaults, "learning_rate": rate})
+        defaults |= {"steps": 350, "average": 0.9, "dropout": 0.0, "learning_rate": 0.003}
+    return options.fill(arguments, {"learning_rate": 0.002, **defaults})
+
+
+def train(flow, data, test, watched, sizes, vectors, arguments):
+    """Trains one model and answers the test set: the model, its answers, a summary."""
+    steps = arguments.steps or 12 * -(-len(data.kept) // arguments.batch_size)
+    epochs = -(-steps // arguments.save_every)  # an epoch of `fit` ends with a save
+    steps = -(-steps // epochs)
+    settings = {name: getattr(arguments, name) for name in SETTINGS}
+    learned = [data.passages.words.flat_values.numpy(), data.passage_of, data.spans]
+    settings["training data"] = fingerprint(*learned, *([] if vectors is None else [vectors]))
+    batches = data.batches(arguments.batch_size, arguments.seed, steps)
+    resume = Resume(pathlib.Path(arguments.output) / flow / "checkpoint", settings, batches)
+
+    seed_model(arguments.seed)
+    model, answerer = build_model(
+        sizes, arguments.units, flow, arguments.dropout, arguments.max_answer, vectors
+    )
+    rates = warmup_cosine(arguments.learning_rate, epochs * steps, last=0.05)
+    # At its end `fit` puts the moving averages of the weights into the model.
+    average = {"use_ema": True, "ema_momentum": arguments.average}
+    optimizer = keras.optimizers.Adam(rates, global_clipnorm=5.0, **average)
+    cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss={"start": cross_entropy, "end": cross_entropy})
+    model.fit(
+        batches.dataset(data.SIGNATURE),
+        epochs=epochs,
+        initial_epoch=resume.restore(model),
+        validation_data=watched,
+        shuffle=False,
+        callbacks=[keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
+        verbose=1 if sys.stdout.isatty() else 2,
+    )
+    seconds = statistics.median(row["seconds"] for row in resume.history)
+    start = time.perf_counter()
+    answers = answer(answerer, test)
+    summary = {
+        "attention": flow,
+        "command": options.command_line("question_answering"),
+        "keras": keras.__version__,
+        "backend": keras.backend.backend(),
+        "parameters": model.count_params(),
+        "steps": epochs * steps,
+        "epochs": epochs * steps * arguments.batch_size / len(data.kept),
+        "seconds_a_step": seconds / steps,
+        "answer_seconds": time.perf_counter() - start,
+        **score(answers, test.examples),
+    }
+    return answerer, answers, summary
 
 
 def main(argv=None):
     arguments = parse(argv)
-    check_extras("tensorflow_text", "matplotlib")
-    texts = load_data(arguments)
+    options.check_extras("tensorflow_text", "matplotlib")
+    sets = load_data(arguments)
     output = pathlib.Path(arguments.output) / arguments.flow
-    train_lines, test_lines = (
-        list(dict.fromkeys(t for e in examples for t in (e.passage, e.question)))
-        for examples in texts
-    )
-    found = {}
-    if arguments.vectors:
-        found = read_vectors(arguments.vectors, count_tokens([*train_lines, *test_lines])[0])
-    vocabulary, words = learn_vocabulary(train_lines, arguments.vocabulary, found)
-    vectors = None
-    if found:
-        vectors = first_vectors(words, found, vocabulary.sizes[0], arguments.seed)
-        print(f"{arguments.vectors}: vectors of {len(found):,} words, fixed")
-    limits = arguments.max_passage, arguments.max_question
-    data, left_out = prepare(texts[0], vocabulary, limits)
-    if left_out:
-        print(f"left out of training: {describe(left_out)}")
-    test, _ = prepare(texts[1], vocabulary)
-    given = data, test, vocabulary.sizes, vectors, arguments
+    data, test, watched, vocabulary, vectors = prepare(sets, arguments)
+    given = data, test, watched, vocabulary.sizes, vectors, arguments
     make_folder(output)
-    compared = not arguments.data and arguments.flow != "none" and not arguments.smoke
-    if compared:
-        make_folder(output.with_name("none"))
 
-    answerer, answers, summary = run(arguments.flow, *given)
+    answerer, answers, summary = train(arguments.flow, *given)
     write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")
-    if compared:
-        *_, baseline = run("none", *given)
+    if not arguments.data and not arguments.smoke and arguments.flow != "none":
+        *_, baseline = train("none", *given)
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
-    report(summary, texts[1], answers)
+    report(summary, sets[1], answers)
     write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     # Some questions that have an answer, to show and to compare with the saved model.
-    shown = [e for e in texts[1] if answers[e.id] and e.question.strip()][:4]
-    save(answerer, vocabulary, shown or texts[1][:4], output)
+    shown = [e for e in sets[1] if answers[e.id] and e.question.strip()][:4]
+    save(answerer, vocabulary, shown or sets[1][:4], output)
     wanted = 0 if arguments.flow == "none" else 50
     if arguments.smoke and summary["exact_match"] < wanted:
         raise SystemExit(
@@ -126,4 +144,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    options.run(main)

@@ -6,14 +6,26 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from examples.common.batching import bucketed
-from examples.common.devices import COMPILED
+from examples.common.text import (
+    Words,
+    count_tokens,
+    first_vectors,
+    in_parts,
+    make_table,
+    read_vectors,
+    tokenize,
+)
+from examples.common.training import COMPILED, Batches, bucketed
 from examples.question_answering import passages, squad
-from examples.question_answering.vocabulary import Encoded, encode
 
 FILES = ("train-v1.1.json", "dev-v1.1.json")
 SOURCE = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
+# The model looks at this many characters of a word.
+WORD_LENGTH = 16
+# Words outside the vocabulary share this many ids by their hash, so most of them stay distinct.
+UNKNOWN_WORDS = 1000
 # Lengths are padded to multiples of this number.
 MULTIPLE = 64 if COMPILED else 8
 
@@ -30,45 +42,81 @@ def load_data(arguments):
     sets = []
     for path, training in zip(paths, (True, False), strict=True):
         examples, left_out = squad.read(path, training)
-        print(f"{path}: {len(examples):,} questions")
-        if left_out:
-            print(f"  left out: {describe(left_out)}")
-        if not examples:
-            raise SystemExit(
-                f"{path}: no question of it can be used: {describe(left_out)}. Nothing was written."
-            )
+        print(f"{path}: {len(examples):,} questions{describe(left_out)}")
         sets.append(examples)
     return sets
 
 
-class Questions(NamedTuple):
-    """Encoded questions about encoded passages.
+class Vocabulary(tf.Module):
+    """Turns tokens into ids of words and of characters, inside TensorFlow; 0 is padding.
 
-    passage_of: `(Q,)`, the number of the passage of each question. spans: `(Q, 2)`, the first and
-    the last token of the answer; zeros in a test set.
+    Words are taken in lower case, characters as they are.
+
+    Args:
+        words, characters: lists of strings; the first has the id 1.
     """
 
-    examples: list
-    passages: Encoded
-    questions: Encoded
-    passage_of: np.ndarray
-    spans: np.ndarray
+    def __init__(self, words, characters):
+        super().__init__()
+        self.words = Words(words, UNKNOWN_WORDS)
+        self.characters = make_table(characters, default=1 + len(characters))
+        self.sizes = self.words.size, 2 + len(characters)
 
-    def inputs(self, index):
-        """The four inputs of the model for the questions with these numbers."""
-        texts = (self.passages, self.passage_of[index]), (self.questions, index)
-        return [ids for text, rows in texts for ids in text.padded(rows, MULTIPLE)]
-
-    def batches(self, size, order=None, chosen=None):
-        """Index arrays of questions of similar length: all questions, or those `chosen`."""
-        chosen = np.arange(len(self.examples)) if chosen is None else chosen
-        lengths = [self.questions.lengths, self.passages.lengths[self.passage_of]]
-        batches = bucketed(np.transpose(lengths)[chosen], size, order)
-        return [chosen[batch] for batch in batches]
+    def __call__(self, tokens):
+        """Ragged tokens `(B, None)` to ids of words, and of characters `(B, None, WORD_LENGTH)`."""
+        flat = tokens.flat_values
+        characters = tf.strings.unicode_split(flat, "UTF-8")
+        characters = tf.ragged.map_flat_values(self.characters.lookup, characters)
+        characters = tf.cast(characters.to_tensor(0, shape=(None, WORD_LENGTH)), "int32")
+        return [tokens.with_flat_values(ids) for ids in (self.words(flat), characters)]
 
 
-def prepare(examples, vocabulary, limits=None):
-    """Encodes examples.
+def learn_vocabulary(texts, size, vectors=()):
+    """Learns a `Vocabulary`: the `size` most frequent words that occur twice, and all characters.
+
+    Words with a vector are added. Returns the list of words too.
+    """
+    words, characters = count_tokens(texts)
+    words = [word for word, count in words.most_common(size) if count > 1]
+    words += sorted(set(vectors) - set(words))
+    return Vocabulary(words, [character for character, _ in characters.most_common()]), words
+
+
+class Texts(NamedTuple):
+    """Ragged ids of the words `(N, None)` and the characters `(N, None, WORD_LENGTH)` of N texts.
+
+    starts, ends: for each text an array, the bytes where its tokens begin and end.
+    """
+
+    words: tf.RaggedTensor
+    characters: tf.RaggedTensor
+    starts: list
+    ends: list
+
+    @property
+    def lengths(self):
+        return self.words.row_lengths().numpy()
+
+    def padded(self, rows):
+        """Ids of words `(B, T)` and of characters `(B, T, WORD_LENGTH)` of some of the texts."""
+        longest = max(1, *(len(self.starts[row]) for row in rows))
+        width = -(-longest // MULTIPLE) * MULTIPLE
+        both = [(self.words, (None, width)), (self.characters, (None, width, WORD_LENGTH))]
+        return [tf.gather(ids, rows).to_tensor(shape=shape).numpy() for ids, shape in both]
+
+
+def encode(texts, vocabulary):
+    parts = []
+    for part in in_parts(texts):
+        tokens, starts, ends = tokenize(part)
+        parts.append([*vocabulary(tokens), starts, ends])
+    words, characters, *offsets = (tf.concat(part, 0) for part in zip(*parts, strict=True))
+    splits = words.row_splits.numpy()[1:-1]
+    return Texts(words, characters, *(np.split(x.flat_values.numpy(), splits) for x in offsets))
+
+
+class Questions:
+    """Encoded questions about encoded passages.
 
     Args:
         examples: a list of `squad.Example`.
@@ -76,70 +124,106 @@ def prepare(examples, vocabulary, limits=None):
         limits: the largest numbers of tokens in a passage and in a question. Pass them for
             training: what nothing can be learned from is then left out.
 
-    Returns:
-        `Questions`, and a Counter of what was left out.
+    Attributes:
+        kept: the numbers of the questions that are not left out. `left_out` counts the others.
+        spans: `(Q, 2)`, the first and the last token of the answer.
     """
-    texts = list(dict.fromkeys(example.passage for example in examples))
-    numbers = {text: n for n, text in enumerate(texts)}
-    passage_of = np.array([numbers[example.passage] for example in examples])
-    data = Questions(
-        examples,
-        encode(texts, vocabulary),
-        encode([example.question for example in examples], vocabulary),
-        passage_of,
-        np.zeros((len(examples), 2), "int32"),
+
+    # What `fit` reads: the inputs and the targets of the model.
+    SIGNATURE = (
+        tuple(tf.TensorSpec((None,) * n, "int32") for n in (2, 3, 2, 3)),
+        {name: tf.TensorSpec((None,), "int32") for name in ("start", "end")},
     )
-    if limits is None:
-        return data, collections.Counter()
-    # Outside the loop, because `lengths` is computed for all texts whenever it is read.
-    passage_lengths = data.passages.lengths[passage_of]
-    question_lengths = data.questions.lengths
-    left_out, kept = collections.Counter(), []
-    for n, example in enumerate(examples):
-        first, last = find_span(example, data.passages, passage_of[n])
-        data.spans[n] = first, last
-        if passage_lengths[n] > limits[0]:
-            left_out[f"passage of more than {limits[0]} tokens"] += 1
-        elif question_lengths[n] > limits[1]:
-            left_out[f"question of more than {limits[1]} tokens"] += 1
-        elif question_lengths[n] == 0:
-            left_out["question without a word"] += 1
-        elif last < first:
-            left_out["answer without a word"] += 1
-        else:
-            kept.append(n)
-    if not kept:
-        raise SystemExit(f"no question is left to train on: {describe(left_out)}")
-    if left_out:
-        data = Questions(
-            [examples[n] for n in kept],
-            data.passages,
-            data.questions.select(kept),
-            passage_of[kept],
-            data.spans[kept],
-        )
-    return data, left_out
+
+    def __init__(self, examples, vocabulary, limits=None):
+        texts = {text: n for n, text in enumerate(dict.fromkeys(e.passage for e in examples))}
+        self.examples = examples
+        self.passage_of = np.array([texts[example.passage] for example in examples])
+        self.passages = encode(list(texts), vocabulary)
+        self.questions = encode([example.question for example in examples], vocabulary)
+        passage_lengths, lengths = self.passages.lengths[self.passage_of], self.questions.lengths
+        self.lengths = np.column_stack([lengths, passage_lengths])
+        self.spans = np.array([self._find_span(*x) for x in enumerate(examples)], "int32")
+        self.left_out, kept = collections.Counter(), np.ones(len(examples), bool)
+        if limits is not None:
+            for reason, useless in {
+                f"passage of more than {limits[0]} tokens": passage_lengths > limits[0],
+                f"question of more than {limits[1]} tokens": lengths > limits[1],
+                "question without a word": lengths == 0,
+                "answer without a word": self.spans[:, 1] < self.spans[:, 0],
+            }.items():
+                self.left_out[reason] = int((useless & kept).sum())
+                kept &= ~useless
+        self.kept = np.flatnonzero(kept)
+
+    def _find_span(self, n, example):
+        """The first and the last token that share a byte with the answer."""
+        begin = len(example.passage[: example.start].encode())
+        end = begin + len(example.answers[0].encode())
+        first = np.searchsorted(self.passages.ends[self.passage_of[n]], begin, side="right")
+        last = np.searchsorted(self.passages.starts[self.passage_of[n]], end, side="left") - 1
+        return first, last
+
+    def cut(self, n, first, last):
+        """The text from one token to another, cut out of the original passage of question n."""
+        starts, ends = (x[self.passage_of[n]] for x in (self.passages.starts, self.passages.ends))
+        if not len(starts):
+            return ""
+        return self.examples[n].passage.encode()[starts[first] : ends[last]].decode()
+
+    def inputs(self, rows):
+        """The four inputs of the model for the questions with these numbers."""
+        passage = self.passages.padded(self.passage_of[rows])
+        return [*passage, *self.questions.padded(rows)]
+
+    def split(self, size, order=None):
+        """Index arrays of questions of similar length, which hold every kept question once."""
+        return [self.kept[rows] for rows in bucketed(self.lengths[self.kept], size, order)]
+
+    def batches(self, size, seed, steps):
+        """Shuffled `Batches` for `fit`."""
+        return Batches(lambda order: self.split(size, order), self._read, seed, steps)
+
+    def ordered(self, size):
+        """A dataset for the validation by `fit`, always in the same order."""
+        batches = Batches(lambda order: self.split(size), self._read, seed=0)
+        return batches.dataset(self.SIGNATURE)
+
+    def _read(self, rows):
+        start, end = self.spans[rows].T
+        return tuple(self.inputs(rows)), {"start": start, "end": end}
 
 
-def find_span(example, passages, number):
-    """The first and the last token that share a byte with the answer."""
-    begin = len(example.passage[: example.start].encode())
-    end = begin + len(example.answers[0].encode())
-    tokens = passages.tokens(number)
-    first = np.searchsorted(passages.ends[tokens], begin, side="right")
-    last = np.searchsorted(passages.starts[tokens], end, side="left") - 1
-    return first, last
+def prepare(sets, arguments):
+    """Encodes examples to train on and to test on.
+
+    Returns:
+        `Questions` to train on and to test on, a dataset for the validation or None, a
+        `Vocabulary`, and fixed word vectors or None.
+    """
+    texts = [list(dict.fromkeys(text for e in examples for text in e[1:3])) for examples in sets]
+    found, vectors = {}, None
+    if arguments.vectors:
+        found = read_vectors(arguments.vectors, count_tokens([*texts[0], *texts[1]])[0])
+    vocabulary, words = learn_vocabulary(texts[0], arguments.vocabulary, found)
+    if found:
+        vectors = first_vectors(words, found, vocabulary.sizes[0], arguments.seed)
+        print(f"{arguments.vectors}: vectors of {len(found):,} words, fixed")
+    limits = arguments.max_passage, arguments.max_question
+    data, test = Questions(sets[0], vocabulary, limits), Questions(sets[1], vocabulary)
+    counts = f"{len(data.kept):,} questions to train on{describe(data.left_out)}"
+    if not len(data.kept):
+        raise SystemExit(f"{counts}. Nothing was written.")
+    print(f"{counts}; {len(sets[1]):,} to test on", flush=True)
+    watched = None
+    if arguments.data:
+        # Their loss only shows the progress; no choice depends on it.
+        rows = np.random.default_rng(0).permutation(len(sets[1]))
+        useful = [sets[1][n] for n in rows if not squad.why_useless(sets[1][n])]
+        watched = Questions(useful[:300], vocabulary, limits).ordered(60) if useful else None
+    return data, test, watched, vocabulary, vectors
 
 
-def cut(data, n, first, last):
-    """The text from one token to another, cut out of the original passage of question n."""
-    tokens = data.passages.tokens(data.passage_of[n])
-    if tokens.start == tokens.stop:
-        return ""
-    begin = data.passages.starts[tokens.start + first]
-    end = data.passages.ends[tokens.start + last]
-    return data.examples[n].passage.encode()[begin:end].decode()
-
-
-def describe(counter):
-    return ", ".join(f"{count:,} with {reason}" for reason, count in counter.items())
+def describe(left_out):
+    counts = ", ".join(f"{count:,} with {reason}" for reason, count in left_out.items() if count)
+    return f"; left out: {counts}" if counts else ""

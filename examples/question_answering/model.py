@@ -3,84 +3,12 @@
 import keras
 from keras import layers, ops
 
-from examples.question_answering.vocabulary import WORD_LENGTH
+from examples.question_answering.data import WORD_LENGTH
 from keras_attention import BiDAFAttentionFlow
 
 FLOWS = ("both", "context-to-query", "query-to-context", "none")
 # The score of a start or an end in the padding, in float32.
 NOWHERE = -1e30
-
-
-@keras.saving.register_keras_serializable("answer")
-class CharacterCNN(layers.Layer):
-    """A vector for each word from its characters: filters of width five, and their maximum.
-
-    Takes ids `(B, T, WORD_LENGTH)` with 0 after the end of a word. Returns `(B, T, filters)`.
-    """
-
-    def __init__(self, size, filters, dropout, **kwargs):
-        super().__init__(**kwargs)
-        self.size, self.filters, self.rate = size, filters, dropout
-        normal = keras.initializers.RandomNormal(stddev=0.5)
-        self.embedding = layers.Embedding(
-            size, 8, embeddings_initializer=normal, dtype=self.dtype_policy
-        )
-        self.convolution = layers.Conv2D(
-            filters, (1, 5), activation="relu", dtype=self.dtype_policy
-        )
-        self.dropout = layers.Dropout(dropout, dtype=self.dtype_policy)
-
-    def build(self, input_shape):
-        for layer, shape in ((self.embedding, input_shape), (self.convolution, (*input_shape, 8))):
-            if not layer.built:
-                layer.build(shape)
-
-    def call(self, inputs, training=None):
-        letters = self.dropout(self.embedding(inputs), training=training)
-        return ops.max(self.convolution(letters), axis=2)
-
-    def get_config(self):
-        own = {"size": self.size, "filters": self.filters, "dropout": self.rate}
-        return {**super().get_config(), **own}
-
-
-@keras.saving.register_keras_serializable("answer")
-class Highway(layers.Layer):
-    """y = t * relu(W x + b) + (1 - t) * x, t = sigmoid(W_t x + b_t) (Srivastava et al., 2015)."""
-
-    def build(self, input_shape):
-        size = input_shape[-1]
-        self.transform = layers.Dense(size, activation="relu", dtype=self.dtype_policy)
-        # At first the gate lets most of the word through unchanged.
-        bias = keras.initializers.Constant(-2.0)
-        self.gate = layers.Dense(
-            size, activation="sigmoid", bias_initializer=bias, dtype=self.dtype_policy
-        )
-        for layer in (self.transform, self.gate):
-            layer.build(input_shape)
-
-    def call(self, inputs):
-        gate = self.gate(inputs)
-        return gate * self.transform(inputs) + (1 - gate) * inputs
-
-
-@keras.saving.register_keras_serializable("answer")
-class AverageQuestion(layers.Layer):
-    """Takes the place of attention: every word h of the passage sees the average u of the question.
-
-    G = [h; u; h * u]
-    """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
-    def call(self, context, query, query_mask=None):
-        valid = ops.cast(ops.expand_dims(query_mask, 2), query.dtype)
-        average = ops.sum(query * valid, axis=1, keepdims=True)
-        average = average / ops.maximum(ops.sum(valid, axis=1, keepdims=True), 1)
-        average = average + ops.zeros_like(context)
-        return ops.concatenate([context, average, context * average], axis=-1)
 
 
 @keras.saving.register_keras_serializable("answer")
@@ -133,52 +61,61 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
         for text in ("passage", "question")
         for kind, shape in (("words", (None,)), ("characters", (None, WORD_LENGTH)))
     ]
-    words = layers.Embedding(
-        sizes[0],
-        units if vectors is None else vectors.shape[1],
-        # With the default of Keras, within +-0.05, equal words would hardly stand out at first.
-        embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0),
-        name="words",
-    )
-    characters = CharacterCNN(sizes[1], units, dropout, name="characters")
-    highways = [Highway(name=f"highway_{n}") for n in (1, 2)]
+    width = units if vectors is None else vectors.shape[1]
+    # With the default of Keras, within +-0.05, equal words would hardly stand out at first.
+    wide, narrow = (keras.initializers.RandomNormal(stddev=x) for x in (1.0, 0.5))
+    words = layers.Embedding(sizes[0], width, embeddings_initializer=wide, name="words")
+    letters = layers.Embedding(sizes[1], 8, embeddings_initializer=narrow, name="letters")
+    filters = layers.Conv2D(units, (1, 5), activation="relu", name="filters")
+    # At first the gates of the highway layers let most of a word through unchanged.
+    shut = keras.initializers.Constant(-2.0)
+    transforms = [layers.Dense(units + width, "relu", name=f"transform_{n}") for n in (1, 2)]
+    gates = [
+        layers.Dense(units + width, "sigmoid", bias_initializer=shut, name=f"gate_{n}")
+        for n in (1, 2)
+    ]
     contextual = bilstm(units, "contextual")
+
+    def embed(word, character, mask):
+        spelling = ops.max(filters(layers.Dropout(dropout)(letters(character))), axis=2)
+        x = layers.Concatenate()([words(word), spelling])
+        for transform, gate in zip(transforms, gates, strict=True):
+            share = gate(x)
+            x = share * transform(x) + (1 - share) * x
+        return contextual(layers.Dropout(dropout)(x), mask=mask)
 
     # From Keras 3.16 on, masks do not propagate through recurrent layers.
     valid, asked = ops.not_equal(inputs[0], 0), ops.not_equal(inputs[2], 0)
-
-    def embed(word, character, mask):
-        x = layers.Concatenate()([words(word), characters(character)])
-        for highway in highways:
-            x = highway(x)
-        return contextual(layers.Dropout(dropout)(x), mask=mask)
-
     context, query = embed(*inputs[:2], valid), embed(*inputs[2:], asked)
-    found = {}
+    answer = {}
     if flow == "none":
-        merged = AverageQuestion(name="average")(context, query, query_mask=asked)
+        # Every word h of the passage sees the average u of the question: [h; u; h * u].
+        share = ops.expand_dims(ops.cast(asked, "float32"), 2)
+        share = share / ops.maximum(ops.sum(share, axis=1, keepdims=True), 1)
+        average = ops.sum(query * share, axis=1, keepdims=True) + ops.zeros_like(context)
+        merged = layers.Concatenate(name="average")([context, average, context * average])
     else:
         merged, weights = BiDAFAttentionFlow(
             query_to_context=flow != "context-to-query",
             context_to_query=flow != "query-to-context",
             name="flow",
         )(context, query, context_mask=valid, query_mask=asked, return_attention_scores=True)
-        found = dict(zip(("context_to_query", "query_to_context"), weights, strict=False))
+        answer = dict(zip(("context_to_query", "query_to_context"), weights, strict=False))
 
     model = bilstm(units, "modeling_1")(layers.Dropout(dropout)(merged), mask=valid)
     model = bilstm(units, "modeling_2")(layers.Dropout(dropout)(model), mask=valid)
     after = bilstm(units, "modeling_end")(layers.Dropout(dropout)(model), mask=valid)
-    logits = []
+    logits = {}
     for name, hidden in (("start", model), ("end", after)):
         both = layers.Dropout(dropout)(layers.Concatenate()([merged, hidden]))
         logit = ops.squeeze(layers.Dense(1, name=f"{name}_score")(both), -1)
-        logits.append(ops.where(valid, logit, NOWHERE))
+        logits[name] = ops.where(valid, logit, NOWHERE)
     names = ("start", "end", "probability")
-    found |= dict(zip(names, SpanSearch(max_answer, name="span")(*logits), strict=True))
+    answer |= dict(zip(names, SpanSearch(max_answer, name="span")(**logits), strict=True))
     if vectors is not None:
         words.embeddings.assign(vectors)
         words.trainable = False
-    return keras.Model(inputs, logits), keras.Model(inputs, found)
+    return keras.Model(inputs, logits), keras.Model(inputs, answer)
 
 
 def bilstm(units, name):

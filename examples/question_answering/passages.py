@@ -1,25 +1,29 @@
 """Short passages about invented people, and questions that they answer.
 
 An endless supply in which the question decides: the passage tells the same kind of thing about
-several people. `python -m examples.question_answering.passages` prints some.
+several people. `facts.ini` holds the names and the sentences.
+`python -m examples.question_answering.passages` prints some.
 """
 
+import configparser
+import pathlib
 import random
 from typing import NamedTuple
 
-from examples.question_answering.facts import (
-    FIRST_NAMES,
-    KINDS,
-    PLACE,
-    ROLES,
-    SURNAMES,
-    THING,
-    TOWNS,
-    WHO,
-    YEAR,
-    Kind,
-)
 from examples.question_answering.squad import Example
+
+ROLES = ("who", "place", "year", "thing")
+
+
+class Kind(NamedTuple):
+    """A kind of fact about a person, as `facts.ini` describes it."""
+
+    ages: tuple[int, int]
+    things: list[str]
+    predicates: list[str]
+    sentences: list[str]
+    descriptions: list[str]
+    questions: dict[str, list[str]]  # by role
 
 
 class Fact(NamedTuple):
@@ -28,8 +32,27 @@ class Fact(NamedTuple):
     age: int
 
     def fill(self, text, who=None):
-        """Fills the values into a text of `KINDS`, and `who` for the person."""
-        return text.format(**{**self.values, WHO: who})
+        """Fills the values into a text of a `Kind`, and `who` for the person."""
+        return text.format(**{**self.values, "who": who})
+
+
+def _read_facts():
+    """The names, and the kinds of facts by their names."""
+    sections = configparser.ConfigParser(interpolation=None)
+    sections.read(pathlib.Path(__file__).with_name("facts.ini"), encoding="utf-8")
+    names = sections["names"]
+    kinds = {}
+    for name in sections.sections()[1:]:
+        texts = {key: text.split(" | ") for key, text in sections[name].items()}
+        ages = tuple(map(int, sections[name]["ages"].split()))
+        rest = [texts[key] for key in ("predicates", "sentences", "descriptions")]
+        questions = {role: texts[role] for role in ROLES if role in texts}
+        kinds[name] = Kind(ages, texts.get("things", []), *rest, questions)
+    towns = names["towns"].replace("\n", " ").strip().split(", ")
+    return names["first"].split(), names["surnames"].split(), towns, kinds
+
+
+FIRST_NAMES, SURNAMES, TOWNS, KINDS = _read_facts()
 
 
 def make_examples(size, seed=0):
@@ -38,15 +61,7 @@ def make_examples(size, seed=0):
 
 
 def split(sizes, seed=0):
-    """Makes disjoint sets: no passage is in two of them.
-
-    Args:
-        sizes: the number of examples in each set.
-        seed: the same seed gives the same sets.
-
-    Returns:
-        For each size a list of `Example`.
-    """
+    """Makes a list of `Example` for each size. No passage is in two of them."""
     rng = random.Random(seed)
     seen, sets = set(), []
     for size in sizes:
@@ -75,10 +90,7 @@ def _make_passage(rng):
         if not 50 <= len(passage.split()) <= 80:
             continue
         candidates = _ask(groups, passage, rng)
-        questions = []
-        for role in rng.choices(ROLES, k=4):
-            if candidates[role]:
-                questions.append(candidates[role].pop())
+        questions = [candidates[x].pop() for x in rng.choices(ROLES, k=4) if candidates[x]]
         if len(questions) == 4:
             return passage, questions
 
@@ -94,7 +106,7 @@ def _make_facts(rng):
     people = [f"{first} {surname}" for first, surname in names]
     births = [rng.randint(1700, 1914) for _ in people]
     kinds = rng.sample(list(KINDS.values()), 3)
-    if any(all(role not in kind.roles for kind in kinds) for role in ROLES):
+    if any(all(role not in kind.questions for kind in kinds) for role in ROLES):
         return None
     places = iter(rng.sample(TOWNS, size * len(kinds)))
     years, facts = set(), [[] for _ in people]
@@ -102,18 +114,16 @@ def _make_facts(rng):
         told = rng.sample(range(size), rng.randint(2, size))
         things = rng.sample(kind.things, len(told)) if kind.things else [None] * len(told)
         for person, thing in zip(told, things, strict=True):
-            values = {WHO: people[person]}
-            if THING in kind.roles:
-                values[THING] = thing
-            if PLACE in kind.roles:
-                values[PLACE] = next(places)
             age = rng.randint(*kind.ages)
-            if YEAR in kind.roles:
-                year = births[person] + age
+            year = births[person] + age
+            values = {"who": people[person], "thing": thing, "year": str(year)}
+            if "place" in kind.questions:
+                values["place"] = next(places)
+            if "year" in kind.questions:
                 if year in years:
                     return None
                 years.add(year)
-                values[YEAR] = str(year)
+            values = {role: value for role, value in values.items() if role in kind.questions}
             facts[person].append(Fact(kind, values, age))
     return facts if all(facts) else None
 
@@ -133,7 +143,7 @@ def _group(facts, rng):
 def _write(groups, rng):
     sentences, named, joinable = [], set(), None
     for group in groups:
-        name = group[0].values[WHO]
+        name = group[0].values["who"]
         # Later mentions often give the surname alone, as in any text about people.
         who = name.split()[1] if name in named and rng.random() < 0.5 else name
         named.add(name)
@@ -162,25 +172,18 @@ def _write(groups, rng):
 def _ask(groups, passage, rng):
     """Makes pairs of a question and its answer, in random order, for each role of an answer."""
     candidates = {role: [] for role in ROLES}
-    for group in groups:
-        for fact in group:
-            name = fact.values[WHO]
-            surname = name.split()[1]
-            # The other fact of the sentence can stand for the person: "the seller of cheese".
-            others = [
-                other.fill(text)
-                for other in group
-                if other is not fact
-                for text in other.kind.descriptions
-            ]
-            for role, texts in fact.kind.questions.items():
-                who = rng.choice((name, name, name, surname, *others))
-                question, answer = fact.fill(rng.choice(texts), who), fact.values[role]
-                # A person who is mentioned twice is no answer: two places would be right.
-                unclear = passage.count(surname if role == WHO else answer) != 1
-                # Question and answer may share a word: both may be called Port something.
-                if unclear or set(question.rstrip("?").split()) & set(answer.split()):
-                    continue
+    for fact, together in ((fact, group) for group in groups for fact in group):
+        name = fact.values["who"]
+        surname = name.split()[1]
+        # The other fact of the sentence can stand for the person: "the seller of cheese".
+        others = [x.fill(text) for x in together if x is not fact for text in x.kind.descriptions]
+        for role, texts in fact.kind.questions.items():
+            who = rng.choice((name, name, name, surname, *others))
+            question, answer = fact.fill(rng.choice(texts), who), fact.values[role]
+            # A person who is mentioned twice is no answer: two places would be right.
+            unclear = passage.count(surname if role == "who" else answer) != 1
+            # Question and answer may share a word: both may be called Port something.
+            if not unclear and not set(question.rstrip("?").split()) & set(answer.split()):
                 candidates[role].append((question, answer))
     for pairs in candidates.values():
         rng.shuffle(pairs)

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 KINDS = {str: "a string", list: "a list", int: "a whole number of at least 0"}
-# JSON may contain half of a surrogate pair, such as \ud800, which no later step could encode.
+# JSON may contain half of a surrogate pair, like \ud800, which no later step could encode.
 SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
@@ -39,68 +39,64 @@ def read(path, training):
             only questions without a gold answer are left out, because the others are scored.
 
     Returns:
-        `(examples, skipped)`: a list of `Example`, and a Counter with the reasons for which
-        questions were left out.
+        A list of `Example`, and a Counter with the reasons for which questions were left out.
     """
-    document = load(path)
-    examples, skipped, ids = [], collections.Counter(), set()
+    examples, left_out, ids = [], collections.Counter(), set()
     try:
-        for example in _walk(document, ids):
-            reason = _reason(example, training)
+        for example, place in _walk(json.loads(pathlib.Path(path).read_bytes())):
+            if example.id in ids:
+                raise ValueError(
+                    f"{place}: found the id {example.id!r} for a second time, expected ids that "
+                    "differ, because predictions are stored by id"
+                )
+            ids.add(example.id)
+            reason = why_useless(example) if training or not example.answers else None
             if reason:
-                skipped[reason] += 1
+                left_out[reason] += 1
             else:
                 examples.append(example)
-        if not ids:
-            raise ValueError("found no question at all, expected at least one")
-    except ValueError as error:
-        raise SystemExit(
-            f"{path}: {error}. Give a file in the format of SQuAD v1.1. Nothing was written."
-        ) from None
-    return examples, skipped
-
-
-def load(path):
-    """Reads a JSON file."""
-    try:
-        return json.loads(pathlib.Path(path).read_bytes().decode("utf-8-sig"))
+        if not examples:
+            counts = ", ".join(f"{count:,} with {reason}" for reason, count in left_out.items())
+            raise ValueError(f"no question of it can be used: {counts or 'it holds none'}")
     except OSError as error:
+        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from None
+    except (ValueError, RecursionError) as error:  # also of JSON and UTF-8
         raise SystemExit(
-            f"{path}: {error.strerror}; a JSON file was expected. Nothing was written."
+            f"{path}: {error}. Give a JSON file in UTF-8 in the format of SQuAD v1.1. Nothing was "
+            "written."
         ) from None
-    except UnicodeDecodeError as error:
-        raise SystemExit(
-            f"{path}: not UTF-8 (byte {error.start + 1}). Convert it. Nothing was written."
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise SystemExit(
-            f"{path}: not JSON that can be read ({error}). Nothing was written."
-        ) from None
+    return examples, left_out
 
 
-def _walk(document, ids):
-    """Yields every question as an `Example`, and adds its id to the set `ids`.
+def why_useless(example):
+    """Why nothing can be learned from a question, or None."""
+    if not example.answers:
+        return "no answer"
+    texts = {"passage": example.passage, "question": example.question, "answer": example.answers[0]}
+    for name, text in texts.items():
+        if not text.strip():
+            return f"{name} empty"
+    if not example.passage.startswith(example.answers[0], example.start):
+        return "answer not at its offset"
+    return None
 
-    The start of a missing answer is -1.
-    """
-    for article, article_place in _items(document, "data", ""):
-        for paragraph, paragraph_place in _items(article, "paragraphs", article_place):
-            passage = _field(paragraph, "context", str, paragraph_place)
-            for entry, place in _items(paragraph, "qas", paragraph_place):
-                question = _field(entry, "question", str, place)
-                name = _field(entry, "id", str, place)
-                if name in ids:
-                    raise ValueError(
-                        f"{place}: found the id {name!r} for a second time, expected ids that "
-                        "differ, because predictions are stored by id"
-                    )
-                ids.add(name)
+
+def _walk(document):
+    """Yields every question as an `Example`, and its place. The start of no answer is -1."""
+    for article, at in _items(document, "data", ""):
+        for paragraph, place in _items(article, "paragraphs", at):
+            passage = _field(paragraph, "context", str, place)
+            for entry, at in _items(paragraph, "qas", place):
+                question, name = (_field(entry, key, str, at) for key in ("question", "id"))
                 answers = [
-                    (_field(answer, "text", str, at), _field(answer, "answer_start", int, at))
-                    for answer, at in _items(entry, "answers", place)
+                    (
+                        _field(answer, "text", str, inside),
+                        _field(answer, "answer_start", int, inside),
+                    )
+                    for answer, inside in _items(entry, "answers", at)
                 ]
-                texts = tuple(text for text, _ in answers)
-                yield Example(name, passage, question, texts, answers[0][1] if answers else -1)
+                texts, starts = zip(*answers, strict=True) if answers else ((), (-1,))
+                yield Example(name, passage, question, texts, starts[0]), at
 
 
 def _items(parent, key, place):
@@ -109,47 +105,11 @@ def _items(parent, key, place):
 
 
 def _field(parent, key, kind, place):
-    if isinstance(parent, dict):
-        value = parent.get(key)
-        # Compare the type itself, because a bool is an instance of int.
-        if type(value) is kind and not (kind is int and value < 0):
-            if kind is not str or not SURROGATES.search(value):
-                return value
-            found = "half of a surrogate pair, which is no character,"
-        else:
-            found = describe(value) if key in parent else "nothing"
-        found += f" under {key!r}"
-    else:
-        found = f"{describe(parent)} instead of an object"
-    place = place or "the top level"
-    raise ValueError(f"{place}: found {found}, expected {KINDS[kind]} under {key!r}")
-
-
-def describe(value):
-    """Names a JSON value in a message."""
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, dict):
-        return "an object"
-    text = json.dumps(value, ensure_ascii=True)
-    text = text if len(text) <= 40 else text[:40] + "..."
-    if isinstance(value, str):
-        return f"the string {text}"
-    return text if value is None or isinstance(value, bool) else f"the number {text}"
-
-
-def _reason(example, training):
-    """Why a question is left out, or None."""
-    if not example.answers:
-        return "no answer"
-    if not training:
-        return None
-    if not example.passage.strip():
-        return "passage empty"
-    if not example.question.strip():
-        return "question empty"
-    if not example.answers[0].strip():
-        return "answer empty"
-    if not example.passage.startswith(example.answers[0], example.start):
-        return "answer not at its offset"
-    return None
+    value = parent.get(key, ...) if isinstance(parent, dict) else parent
+    # Compare the type itself, because a bool is an instance of int.
+    wrong = type(value) is not kind or not isinstance(parent, dict) or (kind is int and value < 0)
+    if wrong or (kind is str and SURROGATES.search(value)):
+        found = "nothing" if value is ... else json.dumps(value)[:40]
+        place = place or "the top level"
+        raise ValueError(f"{place}: found {found}, expected {KINDS[kind]} under {key!r}")
+    return value

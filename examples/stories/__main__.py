@@ -12,7 +12,7 @@ then runs in a process without keras.
 
 does it for the 20 tasks of bAbI. DIR holds the official text files; `--data download` downloads
 them. The table shows the errors of the paper beside ours. Of several repeats the one with the
-lowest training error counts, as in the paper. A run that was interrupted or killed resumes when the
+lowest training error counts, as in the paper. A run that was stopped or killed resumes when the
 same command is run again: finished models are kept. Measured figures are in
 docs/results/stories.md.
 
@@ -21,86 +21,52 @@ its initial value. The command counts such words, and sentences that fall out of
 """
 
 import argparse
+import itertools
 import pathlib
 
 import keras
+import numpy as np
 
-from examples.common import workers
-from examples.common.arguments import (
-    check_at_least_one,
-    check_ranges,
-    check_seed,
-    fill,
-    make_parser,
-)
-from examples.common.extras import check_extras
-from examples.common.files import make_folder
-from examples.stories.data import FEWEST, Corpus, load_data
-from examples.stories.evaluation import report
-from examples.stories.export import save
-from examples.stories.model import ENCODINGS
+from examples.common import arguments as options
+from examples.common.files import Results, make_folder
+from examples.stories.data import FEWEST, Task, load_data
+from examples.stories.evaluation import report, save
+from examples.stories.model import ENCODINGS, JOBS, build_model, model_options, train_all
 from examples.stories.reading import FOLDERS
-from examples.stories.training import HAS_GPU, Models, train_all
 
-# Defaults for a model of each task, and for one model of all tasks.
-DEFAULTS = {"units": (20, 50), "epochs": (100, 60), "linear_epochs": (20, 30)}
+# What the models depend on.
+SETTINGS = ("encoding", "null_memories", "noise", "memory", "units", "epochs", "linear_epochs")
+SETTINGS += ("learning_rate", "batch_size", "seed")
 
 
 def parse(argv):
-    parser = make_parser("stories", __doc__)
-
-    def add(name, text):
-        flag, (each, joint) = f"--{name.replace('_', '-')}", DEFAULTS[name]
-        parser.add_argument(flag, type=int, help=f"{text} (default: {each}; joint: {joint})")
-
-    parser.add_argument("--data", metavar="DIR", help="folder of bAbI's files, or download")
-    parser.add_argument(
-        "--task", nargs="+", default=["all"], metavar="N", help="numbers, all, or joint: one model"
-    )
-    parser.add_argument("--size", choices=FOLDERS, help="training questions (default: 1k)")
-    parser.add_argument("--questions", type=int, help="for each generated task (default: 1000)")
-    parser.add_argument(
-        "--hops", type=int, nargs="+", help="one or more (default: 3; generated stories: 3 1)"
-    )
-    parser.add_argument("--tying", choices=("adjacent", "layerwise"), default="adjacent")
-    parser.add_argument(
-        "--encoding",
-        choices=ENCODINGS,
-        default="position",
-        help="place of a word: in the longest sentence, in its own sentence, or none",
-    )
-    parser.add_argument(
-        "--null-memories",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="also read empty places of the memory, as zeros",
-    )
-    parser.add_argument("--linear-start", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument(
-        "--noise",
-        type=float,
-        default=0.1,
-        help="empty sentences among the others, as a fraction",
-    )
-    parser.add_argument("--memory", type=int, default=50, help="sentences that are remembered")
-    parser.add_argument("--repeats", type=int, default=1, help="models; the best one counts")
-    add("units", "width of a memory")
-    add("epochs", "epochs after the linear ones")
-    add("linear_epochs", "largest number of epochs without the softmax")
-    parser.add_argument("--learning-rate", type=float, default=0.01, help="halved three times")
-    parser.add_argument("--batch-size", type=int, default=32, help="number of questions")
-    parser.add_argument("--seed", type=int, default=1, help="of all random numbers")
-    # Only one process can use the GPU.
-    alone = HAS_GPU or keras.backend.backend() != "tensorflow"
-    jobs = 1 if alone else min(workers.cores(), 8)
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=jobs,
-        help="processes that train (default: %(default)s)",
-    )
-    parser.add_argument("--output", default="output/babi", help="folder for the results")
-    parser.add_argument("--smoke", action="store_true", help="one generated task, within a minute")
+    parser = options.make_parser("stories", __doc__)
+    add, count = parser.add_argument, options.count
+    add("--data", metavar="DIR", help="folder of bAbI's files, or download")
+    add("--task", nargs="+", default=["all"], metavar="N", help="numbers, all, or joint: one model")
+    add("--size", choices=FOLDERS, help="training questions (default: 1k)")
+    text = "for each generated task (default: 1000)"
+    add("--questions", type=options.between(int, FEWEST), help=text)
+    text = "one or more (default: 3; generated stories: 3 1)"
+    add("--hops", type=count, nargs="+", help=text)
+    text = "place of a word: in the longest sentence, in its own sentence, or none"
+    add("--encoding", choices=ENCODINGS, default="position", help=text)
+    text = "also read empty places of the memory, as zeros"
+    add("--null-memories", action=argparse.BooleanOptionalAction, default=True, help=text)
+    text = "empty sentences among the others, as a fraction"
+    add("--noise", type=options.share, default=0.1, help=text)
+    add("--memory", type=count, default=50, help="sentences that are remembered")
+    add("--repeats", type=count, default=1, help="models; the best one counts")
+    add("--units", type=count, help="width of a memory (default: 20; joint: 50)")
+    add("--epochs", type=count, help="after the linear ones (default: 100; joint: 60)")
+    text = "most epochs without the softmax (default: 20; joint: 30)"
+    add("--linear-epochs", type=options.between(int, 0), help=text)
+    add("--learning-rate", type=options.number, default=0.01, help="halved three times")
+    add("--batch-size", type=count, default=32, help="number of questions")
+    add("--seed", type=options.seed, default=1, help="of all random numbers")
+    add("--jobs", type=count, default=JOBS, help="processes that train (default: %(default)s)")
+    add("--output", default="output/babi", help="folder for the results")
+    add("--smoke", action="store_true", help="one generated task, within a minute")
     arguments = parser.parse_args(argv)
     if arguments.data == "":
         parser.error("--data is empty: give a folder or download, or leave it out to generate some")
@@ -108,58 +74,66 @@ def parse(argv):
         parser.error("--smoke and --questions are for the generated stories: leave out --data")
     if arguments.size and not arguments.data:
         parser.error("--size is for the files of --data; for generated stories give --questions")
-    fill(arguments, {"size": "1k"})
     named = arguments.task in (["all"], ["joint"])
     if not named and not all(n.isascii() and n.isdigit() for n in arguments.task):
         parser.error(f"--task takes numbers, or all, or joint; received {' '.join(arguments.task)}")
-    check_seed(parser, arguments)
+    if arguments.smoke and arguments.task == ["all"]:
+        arguments.task = ["1"]
     joint = arguments.task == ["joint"]
-    fill(arguments, {name: values[joint] for name, values in DEFAULTS.items()})
-    if arguments.smoke:
-        fill(arguments, {"hops": [2], "questions": 400})
-        arguments.task = ["1"] if arguments.task == ["all"] else arguments.task
-    if not arguments.data:
-        fill(arguments, {"hops": [3, 1], "questions": 1000})
-    fill(arguments, {"hops": [3]})
-    names = ["memory", "repeats", "units", "epochs", "linear_epochs", "batch_size", "jobs"]
-    check_at_least_one(parser, arguments, names)
-    if arguments.questions is not None and arguments.questions < FEWEST:
-        parser.error(f"--questions must be at least {FEWEST}; received {arguments.questions}")
-    if min(arguments.hops) < 1:
-        parser.error(f"--hops must be at least 1; received {min(arguments.hops)}")
+    defaults = {"units": (20, 50)[joint], "epochs": (100, 60)[joint], "size": "1k"}
+    defaults |= {"linear_epochs": (20, 30)[joint], "hops": [3] if arguments.data else [3, 1]}
+    defaults |= {"questions": 1000} | ({"hops": [2], "questions": 400} if arguments.smoke else {})
+    options.fill(arguments, defaults)
     arguments.hops = list(dict.fromkeys(arguments.hops))
-    check_ranges(parser, arguments, {"noise": 1, "learning_rate": float("inf")})
     return arguments
 
 
 def main(argv=None):
     arguments = parse(argv)
-    check_extras("tensorflow_text", "matplotlib")
-    joint = arguments.task == ["joint"]
-    found = load_data(arguments)
-    names = (
-        *("tying", "encoding", "null_memories", "linear_start", "noise", "memory", "units"),
-        *("epochs", "linear_epochs", "learning_rate", "batch_size", "seed"),
-    )
-    settings = {name: getattr(arguments, name) for name in names}
+    options.check_extras("tensorflow_text", "matplotlib")
+    found, joint = load_data(arguments), arguments.task == ["joint"]
+    groups = {"joint": found} if joint else {str(n): {n: x} for n, x in found.items()}
+    tasks = [Task(name, x, arguments.memory, arguments.noise) for name, x in groups.items()]
+    settings = {name: getattr(arguments, name) for name in SETTINGS}
     settings["backend"] = keras.backend.backend()
-    corpus = Corpus(found, joint, arguments.memory, arguments.noise)
     output = make_folder(pathlib.Path(arguments.output))
-    models = Models(output, settings)
-    folders = {
-        group: make_folder(output / (group if joint else f"task-{group}"))
-        for group in corpus.groups
+    weights = make_folder(output / "weights")
+    results = Results(output / "results.json", settings)
+    repeats = range(1, arguments.repeats + 1)
+    models = {
+        weights / f"{task.name}-hops-{hops}-{repeat}-{task.digest}.weights.h5": (task, hops, repeat)
+        for task, hops, repeat in itertools.product(tasks, arguments.hops, repeats)
     }
-    train_all(corpus, models, settings, arguments)
-    chosen = report(corpus, models, arguments, settings)
-    for group in corpus.groups:
-        entry = chosen[group, arguments.hops[0]]
-        save(corpus, models, group, entry, settings, folders[group])
-    if arguments.smoke:
-        error = chosen[next(iter(corpus.groups)), arguments.hops[0]]["train_error"]
-        if not error < 10:
-            raise SystemExit(f"smoke run: expected a training error below 10%, found {error:.1f}%")
+    jobs = {
+        path: (*key, settings, path)
+        for path, key in models.items()
+        if not results.find(model=path.name) or not path.exists()
+    }
+    print(f"models to train: {len(jobs)} of {len(models)}", flush=True)
+    for path, result in train_all(jobs, arguments.jobs):
+        results.add({"model": path.name, **result})
+        task, hops, repeat = models[path]
+        errors = result["train_error"], np.mean(list(result["test_errors"].values()))
+        print(
+            f"task {task.name}, {hops} hops, repeat {repeat}: training error {errors[0]:.1f}%, "
+            f"test error {errors[1]:.1f}%, {result['seconds']:.0f} s",
+            flush=True,
+        )
+    best = {}
+    for hops in arguments.hops:
+        entries = [
+            [results.find(model=path.name) for path, key in models.items() if key[:2] == (x, hops)]
+            for x in tasks
+        ]
+        best[hops] = report(tasks, entries, hops, arguments)
+    for task, entry in zip(tasks, best[arguments.hops[0]], strict=True):
+        model, reader = build_model(task.sizes, arguments.hops[0], **model_options(settings))
+        model.load_weights(weights / entry["model"])
+        save(task, reader, make_folder(output / (task.name if joint else f"task-{task.name}")))
+    error = best[arguments.hops[0]][0]["train_error"]
+    if arguments.smoke and not error < 10:
+        raise SystemExit(f"smoke run: expected a training error below 10%, found {error:.1f}%")
 
 
 if __name__ == "__main__":
-    main()
+    options.run(main)

@@ -1,56 +1,51 @@
-"""The tasks, generated or from files, as ids."""
+"""The tasks, generated or from files, as ids, with random noise between sentences."""
 
 import math
 import pathlib
+from typing import NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from examples.common.files import fingerprint
-from examples.stories import encoding, generator, reading
-from examples.stories.model import Task
+from examples.common.text import Words, split_sentences
+from examples.stories import generator, reading
 
 GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
 # The smallest number of training questions. A tenth of them is for validation.
 FEWEST = 20
+NO_WORD = r"[^\p{L}\p{M}\p{N}]*"
 
 
 def load_data(arguments):
     """The chosen tasks: `{number: (name, training questions, test questions)}`."""
+    place, found, size = "the generated stories", {}, arguments.questions
     if not arguments.data:
-        found = {
-            number: (
-                name,
-                *_halves(generator.make(2 * arguments.questions, number, arguments.seed)),
-            )
-            for number, name in GENERATED.items()
-        }
-        return {n: found[n] for n in wanted(arguments, found, "the generated stories")}
-    folder = download() if arguments.data == "download" else arguments.data
-    files = reading.find_files(folder, arguments.size)
-    return {
-        number: (
-            files[number][0].name.split("_")[1].replace("-", " "),
-            *(reading.read(path) for path in files[number]),
-        )
-        for number in wanted(arguments, files, folder)
-    }
-
-
-def wanted(arguments, found, place):
-    if arguments.task in (["all"], ["joint"]):
-        return list(found)
-    numbers = list(dict.fromkeys(int(number) for number in arguments.task))
-    if not found or set(numbers) - set(found):
+        for number, name in GENERATED.items():
+            made = generator.make(2 * size, number, arguments.seed)
+            found[number] = name, made[:size], made[size:]
+    else:
+        place = download() if arguments.data == "download" else arguments.data
+        found = reading.find_files(place, arguments.size)
+    named = arguments.task not in (["all"], ["joint"])
+    numbers = dict.fromkeys(int(number) for number in arguments.task) if named else found
+    if set(numbers) - set(found):
         raise SystemExit(
             f"--task {' '.join(arguments.task)}: {place} has the tasks "
-            f"{', '.join(map(str, found)) or 'none'}. Nothing was written."
+            f"{', '.join(map(str, found))}. Nothing was written."
         )
-    return numbers
-
-
-def _halves(questions):
-    return questions[: len(questions) // 2], questions[len(questions) // 2 :]
+    if arguments.data:
+        for number in numbers:
+            name = found[number]["train"].name.split("_")[1].replace("-", " ")
+            found[number] = name, *(reading.read(found[number][x]) for x in ("train", "test"))
+    for number in numbers:
+        if len(found[number][1]) < FEWEST:
+            raise SystemExit(
+                f"task {number}: {len(found[number][1])} questions to train on, fewer than "
+                f"{FEWEST}. Nothing was written."
+            )
+    return {number: found[number] for number in numbers}
 
 
 def download():
@@ -59,63 +54,187 @@ def download():
     return next(iter(pathlib.Path(path).rglob(reading.FOLDERS["1k"])), pathlib.Path(path)).parent
 
 
-class Corpus:
-    """Tasks as ids, for one model of each task or one model of all tasks.
+def split(texts):
+    """Splits texts `(B,)` into sentences without signs.
 
-    Args:
-        found: what `load_data` returns.
-        joint: whether one model learns all tasks.
-        memory: the largest number of sentences that are remembered.
-        noise: the number of empty sentences among them, as a fraction.
+    Returns:
+        Ragged words `(B, S, W)`, and the byte where each sentence begins and ends, `(B, S)`.
+    """
+    words, begins, ends = split_sentences(texts, longest=2**31)
+    signs = tf.ragged.map_flat_values(tf.strings.regex_full_match, words, NO_WORD)
+    words = tf.ragged.boolean_mask(words, ~signs)
+    kept = words.with_values(words.values.row_lengths() > 0)
+    begins, ends = tf.reduce_min(begins, axis=2), tf.reduce_max(ends, axis=2)
+    return [tf.ragged.boolean_mask(x, kept) for x in (words, begins, ends)]
+
+
+class Encoded(NamedTuple):
+    """Questions as ids.
+
+    sentences: `(U, W)` word ids of each distinct sentence; the first sentence is empty.
+    stories: `(Q, N)` numbers of sentences, padded with 0 at the front.
+    questions: `(Q, W')` word ids. answers: `(Q,)` word ids, -1 for an unknown answer.
     """
 
-    def __init__(self, found, joint, memory, noise):
-        self.names = {str(number): name for number, (name, *_) in found.items()}
-        self.questions = {str(number): test for number, (*_, test) in found.items()}
-        self.groups = {"joint": list(self.names)} if joint else {n: [n] for n in self.names}
-        self.tasks, self.encoders, self.fingerprints = {}, {}, {}
-        for group, numbers in self.groups.items():
-            train = {n: found[int(n)][1] for n in numbers}
-            for n, questions in train.items():
-                if len(questions) < FEWEST:
-                    raise SystemExit(
-                        f"task {n}: {len(questions)} questions to train on, fewer than {FEWEST}. "
-                        "Nothing was written."
-                    )
-            encoder = encoding.Encoder([q for questions in train.values() for q in questions])
-            parts = {n: encoder.encode(train[n]) for n in numbers}
-            test = {n: encoder.encode(self.questions[n]) for n in numbers}
-            # The memory is no larger than the longest story needs, so that few places stay empty.
-            longest = max(part.stories.shape[1] for part, _ in parts.values())
-            size = min(memory, longest + math.ceil(noise * longest))
-            for n in numbers:
-                self._tell(f"task {n}, {len(train[n]):,} training questions", *parts[n], size)
-                self._tell(f"task {n}, {len(self.questions[n]):,} test questions", *test[n], size)
-            parts, test = ({n: part for n, (part, _) in x.items()} for x in (parts, test))
-            # The last tenth of every task is for validation: questions of one story are neighbours.
-            cuts = {n: len(part.answers) * 9 // 10 for n, part in parts.items()}
-            inside = [part.select(slice(0, cuts[n])) for n, part in parts.items()]
-            outside = [part.select(slice(cuts[n], None)) for n, part in parts.items()]
-            self.encoders[group] = encoder
-            self.tasks[group] = Task(
-                group,
-                encoder.words.size,
-                max(
-                    x.shape[1] for part in parts.values() for x in (part.sentences, part.questions)
-                ),
-                size,
-                encoding.join(inside),
-                encoding.join(outside),
-                test,
-            )
-            arrays = [x for part in (*parts.values(), *test.values()) for x in part]
-            self.fingerprints[group] = fingerprint(*arrays)
+    sentences: np.ndarray
+    stories: np.ndarray
+    questions: np.ndarray
+    answers: np.ndarray
 
-    def _tell(self, of, encoded, counts, memory):
-        lengths = (encoded.stories > 0).sum(axis=1)
-        counts["sentences that fall out of the memory, the oldest of their stories"] = int(
-            np.maximum(lengths - memory, 0).sum()
-        )
-        told = "; ".join(f"{what}: {count:,}" for what, count in counts.items() if count)
+    def select(self, index):
+        return Encoded(self.sentences, *(x[index] for x in self[1:]))
+
+    def inputs(self, memory, noise=0.0, rng=None):
+        """Word ids of the last `memory` sentences `(Q, N, W)`, and of the questions `(Q, W')`."""
+        stories = noisy(self.stories, noise, rng) if noise else self.stories
+        return self.sentences[stories[:, -memory:]], self.questions
+
+
+def noisy(stories, noise, rng):
+    """Inserts empty sentences, 0, at random places of stories `(Q, N)`.
+
+    A story of n sentences gets up to `noise` n of them, rounded up. Each number is as likely.
+    """
+    count, width = stories.shape
+    lengths = (stories > 0).sum(axis=1)
+    total = lengths + rng.integers(0, np.ceil(noise * lengths).astype(int) + 1)
+    width = max(width, int(np.ceil((1 + noise) * width)))
+    keys = rng.random((count, width))
+    keys[np.arange(width) < width - total[:, None]] = 2  # in front of the story
+    keys[:, -1] = -1  # the last sentence stays the last
+    ranks = keys.argsort(axis=1).argsort(axis=1)
+    result = np.zeros((count, width), stories.dtype)
+    result[ranks < lengths[:, None]] = stories[stories > 0]
+    return result
+
+
+class Encoder:
+    """Turns stories into ids. The vocabulary comes from the training questions and answers.
+
+    Args:
+        questions: a list of `Question` to train on.
+    """
+
+    def __init__(self, questions):
+        words = split(tf.constant(_lines(questions), "string"))[0].flat_values
+        words = tf.strings.lower(words, encoding="utf-8").numpy()
+        answers = {answer_key(q.answer) for q in questions}
+        self.listed = sorted({word.decode() for word in words} | answers)
+        self.ids = {word: n for n, word in enumerate(self.listed, 1)}
+        self.words = Words(self.listed)
+
+    def encode(self, questions):
+        lines = _lines(questions)
+        words = split(tf.constant(lines, "string"))[0]
+        found = tf.ragged.map_flat_values(self.words, words).to_list()
+        found = dict(zip(lines, found, strict=True))
+        table = {(): 0}
+        stories = [
+            [table.setdefault(tuple(s), len(table)) for line in q.story for s in found[line]]
+            for q in questions
+        ]
+        asked = [[word for sentence in found[q.text] for word in sentence] for q in questions]
+        answers = [self.ids.get(answer_key(q.answer), -1) for q in questions]
+        stories = padded([story[::-1] for story in stories])[:, ::-1]
+        arrays = padded(list(table)), stories, padded(asked), np.array(answers, "int32")
+        return Encoded(*map(np.ascontiguousarray, arrays))
+
+    def tell(self, name, data, memory):
+        """Prints what the model cannot know of some questions."""
+        unknown = [x == self.words.size - 1 for x in (data.sentences, data.questions)]
+        lengths = (data.stories > 0).sum(axis=1)
+        counts = {
+            "words that were not seen in training": (
+                unknown[0].sum(axis=1)[data.stories].sum() + unknown[1].sum()
+            ),
+            "answers outside the vocabulary": (data.answers < 0).sum(),
+            "empty stories": (lengths == 0).sum(),
+            "sentences that fall out of the memory, the oldest of their stories": (
+                np.maximum(lengths - memory, 0).sum()
+            ),
+        }
+        told = [f"{what}: {count:,}" for what, count in counts.items() if count]
         if told:
-            print(f"{of}; {told}")
+            print("; ".join([f"{name}, {len(data.answers):,} questions", *told]))
+
+
+def _lines(questions):
+    return sorted({line for q in questions for line in (*q.story, q.text)})
+
+
+def answer_key(answer):
+    """The word of an answer in the vocabulary. A list such as "football,milk" is one word."""
+    return answer.strip().lower()
+
+
+def padded(rows):
+    """Lists of ids as one array, padded with 0, with at least one column."""
+    result = np.zeros((len(rows), max(1, *map(len, rows))), "int32")
+    for row, ids in zip(result, rows, strict=True):
+        row[: len(ids)] = ids
+    return result
+
+
+class Task:
+    """The data that one model is trained on and tested on: of one task, or of several.
+
+    Args:
+        name: "1" to "20", or "joint".
+        found: what `load_data` returns, for the tasks of this model.
+        memory: the largest number of sentences that are remembered.
+        noise: the number of empty sentences among them, as a fraction.
+
+    Attributes:
+        sizes: the number of word ids, the words of the longest sentence, and the memory.
+        train, valid: `Encoded`. test: one `Encoded` for each task, by its name.
+        asked: the test questions, likewise.
+    """
+
+    def __init__(self, name, found, memory, noise):
+        self.name, self.names = name, {str(n): title for n, (title, *_) in found.items()}
+        self.asked = {str(n): test for n, (_, _, test) in found.items()}
+        train = [questions for _, questions, _ in found.values()]
+        self.encoder = encoder = Encoder([q for questions in train for q in questions])
+        every = encoder.encode([q for questions in train for q in questions])
+        self.test = {n: encoder.encode(test) for n, test in self.asked.items()}
+        # The memory is no larger than the longest story needs, so that few places stay empty.
+        longest = every.stories.shape[1]
+        size = min(memory, longest + math.ceil(noise * longest))
+        longest = max(x.shape[1] for x in (every.sentences, every.questions))
+        self.sizes = encoder.words.size, longest, size
+        # The last tenth of every task is for validation: questions of one story are neighbours.
+        ends = np.cumsum([len(questions) for questions in train])
+        parts = [np.arange(n - len(x), n) for n, x in zip(ends, train, strict=True)]
+        cuts = [np.split(part, [len(part) * 9 // 10]) for part in parts]
+        self.train, self.valid = (every.select(np.concatenate(x)) for x in zip(*cuts, strict=True))
+        for number, part in zip(self.test, parts, strict=True):
+            encoder.tell(f"task {number}, training", every.select(part), size)
+            encoder.tell(f"task {number}, test", self.test[number], size)
+        self.digest = fingerprint(*(x for data in (every, *self.test.values()) for x in data))[:8]
+
+    def __getstate__(self):
+        # The tables of the encoder belong to this process.
+        return {name: x for name, x in vars(self).items() if name not in ("encoder", "asked")}
+
+    def batches(self, batch, noise, seeds):
+        """Endless batches for `fit`, with a new order and new noise in every epoch.
+
+        An epoch is made at once, because single batches of such small models take longer to make
+        than to train on.
+        """
+        steps = len(self.train.answers) // batch
+
+        def epochs():
+            epoch = 0
+            while True:
+                rng = np.random.default_rng([*seeds, epoch])
+                chosen = self.train.select(
+                    rng.permutation(len(self.train.answers))[: steps * batch]
+                )
+                arrays = *chosen.inputs(self.sizes[2], noise, rng), chosen.answers
+                yield tuple(x.reshape(steps, batch, *x.shape[1:]) for x in arrays)
+                epoch += 1
+
+        signature = tuple(tf.TensorSpec(x.shape, "int32") for x in next(epochs()))
+        dataset = tf.data.Dataset.from_generator(epochs, output_signature=signature).unbatch()
+        return dataset.map(lambda story, question, answer: ((story, question), answer)).prefetch(8)

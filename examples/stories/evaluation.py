@@ -1,10 +1,23 @@
-"""Tables of test errors, with the errors of the paper beside ours."""
+"""Tables of test errors beside those of the paper; writes and checks all files of a model."""
 
+import keras
 import numpy as np
+import tensorflow as tf
 
-from examples.stories import reading
-from examples.stories.training import best_of
+from examples.common.files import save_figure
+from examples.common.saving import ask_saved_model, write_model, write_saved_model
+from examples.stories.data import answer_key, split
+from keras_attention.plotting import Hops, plot_hops
 
+# Names of the tasks 1 to 20.
+NAMES = """
+    single supporting fact, two supporting facts, three supporting facts, two arg relations,
+    three arg relations, yes no questions, counting, lists sets, simple negation, indefinite
+    knowledge, basic coreference, conjunction, compound coreference, time reasoning, basic
+    deduction, basic induction, positional reasoning, size reasoning, path finding, agents
+    motivations
+"""
+NAMES = " ".join(NAMES.split()).split(", ")
 # Errors in percent on tasks 1 to 20, from tables 1 and 2 of the paper: position encoding, linear
 # start, 1,000 questions for each task. Keys: hops, one model for all tasks, random noise.
 PUBLISHED = {
@@ -19,71 +32,131 @@ PUBLISHED = {
     (3, True, True): """0 11.4 21.9 13.4 14.4 2.8 18.3 9.3 1.9 6.5
         .3 .1 .2 6.9 0 2.7 40.4 9.4 88 0""",
 }
-# A task counts as failed above this error.
-FAILED = 5.0
 
 
-def report(corpus, models, arguments, settings):
-    """Prints a table for each number of hops. Returns the best results by task and hops."""
-    chosen = {}
-    for hop_count in arguments.hops:
-        rows, entries = {}, []
-        for group, numbers in corpus.groups.items():
-            repeats = range(1, arguments.repeats + 1)
-            found = models.entries(group, hop_count, corpus.fingerprints[group], repeats)
-            if all(entry["diverged"] for entry in found):
-                raise SystemExit(
-                    f"task {group}: all {len(found)} models diverged. Choose a lower "
-                    "--learning-rate and another --output."
-                )
-            best = chosen[group, hop_count] = best_of(found)
-            entries += found
-            for number in numbers:
-                errors = [entry["test_errors"][number] for entry in found]
-                rows[number] = best["test_errors"][number], errors
-        paper = published(hop_count, corpus, settings, arguments)
-        print_table(corpus, hop_count, rows, paper, arguments)
-        steps, compiles = ([e[name] for e in entries] for name in ("step_ms", "compile_seconds"))
+def best_of(entries):
+    """The model with the lowest training error, as in the paper, or None if all diverged.
+
+    Equal ones are compared by their loss.
+    """
+    finite = [entry for entry in entries if entry["train_loss"] is not None]
+    return min(finite, key=lambda e: (e["train_error"], e["train_loss"]), default=None)
+
+
+def published(names, hops, arguments):
+    """The errors of the paper by task. Empty if the paper has no such model or tasks."""
+    key = hops, arguments.task == ["joint"], arguments.noise > 0
+    same = arguments.linear_epochs > 0 and arguments.encoding != "bag" and arguments.size == "1k"
+    if not arguments.data or not same or key not in PUBLISHED:
+        return {}
+    errors = zip(NAMES, map(float, PUBLISHED[key].split()), strict=True)
+    paper = {
+        str(n): error for n, (name, error) in enumerate(errors, 1) if names.get(str(n)) == name
+    }
+    return paper if set(names) <= set(paper) else {}
+
+
+def report(tasks, entries, hops, arguments):
+    """Prints a table of the test errors. Returns the best results of each `Task`.
+
+    Args:
+        tasks: a list of `Task`.
+        entries: for each of them the results of its models.
+        hops: their number of hops.
+        arguments: the parsed command line.
+    """
+    names, rows, chosen = {}, {}, [best_of(found) for found in entries]
+    for task, found, best in zip(tasks, entries, chosen, strict=True):
+        if best is None:
+            raise SystemExit(
+                f"task {task.name}: all {len(found)} models diverged. Choose a lower "
+                "--learning-rate and another --output."
+            )
+        names |= task.names
+        for n in task.names:
+            rows[n] = best["test_errors"][n], [entry["test_errors"][n] for entry in found]
+    paper, repeats = published(names, hops, arguments), arguments.repeats
+    kind = "one model for all tasks" if arguments.task == ["joint"] else "a model for each task"
+    best = f", best of {repeats} by training error" if repeats > 1 else ""
+    print(f"\ntest errors in %, {kind}, {hops} hops{best}")
+    width = max(map(len, [*names.values(), "failed, over 5%"]))
+    spread = "   all repeats" if repeats > 1 else ""
+    print(f"{'':{width + 4}}   ours" + ("  paper" if paper else "") + spread)
+    for n, (error, errors) in rows.items():
+        line = f"{n:>3} {names[n]:{width}} {error:6.1f}" + (f" {paper[n]:6.1f}" if paper else "")
         print(
-            f"a step takes {np.min(steps):.2f} to {np.max(steps):.2f} ms when compiled; compiling "
-            f"takes {np.max(compiles):.1f} s at most"
+            line + (f"   {np.mean(errors):5.1f} ± {np.std(errors, ddof=1):.1f}" if spread else "")
         )
+    both = [np.array([error for error, _ in rows.values()])]
+    both += [np.array([paper[n] for n in rows])] if paper else []
+    print(f"    {'mean':{width}}" + "".join(f" {x.mean():6.1f}" for x in both))
+    print(f"    {'failed, over 5%':{width}}" + "".join(f" {(x > 5).sum():6d}" for x in both))
     return chosen
 
 
-def published(hop_count, corpus, settings, arguments):
-    """The errors of the paper by task. Empty if the paper has no such model or tasks."""
-    same = settings["linear_start"] and settings["encoding"] != "bag"
-    same = same and settings["tying"] == "adjacent" and arguments.size == "1k" and arguments.data
-    key = hop_count, "joint" in corpus.groups, settings["noise"] > 0
-    if not same or key not in PUBLISHED:
-        return {}
-    names = [name.replace("-", " ") for name in reading.NAMES]
-    errors = zip(names, PUBLISHED[key].split(), strict=True)
-    found = {str(n): (name, float(error)) for n, (name, error) in enumerate(errors, 1)}
-    official = {n: error for n, (name, error) in found.items() if corpus.names.get(n) == name}
-    return official if set(corpus.names) <= set(official) else {}
+def save(task, reader, folder):
+    """Writes and checks all files of one trained model."""
+    # Four test questions to show, of different tasks if there are several.
+    numbers = list(task.test)
+    picked = [(numbers[n * len(numbers) // 4], n) for n in range(4)]
+    picked = [(number, n % len(task.asked[number])) for number, n in picked]
+    asked = [task.asked[number][n] for number, n in picked]
+    inputs = [task.test[number].select([n]).inputs(task.sizes[2]) for number, n in picked]
+    print()
+    write_model(reader, folder / "model.keras", list(inputs[0]))
+    if keras.backend.backend() != "tensorflow":
+        print("The SavedModel needs the TensorFlow backend: run the same command with it.")
+        return
+    path, serve = folder / "saved_model", make_serve(reader, task.encoder, task.sizes[2])
+    write_saved_model(path, serve, ["story", "question"], [reader, task.encoder.words])
+    stories = ["\n".join(q.story) for q in asked]
+    reply = ask_saved_model(path, {"story": stories, "question": [q.text for q in asked]})
+    own = [reader.predict_on_batch(list(x))["probabilities"][0, 1:-1].max() for x in inputs]
+    gap = np.abs(np.subtract(own, reply["probability"])).max()
+    if not gap <= 1e-5:
+        raise SystemExit(f"the SavedModel differs in a new process by {gap:.2g}")
+    print(
+        f"{path}: takes story and question. Reloaded in a process without "
+        f"{' and '.join(reply['absent'])} it agrees: probabilities of {len(asked)} questions "
+        f"within {gap:.1g}."
+    )
+    samples = []
+    for row, question in enumerate(asked):
+        spans = zip(reply["start_byte"][row], reply["end_byte"][row], strict=True)
+        lines = [stories[row].encode()[begin:end].decode() for begin, end in spans if end > begin]
+        weights = np.array(reply["hop_weights"][row])[:, : len(lines)]
+        facts = question.facts if len(lines) == len(question.story) else ()
+        answers = reply["answer"][row], answer_key(question.answer)
+        samples.append(Hops(lines, weights, question.text, *answers, facts))
+    save_figure(folder / "hops.png", plot_hops(*samples))
+    print(f"{folder / 'hops.png'}: which sentences each hop read for these questions")
 
 
-def print_table(corpus, hop_count, rows, paper, arguments):
-    kind = "one model for all tasks" if "joint" in corpus.groups else "a model for each task"
-    best = f", best of {arguments.repeats} by training error" if arguments.repeats > 1 else ""
-    print(f"\ntest errors in %, {kind}, {hop_count} hops{best}")
-    spread = "   all repeats" if arguments.repeats > 1 else ""
-    width = max(map(len, [*corpus.names.values(), "failed, over 5%"]))
-    print(f"{'':{width + 4}}   ours" + ("  paper" if paper else "") + spread)
-    for number, (error, errors) in rows.items():
-        line = f"{number:>3} {corpus.names[number]:{width}} {error:6.1f}"
-        line += f" {paper[number]:6.1f}" if paper else ""
-        if spread:
-            line += f"   {np.mean(errors):5.1f} ± {np.std(errors, ddof=1):.1f}"
-        print(line)
-    ours = [error for error, _ in rows.values()]
-    theirs = [paper[number] for number in rows] if paper else []
-    for name, measure, form in (("mean", np.mean, "6.1f"), ("failed, over 5%", _failed, "6d")):
-        line = f"{'':3} {name:{width}} {measure(ours):{form}}"
-        print(line + (f" {measure(theirs):{form}}" if theirs else ""))
+def make_serve(reader, encoder, memory):
+    """Makes the function of the SavedModel, from strings to answers and the weights of all hops."""
 
+    def serve(story, question):
+        words, begins, ends = (x.to_tensor() for x in split(story))
+        asked = split(question)[0].merge_dims(1, 2).to_tensor()
+        # The model needs at least one word: an empty story or question gets one of padding.
+        more = tf.maximum(1 - tf.shape(words)[1:], 0)
+        words = tf.pad(words, [[0, 0], [0, more[0]], [0, more[1]]])
+        begins, ends = (tf.pad(x, [[0, 0], [0, more[0]]]) for x in (begins, ends))
+        asked = tf.pad(asked, [[0, 0], [0, tf.maximum(1 - tf.shape(asked)[1], 0)]])
+        ids = encoder.words(words), encoder.words(asked)
+        found = reader(ids, training=False)
+        unknown = [tf.cast(x == encoder.words.size - 1, "int32") for x in ids]
+        sentences = tf.reduce_sum(tf.cast(ends > begins, "int32"), axis=1)
+        # As in `answers`.
+        known = found["probabilities"][:, 1:-1]
+        return {
+            "answer": tf.gather(tf.constant(encoder.listed), tf.argmax(known, axis=1)),
+            "probability": tf.reduce_max(known, axis=1),
+            "hop_weights": found["hop_weights"],
+            "start_byte": begins,
+            "end_byte": ends,
+            "unknown_words": tf.reduce_sum(unknown[0], [1, 2]) + tf.reduce_sum(unknown[1], 1),
+            "forgotten_sentences": tf.maximum(sentences - memory, 0),
+        }
 
-def _failed(errors):
-    return int(np.sum(np.array(errors) > FAILED))
+    return serve

@@ -1,62 +1,57 @@
-"""The memory network of Sukhbaatar et al. (2015)."""
+"""The memory network of Sukhbaatar et al. (2015), and its training."""
 
-from typing import NamedTuple
+import concurrent.futures
+import functools
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import time
 
 import keras
 import numpy as np
-from keras import ops
+import tensorflow as tf
 
-from examples.stories.encoding import Encoded
+from examples.common.files import whole_file
+from examples.common.training import seed_model
 from keras_attention import MemoryNetwork
 
 ENCODINGS = ("position", "own-length", "bag")
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+# Only one process can use the GPU.
+ALONE = keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU")
+JOBS = 1 if ALONE else min(CORES, 8)
 
 
-class Task(NamedTuple):
-    """The data that one model is trained on and tested on.
-
-    name: "1" to "20", or "joint". words: the number of word ids. length: the number of words in the
-    longest sentence. memory: the number of sentences that are remembered. train, valid: `Encoded`.
-    test: one `Encoded` for each task, by its name.
-    """
-
-    name: str
-    words: int
-    length: int
-    memory: int
-    train: Encoded
-    valid: Encoded
-    test: dict
-
-
-def build_model(task, hops, settings):
+def build_model(sizes, hops, units, encoding="position", null_memories=True):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
     Args:
-        task: a `Task`.
+        sizes: the number of word ids, the words of the longest sentence, and the sentences that are
+            remembered.
         hops: the number of hops.
-        settings: as in `Trainer`.
+        units: the width of a memory.
+        encoding: one of `ENCODINGS`.
+        null_memories: whether to read the empty places of the memory, as zeros.
 
     Returns:
         `(model, reader)`. Both take word ids of a story `(B, N, W)` and a question `(B, W')`. The
         model returns logits `(B, words)`, the reader a dictionary of `probabilities` and
         `hop_weights` `(B, K, N)`.
     """
+    words, length, memory = sizes
     story = keras.Input((None, None), dtype="int32", name="story")
     question = keras.Input((None,), dtype="int32", name="question")
     network = MemoryNetwork(
-        task.words,
-        settings["units"],
+        words,
+        units,
         hops,
-        tying=settings["tying"],
-        position_encoding={"position": task.length, "own-length": True, "bag": False}[
-            settings["encoding"]
-        ],
-        memory_size=task.memory,
-        null_memories=settings["null_memories"],
+        position_encoding={"position": length, "own-length": True, "bag": False}[encoding],
+        memory_size=memory,
+        null_memories=null_memories,
         name="network",
     )
-    network.linear = settings["linear_start"]
     # One call for both models: Keras 3.15 accepts no second call with other outputs.
     logits, weights = network(story, question, return_attention_scores=True)
     probabilities = keras.layers.Softmax(name="probabilities")(logits)
@@ -64,24 +59,128 @@ def build_model(task, hops, settings):
     return keras.Model([story, question], logits), keras.Model([story, question], outputs)
 
 
-def compile_model(model, learning_rate, **options):
-    """Compiles with the loss and the optimizer of the paper: summed, gradient norm at most 40."""
-    model.compile(
-        keras.optimizers.SGD(learning_rate, global_clipnorm=40.0),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"),
-        **options,
-    )
+def model_options(settings):
+    return {name: settings[name] for name in ("units", "encoding", "null_memories")}
 
 
-def predict(model, data, memory, size=500):
-    """Logits `(Q, words)` of an `Encoded`. Not compiled, because the sizes differ."""
-    found = []
+@functools.lru_cache(maxsize=1)
+def compiled_model(sizes, hops, steps, **options):
+    """A compiled model, which later repeats use again: compiling takes as long as training."""
+    seed_model(0)
+    model, _ = build_model(sizes, hops, **options)
+    optimizer = keras.optimizers.SGD(global_clipnorm=40.0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
+    model.compile(optimizer, loss, jit_compile=True, steps_per_execution=steps)
+    return model
+
+
+def fit_model(task, hops, repeat, settings):
+    """Trains a model of a `Task` as in the paper. Returns it, and the number of linear epochs."""
+    batch = min(settings["batch_size"], len(task.train.answers))
+    steps = len(task.train.answers) // batch
+    options = model_options(settings)
+    model = compiled_model(task.sizes, hops, steps, **options)
+    # New weights, which depend on no earlier model.
+    seed = (settings["seed"] * 1000 + repeat) % 2**32
+    keras.utils.set_random_seed(seed)
+    model.set_weights(build_model(task.sizes, hops, **options)[0].get_weights())
+    network = model.get_layer("network")
+    rate, epochs = settings["learning_rate"], settings["epochs"]
+
+    def fit(part, epochs, schedule, *callbacks):
+        schedule = keras.callbacks.LearningRateScheduler(schedule)
+        return model.fit(
+            task.batches(batch, settings["noise"], [seed, part]),
+            epochs=epochs,
+            steps_per_epoch=steps,
+            callbacks=[schedule, *callbacks, keras.callbacks.TerminateOnNaN()],
+            verbose=2 if task.name == "joint" else 0,
+            shuffle=False,
+        )
+
+    def validate(epoch, logs):
+        logs["val_loss"] = float(np.nanmean(answers(model, task.valid, task.sizes[2])[1]))
+
+    # The linear start: without the softmax, until the validation loss no longer falls.
+    network.linear = True
+    validation = keras.callbacks.LambdaCallback(on_epoch_end=validate)
+    patience = keras.callbacks.EarlyStopping("val_loss", patience=10)
+    start = fit(0, settings["linear_epochs"], lambda epoch: rate / 2, validation, patience)
+    # Then with the softmax. The learning rate is halved three times.
+    network.linear = False
+    fit(1, epochs, lambda epoch: rate / 2 ** (4 * epoch // epochs))
+    return model, len(start.epoch)
+
+
+def answers(model, data, memory, size=500):
+    """Answers an `Encoded`: the guessed words `(Q,)`, and the cross-entropy of each true answer.
+
+    The first id is padding and the last the unknown word, so neither is an answer. The
+    cross-entropy of an answer outside the vocabulary is NaN. Not compiled, because the sizes
+    differ.
+    """
+    logits = []
     for start in range(0, len(data.answers), size):
         inputs = data.select(slice(start, start + size)).inputs(memory)
-        found.append(ops.convert_to_numpy(model(inputs, training=False)))
-    return np.concatenate(found)
+        logits.append(keras.ops.convert_to_numpy(model(inputs, training=False)))
+    logits = np.concatenate(logits).astype("float64")
+    logits -= logits.max(axis=1, keepdims=True)
+    losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(logits)), data.answers]
+    return 1 + logits[:, 1:-1].argmax(axis=1), np.where(data.answers < 0, np.nan, losses)
 
 
-def answers(logits):
-    """The most probable known words. The first id is padding, the last the unknown word."""
-    return 1 + logits[:, 1:-1].argmax(axis=1)
+def train(task, hops, repeat, settings, path):
+    """Trains one model, and writes its weights. Returns its results."""
+    start = time.perf_counter()
+    model, linear_epochs = fit_model(task, hops, repeat, settings)
+    found = {"": task.train, "valid": task.valid, **task.test}
+    found = {name: (answers(model, x, task.sizes[2]), x.answers) for name, x in found.items()}
+    errors = {n: 100 * float(np.mean(words != true)) for n, ((words, _), true) in found.items()}
+    loss = float(np.mean(found[""][0][1]))
+    with whole_file(path) as temporary:
+        model.save_weights(temporary)
+    return {
+        "train_error": errors.pop(""),
+        "train_loss": loss if math.isfinite(loss) else None,
+        "valid_error": errors.pop("valid"),
+        "test_errors": errors,
+        "linear_epochs": linear_epochs,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def begin(threads):
+    """Prepares a process that trains."""
+    # A process whose parent was killed would wait for work forever.
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    if keras.backend.backend() == "tensorflow":
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def train_all(jobs, processes):
+    """Yields the names and the results of each model, in the order in which they are finished."""
+    processes = min(processes, len(jobs))
+    if processes < 2:
+        yield from ((name, train(*job)) for name, job in jobs.items())
+        return
+    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
+    threads = (max(1, CORES // processes),)
+    pool = concurrent.futures.ProcessPoolExecutor(processes, context, begin, threads)
+    try:
+        # Ctrl-C reaches all processes, and only this one shall end the run.
+        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which new processes take over
+        names = {pool.submit(train, *job): name for name, job in jobs.items()}
+        signal.signal(signal.SIGINT, usual)
+        for future in concurrent.futures.as_completed(names):
+            yield names[future], future.result()
+    except concurrent.futures.process.BrokenProcessPool as error:
+        raise SystemExit(
+            "a training process ended unexpectedly, perhaps because the memory was full (fewer "
+            "--jobs need less). Finished models are kept; run the same command to resume."
+        ) from error
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()

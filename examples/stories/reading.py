@@ -6,13 +6,8 @@ from typing import NamedTuple
 
 ARCHIVE = "https://s3.amazonaws.com/text-datasets/babi_tasks_1-20_v1-2.tar.gz"
 FOLDERS = {"1k": "en", "10k": "en-10k"}
-# Names of the tasks 1 to 20, as the files spell them.
-NAMES = """
-    single-supporting-fact two-supporting-facts three-supporting-facts two-arg-relations
-    three-arg-relations yes-no-questions counting lists-sets simple-negation indefinite-knowledge
-    basic-coreference conjunction compound-coreference time-reasoning basic-deduction
-    basic-induction positional-reasoning size-reasoning path-finding agents-motivations
-""".split()  # noqa: SIM905
+FIELD = r"[^\S\t]*([^\t]*[^\s])[^\S\t]*"
+LINE = re.compile(rf"([0-9]+) {FIELD}(?:\t{FIELD}(?:\t([0-9 ]*))?)?")
 
 
 class Question(NamedTuple):
@@ -28,23 +23,17 @@ class Question(NamedTuple):
 
 
 def find_files(folder, size):
-    """Finds the training and test file of each task: `{number: (path, path)}`, in order.
+    """Finds the training and test file of each task: `{number: {"train": path, "test": path}}`.
 
     Args:
         folder: a folder with the files of all tasks, or with the folders "en" and "en-10k".
         size: "1k" or "10k".
     """
     folder = pathlib.Path(folder)
-    if not folder.is_dir():
-        raise SystemExit(
-            f"{folder}: not a folder. Give the folder with the files qa1_..._train.txt, or the "
-            "folder of the archive, which has the folders en and en-10k. Nothing was written."
-        )
-    inner = folder / FOLDERS[size]
-    if inner.is_dir():
-        folder = inner
+    if (folder / FOLDERS[size]).is_dir():
+        folder = folder / FOLDERS[size]
     found = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         match = re.fullmatch(r"qa([1-9]\d*)_.*_(train|test)\.txt", path.name)
         if match:
             paths = found.setdefault(int(match[1]), {})
@@ -54,46 +43,44 @@ def find_files(folder, size):
                     "one. Nothing was written."
                 )
             paths[match[2]] = path
-    if not found:
-        raise SystemExit(
-            f"{folder}: holds no file such as qa1_single-supporting-fact_train.txt, nor is there "
-            f"a folder {FOLDERS[size]} in it with some. Nothing was written."
-        )
     for number in sorted(found):
         for kind in {"train", "test"} - set(found[number]):
             print(f"{folder}: task {number} has no {kind} file, and is left out")
-    pairs = {n: (found[n].get("train"), found[n].get("test")) for n in sorted(found)}
-    pairs = {n: pair for n, pair in pairs.items() if all(pair)}
-    if not pairs:
-        raise SystemExit(f"{folder}: no task has a train and a test file. Nothing was written.")
-    return pairs
+    found = {number: found[number] for number in sorted(found) if len(found[number]) == 2}
+    if not found:
+        raise SystemExit(
+            f"{folder}: holds no task with a train and a test file. Give a folder with files like "
+            f"qa1_single-supporting-fact_train.txt, or with a folder {FOLDERS[size]} of them. "
+            "Nothing was written."
+        )
+    return found
 
 
 def read(path):
     """Reads the questions of a file."""
     try:
-        text = path.read_bytes().decode().removeprefix("\ufeff")
-    except OSError as error:
-        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error
-    except UnicodeDecodeError as error:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
         raise SystemExit(
-            f"{path}: not UTF-8 at byte {error.start} ({error.object[error.start]:#04x}). Convert "
-            "it, for example: iconv -f latin1 -t utf-8. Nothing was written."
-        ) from error
+            f"{path}: {error}. Give a text file in UTF-8. Nothing was written."
+        ) from None
     questions, last, story, places = [], 0, [], {}
-    for line, content in enumerate(text.split("\n"), 1):
+    for line, content in enumerate(lines, 1):
         if not content.strip():
             continue
         try:
-            number, content = _numbered(content, last)
+            number, text, answer, facts = _parts(content.strip(), last)
             if number == 1:
                 story, places = [], {}
             last = number
-            if "\t" in content:
-                questions.append(_question(content, story, places))
-            else:
+            if answer is None:
                 places[number] = len(story)
-                story.append(content.strip())
+                story.append(text)
+                continue
+            unknown = [fact for fact in facts if fact not in places]
+            if unknown:
+                raise ValueError(f"the deciding sentence {unknown[0]} is none of the story before")
+            questions.append(Question(tuple(story), text, answer, tuple(places[x] for x in facts)))
         except ValueError as error:
             raise SystemExit(f"{path}, line {line}: {error}. Nothing was written.") from error
     if not questions:
@@ -101,27 +88,17 @@ def read(path):
     return questions
 
 
-def _numbered(content, last):
-    number, _, content = content.strip().partition(" ")
-    if not number.isascii() or not number.isdigit() or not content.strip():
+def _parts(content, last):
+    """The number of a line, its text, and of a question the answer and the deciding sentences."""
+    match = LINE.fullmatch(content)
+    if not match:
         raise ValueError(
-            f"expected a number, a space and a sentence, found {(number + ' ' + content)[:80]!r}"
+            "expected a number, a space and a sentence, or a number, a space, a question, a tab, "
+            "its answer, and after another tab the numbers of the sentences that decide; found "
+            f"{content[:80]!r}"
         )
+    number, text, answer, facts = match.groups()
     if int(number) not in (1, last + 1):
         wanted = f"{last + 1}, or 1 for a new story" if last else "1"
         raise ValueError(f"expected the number {wanted}, found {number}")
-    return int(number), content
-
-
-def _question(content, story, places):
-    text, answer, *facts = (part.strip() for part in content.split("\t"))
-    if not text or not answer or len(facts) > 1:
-        raise ValueError(
-            "expected a question, a tab, its answer, and after another tab the numbers of the "
-            f"sentences that decide; found {content[:80]!r}"
-        )
-    numbers = facts[0].split() if facts else []
-    for number in numbers:
-        if not number.isascii() or not number.isdigit() or int(number) not in places:
-            raise ValueError(f"the deciding sentence {number!r} is none of the story before")
-    return Question(tuple(story), text, answer, tuple(places[int(n)] for n in numbers))
+    return int(number), text, answer, [int(x) for x in (facts or "").split()]

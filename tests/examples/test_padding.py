@@ -102,10 +102,7 @@ def test_documents(pooling, encoder):
 
 
 def test_stories():
-    settings = {"units": 5, "tying": "adjacent", "encoding": "own-length"}
-    settings |= {"null_memories": False, "linear_start": False}
-    task = stories.Task("1", words=7, length=WORDS, memory=11, train=None, valid=None, test=None)
-    for model in stories.build_model(task, 2, settings):
+    for model in stories.build_model((7, WORDS, 11), 2, 5, "own-length", null_memories=False):
         assert_padding_changes_nothing(model)
 
 
