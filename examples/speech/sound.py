@@ -41,12 +41,13 @@ def sound(frames):
     """
     bands = tf.exp((frames - 1.0) * SCALE)
     magnitude = tf.maximum(tf.linalg.matmul(bands - FLOOR, tf.linalg.pinv(mel_matrix())), 0.0)
-    samples = _inverse(tf.complex(magnitude, tf.zeros_like(magnitude)))
+    magnitude = tf.cast(magnitude, "complex64")
+    samples = _inverse(magnitude)
 
     def improve(samples):
         spectrum = tf.signal.stft(samples, WINDOW, HOP)
         phase = spectrum / tf.cast(tf.maximum(tf.abs(spectrum), 1e-8), "complex64")
-        return (_inverse(tf.cast(magnitude, "complex64") * phase),)
+        return (_inverse(magnitude * phase),)
 
     (samples,) = tf.while_loop(lambda _: True, improve, (samples,), maximum_iterations=ROUNDS)
     return samples
@@ -62,9 +63,7 @@ def write_wav(path, samples):
     """Writes a mono WAV file of 16 bits. An earlier file is replaced when this one is complete."""
     data = np.clip(np.asarray(samples), -1, 1) * 32767
     with whole_file(path) as temporary, wave.open(str(temporary), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
+        file.setparams((1, 2, RATE, 0, "NONE", None))
         file.writeframes(data.astype("<i2").tobytes())
 
 
