@@ -1,12 +1,10 @@
 """Sound: WAV files, log-mel spectrograms, and back from them to sound (Griffin and Lim, 1984)."""
 
 import math
-import wave
 
-import numpy as np
 import tensorflow as tf
 
-from examples.common.files import whole_file
+from examples.common.files import write_bytes
 
 RATE = 8000  # samples a second
 WINDOW, HOP = 256, 100  # samples
@@ -60,24 +58,20 @@ def _inverse(spectrum):
 
 
 def write_wav(path, samples):
-    """Writes a mono WAV file of 16 bits. An earlier file is replaced when this one is complete."""
-    data = np.clip(np.asarray(samples), -1, 1) * 32767
-    with whole_file(path) as temporary, wave.open(str(temporary), "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", None))
-        file.writeframes(data.astype("<i2").tobytes())
+    """Writes a mono WAV file of 16 bits."""
+    samples = tf.cast(samples, "float32")
+    write_bytes(path, tf.audio.encode_wav(samples[:, None], RATE).numpy())
 
 
 def read_wav(path):
     """Reads a mono WAV file of 16 bits at `RATE`: samples in [-1, 1]."""
     try:
-        with wave.open(str(path), "rb") as file:
-            form = file.getnchannels(), file.getsampwidth(), file.getframerate()
-            data = file.readframes(file.getnframes())
-    except (OSError, wave.Error, EOFError) as error:
-        raise SystemExit(f"{path}: not a WAV file ({error}). Nothing was written.") from error
-    if form != (1, 2, RATE):
+        samples, rate = tf.audio.decode_wav(path.read_bytes())
+    except (OSError, tf.errors.InvalidArgumentError) as error:
+        raise SystemExit(f"{path}: not a WAV file of 16 bits.") from error
+    if samples.shape[1] != 1 or rate != RATE:
         raise SystemExit(
-            f"{path}: must be mono, 16 bits, {RATE} samples a second; it has {form[0]} channels, "
-            f"{8 * form[1]} bits, {form[2]} samples a second. Convert it. Nothing was written."
+            f"{path}: must be mono, {RATE} samples a second; it has {samples.shape[1]} channels, "
+            f"{rate} samples a second. Convert it."
         )
-    return np.frombuffer(data, "<i2").astype("float32") / 32768
+    return samples[:, 0].numpy()

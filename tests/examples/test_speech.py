@@ -46,7 +46,7 @@ def test_wav_files(tmp_path):
     with wave.open(str(tmp_path / "c.wav"), "wb") as file:
         file.setparams((2, 2, 44100, 0, "NONE", None))
         file.writeframes(bytes(40))
-    with pytest.raises(SystemExit, match="2 channels, 16 bits, 44100 samples"):
+    with pytest.raises(SystemExit, match="2 channels, 44100 samples"):
         sound.read_wav(tmp_path / "c.wav")
 
 
