@@ -10,7 +10,6 @@ import copy
 import math
 import pathlib
 import re
-from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -89,19 +88,13 @@ def _pause(rng):
     return np.zeros(int(rng.uniform(*PAUSE) * RATE), "float32")
 
 
-class Corpus(NamedTuple):
-    """Utterances: strings, and the log-mel frames `(T, MELS)` of each."""
-
-    texts: list
-    frames: list
-
-
 def make_corpus(language, part, count, lengths, seed):
-    """Generates utterances whose numbers of letters are drawn from `lengths`, lowest and highest.
+    """Generates utterances: texts, and the log-mel frames `(T, MELS)` of each.
 
     Args:
         language: `Tones` or `Digits`.
         part: "train", "valid" or "test".
+        lengths: the lowest and the highest number of letters.
     """
     rng = np.random.default_rng(seed)
     spoken = tf.function(log_mel, input_signature=[tf.TensorSpec((None,))], autograph=False)
@@ -110,7 +103,7 @@ def make_corpus(language, part, count, lengths, seed):
         text = language.make_text(rng, int(rng.integers(lengths[0], lengths[1] + 1)))
         texts.append(text)
         frames.append(spoken(language.say(text, rng, part)).numpy())
-    return Corpus(texts, frames)
+    return texts, frames
 
 
 def encode(text, letters):
@@ -118,9 +111,6 @@ def encode(text, letters):
 
 
 def decode(ids, letters):
-    """The text up to the end."""
-    ids = list(ids)
-    ids = ids[: ids.index(END)] if END in ids else ids
     return "".join(letters[n - FIRST] for n in ids if n >= FIRST)
 
 
@@ -149,7 +139,7 @@ def listened(frames):
     return padded, np.arange(padded.shape[1] // SHARED) < count_groups(frames)[:, None]
 
 
-def make_batches(corpus, make_batch, letters, size, seed, growing=0, shuffled=True):
+def make_batches(texts, frames, make_batch, letters, size, seed, growing=0, shuffled=True):
     """`Batches` of utterances of similar length.
 
     Args:
@@ -157,8 +147,8 @@ def make_batches(corpus, make_batch, letters, size, seed, growing=0, shuffled=Tr
             first, repeated to the size of the corpus.
         shuffled: whether each epoch has an order of its own.
     """
-    lengths = np.array([len(x) for x in corpus.frames])
-    by_length = np.argsort([len(text) for text in corpus.texts], kind="stable")
+    lengths = np.array([len(x) for x in frames])
+    by_length = np.argsort([len(text) for text in texts], kind="stable")
 
     def split(order):
         share = min(1.0, (batches.epoch + 1) / growing) if growing else 1.0
@@ -167,9 +157,7 @@ def make_batches(corpus, make_batch, letters, size, seed, growing=0, shuffled=Tr
         return [chosen[part] for part in parts]
 
     def read(rows):
-        return make_batch(
-            [corpus.texts[n] for n in rows], [corpus.frames[n] for n in rows], letters
-        )
+        return make_batch([texts[n] for n in rows], [frames[n] for n in rows], letters)
 
     batches = Batches(split, read, seed, steps=-(-len(lengths) // size))
     return batches
@@ -183,14 +171,14 @@ def make_data(task, language, arguments, epochs):
         letter has on average.
     """
     lengths, seed = (1, arguments.longest), arguments.seed
-    learned = make_corpus(language, "train", arguments.utterances, lengths, seed)
+    texts, frames = make_corpus(language, "train", arguments.utterances, lengths, seed)
     valid = make_corpus(language, "valid", VALID, lengths, seed + 1)
     make_batch = listener_batch if task == "listen" else speaker_batch
     options = make_batch, language.letters, arguments.batch_size, seed
     # The speaker learns from short texts first, in half of the epochs.
-    batches = make_batches(learned, *options, growing=0 if task == "listen" else epochs / 2)
-    steps = count_groups(learned.frames).sum() / sum(map(len, learned.texts))
-    return batches, make_batches(valid, *options, shuffled=False), steps
+    batches = make_batches(texts, frames, *options, growing=0 if task == "listen" else epochs / 2)
+    steps = count_groups(frames).sum() / sum(map(len, texts))
+    return batches, make_batches(*valid, *options, shuffled=False), steps
 
 
 def dataset(batches):

@@ -38,13 +38,10 @@ def evaluate(task, model, language, arguments, output, listener=None):
     return {length: rates for length, (rates, _) in judged.items()}
 
 
-def listen(model, frames, letters, **options):
-    """Listens to utterances of about one length: the text and the alignment of each.
-
-    The options are those of `generate`.
-    """
+def listen(model, frames, letters, length, beam):
+    """Listens to utterances of about `length` letters: the text and the alignment of each."""
     frames, valid = listened(frames)
-    found = model.generate((frames, valid), **options)
+    found = model.generate((frames, valid), max_length=2 * length, beam_width=beam)
     texts = [decode(ids, letters) for ids in found.tokens]
     rows = zip(found.weights, found.lengths, valid.sum(axis=1), strict=True)
     return list(zip(texts, [w[:n, :m] for w, n, m in rows], strict=True))
@@ -63,8 +60,7 @@ def speak(speaker, texts, letters):
 def judge_listener(model, language, arguments, length):
     """The error rate of what is heard, and an example: text, frames, weights, rows, title."""
     texts, frames = _corpus(language, length)
-    options = {"max_length": 2 * length, "beam_width": arguments.beam}
-    heard = listen(model, frames, language.letters, **options)
+    heard = listen(model, frames, language.letters, length, arguments.beam)
     rate = error_rate([text for text, _ in heard], texts)
     print(f"{length} {language.unit}: {rate:.1%} heard wrong", flush=True)
     text, weights = heard[0]
@@ -82,11 +78,10 @@ def judge_speaker(model, language, arguments, length, listener):
     frames, rates = [x for x, _ in said], {}
     if hasattr(language, "understand"):
         rates["decoder"] = error_rate([language.understand(x) for x in frames], texts)
-    if listener is not None:
-        options = {"max_length": 2 * length, "beam_width": arguments.beam}
-        for name, sounds in (("listener", frames), ("listener, real", real)):
-            heard = [text for text, _ in listen(listener, sounds, language.letters, **options)]
-            rates[name] = error_rate(heard, texts)
+    for name, sounds in (("listener", frames), ("listener, real", real)):
+        if listener is not None:
+            heard = listen(listener, sounds, language.letters, length, arguments.beam)
+            rates[name] = error_rate([text for text, _ in heard], texts)
     shown = ", ".join(f"{rate:.1%} ({name})" for name, rate in rates.items())
     print(f"{length} {language.unit}: understood wrong: {shown}", flush=True)
     return rates, (texts[0], frames[0], said[0][1].T, [*texts[0]], f"says {texts[0]}")
