@@ -191,7 +191,7 @@ SMALL = {"utterances": 12, "batch-size": 4, "units": 8, "longest": 3, "beam": 2,
 
 def run(folder, *options):
     sizes = [x for name, value in SMALL.items() for x in (f"--{name}", str(value))]
-    command.main([*sizes, "--lengths", "2", "4", *options, "--output", str(folder)])
+    command.main([*options, *sizes, "--lengths", "2", "4", "--output", str(folder)])
 
 
 # `CSVLogger` does not close its file where `fit` ends with an error.
@@ -200,10 +200,11 @@ def run(folder, *options):
 def test_a_killed_run_continues_to_the_same_weights(tmp_path, monkeypatch):
     """With dropout, noise in the last two of four epochs, and longer utterances from epoch two."""
     monkeypatch.setattr(command, "evaluate", lambda *_: {})
+    monkeypatch.setitem(SMALL, "epochs", 4)
     noises = []
 
     def train(name):
-        run(tmp_path / name, "speak", "--attention", "monotonic", "--epochs", "4")
+        run(tmp_path / name, "speak", "--attention", "monotonic")
         return keras.saving.load_model(tmp_path / name / "speak" / "model.keras").get_weights()
 
     def die(resume, batch, logs=None):
