@@ -7,36 +7,35 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
-from examples.common.batching import bucketed
+from examples.common.training import Batches, bucketed
 from examples.pronunciation.language import make_sets
 
 PAD, UNKNOWN, START, END = range(4)
-MARKS = ["", "�", "<", ">"]  # how the four tokens are shown
 SPLITS = ("train", "dev", "test")
 INVENTED = (4_000, 500, 1_000)
-SMALL = (3_000, 200, 300)
+IDS = tf.TensorSpec((None, None), "int32")
+SIGNATURE = (IDS, IDS), IDS
 
 
-def load(arguments):
+def load(folder, language, seed):
     """Returns `{"train": pairs, "dev": pairs, "test": pairs}`; a pair is `(word, phones)`."""
-    if arguments.data:
-        return {split: read(find(arguments.data, arguments.language, split)) for split in SPLITS}
-    sizes = SMALL if arguments.smoke else INVENTED
-    return dict(zip(SPLITS, make_sets(sizes, arguments.seed), strict=True))
+    if not folder:
+        return dict(zip(SPLITS, make_sets(INVENTED, seed), strict=True))
+    return {split: read(find(folder, language, split)) for split in SPLITS}
 
 
 def find(folder, language, split):
     """The file `LANGUAGE_SPLIT.tsv` in the folder or in a folder inside it."""
     name = f"{language}_{split}.tsv"
-    found = sorted(pathlib.Path(folder).rglob(name))
-    if len(found) != 1:
-        paths = pathlib.Path(folder).rglob("*_train.tsv")
-        known = sorted({p.stem.removesuffix("_train") for p in paths})
+    paths = sorted(pathlib.Path(folder).rglob(name))
+    if len(paths) != 1:
+        others = pathlib.Path(folder).rglob("*_train.tsv")
+        languages = sorted({path.stem.removesuffix("_train") for path in others})
         raise SystemExit(
-            f"--data {folder} holds {len(found) or 'no'} files {name}; expected one. "
-            f"Languages with a training file there: {', '.join(known) or 'none'}"
+            f"--data {folder} holds {len(paths) or 'no'} files {name}; expected one. "
+            f"Languages with a training file there: {', '.join(languages) or 'none'}"
         )
-    return found[0]
+    return paths[0]
 
 
 def read(path):
@@ -47,10 +46,10 @@ def read(path):
         raise SystemExit(f"{path} cannot be read: {error}") from error
     pairs = []
     for number, line in enumerate(lines, 1):
-        word, tab, phones = line.partition("\t")
+        word, _, phones = line.partition("\t")
         if not line.strip():
             continue
-        if not (word and tab and phones.split()) or "\t" in phones:
+        if not (word and phones.split()) or "\t" in phones:
             raise SystemExit(
                 f"{path}, line {number}: expected a word, a tab and phones with spaces between "
                 f"them, found {line!r}"
@@ -62,24 +61,13 @@ def read(path):
 
 
 class Symbols:
-    """Letters or phones and their ids.
+    """Letters or phones and their ids: all symbols of these sequences, the most frequent first."""
 
-    Args:
-        names: the symbols; the first has the id 4.
-    """
-
-    def __init__(self, names):
-        self.names = [*MARKS, *names]
-        self.ids = {name: i for i, name in enumerate(self.names) if i > END}
-
-    @classmethod
-    def of(cls, sequences):
-        """All symbols of these sequences, the most frequent first."""
+    def __init__(self, sequences):
         counts = collections.Counter(x for sequence in sequences for x in sequence)
-        return cls(sorted(counts, key=lambda x: (-counts[x], x)))
-
-    def __len__(self):
-        return len(self.names)
+        names = sorted(counts, key=lambda x: (-counts[x], x))
+        self.names = ["", "�", "<", ">", *names]  # the four tokens first
+        self.ids = {name: i for i, name in enumerate(names, END + 1)}
 
     def encode(self, sequence):
         return [self.ids.get(x, UNKNOWN) for x in sequence]
@@ -96,9 +84,9 @@ def decompose(word):
     return unicodedata.normalize("NFD", word)
 
 
-def known_letters(words):
-    """The `Symbols` of the letters of these words."""
-    return Symbols.of(map(decompose, words))
+def find_symbols(pairs):
+    """The letters and the phones of words to train on."""
+    return Symbols(decompose(word) for word, _ in pairs), Symbols(phones for _, phones in pairs)
 
 
 def encode_words(letters, words):
@@ -110,25 +98,32 @@ def encode_phones(phones, sequences):
     return [[*phones.encode(sequence), END] for sequence in sequences]
 
 
-def make_batches(sources, targets, size, order=None):
-    """Yields padded batches `((source, target), target)` of similar length.
+def encode(pairs, letters, phones, backward=False):
+    """Ids of words, and of their phones from left to right or backward."""
+    words, sequences = zip(*pairs, strict=True)
+    step = -1 if backward else 1
+    return encode_words(letters, words), encode_phones(phones, [x[::step] for x in sequences])
+
+
+def make_batches(sources, targets, size, shuffled=True, **options):
+    """`Batches` of `((source, target), target)`, of similar length and padded.
 
     Args:
         sources, targets: lists of lists of ids.
         size: the number of words in a batch.
-        order: a NumPy generator to shuffle with, or None.
+        shuffled: whether each pass has an order of its own.
+        options: the seed and the steps of an epoch, see `Batches`.
     """
     lengths = [(len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
-    for batch in bucketed(lengths, size, order):
-        source, target = (pad([side[i] for i in batch]) for side in (sources, targets))
-        yield (source, target), target
 
+    def split(order):
+        return bucketed(lengths, size, order if shuffled else None)
 
-def as_dataset(make, steps):
-    """A `tf.data.Dataset` of the `steps` batches that the generator function `make` yields."""
-    ids = tf.TensorSpec((None, None), "int32")
-    batches = tf.data.Dataset.from_generator(make, output_signature=((ids, ids), ids))
-    return batches.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(4)
+    def read(rows):
+        source, target = (pad([side[i] for i in rows]) for side in (sources, targets))
+        return (source, target), target
+
+    return Batches(split, read, **options)
 
 
 def pad(rows):

@@ -1,22 +1,22 @@
 """How many words are pronounced wrongly, and a report of it."""
 
+import time
 
-def word_error_rate(found, references):
-    """The percentage of words whose phones are not exactly right, as in SIGMORPHON 2021, task 1.
+from examples.common.files import write_text
+
+
+def score(found, references):
+    """Both error rates of phones, in percent, as in SIGMORPHON 2021, task 1.
 
     Args:
         found, references: sequences of phones for the same words.
     """
-    if not references:
-        raise ValueError("there is no word to compare")
-    wrong = sum(list(a) != list(b) for a, b in zip(found, references, strict=True))
-    return 100 * wrong / len(references)
-
-
-def phone_error_rate(found, references):
-    """The edits between found and right phones, in percent of the right phones of all words."""
-    pairs = zip(found, references, strict=True)
-    return 100 * sum(edits(a, b) for a, b in pairs) / sum(map(len, references))
+    pairs = list(zip(map(list, found), map(list, references), strict=True))
+    return {
+        "words": len(pairs),
+        "word_error_rate": 100 * sum(a != b for a, b in pairs) / len(pairs),
+        "phone_error_rate": 100 * sum(edits(*pair) for pair in pairs) / sum(map(len, references)),
+    }
 
 
 def edits(a, b):
@@ -29,18 +29,20 @@ def edits(a, b):
     return row[-1]
 
 
-def score(found, pairs):
-    """Both error rates of found phones, for pairs of words and phones."""
-    references = [phones for _, phones in pairs]
-    return {
-        "words": len(pairs),
-        "word_error_rate": word_error_rate(found, references),
-        "phone_error_rate": phone_error_rate(found, references),
-    }
+def judge(pronouncer, words):
+    """The phones that are found for the test words, and the error rates of dev and test."""
+    start = time.perf_counter()
+    found = {split: pronouncer([word for word, _ in words[split]]) for split in ("dev", "test")}
+    seconds = time.perf_counter() - start
+    scores = {split: score(x, [phones for _, phones in words[split]]) for split, x in found.items()}
+    return found["test"], {"search_seconds": seconds, **scores}
 
 
-def report(summary, pairs, found):
-    """Prints some wrong words of the test set, the times and the error rates."""
+def report(summary, pairs, found, path):
+    """Writes what was found for the test words; prints some wrong ones, times and error rates."""
+    words = [word for word, _ in pairs]
+    lines = [f"{word}\t{' '.join(phones)}\n" for word, phones in zip(words, found, strict=True)]
+    write_text(path, "".join(lines))
     wrong = [(word, a, b) for (word, b), a in zip(pairs, found, strict=True) if a != b]
     print(f"\nThe first of {len(wrong)} wrong words of the test set:")
     for word, phones, right in wrong[:6]:

@@ -9,7 +9,7 @@ from keras import ops
 
 from examples.common.files import save_figure
 from examples.common.saving import ask_saved_model, write_model
-from examples.common.tokens import make_table
+from examples.common.text import make_table
 from examples.pronunciation.data import (
     END,
     PAD,
@@ -39,9 +39,7 @@ def save(pronouncer, words, output):
         print(f"{path}: takes words, returns phones and scores")
         check_saved_model(path, pronouncer.search(words).scores, phones, words)
     else:
-        print(
-            "The SavedModel is written with the TensorFlow backend: run the same command with it."
-        )
+        print("The SavedModel needs the TensorFlow backend: run the same command with it.")
     weights = read_places(pronouncer.models[0], source, target)
     for n, word in enumerate(words):
         draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")
@@ -55,14 +53,12 @@ def export(pronouncer, path):
     """
     import tensorflow_text
 
-    names = pronouncer.letters.names[END + 1 :]
-    table = make_table(names, default=UNKNOWN - END)
+    table = make_table(pronouncer.letters.names[END + 1 :], default=UNKNOWN - END)
 
     def tokenize(words):
         # Python's `decompose` does not run inside a SavedModel.
         words = tensorflow_text.normalize_utf8(words, "NFD")
-        letters = tf.strings.unicode_split(words, "UTF-8")
-        ids = tf.cast(table.lookup(letters), "int32") + END
+        ids = tf.cast(table.lookup(tf.strings.unicode_split(words, "UTF-8")), "int32") + END
         ends = tf.ones((tf.shape(words)[0], 1), "int32")
         return tf.concat([START * ends, ids, END * ends], axis=1).to_tensor(PAD)
 
@@ -106,18 +102,10 @@ def read_places(model, source, target):
 
 
 def draw_alignment(word, phones, weights, path):
-    """Draws the letters that each phone of a word was read from as a PNG.
-
-    Args:
-        word: a string.
-        phones: a list of strings.
-        weights: an array `(T, S)` of the steps and letters, padded or not.
-        path: where to write.
-    """
+    """Draws the letters that each phone of a word was read from, `(T, S)` padded, as a PNG."""
     # A mark on its own is drawn on a circle.
     letters = [f"◌{x}" if category(x).startswith("M") else x for x in decompose(word)]
     source, target = ["⊢", *letters, "⊣"], [*phones, "⏎"][: len(weights)]
     weights = weights[: len(target), : len(source)]
-    title = f"{word}  →  {' '.join(phones)}"
-    figure = plot_attention(weights, source, target, title=title)
+    figure = plot_attention(weights, source, target, title=f"{word}  →  {' '.join(phones)}")
     save_figure(path, figure)

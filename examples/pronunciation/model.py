@@ -1,9 +1,12 @@
 """The pronouncer: a bidirectional LSTM reads the letters, an `AttentionRNN` says the phones."""
 
+from functools import partial
+
 import keras
 from keras import layers, ops
 
-from examples.pronunciation.data import END, PAD, START
+from examples.common.training import combine
+from examples.pronunciation.data import END, PAD, START, encode_words, pad
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
@@ -15,54 +18,67 @@ from keras_attention import (
 )
 from keras_attention.search import reverse_tokens
 
-ATTENTIONS = ("hard-monotonic", "hard", "soft", "monotonic", "local-m")
-HALF_WIDTH = 3  # letters on each side of the window of local-m
+ATTENTIONS = ("hard-monotonic", "hard", "soft", "monotonic")
 SPREAD = keras.initializers.RandomNormal(stddev=0.3)  # of embeddings; Keras's 0.05 learns slowly
 
 
-def build_model(attention, letters, phones, units, embedding, depth, dropout, backward=False):
+def build_model(options, letters, phones, backward=False):
     """Builds a `Seq2Seq` from letters to phones.
 
     Args:
-        attention: a name in `ATTENTIONS`.
+        options: `attention`, `units`, `embedding`, `layers` and `dropout` of the command.
         letters, phones: the numbers of symbols.
-        units: the width of the decoder, and of each direction of the encoder.
-        embedding: the width of letters and phones.
-        depth: the number of layers of the encoder.
-        dropout: the dropout rate.
         backward: whether the model reads and writes from right to left.
     """
-    table = layers.Embedding(phones, embedding, embeddings_initializer=SPREAD, name="phones")
-    decoder, head = make_decoder(attention, phones, units, dropout)
-    encoder = make_encoder(letters, units, embedding, depth, dropout, backward)
-    return Seq2Seq(encoder, decoder, table, head, START, END, PAD)
-
-
-def make_encoder(letters, units, embedding, depth, dropout, backward):
-    """From ids `(B, S)` to the memory, the decoder's first state and the mask."""
+    attention, units, dropout = options.attention, options.units, options.dropout
+    embed = partial(layers.Embedding, output_dim=options.embedding, embeddings_initializer=SPREAD)
     source = keras.Input((None,), dtype="int32", name="letters")
     mask = ops.not_equal(source, PAD)
     ids = reverse_tokens(source, PAD, PAD) if backward else source
-    x = layers.Embedding(letters, embedding, embeddings_initializer=SPREAD)(ids)
-    x = layers.Dropout(dropout)(x)
-    for _ in range(depth):
+    x = layers.Dropout(dropout)(embed(letters)(ids))
+    for _ in range(options.layers):
         rnn = layers.LSTM(units, return_sequences=True, use_cudnn=False)
         x = layers.Dropout(dropout)(layers.Bidirectional(rnn)(x, mask=mask))
     zeros = ops.zeros_like(x[:, 0, :units])  # the decoder's LSTM has two states
-    return keras.Model(source, (x, [zeros, zeros], mask), name="encoder")
+    encoder = keras.Model(source, (x, [zeros, zeros], mask), name="encoder")
 
-
-def make_decoder(attention, phones, units, dropout):
-    """Returns the decoder and the head."""
     cell = layers.LSTMCell(units, dropout=dropout)
     if attention.startswith("hard"):
         # The decoder reads no letter, so that the head can sum over all letters exactly.
         decoder = AttentionRNN(cell, LuongAttention("general"), output_mode="cell")
-        return decoder, HardAttention(phones, units, monotonic=attention == "hard-monotonic")
-    if attention == "local-m":
-        local = LuongAttention("general", "local-m", half_width=HALF_WIDTH, units=units)
-        decoder = AttentionRNN(cell, local, input_feeding=True)
+        head = HardAttention(phones, units, monotonic=attention == "hard-monotonic")
     else:
         kind = BahdanauAttention if attention == "soft" else MonotonicAttention
         decoder = AttentionRNN(cell, kind(units), output_mode="concat")
-    return decoder, Readout(units, phones, dropout=dropout)
+        head = Readout(units, phones, dropout=dropout)
+    return Seq2Seq(encoder, decoder, embed(phones), head, START, END, PAD)
+
+
+class Pronouncer:
+    """A trained model, or several that decide together, with the letters and phones it knows.
+
+    Args:
+        models: pairs of a `Seq2Seq` and whether it writes from right to left.
+        letters, phones: the `Symbols` of both sides.
+        beam: the width of the search.
+        longest: the largest number of phones of a word.
+    """
+
+    def __init__(self, models, letters, phones, beam, longest):
+        left, right = ([x for x, back in models if back == way] for way in (False, True))
+        self.models, self.model = [*left, *right], combine(left, right)
+        self.turned = not left  # the model writes the last phone first
+        self.letters, self.phones = letters, phones
+        # Without a length penalty the score is the log probability of the phones.
+        self.options = {"max_length": longest, "beam_width": beam, "length_penalty": 0.0}
+
+    def __call__(self, words):
+        """The phones of each word, a list of strings."""
+        return [self.phones.decode(row) for row in self.search(words).tokens]
+
+    def search(self, words):
+        """The `SearchResult` of the words."""
+        found = self.model.generate(pad(encode_words(self.letters, words)), **self.options)
+        if not self.turned:
+            return found
+        return found._replace(tokens=reverse_tokens(found.tokens, END, PAD))

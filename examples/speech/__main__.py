@@ -11,103 +11,114 @@ text), which it then runs in a process without keras.
     python -m examples.speech listen --attention content
     python -m examples.speech speak --attention location
 
-does one of both with another attention. What `speak` says is judged by a Viterbi decoder of the
-tones, and by the listener in the same --output or the one of --listener.
+does one of both with another attention. A Viterbi decoder of the tones judges what `speak` says, as
+does the listener in the same --output, or the one of --listener.
 
     python -m examples.speech --data DIR
 
 does the same with recordings of spoken digits in random strings, `DIR` being the folder
 `recordings` of https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`.
-`speak` learns one voice. An interrupted run resumes when the same command is run again.
+`speak` learns one voice. The recordings 0 to 4 of each digit and speaker judge the models, 5 to 7
+choose the best epoch. An interrupted run resumes when the same command is run again.
 """
 
+import json
 import pathlib
+import sys
+from functools import partial
 
 import keras
 
-from examples.common.arguments import (
-    check_at_least_one,
-    check_ranges,
-    check_seed,
-    fill,
-    make_parser,
-)
-from examples.common.extras import check_extras
-from examples.common.files import make_folder
-from examples.speech.digits import Digits, find_folder
-from examples.speech.model import ATTENTIONS
-from examples.speech.tasks import TASKS, run_listen, run_speak
+from examples.common import arguments as types
+from examples.common.files import make_folder, write_text
+from examples.common.saving import write_model
+from examples.common.training import Resume, seed_model, warmup_cosine
+from examples.speech.data import Digits, dataset, make_data
+from examples.speech.evaluation import evaluate
+from examples.speech.model import ATTENTIONS, LOSSES, LateNoise, build_model
 from examples.speech.tones import Tones
 
+EPOCHS = {"listen": 20, "speak": 40}
+# Options that change no weight.
+FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "listener"
 
-def parse(argv):
-    parser = make_parser("speech", __doc__)
-    parser.add_argument("task", nargs="?", choices=TASKS, help="default: both")
-    parser.add_argument("--attention", choices=ATTENTIONS, default="gmm")
-    parser.add_argument("--data", metavar="DIR", help='recordings of digits, or "download"')
-    parser.add_argument("--voice", help="the speaker that `speak` learns (default: the first)")
-    parser.add_argument("--units", type=int, default=128, help="width of the decoder")
-    parser.add_argument("--utterances", type=int, default=3000, help="to train on")
-    parser.add_argument("--longest", type=int, help="letters (default: 20, or 5 digits)")
-    parser.add_argument(
-        "--lengths", type=int, nargs="+", help="to judge (default: 20 50 200 500, or 4 5 30 digits)"
-    )
-    epochs = ", ".join(f"{task.epochs} for {name}" for name, task in TASKS.items())
-    parser.add_argument("--epochs", type=int, help=f"default: {epochs}")
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=2e-3, help="the highest one")
-    parser.add_argument("--beam", type=int, default=5, metavar="N", help="width of the search")
-    parser.add_argument(
-        "--half-width",
-        type=int,
-        metavar="D",
-        help="read only within D places of the place read last; when judging, not in training",
-    )
-    parser.add_argument(
-        "--listener",
-        metavar="FILE",
-        help="the model.keras of the listener that judges `speak` (default: the one in --output)",
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", default="output/speech", help="folder for the results")
+
+def parse(argv=None):
+    parser = types.make_parser("speech", __doc__)
+    add = parser.add_argument
+    add("task", nargs="?", choices=EPOCHS, help="default: both")
+    add("--attention", choices=ATTENTIONS, default="gmm")
+    add("--data", metavar="DIR", help='recordings of digits, or "download"')
+    add("--voice", help="the speaker that `speak` learns (default: the first)")
+    add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
+    add("--utterances", type=types.count, default=3000, help="to train on")
+    add("--longest", type=types.count, help="letters to train on (default: 20, or 5 digits)")
+    text = "letters of a text to judge (default: 20 50 200 500, or 4 5 30 digits)"
+    add("--lengths", type=types.count, nargs="+", help=text)
+    add("--epochs", type=types.count, help="default: 20 to listen, 40 to speak")
+    add("--batch-size", type=types.count, default=32)
+    add("--learning-rate", type=types.number, default=2e-3, help="the highest one")
+    add("--beam", type=types.count, default=5, metavar="N", help="width of the search")
+    text = "read only within D places of the place read last; when judging, not in training"
+    add("--half-width", type=types.count, metavar="D", help=text)
+    text = "the model.keras that judges `speak` (default: of the listener in --output)"
+    add("--listener", metavar="FILE", type=pathlib.Path, help=text)
+    add("--seed", type=types.seed, default=1)
+    add("--output", default="output/speech", help="folder for the results")
     arguments = parser.parse_args(argv)
     digits = arguments.data is not None
-    fill(
-        arguments,
-        {"longest": 5 if digits else 20, "lengths": [4, 5, 30] if digits else [20, 50, 200, 500]},
-    )
+    lengths = [4, 5, 30] if digits else [20, 50, 200, 500]
+    types.fill(arguments, {"longest": 5 if digits else 20, "lengths": lengths})
     arguments.most_steps = 40 if digits else 8  # of the speaker for a letter
-    names = ["units", "utterances", "longest", "epochs", "batch_size", "beam", "half_width"]
-    check_at_least_one(parser, arguments, names)
-    check_ranges(parser, arguments, {"learning_rate": float("inf")})
-    check_seed(parser, arguments)
     if arguments.units % 4:
         parser.error(f"--units must be a multiple of 4; received {arguments.units}")
-    if min(arguments.lengths) < 1:
-        parser.error(f"--lengths must be at least 1; received {min(arguments.lengths)}")
     if arguments.half_width and arguments.attention == "content":
         parser.error("--half-width goes with an attention that has a state, not with content")
-    if arguments.listener and not pathlib.Path(arguments.listener).is_file():
+    if arguments.listener and not arguments.listener.is_file():
         parser.error(f"--listener {arguments.listener}: no such file")
     if arguments.voice and not digits:
         parser.error("--voice goes with --data")
     return arguments
 
 
-def main(argv=None):
-    arguments = parse(argv)
-    check_extras("matplotlib")
-    language = Digits(find_folder(arguments.data)) if arguments.data else Tones()
-    voice = language.with_voice(arguments.voice) if arguments.data else language
-    output = pathlib.Path(arguments.output)
-    tasks = [arguments.task] if arguments.task else list(TASKS)
-    folders = {name: make_folder(output / name) for name in tasks}
-    if "listen" in tasks:
-        run_listen(language, arguments, folders["listen"])
-    if "speak" in tasks:
-        path = pathlib.Path(arguments.listener or output / "listen" / "model.keras")
-        listener = load_listener(path) if path.exists() else None
-        run_speak(voice, arguments, folders["speak"], listener)
+def run(task, language, arguments, output, listener=None):
+    """Trains a model, or resumes; judges it, and writes all that belongs to it."""
+    epochs = arguments.epochs or EPOCHS[task]
+    batches, checked, steps = make_data(task, language, arguments, epochs)
+    settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
+    settings |= {"voices": language.voices, "epochs": epochs}
+    resume = Resume(output / "checkpoint", settings, batches)
+    sample = next(checked())[0]
+    build = partial(build_model, task, arguments, len(language.letters), steps, sample)
+
+    print(f"\n{task}, {arguments.attention}", flush=True)
+    seed_model(arguments.seed)
+    model = build()
+    rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
+    model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), LOSSES[task])
+    model.fit(
+        dataset(batches),
+        epochs=epochs,
+        initial_epoch=resume.restore(model),
+        validation_data=dataset(checked),
+        callbacks=[LateNoise(model, epochs), *resume.callbacks("val_loss")],
+        shuffle=False,
+        verbose=1 if sys.stdout.isatty() else 2,
+    )
+    resume.load_best(model)
+
+    trained, model = model, build(arguments.half_width)  # and without an optimizer
+    model.set_weights(trained.get_weights())
+    write_model(model, output / "model.keras", sample)
+    summary = {
+        "attention": arguments.attention,
+        "command": types.command_line("speech"),
+        "keras": keras.__version__,
+        "parameters": model.count_params(),
+        "seconds": sum(row["seconds"] for row in resume.history),
+        "error": evaluate(task, model, language, arguments, output, listener),
+    }
+    write_text(output / "summary.json", json.dumps(summary, indent=1) + "\n")
 
 
 def load_listener(path):
@@ -117,5 +128,21 @@ def load_listener(path):
         raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
 
 
+def main(argv=None):
+    arguments = parse(argv)
+    types.check_extras("matplotlib")
+    language = Digits(arguments.data) if arguments.data else Tones()
+    voice = language.with_voice(arguments.voice) if arguments.data else language
+    output = pathlib.Path(arguments.output)
+    tasks = [arguments.task] if arguments.task else list(EPOCHS)
+    folders = {name: make_folder(output / name) for name in tasks}
+    if "listen" in tasks:
+        run("listen", language, arguments, folders["listen"])
+    if "speak" in tasks:
+        path = arguments.listener or output / "listen" / "model.keras"
+        listener = load_listener(path) if path.exists() else None
+        run("speak", voice, arguments, folders["speak"], listener)
+
+
 if __name__ == "__main__":
-    main()
+    types.run(main)

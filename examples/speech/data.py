@@ -1,37 +1,100 @@
-"""Utterances, and the batches that the speaker and the listener learn from."""
+"""Utterances: recordings of digits, and the batches that the speaker and the listener learn from.
 
+The Free Spoken Digit Dataset, https://github.com/Jakobovski/free-spoken-digit-dataset, is a folder
+of files DIGIT_SPEAKER_INDEX.wav. By its split the indices 0 to 4 are for testing. Here the indices
+5 to 7 choose the best epoch, and the model learns from the others.
+"""
+
+import collections
+import copy
 import math
-from typing import NamedTuple
+import pathlib
+import re
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.batching import bucketed
-from examples.speech.model import END, PAD, SHARED, START
-from examples.speech.sound import MELS, log_mel
+from examples.common.training import Batches, bucketed
+from examples.speech.model import END, FIRST, PAD, SHARED
+from examples.speech.sound import MELS, RATE, log_mel, read_wav
 
-FIRST = 3  # the id of the first letter, after PAD, START and END
+ARCHIVE = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/tags/v1.0.10.tar.gz"
+NAME = re.compile(r"([0-9])_([a-z]+)_([0-9]+)\.wav")
+PARTS = ["test"] * 5 + ["valid"] * 3  # of the first indices; the others are for training
+PAUSE = 0.05, 0.25  # seconds
+NOISE = 1e-3
+VALID = 128  # utterances
 SHAPES = 16  # groups of frames: lengths are multiples, so that XLA compiles few programs
 
 
-class Corpus(NamedTuple):
-    """Utterances.
+class Digits:
+    """Strings of spoken digits, each by one speaker.
 
-    Attributes:
-        texts: strings.
-        frames: log-mel frames of each, `(T, MELS)`.
+    Args:
+        folder: a folder with recordings, or "download".
     """
 
-    texts: list
-    frames: list
+    unit, letters = "digits", "0123456789"
+
+    def __init__(self, folder):
+        if folder == "download":
+            path = keras.utils.get_file("free-spoken-digit-dataset-1.0.10", ARCHIVE, extract=True)
+            folder = next(pathlib.Path(path).rglob("recordings"))
+        self.recordings = collections.defaultdict(list)
+        for path in sorted(pathlib.Path(folder).glob("*.wav")):
+            if match := NAME.fullmatch(path.name):
+                digit, speaker, index = match.groups()
+                part = PARTS[int(index)] if int(index) < len(PARTS) else "train"
+                self.recordings[part, speaker, digit].append(read_wav(path))
+        self.voices = sorted({speaker for _, speaker, _ in self.recordings})
+        if not self.voices:
+            raise SystemExit(
+                f"--data {folder}: has no recording such as 7_george_12.wav (digit, speaker, index)"
+            )
+        for part in ("test", "valid", "train"):
+            for speaker in self.voices:
+                missing = [x for x in self.letters if not self.recordings[part, speaker, x]]
+                if missing:
+                    raise SystemExit(
+                        f"--data {folder}: {speaker} has no recording for the {part} set of the "
+                        f"digits {', '.join(missing)}. The indices 0 to 4 are the test set, 5 to 7 "
+                        "the valid set, and the others the train set."
+                    )
+
+    def with_voice(self, voice=None):
+        """The same with one speaker, the first one if none is named."""
+        if voice not in (None, *self.voices):
+            raise SystemExit(f"--voice {voice}: the speakers are {', '.join(self.voices)}")
+        digits = copy.copy(self)
+        digits.voices = [voice or self.voices[0]]
+        return digits
+
+    def make_text(self, rng, length):
+        return "".join(rng.choice([*self.letters], length))
+
+    def say(self, text, rng, part):
+        """A string by one speaker, with a pause before every digit and at the end."""
+        speaker = self.voices[rng.integers(len(self.voices))]
+        parts = [_pause(rng)]
+        for digit in text:
+            recordings = self.recordings[part, speaker, digit]
+            parts += [recordings[rng.integers(len(recordings))], _pause(rng)]
+        samples = np.concatenate(parts)
+        return (samples + rng.normal(scale=NOISE, size=len(samples))).astype("float32")
+
+
+def _pause(rng):
+    return np.zeros(int(rng.uniform(*PAUSE) * RATE), "float32")
 
 
 def make_corpus(language, part, count, lengths, seed):
-    """Generates utterances whose numbers of letters are drawn from `lengths`, lowest and highest.
+    """Generates utterances: texts, and the log-mel frames `(T, MELS)` of each.
 
     Args:
-        language: a `Tones` or a `Digits`.
-        part: "train" or "test".
+        language: `Tones` or `Digits`.
+        part: "train", "valid" or "test".
+        lengths: the lowest and the highest number of letters.
     """
     rng = np.random.default_rng(seed)
     spoken = tf.function(log_mel, input_signature=[tf.TensorSpec((None,))], autograph=False)
@@ -40,25 +103,7 @@ def make_corpus(language, part, count, lengths, seed):
         text = language.make_text(rng, int(rng.integers(lengths[0], lengths[1] + 1)))
         texts.append(text)
         frames.append(spoken(language.say(text, rng, part)).numpy())
-    return Corpus(texts, frames)
-
-
-def shortest(corpus, share):
-    """The shortest utterances, repeated to the size of the corpus.
-
-    Args:
-        share: how much of the corpus to take, in (0, 1].
-    """
-    size = len(corpus.texts)
-    count = math.ceil(share * size)
-    by_length = sorted(range(size), key=lambda n: len(corpus.texts[n]))
-    chosen = [by_length[n % count] for n in range(size)]
-    return Corpus(*([column[n] for n in chosen] for column in corpus))
-
-
-def steps_of_a_letter(corpus):
-    """How many groups of frames a letter has on average."""
-    return int(_groups(corpus.frames).sum()) / sum(map(len, corpus.texts))
+    return texts, frames
 
 
 def encode(text, letters):
@@ -66,17 +111,14 @@ def encode(text, letters):
 
 
 def decode(ids, letters):
-    """The text up to the end."""
-    ids = list(ids)
-    ids = ids[: ids.index(END)] if END in ids else ids
     return "".join(letters[n - FIRST] for n in ids if n >= FIRST)
 
 
 def speaker_batch(texts, frames, letters):
     """Inputs, targets and weights of a batch. A step makes `SHARED` frames."""
     source = pad([encode(text, letters) for text in texts])
-    steps = _groups(frames)
-    made = stack_frames(frames, steps.max()).reshape(len(frames), -1, SHARED * MELS)
+    steps = count_groups(frames)
+    made = stack_frames(frames).reshape(len(frames), -1, SHARED * MELS)
     last = np.pad(made[:, :-1, -MELS:], [(0, 0), (1, 0), (0, 0)])
     place = np.arange(made.shape[1])
     inside = (place < steps[:, None]).astype("float32")
@@ -86,37 +128,76 @@ def speaker_batch(texts, frames, letters):
 
 
 def listener_batch(texts, frames, letters):
-    """Inputs, targets and weights of a batch. The listener writes END after the last letter."""
-    ids = [encode(text, letters) for text in texts]
-    shifted, target = pad([[START, *x] for x in ids]), pad([[*x, END] for x in ids])
-    return (*listened(frames), shifted), target, (target != PAD).astype("float32")
+    """Inputs and targets of a batch. The listener writes END after the last letter."""
+    target = pad([[*encode(text, letters), END] for text in texts])
+    return (listened(frames), target), target
 
 
 def listened(frames):
-    """The inputs of the listener: padded frames, and which groups of them are valid."""
-    steps = _groups(frames)
-    padded = stack_frames(frames, steps.max())
-    return padded, np.arange(padded.shape[1] // SHARED) < steps[:, None]
+    """What the listener hears: padded frames, and which groups of them are valid."""
+    padded = stack_frames(frames)
+    return padded, np.arange(padded.shape[1] // SHARED) < count_groups(frames)[:, None]
 
 
-def batches(corpus, make_batch, letters, size, order=None):
-    """Batches of utterances of similar length."""
-    lengths = [len(x) for x in corpus.frames]
-    for part in bucketed(lengths, size, order):
-        yield make_batch([corpus.texts[n] for n in part], [corpus.frames[n] for n in part], letters)
+def make_batches(texts, frames, make_batch, letters, size, seed, growing=0, shuffled=True):
+    """`Batches` of utterances of similar length.
+
+    Args:
+        growing: the number of epochs in which utterances grow longer: the shortest ones come
+            first, repeated to the size of the corpus.
+        shuffled: whether each epoch has an order of its own.
+    """
+    lengths = np.array([len(x) for x in frames])
+    by_length = np.argsort([len(text) for text in texts], kind="stable")
+
+    def split(order):
+        share = min(1.0, (batches.epoch + 1) / growing) if growing else 1.0
+        chosen = by_length[np.arange(len(lengths)) % math.ceil(share * len(lengths))]
+        parts = bucketed(lengths[chosen], size, order if shuffled else None)
+        return [chosen[part] for part in parts]
+
+    def read(rows):
+        return make_batch([texts[n] for n in rows], [frames[n] for n in rows], letters)
+
+    batches = Batches(split, read, seed, steps=-(-len(lengths) // size))
+    return batches
 
 
-def _groups(frames):
+def make_data(task, language, arguments, epochs):
+    """Makes the utterances of a task.
+
+    Returns:
+        `Batches` to learn from, others that choose the best epoch, and how many groups of frames a
+        letter has on average.
+    """
+    lengths, seed = (1, arguments.longest), arguments.seed
+    texts, frames = make_corpus(language, "train", arguments.utterances, lengths, seed)
+    valid = make_corpus(language, "valid", VALID, lengths, seed + 1)
+    make_batch = listener_batch if task == "listen" else speaker_batch
+    options = make_batch, language.letters, arguments.batch_size, seed
+    # The speaker learns from short texts first, in half of the epochs.
+    batches = make_batches(texts, frames, *options, growing=0 if task == "listen" else epochs / 2)
+    steps = count_groups(frames).sum() / sum(map(len, texts))
+    return batches, make_batches(*valid, *options, shuffled=False), steps
+
+
+def dataset(batches):
+    """A `tf.data.Dataset` of `Batches`."""
+    signature = keras.tree.map_structure(
+        lambda x: tf.TensorSpec((None, *(None,) * (x.ndim > 1), *x.shape[2:]), x.dtype),
+        next(batches()),
+    )
+    return batches.dataset(signature)
+
+
+def count_groups(frames):
     return np.array([-(-len(x) // SHARED) for x in frames])
 
 
-def stack_frames(frames, groups):
+def stack_frames(frames):
     """Pads frames with silence to a multiple of so many groups of `SHARED`."""
-    length = -(-groups // SHAPES) * SHAPES * SHARED
-    stacked = np.zeros((len(frames), length, MELS), "float32")
-    for row, x in zip(stacked, frames, strict=True):
-        row[: len(x)] = x
-    return stacked
+    length = -(-count_groups(frames).max() // SHAPES) * SHAPES * SHARED
+    return np.stack([np.pad(x, [(0, length - len(x)), (0, 0)]) for x in frames])
 
 
 def pad(rows):

@@ -1,48 +1,90 @@
-"""How many letters of longer and longer texts are right."""
+"""How many letters of longer and longer texts are right; pictures and checks of what is written."""
 
+from functools import partial
+
+import matplotlib.figure
 import numpy as np
+import tensorflow as tf
 
-from examples.speech.data import make_corpus
-from examples.speech.listening import Listener, listen
-from examples.speech.speaking import Speaker, speak
+from examples.common.files import save_figure
+from examples.common.saving import ask_saved_model, write_saved_model
+from examples.speech.data import decode, encode, listened, make_corpus, pad
+from examples.speech.model import SHARED, Speaker, serve_listener
+from examples.speech.sound import HOP, MELS, RATE, sound, write_wav
 
-
-def judge_listener(model, language, lengths, beam):
-    """The error rate of the letters that are heard, and an example, for each length."""
-    found = {}
-    for length in lengths:
-        corpus = _corpus(language, length)
-        heard = listen(Listener(model, beam, 2 * length), corpus.frames, language.letters)
-        rate = error_rate([text for text, _ in heard], corpus.texts)
-        found[length] = rate, (corpus.frames[0], corpus.texts[0], *heard[0])
-        print(f"{length} letters: {rate:.1%} heard wrong", flush=True)
-    return found
+MOST_LABELS = 60
 
 
-def judge_speaker(model, listener, language, arguments):
-    """Error rates of what is said, and an example, for each length.
+def evaluate(task, model, language, arguments, output, listener=None):
+    """Judges a model, and writes sounds, pictures and a SavedModel. Returns the error rates."""
+    judge = judge_listener if task == "listen" else partial(judge_speaker, listener=listener)
+    judged = {length: judge(model, language, arguments, length) for length in arguments.lengths}
+    for length in arguments.lengths[:2]:
+        _, frames, *picture = judged[length][1]
+        name = "heard" if task == "listen" else "said"
+        write_wav(output / f"{name}-{length}.wav", sound(frames))
+        draw(output / f"alignment-{length}.png", language.unit, frames, *picture)
+    text, longest = judged[arguments.lengths[0]][1][0], max(arguments.lengths)
+    path = output / "saved_model"
+    if task == "listen":
+        options = {"max_length": 2 * longest, "beam_width": arguments.beam}
+        serve = serve_listener(model, language.letters, options)
+        write_saved_model(path, serve, ["samples"], [model], tf.float32)
+        check_listener(path, serve, language.say(text, np.random.default_rng(1), "test")[None])
+    else:
+        speaker = Speaker(model, arguments.most_steps * longest)
+        write_saved_model(path, speaker.serve(language.letters), ["texts"], [model])
+        check_speaker(path, text)
+    return {length: rates for length, (rates, _) in judged.items()}
+
+
+def listen(model, frames, letters, length, beam):
+    """Listens to utterances of about `length` letters: the text and the alignment of each."""
+    frames, valid = listened(frames)
+    found = model.generate((frames, valid), max_length=2 * length, beam_width=beam)
+    texts = [decode(ids, letters) for ids in found.tokens]
+    rows = zip(found.weights, found.lengths, valid.sum(axis=1), strict=True)
+    return list(zip(texts, [w[:n, :m] for w, n, m in rows], strict=True))
+
+
+def speak(speaker, texts, letters):
+    """Speaks texts of about one length: frames `(T, MELS)` and the alignment of each."""
+    signature = [tf.TensorSpec((None, None), "int32")]
+    run = tf.function(speaker, input_signature=signature, autograph=False)
+    found = run(tf.constant(pad([encode(text, letters) for text in texts])))
+    frames = found.outputs.numpy().reshape(len(texts), -1, MELS)
+    rows = zip(frames, found.weights.numpy(), found.lengths.numpy(), texts, strict=True)
+    return [(x[: n * SHARED], w[:n, : len(text)]) for x, w, n, text in rows]
+
+
+def judge_listener(model, language, arguments, length):
+    """The error rate of what is heard, and an example: text, frames, weights, rows, title."""
+    texts, frames = _corpus(language, length)
+    heard = listen(model, frames, language.letters, length, arguments.beam)
+    rate = error_rate([text for text, _ in heard], texts)
+    print(f"{length} {language.unit}: {rate:.1%} heard wrong", flush=True)
+    text, weights = heard[0]
+    return rate, (texts[0], frames[0], weights, [*text, "end"], f"{texts[0]}, heard as {text}")
+
+
+def judge_speaker(model, language, arguments, length, listener):
+    """Error rates of what is said, and an example, as above.
 
     "decoder" is the error that the decoder of the language finds, "listener" that of a trained
     listener, and "listener, real" the listener's error for the sound of the language itself.
     """
-    found = {}
-    for length in arguments.lengths:
-        corpus = _corpus(language, length)
-        texts = corpus.texts
-        said = speak(Speaker(model, arguments.most_steps * length), texts, language.letters)
-        frames = [x for x, _ in said]
-        rates = {}
-        if hasattr(language, "understand"):
-            rates["decoder"] = error_rate([language.understand(x) for x in frames], texts)
+    texts, real = _corpus(language, length)
+    said = speak(Speaker(model, arguments.most_steps * length), texts, language.letters)
+    frames, rates = [x for x, _ in said], {}
+    if hasattr(language, "understand"):
+        rates["decoder"] = error_rate([language.understand(x) for x in frames], texts)
+    for name, sounds in (("listener", frames), ("listener, real", real)):
         if listener is not None:
-            search = Listener(listener, arguments.beam, 2 * length)
-            for name, sounds in (("listener", frames), ("listener, real", corpus.frames)):
-                heard = [text for text, _ in listen(search, sounds, language.letters)]
-                rates[name] = error_rate(heard, texts)
-        found[length] = rates, (texts[0], *said[0])
-        shown = ", ".join(f"{rate:.1%} ({name})" for name, rate in rates.items())
-        print(f"{length} letters: understood wrong: {shown}", flush=True)
-    return found
+            heard = listen(listener, sounds, language.letters, length, arguments.beam)
+            rates[name] = error_rate([text for text, _ in heard], texts)
+    shown = ", ".join(f"{rate:.1%} ({name})" for name, rate in rates.items())
+    print(f"{length} {language.unit}: understood wrong: {shown}", flush=True)
+    return rates, (texts[0], frames[0], said[0][1].T, [*texts[0]], f"says {texts[0]}")
 
 
 def _corpus(language, length):
@@ -65,3 +107,48 @@ def edit_distance(text, wanted):
         for n, other in enumerate(wanted, 1):
             costs[n] = min(before[n] + 1, costs[n - 1] + 1, before[n - 1] + (letter != other))
     return int(costs[-1])
+
+
+def draw(path, unit, frames, weights, labels, title):
+    """Draws the log-mel frames `(T, MELS)`, and the weights `(letters, T / SHARED)` over time."""
+    width, height = min(5 + len(frames) / 60, 30), 3 + min(len(labels), MOST_LABELS) / 7
+    figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
+    above, below = figure.subplots(2, sharex=True, height_ratios=[2, height - 2])
+    time = SHARED * weights.shape[1]
+    above.imshow(np.transpose(frames), origin="lower", aspect="auto", extent=(0, len(frames), 0, 1))
+    above.set(title=title, yticks=[], ylabel="mel bands")
+    options = {"aspect": "auto", "cmap": "Blues", "interpolation": "nearest", "vmin": 0}
+    image = below.imshow(weights, extent=(0, time, len(labels), 0), **options)
+    figure.colorbar(image, label="weight")
+    shown = labels if len(labels) <= MOST_LABELS else []
+    below.set(yticks=np.arange(len(shown)) + 0.5, yticklabels=shown)
+    below.set(xlabel="frames", ylabel=unit, xlim=(0, max(time, len(frames))))
+    save_figure(path, figure)
+
+
+def check_listener(path, serve, samples):
+    """Compares the SavedModel, in a process without keras, with the function it was made from."""
+    answer, found = (
+        ask_saved_model(path, {"samples": samples.tolist()}),
+        serve(tf.constant(samples)),
+    )
+    difference = np.abs(np.array(answer["alignments"]) - found["alignments"].numpy()).max()
+    if answer["text"] != [x.decode() for x in found["text"].numpy()] or difference > 1e-4:
+        raise SystemExit(f"{path}: hears something else in a new process")
+    _report(path, f"hears the same, alignments within {difference:.0e}", answer)
+
+
+def check_speaker(path, text):
+    """Runs the SavedModel in a process without keras. Its dropout never says the same twice."""
+    answer = ask_saved_model(path, {"texts": [text]})
+    (samples,), (size,) = answer["samples"], answer["sample_counts"]
+    weights = np.array(answer["alignments"][0])
+    sounds = 0 < size <= len(samples) and any(samples[:size]) and not any(samples[size:])
+    if not sounds or len(weights) * SHARED * HOP != size or weights.shape[1] != len(text):
+        raise SystemExit(f"{path}: {size} of {len(samples)} samples, weights {weights.shape}")
+    _report(path, f"says {text!r} in {size / RATE:.1f} s", answer)
+
+
+def _report(path, what, answer):
+    absent = " and no ".join(answer["absent"])
+    print(f"{path}: {what}, in a new process, which had no {absent}.")

@@ -1,11 +1,12 @@
-"""The two models: letters to frames (a Tacotron), and frames to letters."""
+"""The two models, letters to frames (a Tacotron) and frames to letters, and their searches."""
 
 import math
 
 import keras
+import tensorflow as tf
 from keras import layers, ops
 
-from examples.speech.sound import MELS
+from examples.speech.sound import HOP, MELS, log_mel, sound
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
@@ -16,9 +17,11 @@ from keras_attention import (
     LocationSensitiveAttention,
     MonotonicAttention,
     ResidualRNNCells,
+    Seq2Seq,
 )
+from keras_attention.search import free_run
 
-PAD, START, END = 0, 1, 2
+PAD, START, END, FIRST = range(4)  # FIRST is the first letter
 SHARED = 4  # frames of one step of the speaker, and of one memory step of the listener
 ATTENTIONS = {
     "content": BahdanauAttention,
@@ -31,6 +34,11 @@ ATTENTIONS = {
     "gmm": GMMAttention,
     "dynamic-convolution": DynamicConvolutionAttention,
 }
+MEAN = {"reduction": "mean_with_sample_weight"}
+STOP = keras.losses.BinaryCrossentropy(from_logits=True, **MEAN)
+FRAMES = keras.losses.MeanSquaredError(**MEAN)
+# The listener has the loss of every `Seq2Seq`.
+LOSSES = {"listen": None, "speak": {"frames": FRAMES, "stop": STOP}}
 
 
 def make_attention(name, units, pace, half_width=None):
@@ -78,13 +86,8 @@ def build_speaker(attention, letters, units):
     encoded = around(embedding(source) * valid)
     around = layers.Conv1D(units, 3, padding="same", activation="relu", name="encoder")
     encoded = around(encoded * valid)
-    decoder = AttentionRNN(
-        layers.GRUCell(units),
-        attention,
-        input_feeding=True,
-        output_mode="concat",
-        name="decoder",
-    )
+    options = {"input_feeding": True, "output_mode": "concat", "name": "decoder"}
+    decoder = AttentionRNN(layers.GRUCell(units), attention, **options)
     hidden = decoder(build_prenet(units // 2)(frames), encoded, memory_mask=mask)
     hidden = layers.Dense(units, name="projection")(hidden)
     cells = ResidualRNNCells([layers.GRUCell(units), layers.GRUCell(units)])
@@ -107,28 +110,127 @@ def build_prenet(units):
 
 
 def build_listener(attention, letters, units):
-    """From frames `(B, T, MELS)`, their mask, and shifted letters to logits of letters.
+    """A `Seq2Seq` from `(frames, valid)` to letters. The arguments are those of `build_speaker`.
 
-    Two convolutions shorten the frames by `SHARED`. The arguments are those of `build_speaker`.
+    Two convolutions shorten the frames `(B, T, MELS)` by `SHARED`; `valid` is their mask.
     """
     frames = keras.Input((None, MELS), name="frames")
     valid = keras.Input((None,), dtype="bool", name="valid")  # of each `SHARED` frames
-    shifted = keras.Input((None,), dtype="int32", name="shifted_letters")
     x = frames
-    for n in range(2):
-        x = layers.Conv1D(
-            units, 3, strides=2, padding="same", activation="relu", name=f"convolution_{n}"
-        )(x)
+    for _ in range(2):
+        x = layers.Conv1D(units, 3, strides=2, padding="same", activation="relu")(x)
     rnn = layers.GRU(units // 2, return_sequences=True, use_cudnn=False)
-    encoded = layers.Bidirectional(rnn, name="encoder")(x, mask=valid)
-    table = layers.Embedding(letters, units // 2, name="letter_embedding")
-    decoder = AttentionRNN(
-        layers.GRUCell(units),
-        attention,
-        query="previous",
-        output_mode="concat",
-        name="decoder",
-    )
-    hidden = decoder(table(shifted), encoded, memory_mask=valid)
-    logits = layers.Dense(letters, name="logits")(hidden)
-    return keras.Model([frames, valid, shifted], logits)
+    x = layers.Bidirectional(rnn)(x, mask=valid)
+    encoder = keras.Model((frames, valid), (x, ops.zeros_like(x[:, 0]), valid))
+    cell, options = layers.GRUCell(units), {"query": "previous", "output_mode": "concat"}
+    decoder = AttentionRNN(cell, attention, **options, name="decoder")
+    table, head = layers.Embedding(letters, units // 2), layers.Dense(letters)
+    return Seq2Seq(encoder, decoder, table, head, START, END, PAD)
+
+
+def build_model(task, arguments, letters, steps, sample, half_width=None):
+    """Builds the listener or the speaker of a language, and its weights.
+
+    Args:
+        arguments: the options of the command.
+        letters: the number of letters.
+        steps: how many groups of `SHARED` frames a letter has on average.
+        sample: inputs of the model.
+        half_width: see `make_attention`.
+    """
+    pace, build = (steps, build_listener) if task == "listen" else (1 / steps, build_speaker)
+    attention = make_attention(arguments.attention, arguments.units // 2, pace, half_width)
+    model = build(attention, FIRST + letters, arguments.units)
+    model(sample)
+    return model
+
+
+class LateNoise(keras.callbacks.Callback):
+    """Switches the noise of a monotonic attention on after half of the epochs.
+
+    Alignments are learned without noise.
+    """
+
+    def __init__(self, model, epochs):
+        super().__init__()
+        self.attention, self.epochs = model.get_layer("decoder").attention, epochs
+        self.noise = getattr(self.attention, "noise", 0.0)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        noise = 0.0 if 2 * epoch < self.epochs else self.noise
+        if noise != getattr(self.attention, "noise", 0.0):
+            self.attention.noise = noise
+            self.model.make_train_function(force=True)
+
+
+class Speaker:
+    """Runs a trained speaker freely, with its own frames as inputs.
+
+    Args:
+        model: what `build_speaker` returns.
+        max_steps: the largest number of steps, of `SHARED` frames each.
+    """
+
+    def __init__(self, model, max_steps):
+        get = model.get_layer
+        self.model, self.max_steps = model, max_steps
+        self.encoder = keras.Model(model.inputs[0], get("encoder").output)
+        self.prenet, self.decoder, self.residual = get("prenet"), get("decoder"), get("residual")
+        self.projection, self.frames, self.stop = get("projection"), get("frames"), get("stop")
+
+    def __call__(self, letters):
+        """Letters `(B, S)` to a `FreeRun` with the outputs `(B, T, SHARED * MELS)`."""
+        encoded = self.encoder(letters, training=False)
+        memory = self.decoder.prepare(encoded, ops.not_equal(letters, PAD))
+        batch = ops.shape(letters)[0]
+        state = self.decoder.get_initial_state(memory), self.residual.get_initial_state(batch)
+        silence = ops.zeros((batch, SHARED * MELS))
+        return free_run(self.step, state, memory, first=silence, max_steps=self.max_steps)
+
+    def step(self, last, state, memory):
+        attending, above = state
+        seen = ops.squeeze(self.prenet(last[:, None, -MELS:]), 1)
+        hidden, attending, weights = self.decoder.step(seen, attending, memory)
+        hidden, above = self.residual.cell(self.projection(hidden), above)
+        stop = ops.squeeze(self.stop(hidden), 1)
+        return self.frames(hidden), stop, (attending, above), weights
+
+    def serve(self, letters):
+        """A function for a SavedModel, from texts to samples, which are zero after the end."""
+        table = tf.constant([*letters])
+
+        def serve(texts):
+            known = tf.strings.unicode_split(texts, "UTF-8").to_tensor("")[:, :, None] == table
+            ids = tf.where(tf.reduce_any(known, -1), FIRST + tf.argmax(known, -1, "int32"), PAD)
+            run = self(ids)
+            longest, counts = tf.reduce_max(run.lengths), run.lengths * (SHARED * HOP)
+            frames = tf.reshape(run.outputs[:, :longest], (tf.shape(ids)[0], -1, MELS))
+            samples = sound(frames)
+            inside = tf.range(tf.shape(samples)[1]) < counts[:, None]
+            return {
+                "samples": tf.where(inside, samples, 0.0),
+                "sample_counts": counts,
+                "alignments": run.weights[:, :longest],
+            }
+
+        return serve
+
+
+def serve_listener(model, letters, options):
+    """A function for a SavedModel, from samples to texts. The options are those of `generate`."""
+    table = tf.constant([""] * FIRST + [*letters])
+
+    def serve(samples):
+        frames = log_mel(samples)
+        steps = tf.shape(frames)[1]
+        groups = -(-steps // SHARED)
+        frames = tf.pad(frames, [[0, 0], [0, groups * SHARED - steps], [0, 0]])
+        valid = tf.ones((tf.shape(frames)[0], groups), "bool")
+        found = model.search_batch((frames, valid), **options)
+        return {
+            "text": tf.strings.reduce_join(tf.gather(table, found.tokens[:, 0]), axis=-1),
+            "score": found.scores[:, 0],
+            "alignments": found.weights[:, 0],
+        }
+
+    return serve

@@ -1,12 +1,10 @@
 """Sound: WAV files, log-mel spectrograms, and back from them to sound (Griffin and Lim, 1984)."""
 
 import math
-import wave
 
-import numpy as np
 import tensorflow as tf
 
-from examples.common.files import whole_file
+from examples.common.files import write_bytes
 
 RATE = 8000  # samples a second
 WINDOW, HOP = 256, 100  # samples
@@ -41,12 +39,13 @@ def sound(frames):
     """
     bands = tf.exp((frames - 1.0) * SCALE)
     magnitude = tf.maximum(tf.linalg.matmul(bands - FLOOR, tf.linalg.pinv(mel_matrix())), 0.0)
-    samples = _inverse(tf.complex(magnitude, tf.zeros_like(magnitude)))
+    magnitude = tf.cast(magnitude, "complex64")
+    samples = _inverse(magnitude)
 
     def improve(samples):
         spectrum = tf.signal.stft(samples, WINDOW, HOP)
         phase = spectrum / tf.cast(tf.maximum(tf.abs(spectrum), 1e-8), "complex64")
-        return (_inverse(tf.cast(magnitude, "complex64") * phase),)
+        return (_inverse(magnitude * phase),)
 
     (samples,) = tf.while_loop(lambda _: True, improve, (samples,), maximum_iterations=ROUNDS)
     return samples
@@ -59,26 +58,20 @@ def _inverse(spectrum):
 
 
 def write_wav(path, samples):
-    """Writes a mono WAV file of 16 bits. An earlier file is replaced when this one is complete."""
-    data = np.clip(np.asarray(samples), -1, 1) * 32767
-    with whole_file(path) as temporary, wave.open(str(temporary), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
-        file.writeframes(data.astype("<i2").tobytes())
+    """Writes a mono WAV file of 16 bits."""
+    samples = tf.cast(samples, "float32")
+    write_bytes(path, tf.audio.encode_wav(samples[:, None], RATE).numpy())
 
 
 def read_wav(path):
     """Reads a mono WAV file of 16 bits at `RATE`: samples in [-1, 1]."""
     try:
-        with wave.open(str(path), "rb") as file:
-            form = file.getnchannels(), file.getsampwidth(), file.getframerate()
-            data = file.readframes(file.getnframes())
-    except (OSError, wave.Error, EOFError) as error:
-        raise SystemExit(f"{path}: not a WAV file ({error}). Nothing was written.") from error
-    if form != (1, 2, RATE):
+        samples, rate = tf.audio.decode_wav(path.read_bytes())
+    except (OSError, tf.errors.InvalidArgumentError) as error:
+        raise SystemExit(f"{path}: not a WAV file of 16 bits.") from error
+    if samples.shape[1] != 1 or rate != RATE:
         raise SystemExit(
-            f"{path}: must be mono, 16 bits, {RATE} samples a second; it has {form[0]} channels, "
-            f"{8 * form[1]} bits, {form[2]} samples a second. Convert it. Nothing was written."
+            f"{path}: must be mono, {RATE} samples a second; it has {samples.shape[1]} channels, "
+            f"{rate} samples a second. Convert it."
         )
-    return np.frombuffer(data, "<i2").astype("float32") / 32768
+    return samples[:, 0].numpy()

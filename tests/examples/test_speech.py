@@ -1,19 +1,16 @@
-"""Speech: sound, the language of tones, recordings, batches, and models step by step."""
+"""Speech: sound, the language of tones, recordings, batches, and what the command writes."""
 
+import gc
 import json
 import wave
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from examples.common import checkpoint
+from examples.common.training import Resume
 from examples.speech import __main__ as command
-from examples.speech import data, digits, evaluation, model, sound, tasks, tones, training
-from examples.speech.listening import Listener
-from examples.speech.speaking import Speaker, speak
-from keras_attention.search import FreeRun
+from examples.speech import data, evaluation, model, sound, tones
 
 LANGUAGE = tones.Tones()
 LETTERS = 5  # the ids of the models below, PAD, START and END among them
@@ -49,7 +46,7 @@ def test_wav_files(tmp_path):
     with wave.open(str(tmp_path / "c.wav"), "wb") as file:
         file.setparams((2, 2, 44100, 0, "NONE", None))
         file.writeframes(bytes(40))
-    with pytest.raises(SystemExit, match="2 channels, 16 bits, 44100 samples"):
+    with pytest.raises(SystemExit, match="2 channels, 44100 samples"):
         sound.read_wav(tmp_path / "c.wav")
 
 
@@ -61,7 +58,7 @@ def test_tones_are_understood_without_a_model():
     assert len(set(tones.PATTERNS.values())) == len(LANGUAGE.letters)
 
 
-def make_recordings(folder, indices=(0, 5), digits="0123456789"):
+def make_recordings(folder, indices=(0, 5, 8), digits="0123456789"):
     for digit in digits:
         for speaker in ("ann", "bob"):
             for n in indices:
@@ -71,28 +68,26 @@ def make_recordings(folder, indices=(0, 5), digits="0123456789"):
     return folder
 
 
-def test_digits_hold_out_the_first_recordings(tmp_path):
-    found = digits.Digits(make_recordings(tmp_path))
+def test_each_part_of_the_digits_has_recordings_of_its_own(tmp_path):
+    found = data.Digits(make_recordings(tmp_path))
     assert found.voices == ["ann", "bob"]
     assert found.with_voice().voices == ["ann"]
     assert found.with_voice("bob").voices == ["bob"]
     rng = np.random.default_rng(1)
-    for part, index in (("test", 0), ("train", 5)):
+    for part, index in (("test", 0), ("valid", 5), ("train", 8)):
         heard = np.array([found.say("7", rng, part).max() for _ in range(5)])
-        np.testing.assert_allclose(heard, 8 / 20 + 0.001 * index, atol=6 * digits.NOISE)
+        np.testing.assert_allclose(heard, 8 / 20 + 0.001 * index, atol=6 * data.NOISE)
     assert set(found.make_text(rng, 400)) == set("0123456789")
 
 
 def test_recordings_that_lack_something_are_refused(tmp_path):
     with pytest.raises(SystemExit, match=r"no recording such as 7_george_12\.wav"):
-        digits.Digits(tmp_path)
-    make_recordings(tmp_path, [5])
-    make_recordings(tmp_path, [0], "01345678")
-    with pytest.raises(
-        SystemExit, match="ann has no recording for the test set of the digits 2, 9"
-    ):
-        digits.Digits(tmp_path)
-    found = digits.Digits(make_recordings(tmp_path))
+        data.Digits(tmp_path)
+    make_recordings(tmp_path, [0, 8])
+    make_recordings(tmp_path, [6], "01345678")
+    with pytest.raises(SystemExit, match="ann has no recording for the valid set of the digits 2"):
+        data.Digits(tmp_path)
+    found = data.Digits(make_recordings(tmp_path))
     with pytest.raises(SystemExit, match="--voice eve: the speakers are ann, bob"):
         found.with_voice("eve")
 
@@ -103,8 +98,7 @@ def test_recordings_that_lack_something_are_refused(tmp_path):
         (["sing"], "invalid choice: 'sing'"),
         (["--attention", "luong"], "invalid choice: 'luong'"),
         (["--units", "6"], "--units must be a multiple of 4; received 6"),
-        (["--lengths", "5", "0"], "--lengths must be at least 1; received 0"),
-        (["--epochs", "0"], "--epochs must be at least 1"),
+        (["--lengths", "5", "0"], "argument --lengths: must be at least 1; received 0"),
         (["--attention", "content", "--half-width", "3"], "--half-width goes with an attention"),
         (["speak", "--listener", "absent.keras"], "--listener absent.keras: no such file"),
         (["--voice", "ann"], "--voice goes with --data"),
@@ -148,13 +142,19 @@ def test_batches_of_the_speaker():
 
 def test_batches_of_the_listener():
     frames = make_frames(1, 9, 70)
-    (padded, valid, shifted), targets, weights = data.listener_batch(["ab", "b"], frames, "ab")
-    np.testing.assert_array_equal(shifted, [[1, 3, 4, 0], [1, 4, 0, 0]])
+    ((padded, valid), ids), targets = data.listener_batch(["ab", "b"], frames, "ab")
     np.testing.assert_array_equal(targets, [[3, 4, 2, 0], [4, 2, 0, 0]])
-    np.testing.assert_array_equal(weights, [[1, 1, 1, 0], [1, 1, 0, 0]])
+    assert ids is targets
     np.testing.assert_array_equal(valid.sum(1), [3, 18])
     np.testing.assert_array_equal(padded[1, :70], frames[1])
     assert data.decode(targets[0], "ab") == "ab"
+
+
+def test_the_shortest_utterances_come_first():
+    corpus = ["aaaa", "b", "ccc", "dd"], [np.zeros(n) for n in (40, 10, 30, 20)]
+    batches = data.make_batches(*corpus, lambda texts, *_: texts, "abcd", 3, seed=1, growing=2)
+    for batches.epoch, texts in ((0, ["b", "b", "dd", "dd"]), (1, sorted(corpus[0]))):
+        assert sorted(x for batch in batches() for x in batch) == texts
 
 
 def test_a_free_run_repeats_the_model():
@@ -164,7 +164,7 @@ def test_a_free_run_repeats_the_model():
         if isinstance(layer, keras.layers.Dropout):
             layer.rate = 0.0
     letters = np.array([[3, 4, 4, 0], [4, 3, 3, 4]], "int32")
-    run = Speaker(built, max_steps=5)(letters)
+    run = model.Speaker(built, max_steps=5)(letters)
     frames = np.asarray(run.outputs)
     last = np.pad(frames[:, :-1, -sound.MELS :], [(0, 0), (1, 0), (0, 0)])
     expected = built([letters, last])
@@ -182,88 +182,57 @@ def test_dropout_of_the_prenet_stays_on():
     assert not np.array_equal(prenet(frames), prenet(frames))
 
 
-def test_a_search_scores_as_the_model_does():
-    keras.utils.set_random_seed(1)
-    built = model.build_listener(model.make_attention("monotonic", 4, 0.5), LETTERS, 8)
-    frames, valid = data.listened(make_frames(2, 21, 33))
-    found = Listener(built, beam_width=3, max_length=4)(frames, valid)
-    tokens = np.asarray(found.tokens)[:, 0]
-    shifted = np.pad(tokens[:, :-1], [(0, 0), (1, 0)], constant_values=model.START)
-    logits = np.array(built([frames, valid, shifted]))
-    logits[:, :, : model.END] = -1e9
-    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    for n, length in enumerate(np.asarray(found.lengths)[:, 0]):
-        total = logs[n, np.arange(length), tokens[n, :length]].sum()
-        score = np.asarray(found.scores)[n, 0]
-        np.testing.assert_allclose(score * (5 + length) / 6, total, atol=1e-4)
-
-
-def test_speech_is_cut_where_it_ends():
-    outputs, weights = np.ones((2, 3, model.SHARED * sound.MELS)), np.ones((2, 3, 4))
-    run = FreeRun(*map(tf.constant, (outputs, [1, 3], weights)))
-    said = speak(lambda letters: run, ["ab", "a"], "ab")
-    assert [(x.shape, y.shape) for x, y in said] == [
-        ((model.SHARED, sound.MELS), (1, 2)),
-        ((3 * model.SHARED, sound.MELS), (3, 1)),
-    ]
-
-
-def test_the_shortest_utterances_are_repeated():
-    corpus = data.Corpus(["aaaa", "b", "ccc", "dd"], [4, 1, 3, 2])
-    assert data.shortest(corpus, 0.5) == (["b", "dd", "b", "dd"], [1, 2, 1, 2])
-    assert data.shortest(corpus, 0.1).texts == ["b"] * 4
-    assert sorted(data.shortest(corpus, 1.0).texts) == sorted(corpus.texts)
-
-
 class Killed(Exception):
     pass
 
 
-@pytest.mark.exhaustive
-def test_a_killed_run_continues_to_the_same_result(tmp_path, monkeypatch):
-    corpora = {
-        "train": data.make_corpus(LANGUAGE, "train", 12, (1, 3), seed=1),
-        "valid": data.make_corpus(LANGUAGE, "test", 4, (1, 3), seed=2),
-    }
-    settings = {"batch_size": 4, "epochs": 3, "learning_rate": 0.01, "seed": 2}
-    task = tasks.TASKS["speak"]
+SMALL = {"utterances": 12, "batch-size": 4, "units": 8, "longest": 3, "beam": 2, "epochs": 1}
 
-    def train(folder):
-        keras.utils.set_random_seed(7)
-        built = model.build_speaker(
-            model.make_attention("monotonic", 4, 0.5), data.FIRST + len(LANGUAGE.letters), 8
-        )
-        saved = checkpoint.Checkpoint(folder, settings)
-        training.train(
-            built, task.loss, task.make_batch, corpora, LANGUAGE.letters, settings, saved, 0.5
-        )
-        # Noise comes after half of the epochs.
-        assert built.get_layer("decoder").attention.noise == 3
-        return [x for weights in built.get_weights() for x in weights.ravel()]
 
-    whole = train(tmp_path / "whole")
-    save = checkpoint.Checkpoint.save
+def run(folder, *options):
+    sizes = [x for name, value in SMALL.items() for x in (f"--{name}", str(value))]
+    command.main([*options, *sizes, "--lengths", "2", "4", "--output", str(folder)])
 
-    def save_and_die(self, model, entry):
-        save(self, model, entry)
-        if entry["epoch"] == 2:
+
+# `CSVLogger` does not close its file where `fit` ends with an error.
+@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
+@pytest.mark.slow
+def test_a_killed_run_continues_to_the_same_weights(tmp_path, monkeypatch):
+    """With dropout, noise in the last two of four epochs, and longer utterances from epoch two."""
+    monkeypatch.setattr(command, "evaluate", lambda *_: {})
+    monkeypatch.setitem(SMALL, "epochs", 4)
+    noises = []
+
+    def train(name):
+        run(tmp_path / name, "speak", "--attention", "monotonic")
+        return keras.saving.load_model(tmp_path / name / "speak" / "model.keras").get_weights()
+
+    def die(resume, batch, logs=None):
+        noises.append(resume.model.get_layer("decoder").attention.noise)
+        if len(noises) == 8:
             raise Killed
 
-    monkeypatch.setattr(checkpoint.Checkpoint, "save", save_and_die)
-    with pytest.raises(Killed):
-        train(tmp_path / "killed")
-    monkeypatch.setattr(checkpoint.Checkpoint, "save", save)
-    assert train(tmp_path / "killed") == whole
+    with monkeypatch.context() as patched:
+        patched.setattr(Resume, "on_train_batch_end", die)
+        with pytest.raises(Killed):
+            train("killed")
+    gc.collect()
+    assert noises == [0] * 6 + [3] * 2
+    for x, y in zip(train("killed"), train("whole"), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.slow
-def test_the_whole_command(tmp_path):
+@pytest.mark.parametrize("digits", [False, True], ids=["tones", "digits"])
+def test_the_whole_command(digits, tmp_path, capsys):
     """A run that is too short to learn anything writes everything."""
-    sizes = {"utterances": 8, "epochs": 1, "units": 8, "longest": 3, "beam": 2}
-    options = [x for name, value in sizes.items() for x in (f"--{name}", str(value))]
-    options += ["--lengths", "2", "4"]
-    command.main([*options, "--output", str(tmp_path)])
-    for task, wav in (("listen", "heard"), ("speak", "said")):
+    recordings = tmp_path / "recordings"
+    recordings.mkdir()
+    data = ["listen", "--data", str(make_recordings(recordings))] if digits else []
+    run(tmp_path, *data)
+    unit = "digits" if digits else "letters"
+    assert f"\n4 {unit}: " in capsys.readouterr().out
+    for task, wav in [("listen", "heard"), ("speak", "said")][: 1 if digits else 2]:
         summary = json.loads((tmp_path / task / "summary.json").read_text())
         assert set(summary["error"]) == {"2", "4"}
         assert {path.name for path in (tmp_path / task).iterdir()} == {
