@@ -28,8 +28,8 @@ import numpy as np
 import tensorflow as tf
 from measure import interleaved_times, peak_memory, print_table, write_json
 
-from examples.common.batching import budgeted
-from examples.documents.encoding import Encoded
+from examples.common.training import budgeted
+from examples.documents.data import Encoded
 from examples.documents.model import build_model
 
 WORDS, CELLS, LONGEST = 1000, 10_000, 25
@@ -39,7 +39,7 @@ TARGETS = {"memory": 1.5, "time": 1.5}
 
 
 def make_documents(outlier, longest=None):
-    """Sentence lengths of each document, as `Encoded` ids."""
+    """Random documents as `Encoded` ids, in which sentences have at most `longest` words."""
     rng = np.random.default_rng(11)
     lengths = [rng.integers(10, 21, rng.integers(16, 25)).tolist() for _ in range(64)]
     if outlier:
@@ -50,10 +50,11 @@ def make_documents(outlier, longest=None):
             for document in lengths
         ]
         lengths = pieces
-    sentences = np.cumsum([0, *(n for document in lengths for n in document)])
-    words = np.random.default_rng(12).integers(1, WORDS, sentences[-1], dtype="int32")
-    splits = np.cumsum([0, *map(len, lengths)])
-    return Encoded(words, sentences, splits, np.arange(len(lengths), dtype="int32") % 2)
+    sentences = [n for document in lengths for n in document]
+    words = np.random.default_rng(12).integers(1, WORDS, sum(sentences), dtype="int32")
+    nested = list(map(len, lengths)), sentences
+    ids = tf.RaggedTensor.from_nested_row_lengths(words, nested)
+    return Encoded(ids, np.arange(len(lengths), dtype="int32") % 2)
 
 
 def make_step(variant, outlier, units=24):
@@ -112,7 +113,7 @@ def main():
 
     assert_agree()
     found = measure()
-    counts = [len(make_documents(outlier).words) for outlier in (False, True)]
+    counts = [len(make_documents(outlier).ids.flat_values) for outlier in (False, True)]
     words = counts[1] / counts[0]
     print(f"words {counts[0]:,}; with the outlier {counts[1]:,}, {words:.2f} times as many")
     rows, grown = [], {}

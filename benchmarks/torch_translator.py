@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from examples.common.schedules import warmup_cosine
+from examples.common.training import warmup_cosine
 from examples.translation.data import (
     PAD,
     START,
@@ -26,8 +26,8 @@ from examples.translation.data import (
     learn_subwords,
     make_batches,
     make_tokenizers,
+    read_pairs,
 )
-from examples.translation.reading import load_pairs
 
 
 class Translator(nn.Module):
@@ -98,7 +98,7 @@ def perplexity(model, data, size):
     model.eval()
     total = count = 0.0
     with torch.no_grad():
-        for batch in make_batches(*data, size):
+        for batch in make_batches(data, size)():
             words = (batch[1] != PAD).sum()
             total += words * loss_of(model, batch, 0.0).item()
             count += words
@@ -117,23 +117,21 @@ def main():
     parser.add_argument("--stop", type=int, help="end after this epoch of the schedule")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    texts = [load_pairs(arguments.train), load_pairs(arguments.valid)]
+    paths = arguments.train, arguments.valid
+    texts = [[list(side) for side in zip(*read_pairs(x), strict=True)] for x in paths]
     tokenizers = make_tokenizers([learn_subwords(side, 4000, "bpe") for side in texts[0]])
-    train, valid = (
-        [encode(tokenizer, side) for tokenizer, side in zip(tokenizers, sides, strict=True)]
-        for sides in texts
-    )
-    train = drop_long(*train, 100)
+    train, valid = (encode(tokenizers, sides) for sides in texts)
+    batches = make_batches(drop_long(train, 100), 64, arguments.seed)
     torch.manual_seed(arguments.seed)
     sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     model = Translator(*sizes, 256, 256, 0.3, arguments.input_feeding)
     optimizer = torch.optim.Adam(model.parameters(), eps=1e-7)
-    rate = warmup_cosine(2e-3, -(-len(train[0]) // 64) * arguments.epochs, last=0.01)
+    rate = warmup_cosine(2e-3, batches.steps * arguments.epochs, last=0.01)
     step = 0
     for epoch in range(arguments.stop or arguments.epochs):
         start, losses = time.perf_counter(), []
-        order = np.random.default_rng([arguments.seed, epoch])
-        for batch in make_batches(*train, 64, order):
+        batches.epoch = epoch
+        for batch in batches():
             optimizer.param_groups[0]["lr"] = float(rate(step))
             optimizer.zero_grad()
             loss = loss_of(model, batch, 0.1)
