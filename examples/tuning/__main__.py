@@ -68,11 +68,9 @@ def main(argv=None):
     for name in options.searches:
         if options.distributed and not part:
             search_distributed(name, options.distributed, argv)
-        tuner = tuners[name] = make_tuner(name, options)
-        if options.distributed and not part:
-            tuner.oracle.reload()  # what the chief has written
-            continue
-        tuner.search(
+        # After a distributed search, its trials are in the folder, and `search` has nothing to do.
+        tuners[name] = make_tuner(name, options)
+        tuners[name].search(
             *train,
             validation_data=validation,
             epochs=options.epochs,

@@ -10,15 +10,15 @@ import warnings
 
 import keras_tuner
 
+from examples.common.files import remove, write_text
 from examples.tuning.model import DateTranslator
 
 
 def make_tuner(name, options):
-    """The tuner of one search. It resumes after the trials in its folder.
-
-    Raises:
-        SystemExit: a kill has damaged the state of the search.
-    """
+    """The tuner of one search. It resumes after the finished trials in its folder."""
+    folder = options.output / name
+    # keras-tuner would reload files that a kill may have damaged.
+    remove(folder / f"{os.environ.get('KERASTUNER_TUNER_ID', 'tuner0')}.json")
     common = {
         "hypermodel": DateTranslator(options.seed),
         "objective": keras_tuner.Objective("val_accuracy", "max"),
@@ -28,27 +28,44 @@ def make_tuner(name, options):
         # The first failure ends the search, so that no failure is hidden.
         "max_consecutive_failed_trials": 1,
     }
-    try:
-        if name == "hyperband":
-            # It continues with the weights of an earlier trial, but not with its optimizer.
-            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
-            tuner = keras_tuner.Hyperband(max_epochs=options.epochs, factor=3, **common)
-        else:
-            tuner = keras_tuner.BayesianOptimization(
-                max_trials=options.trials, num_initial_points=3, **common
-            )
-    except json.JSONDecodeError as error:
-        raise SystemExit(
-            f"{options.output / name} is damaged, as a kill may leave it ({error}). Delete it to "
-            "start the search again."
-        ) from None
-    # keras-tuner writes a new trial first, and then the state of the search, which names it. A kill
-    # between the two leaves a trial that would never run.
-    oracle = tuner.oracle
-    if hasattr(oracle, "start_order"):  # a worker only talks to the chief, which has it
-        for begun in set(oracle.trials) - set(oracle.start_order):
-            del oracle.trials[begun]
+    if name == "hyperband":
+        # It continues with the weights of an earlier trial, but not with its optimizer.
+        warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
+        tuner = keras_tuner.Hyperband(max_epochs=options.epochs, factor=3, **common)
+    else:
+        tuner = keras_tuner.BayesianOptimization(
+            max_trials=options.trials, num_initial_points=3, **common
+        )
+    if isinstance(tuner.oracle, keras_tuner.Oracle):  # a worker talks to the oracle of the chief
+        resume(tuner.oracle, folder)
     return tuner
+
+
+def resume(oracle, folder):
+    """Restores the state after the last finished trial, and keeps each such state in one file.
+
+    keras-tuner writes a search into many files, one after the other, so a kill leaves half of one,
+    or a trial that no other file names. It also repeats the last trial of a finished search.
+    """
+    path = folder / "finished.json"
+    states = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for trial in folder.glob("trial_*"):
+        if f"{trial.name}/trial.json" not in states:
+            remove(trial)
+    for name, state in states.items():
+        write_text(folder / name, state)
+    if states:
+        oracle.reload()
+    end = oracle.end_trial
+
+    def end_trial(trial):
+        end(trial)
+        oracle.save()  # now without the trial among those that run
+        files = [folder / "oracle.json", *folder.glob("trial_*/trial.json")]
+        states = {x.relative_to(folder).as_posix(): x.read_text(encoding="utf-8") for x in files}
+        write_text(path, json.dumps(states))
+
+    oracle.end_trial = end_trial
 
 
 def search_distributed(name, workers, argv):
@@ -69,10 +86,8 @@ def search_distributed(name, workers, argv):
                 "KERASTUNER_ORACLE_PORT": str(port),
             }
             processes[role] = subprocess.Popen(command, env={**os.environ, **variables})
-        print(
-            f"{name}: processes " + ", ".join(f"{x} {p.pid}" for x, p in processes.items()),
-            flush=True,
-        )
+        roles = ", ".join(f"{role} {process.pid}" for role, process in processes.items())
+        print(f"{name}: processes {roles}", flush=True)
         # The chief itself ends up to 20 seconds after the workers.
         while any(p.poll() is None for role, p in processes.items() if role != "chief"):
             time.sleep(0.5)

@@ -76,26 +76,29 @@ def test_a_search_with_other_settings_is_refused(tmp_path, monkeypatch):
             main([*SMOKE, "--output", str(tmp_path), *other])
 
 
-def test_what_a_kill_may_leave(tmp_path):
+def finish(oracle):
+    trial = oracle.create_trial("tuner0")
+    oracle.update_trial(trial.trial_id, {"val_accuracy": 0.5})
+    trial.status = "COMPLETED"
+    oracle.end_trial(trial)
+
+
+@pytest.mark.parametrize("damaged", ["oracle.json", "trial_0/trial.json", "trial_1/trial.json"])
+def test_files_that_a_kill_has_damaged(damaged, tmp_path):
     options = parse([*SMOKE, "--output", str(tmp_path)])
     tuner = make_tuner("bayesian", options)
-    trial = tuner.oracle.create_trial("tuner0")
-    tuner.save()
-    state = (tmp_path / "bayesian" / "oracle.json").read_bytes()
+    finish(tuner.oracle)
     begun = tuner.oracle.create_trial("tuner0")
-    # A trial that the state of the search does not name.
-    (tmp_path / "bayesian" / "oracle.json").write_bytes(state)
+    tuner.save()
+    for name in (damaged, "tuner0.json"):
+        (tmp_path / "bayesian" / name).write_text('{"tri')
     again = make_tuner("bayesian", options).oracle
-    assert set(again.trials) == {trial.trial_id}
-    assert again.create_trial("tuner0").trial_id == trial.trial_id  # it begins again
-    other = again.create_trial("tuner0")
-    assert (other.trial_id, other.hyperparameters.values) == (
-        begun.trial_id,
-        begun.hyperparameters.values,
-    )
-    (tmp_path / "bayesian" / "oracle.json").write_bytes(state[:-9])
-    with pytest.raises(SystemExit, match="bayesian is damaged, as a kill may leave it"):
-        make_tuner("bayesian", options)
+    assert [(x.trial_id, x.status, x.score) for x in again.trials.values()] == [
+        ("0", "COMPLETED", 0.5)
+    ]
+    trial = again.create_trial("tuner0")
+    assert trial.trial_id == begun.trial_id
+    assert trial.hyperparameters.values == begun.hyperparameters.values
 
 
 QUICK = """
@@ -169,6 +172,8 @@ def test_a_search_that_is_killed_resumes(name, tmp_path):
     assert not done[0] & done[1]
     assert done[0] | done[1] == {str(n + 1) for n in range(count)}
     assert "is ahead by" in text
+    text, _ = search(tmp_path, QUICK, *options)
+    assert "Running Trial" not in text
 
 
 @pytest.mark.slow
