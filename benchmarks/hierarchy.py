@@ -39,7 +39,7 @@ TARGETS = {"memory": 1.5, "time": 1.5}
 
 
 def make_documents(outlier, longest=None):
-    """Sentence lengths of each document, as `Encoded` ids."""
+    """Random documents as `Encoded` ids, in which sentences have at most `longest` words."""
     rng = np.random.default_rng(11)
     lengths = [rng.integers(10, 21, rng.integers(16, 25)).tolist() for _ in range(64)]
     if outlier:
@@ -52,7 +52,11 @@ def make_documents(outlier, longest=None):
         lengths = pieces
     sentences = [n for document in lengths for n in document]
     words = np.random.default_rng(12).integers(1, WORDS, sum(sentences), dtype="int32")
+<<<<<<< HEAD
     nested = [[*map(len, lengths)], sentences]
+=======
+    nested = list(map(len, lengths)), sentences
+>>>>>>> ex5
     ids = tf.RaggedTensor.from_nested_row_lengths(words, nested)
     return Encoded(ids, np.arange(len(lengths), dtype="int32") % 2)
 

@@ -4,10 +4,11 @@ import pathlib
 import zipfile
 
 ROOT = pathlib.Path(__file__).parents[2]
-# The example server, and the one other module that it imports.
+# The example server, and the other modules that it imports.
 SERVER = (
     "examples/__init__.py",
     "examples/common/__init__.py",
+    "examples/common/arguments.py",
     "examples/common/run_saved_model.py",
     "examples/serving/*.py",
 )

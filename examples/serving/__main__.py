@@ -20,10 +20,10 @@ Requests that arrive while the model is busy are answered together, which is sev
 (`--max-batch 1` answers them one by one). The texts of a batch are padded to the longest one, so
 arrays over tokens may be longer than for one text alone.
 
-The answer says what is wrong with a request: 400 malformed, 408 headers or body not sent within
-`--timeout` each, 413 too large, 503 more waiting than `--max-waiting`. Between requests, a
-connection may be idle for longer than `--timeout`. SIGTERM and Ctrl-C stop the server after the
-current requests, or after `--drain` seconds.
+The answer says what is wrong with a request: 400 malformed, 408 body not sent within `--timeout`,
+413 too large, 503 more waiting than `--max-waiting`. A connection ends when no whole request comes
+within `--timeout`. SIGTERM and Ctrl-C stop the server after the current requests, or after
+`--drain` seconds.
 
 The server only listens on this machine unless you pass `--host`. It has no passwords, no encryption
 and no limit of connections. On an open network, put a proxy in front of it that has them.
@@ -32,18 +32,23 @@ Needs aiohttp: pip install "keras-attention-layers[serve]".
 """
 
 import argparse
-import asyncio
 import contextlib
-import os
+import pathlib
 import re
-import signal
-import sys
+import socket
 
+from examples.common.arguments import between, check_extras, count, make_parser
 from examples.common.run_saved_model import check_absent, forbid_keras, load_text_operations
-from examples.serving.connections import Connection
-from examples.serving.model import Model
-from examples.serving.refused import Refused
-from examples.serving.server import MIB, make_app
+
+LIMITS = {
+    "max-batch": (64, "most instances in a batch"),
+    "max-waiting": (4096, "most waiting instances"),
+    "max-rows": (256, "most instances in a request"),
+    "max-length": (20_000, "most letters in a text"),
+    "max-body": (2**20, "most bytes in a request"),
+    "timeout": (30, "most seconds for the headers of a request, and for its body"),
+    "drain": (30, "most seconds for the last requests"),
+}
 
 
 def address_part(text):
@@ -52,81 +57,57 @@ def address_part(text):
     return text
 
 
-def parse(argv):
-    class Formatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
-        pass
+def saved_model(text):
+    if not (pathlib.Path(text) / "saved_model.pb").is_file():
+        raise argparse.ArgumentTypeError(f"{text} is no SavedModel: it has no file saved_model.pb")
+    return text
 
-    parser = argparse.ArgumentParser(
-        prog="python -m examples.serving", description=__doc__, formatter_class=Formatter
-    )
-    parser.add_argument("path", help="folder of a SavedModel")
+
+def parse(argv):
+    parser = make_parser("serving", __doc__)
+    parser.add_argument("path", type=saved_model, help="folder of a SavedModel")
     parser.add_argument("--name", default="model", type=address_part, help="name in the addresses")
     parser.add_argument("--host", default="127.0.0.1", help="pass 0.0.0.0 to serve other machines")
-    parser.add_argument("--port", type=int, default=8501, help="0 chooses a free port")
-    parser.add_argument("--max-batch", type=int, default=64, help="most instances in a batch")
-    parser.add_argument("--max-waiting", type=int, default=4096, help="most waiting instances")
-    parser.add_argument("--max-rows", type=int, default=256, help="most instances in a request")
-    parser.add_argument("--max-length", type=int, default=20_000, help="most letters in a text")
-    parser.add_argument("--max-body", type=int, default=MIB, help="most bytes in a request")
-    parser.add_argument(
-        "--timeout", type=float, default=30, help="seconds for the headers, and for the body"
-    )
-    parser.add_argument("--drain", type=float, default=30, help="seconds for the last requests")
-    options = parser.parse_args(argv)
-    for name in ("timeout", "drain"):
-        if not getattr(options, name) > 0:
-            parser.error(f"--{name} must be positive")
-    if not 0 <= options.port < 65536:
-        parser.error("--port must be from 0 to 65535")
-    for name in ("max_batch", "max_waiting", "max_rows", "max_length", "max_body"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1")
-    if not os.path.isfile(os.path.join(options.path, "saved_model.pb")):
-        parser.error(f"{options.path} is no SavedModel: it has no file saved_model.pb")
-    return options
+    port = between(int, 0, 65536)
+    parser.add_argument("--port", type=port, default=8501, help="0 chooses a free port")
+    for name, (most, text) in LIMITS.items():
+        text = f"{text} (default: {most})"
+        parser.add_argument(f"--{name}", type=count, default=most, metavar="N", help=text)
+    return parser.parse_args(argv)
 
 
 def main(argv=None):
     options = parse(argv)
-    forbid_keras()
+    check_extras("aiohttp", "tensorflow_text", extra="serve")
     try:
-        from aiohttp import web
-    except ImportError:
-        raise SystemExit(
-            'aiohttp is missing: pip install "keras-attention-layers[serve]"'
-        ) from None
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listening = socket.create_server((options.host, options.port), family=family)
+    except OSError as error:
+        raise SystemExit(f"cannot listen at {options.host}:{options.port}: {error}") from None
+    forbid_keras()
     load_text_operations()
+    from aiohttp import web
+
+    from examples.serving.model import Model
+    from examples.serving.requests import Refused
+    from examples.serving.server import make_app
+
     model = Model(options.path)
     with contextlib.suppress(Refused):
         # The first call optimises the graph, so it comes before any request.
         model.predict([dict.fromkeys(model.names, "a")])
     check_absent()
-
-    async def serve():
-        stop = asyncio.Event()
-        app = make_app(model, options, stop)
-        runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=options.drain
-        )
-        await runner.setup()
-        loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(
-                lambda: Connection(runner.server(), options.timeout), options.host, options.port
-            )
-        except OSError as error:
-            raise SystemExit(f"cannot listen at {options.host}:{options.port}: {error}") from None
-        for name in ("SIGINT", "SIGTERM"):
-            loop.add_signal_handler(getattr(signal, name), stop.set)
-        port = server.sockets[0].getsockname()[1]
-        address = f"http://{options.host}:{port}/v1/models/{options.name}"
-        print(f"{options.path} takes {', '.join(model.names)} at {address}:predict")
-        sys.stdout.flush()
-        await stop.wait()
-        server.close()
-        await runner.cleanup()
-
-    asyncio.run(serve())
+    address = f"http://{options.host}:{listening.getsockname()[1]}/v1/models/{options.name}"
+    print(f"{options.path} takes {', '.join(model.names)} at {address}:predict", flush=True)
+    web.run_app(
+        make_app(model, options),
+        sock=listening,
+        keepalive_timeout=options.timeout,
+        shutdown_timeout=options.drain,
+        handler_cancellation=True,
+        access_log=None,
+        print=None,
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import math
 
-from examples.serving.refused import Refused
+import tensorflow as tf
+
+from examples.serving.requests import Refused
 
 # TensorFlow Serving names these types differently from TensorFlow.
 TYPES = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
@@ -12,9 +14,6 @@ class Model:
     """A SavedModel that takes one text or more for each row, and returns a dictionary."""
 
     def __init__(self, path):
-        import tensorflow as tf
-
-        self.path, self._tf = path, tf
         try:
             self._loaded = tf.saved_model.load(path)  # TensorFlow deletes its tables with it
         except (OSError, tf.errors.OpError) as error:
@@ -41,14 +40,12 @@ class Model:
     def predict(self, rows):
         """Rows, which are dictionaries of strings, to rows of answers."""
         columns = {
-            name: self._tf.reshape(
-                self._tf.constant([row[name] for row in rows], self._tf.string), self._sizes[name]
-            )
+            name: tf.reshape(tf.constant([row[name] for row in rows], tf.string), self._sizes[name])
             for name in self.names
         }
         try:
             outputs = self._run(**columns)
-        except (self._tf.errors.InvalidArgumentError, self._tf.errors.OutOfRangeError) as error:
+        except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
             raise Refused(400, f"the model refuses this input: {error.message[:500]}") from error
         columns = {name: _plain(x.numpy().tolist()) for name, x in outputs.items()}
         for name in self._whole:
@@ -61,24 +58,17 @@ class Model:
     def metadata(self):
         """The signature of the model, as TensorFlow Serving describes it."""
 
-        def describe_shape(shape):
-            if shape.rank is None:
-                return {"dim": [], "unknown_rank": True}
-            sizes = [{"size": str(-1 if n is None else n)} for n in shape]
-            return {"dim": sizes, "unknown_rank": False}
+        def describe(x):
+            sizes = x.shape.as_list() if x.shape.rank is not None else []
+            shape = {"dim": [{"size": str(-1 if n is None else n)} for n in sizes]}
+            dtype = TYPES.get(x.dtype.name, "DT_" + x.dtype.name.upper())
+            unknown = x.shape.rank is None
+            return {"dtype": dtype, "tensor_shape": {**shape, "unknown_rank": unknown}}
 
-        def describe(signature):
-            return {
-                name: {
-                    "dtype": TYPES.get(x.dtype.name, "DT_" + x.dtype.name.upper()),
-                    "tensor_shape": describe_shape(x.shape),
-                }
-                for name, x in sorted(signature.items())
-            }
-
+        inputs, outputs = self._run.structured_input_signature[1], self._run.structured_outputs
         signature = {
-            "inputs": describe(self._run.structured_input_signature[1]),
-            "outputs": describe(self._run.structured_outputs),
+            "inputs": {name: describe(x) for name, x in sorted(inputs.items())},
+            "outputs": {name: describe(x) for name, x in sorted(outputs.items())},
             "method_name": "tensorflow/serving/predict",
         }
         return {"signature_def": {"signature_def": {"serving_default": signature}}}

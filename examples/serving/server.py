@@ -4,78 +4,58 @@ import asyncio
 import logging
 import time
 
+from aiohttp import web
+
 from examples.serving.batcher import Batcher
-from examples.serving.refused import Refused
-from examples.serving.rows import read_rows
-
-MIB = 2**20
+from examples.serving.requests import Refused, read_rows
 
 
-def make_app(model, options, stop):
-    """Makes the addresses of the server; `stop` is the event that ends it."""
-    from aiohttp import web
-
+def make_app(model, options):
+    """Makes the addresses of the server."""
     base, started = f"/v1/models/{options.name}", time.time()
+    batcher = Batcher(model.predict, options.max_batch, options.max_waiting)
 
     async def predict(request):
         body = await read_body(request, options.max_body, options.timeout)
         rows, by_columns = read_rows(body, model.names, options.max_rows, options.max_length)
-        found = await request.app["batcher"].submit(rows)
+        found = await batcher.submit(rows)
         if len(found[0]) == 1:  # without its name, as in TensorFlow Serving
             (only,) = found[0]
             found = [row[only] for row in found]
-            return answer(200, {"outputs" if by_columns else "predictions": found})
-        if by_columns:
-            return answer(200, {"outputs": {name: [x[name] for x in found] for name in found[0]}})
-        return answer(200, {"predictions": found})
+        elif by_columns:
+            found = {name: [row[name] for row in found] for name in found[0]}
+        return web.json_response({"outputs" if by_columns else "predictions": found})
 
     async def status(_):
         state = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK"}}
-        return answer(200, {"model_version_status": [state]})
+        return web.json_response({"model_version_status": [state]})
 
     async def metadata(_):
         spec = {"name": options.name, "signature_name": "", "version": "1"}
-        return answer(200, {"model_spec": spec, "metadata": model.metadata()})
+        return web.json_response({"model_spec": spec, "metadata": model.metadata()})
 
     async def health(_):
-        return answer(200, {"status": "ok", "seconds": round(time.time() - started)})
-
-    @web.middleware
-    async def connections(request, handler):
-        connection = request.transport.get_protocol() if request.transport else None
-        if connection:  # None after the client has left
-            connection.begin_request()
-        found = await handler(request)
-        if stop.is_set() or request.can_read_body:
-            found.force_close()  # the client cannot send another request here
-        elif connection:
-            connection.end_request()
-        return found
+        return web.json_response({"status": "ok", "seconds": round(time.time() - started)})
 
     @web.middleware
     async def errors(request, handler):
         try:
             return await handler(request)
         except Refused as error:
-            return answer(error.status, {"error": str(error)})
+            status, message = error.status, str(error)
         except web.HTTPException as error:
-            paths = f"POST {base}:predict, GET {base}, {base}/metadata, /healthz"
+            status, paths = (
+                error.status,
+                f"POST {base}:predict, GET {base}, {base}/metadata, /healthz",
+            )
             message = f"{error.status} {error.reason}: {request.method} {request.path[:200]}"
-            return answer(error.status, {"error": f"{message}; the addresses are {paths}"})
+            message += f"; the addresses are {paths}"
         except Exception:
             logging.exception("%s %s", request.method, request.path)
-            return answer(500, {"error": "the model failed; the server's log says why"})
+            status, message = 500, "the model failed; the server's log says why"
+        return web.json_response({"error": message}, status=status)
 
-    def answer(code, content):
-        return web.json_response(content, status=code)
-
-    async def batching(app):
-        app["batcher"] = Batcher(model.predict, options.max_batch, options.max_waiting)
-        yield
-        await app["batcher"].close()
-
-    app = web.Application(middlewares=[connections, errors])
-    app.cleanup_ctx.append(batching)
+    app = web.Application(middlewares=[errors], client_max_size=options.max_body)
     app.router.add_post(f"{base}:predict", predict)
     app.router.add_get(base, status)
     app.router.add_get(f"{base}/metadata", metadata)
@@ -84,26 +64,14 @@ def make_app(model, options, stop):
 
 
 async def read_body(request, limit, seconds):
-    """Reads the body of a request.
-
-    A body that is too large is read to its end too, because the client only then reads the answer.
-    """
-    from aiohttp import web
-
-    parts, size = [], 0
+    """Reads the body of a request. aiohttp reads the rest of one that is refused."""
     try:
         async with asyncio.timeout(seconds):
-            async for part in request.content.iter_any():
-                size += len(part)
-                if size <= limit:
-                    parts.append(part)
-                elif size > limit + 64 * MIB:
-                    break
+            return await request.read()
     except TimeoutError:
-        raise Refused(408, f"{size} bytes came within {seconds:g} seconds, not all") from None
+        raise Refused(408, f"the body did not come within {seconds} seconds") from None
+    except web.HTTPRequestEntityTooLarge:
+        raise Refused(413, f"the body is too large; at most {limit} bytes") from None
     except web.RequestPayloadError as error:
         reason = " ".join(str(error).split())
         raise Refused(400, f"the body is broken: {reason[:200]}") from None
-    if size > limit:
-        raise Refused(413, f"a body of {size} bytes or more; at most {limit}")
-    return b"".join(parts)

@@ -1,112 +1,26 @@
-"""Runs a search in this process."""
+"""The searches of keras-tuner, in this process or with a chief and workers."""
 
 import json
-import pathlib
+import os
+import socket
+import subprocess
+import sys
 import time
 import warnings
 
-import keras
+import keras_tuner
 
-from examples.tuning import tuner_files
-from examples.tuning.model import make_hypermodel
-from examples.tuning.tuner_files import kept, naming_files, note_digests
-
-SEARCHES = ("hyperband", "bayesian")
-
-
-class Failed(Exception):
-    """A trial failed: its number, why, and the traceback."""
-
-
-def search(name, options, data):
-    """Runs a search. A process of a distributed search does its part of it.
-
-    Returns:
-        The tuner.
-    """
-    keras.utils.set_random_seed(options.seed)
-    # Hyperband continues with the weights of an earlier trial, but not with its optimizer.
-    warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
-    tuner = open_tuner(name, options)
-    try:
-        with naming_files(options, name):
-            tuner.search(
-                *data[0],
-                validation_data=data[1],
-                epochs=options.epochs,
-                batch_size=32,
-                verbose=0,
-            )
-    except Failed as error:
-        number, why, details = error.args
-        raise SystemExit(
-            kept(options, name, f"trial {number} failed: {why}") + f"\n{details}".rstrip()
-        ) from None
-    return tuner
-
-
-def open_tuner(name, options):
-    """Like `make_tuner`, but first restores files that a kill has damaged.
-
-    Raises:
-        SystemExit: there is no copy of a damaged file, or a file of a finished trial was changed.
-            The message says what to do.
-    """
-    folder = options.output / name
-    tuner_files.check_digests(folder)
-    tuner_files.restore_copies(folder)
-    tuner_files.forget_begun(folder)
-    try:
-        return make_tuner(name, options)
-    except json.JSONDecodeError as error:
-        raise SystemExit(
-            f"{options.output / name} is damaged, as a kill may leave it ({error}). Delete it to "
-            "start the search again."
-        ) from None
+from examples.common.files import remove, write_text
+from examples.tuning.model import DateTranslator
 
 
 def make_tuner(name, options):
-    """Makes the tuner of one of `SEARCHES`. It resumes after the trials in its folder."""
-    import keras_tuner
-
-    from keras_attention.tuning import failure_cause
-
-    class Reporting:
-        """Prints what every trial has found, or why it failed."""
-
-        def on_trial_begin(self, trial):
-            super().on_trial_begin(trial)
-            # Every trial begins with the same seed, so a resumed search finds the same.
-            keras.utils.set_random_seed(options.seed)
-            tuner_files.keep_copies(options.output / name)
-            self._begin = time.time()
-
-        def on_trial_end(self, trial):
-            # The chief of a distributed search does not learn why a trial failed.
-            if trial.message:
-                raise Failed(trial.trial_id, failure_cause(trial), trial.message)
-            try:
-                super().on_trial_end(trial)
-            except Exception:
-                if self.oracle.get_trial(trial.trial_id).status != "FAILED":
-                    raise
-                trial.status = "FAILED"
-                raise Failed(trial.trial_id, failure_cause(trial), "") from None
-            tuner_files.keep_copies(options.output / name)
-            note_digests(pathlib.Path(self.get_trial_dir(trial.trial_id)))
-            # A worker only knows its own trials.
-            trials = getattr(self.oracle, "trials", {trial.trial_id: trial})
-            done = [x for x in trials.values() if x.status == "COMPLETED"]
-            score = f"{trial.score:.3f}" if trial.score is not None else trial.status
-            best = max((x.score for x in done if x.score is not None), default=float("nan"))
-            print(
-                f"{name}: trial {trial.trial_id}: {score} in {time.time() - self._begin:.0f} s; "
-                f"best of {len(done)}: {best:.3f}",
-                flush=True,
-            )
-
+    """The tuner of one search. It resumes after the finished trials in its folder."""
+    folder = options.output / name
+    # keras-tuner would reload files that a kill may have damaged.
+    remove(folder / f"{os.environ.get('KERASTUNER_TUNER_ID', 'tuner0')}.json")
     common = {
-        "hypermodel": make_hypermodel(),
+        "hypermodel": DateTranslator(options.seed),
         "objective": keras_tuner.Objective("val_accuracy", "max"),
         "directory": str(options.output),
         "project_name": name,
@@ -115,7 +29,76 @@ def make_tuner(name, options):
         "max_consecutive_failed_trials": 1,
     }
     if name == "hyperband":
-        kind = type("Hyperband", (Reporting, keras_tuner.Hyperband), {})
-        return kind(max_epochs=options.epochs, factor=3, **common)
-    kind = type("Bayesian", (Reporting, keras_tuner.BayesianOptimization), {})
-    return kind(max_trials=options.trials, num_initial_points=3, **common)
+        # It continues with the weights of an earlier trial, but not with its optimizer.
+        warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
+        tuner = keras_tuner.Hyperband(max_epochs=options.epochs, factor=3, **common)
+    else:
+        tuner = keras_tuner.BayesianOptimization(
+            max_trials=options.trials, num_initial_points=3, **common
+        )
+    if isinstance(tuner.oracle, keras_tuner.Oracle):  # a worker talks to the oracle of the chief
+        resume(tuner.oracle, folder)
+    return tuner
+
+
+def resume(oracle, folder):
+    """Restores the state after the last finished trial, and keeps each such state in one file.
+
+    keras-tuner writes a search into many files, one after the other, so a kill leaves half of one,
+    or a trial that no other file names. It also repeats the last trial of a finished search.
+    """
+    path = folder / "finished.json"
+    states = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for trial in folder.glob("trial_*"):
+        if f"{trial.name}/trial.json" not in states:
+            remove(trial)
+    for name, state in states.items():
+        write_text(folder / name, state)
+    if states:
+        oracle.reload()
+    end = oracle.end_trial
+
+    def end_trial(trial):
+        end(trial)
+        oracle.save()  # now without the trial among those that run
+        files = [folder / "oracle.json", *folder.glob("trial_*/trial.json")]
+        states = {x.relative_to(folder).as_posix(): x.read_text(encoding="utf-8") for x in files}
+        write_text(path, json.dumps(states))
+
+    oracle.end_trial = end_trial
+
+
+def search_distributed(name, workers, argv):
+    """Runs a search with a chief and workers, as processes of this machine.
+
+    keras-tuner itself would wait for ever if one of them died, so all of them end then.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "examples.tuning", *argv, "--searches", name]
+    processes = {}
+    try:
+        for role in ["chief", *(f"worker-{n + 1}" for n in range(workers))]:
+            variables = {
+                "KERASTUNER_TUNER_ID": role,
+                "KERASTUNER_ORACLE_IP": "127.0.0.1",
+                "KERASTUNER_ORACLE_PORT": str(port),
+            }
+            processes[role] = subprocess.Popen(command, env={**os.environ, **variables})
+        roles = ", ".join(f"{role} {process.pid}" for role, process in processes.items())
+        print(f"{name}: processes {roles}", flush=True)
+        # The chief itself ends up to 20 seconds after the workers.
+        while any(p.poll() is None for role, p in processes.items() if role != "chief"):
+            time.sleep(0.5)
+            for role, process in processes.items():
+                if process.poll():
+                    raise SystemExit(
+                        f"{name}: {role} ended with status {process.returncode}. Finished trials "
+                        "are kept. Run the same command to resume."
+                    )
+    finally:
+        # The chief stops last, because it writes what the workers report.
+        for process in reversed(processes.values()):
+            process.terminate()
+            process.wait()

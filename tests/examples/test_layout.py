@@ -1,7 +1,10 @@
-"""The layout of the tasks: who imports whom, and how long a module is."""
+"""The layout of the tasks: who imports whom, and what stays small."""
 
 import ast
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -48,10 +51,26 @@ def test_nothing_imports_a_module_by_its_path(name):
 
 
 @every_module
-def test_a_module_says_what_it_holds_in_few_lines(name):
+def test_a_module_says_what_it_holds(name):
     text = MODULES[name].read_text(encoding="utf-8")
     assert ast.get_docstring(ast.parse(text))
-    assert len(text.splitlines()) <= 250
+    # A command shows its recipe: build, compile, fit, evaluate, write.
+    assert len(text.splitlines()) <= 150 or not name.endswith("__main__")
+
+
+def test_what_the_tasks_share_stays_small():
+    shared = [name for name in MODULES if name.startswith("examples.common.")]
+    assert len(shared) <= 8, shared  # with __init__
+
+
+@pytest.mark.slow
+def test_tensorflow_is_imported_silently():
+    code = "import examples, tensorflow; tensorflow.config.list_physical_devices()"
+    variables = {name: x for name, x in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=variables, stderr=subprocess.PIPE, check=True
+    )
+    assert run.stderr == b""
 
 
 def test_no_module_imports_itself_through_others():

@@ -2,7 +2,13 @@
 
 import json
 
-from examples.serving.refused import Refused
+
+class Refused(Exception):
+    """A request that is refused: the HTTP status and the message."""
+
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status = status
 
 
 def read_rows(body, names, max_rows, max_length):
@@ -24,13 +30,13 @@ def read_rows(body, names, max_rows, max_length):
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"the body is not JSON: {error}") from None
-    example = '{"instances": [' + ", ".join([json.dumps(dict.fromkeys(names, "text"))]) + "]}"
+    example = json.dumps({"instances": [dict.fromkeys(names, "text")]})
     if not isinstance(request, dict) or ("instances" in request) == ("inputs" in request):
         message = f'expected an object with either "instances" or "inputs", like {example}'
         raise Refused(400, message)
     unknown = set(request) - {"instances", "inputs", "signature_name"}
     if unknown:
-        raise Refused(400, f"unknown fields: {', '.join(sorted(map(str, unknown)))[:200]}")
+        raise Refused(400, f"unknown fields: {', '.join(sorted(unknown))[:200]}")
     if request.get("signature_name", "") not in ("", "serving_default"):
         raise Refused(400, 'the only signature_name is "serving_default"')
     by_columns = "inputs" in request
@@ -50,10 +56,7 @@ def _from_columns(columns, names):
     sizes = {name: len(x) if isinstance(x, list) else None for name, x in columns.items()}
     if None in sizes.values() or len(set(sizes.values())) != 1:
         raise Refused(400, f'"inputs" must be lists of the same length; received {sizes}')
-    return [
-        dict(zip(names, row, strict=True))
-        for row in zip(*(columns[name] for name in names), strict=True)
-    ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _read_row(row, number, names, max_length):
