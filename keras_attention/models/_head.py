@@ -34,13 +34,10 @@ class Head(CheckedLayer):
         # Keras would cast weights and states, which a logarithm follows, to half precision.
         self.autocast = False
         self.supports_masking = True
-        self._names = ()  # of the layers inside
         self._policies = {}  # of the layers inside that a saved head had quantised
 
-    @property
-    def log_dtype(self) -> str:
-        """The dtype of log probabilities: at least float32, whatever the compute dtype."""
-        return "float64" if self.compute_dtype == "float64" else "float32"
+    # The dtype of log probabilities.
+    log_dtype = CheckedLayer.score_dtype
 
     def _check_tensors(self, given: dict[str, Any]) -> None:
         unread = set() if given.get("training") else {"targets"}
@@ -55,37 +52,30 @@ class Head(CheckedLayer):
 
     def get_build_config(self) -> dict | None:
         """The shapes of the inputs, and how the layers inside were quantised."""
-        parts = {n: x.dtype_policy for n, x in self._parts().items() if x.quantization_mode}
-        policies = {n: keras.dtype_policies.serialize(policy) for n, policy in parts.items()}
+        inside = [x for x in vars(self).values() if isinstance(x, keras.layers.Dense)]
+        policies = {
+            x.name: keras.dtype_policies.serialize(x.dtype_policy)
+            for x in inside
+            if x.quantization_mode
+        }
         config = super().get_build_config()
         return {**(config or {}), "policies": policies} if policies else config
 
     def build_from_config(self, config: dict) -> None:
-        config = dict(config)
-        for name, policy in config.pop("policies", {}).items():
-            policy = self._policies[name] = keras.dtype_policies.deserialize(policy)
-            if name in self._parts():
-                self._parts()[name].dtype_policy = policy
-        super().build_from_config(config)
+        policies = config.get("policies", {})
+        self._policies = {
+            name: keras.dtype_policies.deserialize(policy) for name, policy in policies.items()
+        }
+        super().build_from_config({name: x for name, x in config.items() if name != "policies"})
 
-    def _parts(self):
-        """The layers inside that are made so far, which are attributes of their names."""
-        parts = {name: getattr(self, name, None) for name in self._names}
-        return {name: part for name, part in parts.items() if part is not None}
-
-    def dense(self, units: int, name: str, **options: Any) -> keras.layers.Dense:
-        """Makes a `Dense` with the dtype policy of the head, or with its own that was saved."""
-        self._names += (name,)
+    def dense(self, name: str, units: int, width: int, **options: Any) -> keras.layers.Dense:
+        """Makes a `Dense` with weights, with the dtype policy of the head or one that was saved."""
         policy = self._policies.get(name, self.dtype_policy)
-        return keras.layers.Dense(units, dtype=policy, name=name, **options)
+        layer = keras.layers.Dense(units, dtype=policy, name=name, **options)
+        layer.build((None, width))
+        return layer
 
 
 def check_vocabulary(layer: str, vocabulary_size: int | None) -> int:
     hint = "It is the number of tokens, the padding included."
     return check_int(layer, "vocabulary_size", vocabulary_size, 1, LONGEST, hint)
-
-
-def built(layer: keras.layers.Layer, width: int) -> None:
-    """Builds a layer for inputs of this width, unless it was built before."""
-    if not layer.built:
-        layer.build((None, width))

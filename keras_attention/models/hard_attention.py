@@ -14,7 +14,7 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.models._head import Head, built, check_vocabulary
+from keras_attention.models._head import Head, check_vocabulary
 from keras_attention.ops.loops import scan, swap_steps
 from keras_attention.ops.masks import blanked, first_largest
 from keras_attention.ops.samples import take_last, take_rows
@@ -127,9 +127,6 @@ class HardAttention(Head):
         self.entropy_weight = check_number(self.name, "entropy_weight", entropy_weight, 0)
         self.pad_token = pad_token
         self.seed = check_seed(self.name, seed)
-        self.from_output = self.dense(units, "from_output")
-        self.from_memory = self.dense(units, "from_memory", use_bias=False)
-        self.logits = self.dense(vocabulary_size, "logits")
         if self.samples:
             self.seed_generator = keras.random.SeedGenerator(self.seed)
 
@@ -140,10 +137,10 @@ class HardAttention(Head):
         return ("weights", "memory", "memory_mask", *more)
 
     def build(self, output_shape: Shape, memory_shape: Shape = None) -> None:
-        built(self.from_output, output_shape[-1])
-        built(self.from_memory, memory_shape[-1])
-        built(self.logits, self.units)
-        self._width = output_shape[-1]
+        units, self._width = self.units, output_shape[-1]
+        self.from_output = self.dense("from_output", units, self._width)
+        self.from_memory = self.dense("from_memory", units, memory_shape[-1], use_bias=False)
+        self.logits = self.dense("logits", self.vocabulary_size, units)
         if self.samples:
             self.baseline = self.add_weight(
                 (), "zeros", self.log_dtype, trainable=False, autocast=False, name="baseline"

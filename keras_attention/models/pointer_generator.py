@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._spec import check_int
 from keras_attention._typing import Shape, Tensor
-from keras_attention.models._head import Head, built, check_vocabulary
+from keras_attention.models._head import Head, check_vocabulary
 from keras_attention.ops.samples import add_rows
 
 __all__ = ["PointerGenerator"]
@@ -87,7 +87,6 @@ class PointerGenerator(Head):
         self.unknown_token = check_int(
             self.name, "unknown_token", unknown_token, 0, vocabulary_size - 1
         )
-        self.logits, self.gate = self.dense(vocabulary_size, "logits"), self.dense(1, "gate")
 
     def build(
         self,
@@ -97,10 +96,9 @@ class PointerGenerator(Head):
     ) -> None:
         width = output_shape[-1] + context_shape[-1]
         units = output_shape[-1] if self.units is None else self.units
-        self.hidden = self.dense(units, "hidden")
-        built(self.hidden, width)
-        built(self.logits, units)
-        built(self.gate, width + inputs_shape[-1])
+        self.logits = self.dense("logits", self.vocabulary_size, units)
+        self.gate = self.dense("gate", 1, width + inputs_shape[-1])
+        self.hidden = self.dense("hidden", units, width)
 
     def call(
         self,

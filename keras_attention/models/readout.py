@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._spec import check_int, check_rate, check_seed, refuse
 from keras_attention._typing import Shape, Tensor
-from keras_attention.models._head import Head, built, check_vocabulary
+from keras_attention.models._head import Head, check_vocabulary
 
 __all__ = ["Readout"]
 
@@ -72,29 +72,25 @@ class Readout(Head):
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
         self.vocabulary_size = vocabulary_size
+        if vocabulary_size is not None:
+            check_vocabulary(self.name, vocabulary_size)
         self.activation = activation
         self.dropout = check_rate(self.name, "dropout", dropout)
         self.seed = check_seed(self.name, seed)
         self.pieces = 2 if activation == "maxout" else 1
-        self.hidden = self.dense(
-            self.pieces * units,
-            "hidden",
-            activation=_function(self.name, None if activation == "maxout" else activation),
-        )
+        self._function = _function(self.name, None if activation == "maxout" else activation)
         self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
-        self.logits = None
-        if vocabulary_size is not None:
-            self.logits = self.dense(check_vocabulary(self.name, vocabulary_size), "logits")
 
     @property
     def tied(self) -> bool:
         """Whether the head returns vectors for the transposed table of an embedding."""
-        return self.logits is None
+        return self.vocabulary_size is None
 
     def build(self, output_shape: Shape, inputs_shape: Shape = None) -> None:
-        built(self.hidden, output_shape[-1] + inputs_shape[-1])
-        if self.logits is not None:
-            built(self.logits, self.units)
+        width, units = output_shape[-1] + inputs_shape[-1], self.pieces * self.units
+        self.hidden = self.dense("hidden", units, width, activation=self._function)
+        if not self.tied:
+            self.logits = self.dense("logits", self.vocabulary_size, self.units)
 
     def call(self, output: Tensor, inputs: Tensor = None, training: bool | None = None) -> Tensor:
         hidden = self.hidden(self.joined(output, inputs))
@@ -102,7 +98,7 @@ class Readout(Head):
             pairs = ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, self.pieces))
             hidden = ops.max(pairs, axis=-1)
         hidden = self.drop(hidden, training=training)
-        return hidden if self.logits is None else self.logits(hidden)
+        return hidden if self.tied else self.logits(hidden)
 
 
 def _function(layer, activation):

@@ -83,19 +83,19 @@ def run_search(
     """
     check_step(step)
     width = 1 if beam_width is None else beam_width
-    given = {"prefix": limits.prefix, "memory_mask": memory_mask}
-    given = {name: x for name, x in given.items() if x is not None}
-    named = named_leaves("state", state), named_leaves("memory", memory), given
+    masks = {"prefix": limits.prefix, "memory_mask": memory_mask}
+    masks = {name: x for name, x in masks.items() if x is not None}
+    named = named_leaves("state", state), named_leaves("memory", memory), masks
     batch = batch_size({name: x for one in named for name, x in one.items()})
     empty = isinstance(batch, int) and batch == 0
     if empty:  # The loop needs a sample: search with one of zeros, and drop it from the results.
         batch, named = 1, _mapped(lambda x: ops.zeros((1, *x.shape[1:]), x.dtype), named)
     if width > 1:
         named = _mapped(lambda x: ops.repeat(x, width, axis=0), named)
-    before, constants, given = named
+    before, constants, masks = named
     memory = pack_like(memory, list(constants.values()))
     count, max_length, end_token = batch * width, limits.max_length, limits.end_token
-    rules = limits.rules(given.get("prefix"))
+    rules = limits.rules(masks.get("prefix"))
     positions = ops.arange(max_length, dtype="int32")
 
     def advance(t, carry):
@@ -113,7 +113,7 @@ def run_search(
         if sums_weights:
             read = ops.cast(weights, "float32")
             beams = beams._replace(read=[x + read for x in beams.read] or [read])
-        moment = Moment(t, logits, allowed, beams, given.get("memory_mask"))
+        moment = Moment(t, logits, allowed, beams, masks.get("memory_mask"))
         parent, last, gains, scores = choose(moment)
         now = positions == t
         if parent is not None:

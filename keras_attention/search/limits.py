@@ -46,8 +46,8 @@ class Limits:
         check_int("search", "min_length", self.min_length, 0, self.max_length, off)
         check_int("search", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0, LONGEST, off)
         if self.prefix is not None:
-            self.prefix, given = self._as_tensor(self.prefix), self.prefix
-            self.largest_id = _largest_id(given)
+            prefix, self.prefix = self.prefix, self._as_tensor(self.prefix)
+            self.largest_id = _largest_id(prefix)
 
     def _as_tensor(self, prefix):
         with contextlib.suppress(TypeError, ValueError):
