@@ -52,11 +52,7 @@ def make_documents(outlier, longest=None):
         lengths = pieces
     sentences = [n for document in lengths for n in document]
     words = np.random.default_rng(12).integers(1, WORDS, sum(sentences), dtype="int32")
-<<<<<<< HEAD
     nested = [[*map(len, lengths)], sentences]
-=======
-    nested = list(map(len, lengths)), sentences
->>>>>>> ex5
     ids = tf.RaggedTensor.from_nested_row_lengths(words, nested)
     return Encoded(ids, np.arange(len(lengths), dtype="int32") % 2)
 

@@ -117,12 +117,7 @@ def main():
     parser.add_argument("--stop", type=int, help="end after this epoch of the schedule")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-<<<<<<< HEAD
     texts = [list(zip(*read_pairs(x), strict=True)) for x in (arguments.train, arguments.valid)]
-=======
-    paths = arguments.train, arguments.valid
-    texts = [[list(side) for side in zip(*read_pairs(x), strict=True)] for x in paths]
->>>>>>> ex5
     tokenizers = make_tokenizers([learn_subwords(side, 4000, "bpe") for side in texts[0]])
     train, valid = (encode(tokenizers, sides) for sides in texts)
     batches = make_batches(drop_long(train, 100), 64, arguments.seed)

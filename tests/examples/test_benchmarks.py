@@ -74,13 +74,8 @@ def test_the_outlier_is_wrapped_and_loses_nothing():
     alone, whole, wrapped = (
         hierarchy.make_documents(*case) for case in ((False, None), (True, None), (True, 25))
     )
-<<<<<<< HEAD
     sizes = [len(data.ids.flat_values) for data in (alone, whole, wrapped)]
     assert sizes[0] + 1500 < sizes[1] == sizes[2]
-=======
-    words = [len(x.ids.flat_values) for x in (alone, whole, wrapped)]
-    assert words[0] + 1500 < words[1] == words[2]
->>>>>>> ex5
     assert whole.sizes.max(axis=0).tolist() == [120, 200]
     assert wrapped.sizes.max(axis=0).tolist() == [127, 25]
     assert np.array_equal(whole.sizes[:-1], alone.sizes)
