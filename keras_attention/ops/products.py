@@ -13,7 +13,7 @@ from keras import ops
 from keras_attention._place import in_graph
 from keras_attention._typing import Tensor
 
-__all__ = ["SMALL_EAGER", "as_dtype", "dot_score", "project", "weighted_sums"]
+__all__ = ["as_dtype", "dot_score", "project", "weighted_sums"]
 
 
 # Eager TensorFlow multiplies by one kernel for each sample up to this many numbers of all kernels:

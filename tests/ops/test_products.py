@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.ops import additive_score
+from keras_attention.ops import additive_score, products
 from keras_attention.ops.additive import choose
-from keras_attention.ops.products import SMALL_EAGER, dot_score, project, weighted_sums
+from keras_attention.ops.products import dot_score, project, weighted_sums
 from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal
 
@@ -29,11 +29,11 @@ def test_products(function, first, second, equation):
     assert found.shape == np.einsum(equation, x, y).shape
 
 
-@pytest.mark.parametrize("units", [3, SMALL_EAGER // 10 + 1])
-def test_small_and_large_kernels(units):
+@pytest.mark.parametrize("small", [2 * 5 * 3, 2 * 5 * 3 - 1])
+def test_small_and_large_kernels(small, monkeypatch):
     """Eager TensorFlow multiplies small ones sample by sample."""
-    x, kernel = normal(0, 2, 7, 5), normal(1, 5, units)
-    upstream = normal(2, 2, 7, units)
+    monkeypatch.setattr(products, "SMALL_EAGER", small)
+    x, kernel, upstream = normal(0, 2, 7, 5), normal(1, 5, 3), normal(2, 2, 7, 3)
     assert_close(project(tensor(x), tensor(kernel)), x @ kernel)
 
     def run(x, kernel):
