@@ -553,8 +553,9 @@ def test_sizes_are_positive_integers(name, value):
 def test_position_encodings_are_switched_or_of_a_length(value):
     assert_refused(
         lambda: made(name="network", position_encoding=value),
-        "network: `position_encoding` must be True, False or a positive integer",
+        "network: `position_encoding` must be a positive integer",
         f"received {value!r}",
+        "the length of the longest sentence, or True or False",
     )
 
 
