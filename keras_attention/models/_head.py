@@ -34,6 +34,7 @@ class Head(CheckedLayer):
         # Keras would cast weights and states, which a logarithm follows, to half precision.
         self.autocast = False
         self.supports_masking = True
+        self._names = ()  # of the layers inside, attributes of the same names
         self._policies = {}  # of the layers inside that a saved head had quantised
 
     # The dtype of log probabilities.
@@ -52,7 +53,7 @@ class Head(CheckedLayer):
 
     def get_build_config(self) -> dict | None:
         """The shapes of the inputs, and how the layers inside were quantised."""
-        inside = [x for x in vars(self).values() if isinstance(x, keras.layers.Dense)]
+        inside = [getattr(self, name) for name in self._names]
         policies = {
             x.name: keras.dtype_policies.serialize(x.dtype_policy)
             for x in inside
@@ -70,6 +71,7 @@ class Head(CheckedLayer):
 
     def dense(self, name: str, units: int, width: int, **options: Any) -> keras.layers.Dense:
         """Makes a `Dense` with weights, with the dtype policy of the head or one that was saved."""
+        self._names += (name,)
         policy = self._policies.get(name, self.dtype_policy)
         layer = keras.layers.Dense(units, dtype=policy, name=name, **options)
         layer.build((None, width))
