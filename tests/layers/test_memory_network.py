@@ -549,13 +549,19 @@ def test_sizes_are_positive_integers(name, value):
     )
 
 
-@pytest.mark.parametrize("value", [None, "words", 0, -1, 2.0])
-def test_position_encodings_are_switched_or_of_a_length(value):
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        *((x, "the length of the longest sentence, or True or False") for x in (None, "words", 0)),
+        (2.0, "Write position_encoding=2."),
+    ],
+)
+def test_position_encodings_are_switched_or_of_a_length(value, remedy):
     assert_refused(
         lambda: made(name="network", position_encoding=value),
         "network: `position_encoding` must be a positive integer",
         f"received {value!r}",
-        "the length of the longest sentence, or True or False",
+        remedy,
     )
 
 
