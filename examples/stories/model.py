@@ -5,7 +5,6 @@ import functools
 import math
 import multiprocessing
 import os
-import signal
 import threading
 import time
 
@@ -159,6 +158,14 @@ def begin(threads):
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
+def train_in_process(*job):
+    """`train`, which Ctrl-C ends in silence: the terminal sends it to all processes."""
+    try:
+        return train(*job)
+    except KeyboardInterrupt:
+        os._exit(1)
+
+
 def train_all(jobs, processes):
     """Yields the names and the results of each model, in the order in which they are finished."""
     processes = min(processes, len(jobs))
@@ -169,10 +176,7 @@ def train_all(jobs, processes):
     threads = (max(1, CORES // processes),)
     pool = concurrent.futures.ProcessPoolExecutor(processes, context, begin, threads)
     try:
-        # Ctrl-C reaches all processes, and only this one shall end the run.
-        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which new processes take over
-        names = {pool.submit(train, *job): name for name, job in jobs.items()}
-        signal.signal(signal.SIGINT, usual)
+        names = {pool.submit(train_in_process, *job): name for name, job in jobs.items()}
         for future in concurrent.futures.as_completed(names):
             yield names[future], future.result()
     except concurrent.futures.process.BrokenProcessPool as error:
