@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 
+import keras
 import keras_tuner
 
 from examples.common.files import remove, write_text
@@ -19,6 +20,7 @@ def make_tuner(name, options):
     folder = options.output / name
     # keras-tuner would reload files that a kill may have damaged.
     remove(folder / f"{os.environ.get('KERASTUNER_TUNER_ID', 'tuner0')}.json")
+    keras.utils.set_random_seed(options.seed)  # with a seed of 0 keras-tuner draws one
     common = {
         "hypermodel": DateTranslator(options.seed),
         "objective": keras_tuner.Objective("val_accuracy", "max"),
@@ -64,6 +66,8 @@ def resume(oracle, folder):
         files = [folder / "oracle.json", *folder.glob("trial_*/trial.json")]
         states = {x.relative_to(folder).as_posix(): x.read_text(encoding="utf-8") for x in files}
         write_text(path, json.dumps(states))
+        score = oracle.get_trial(trial.trial_id).score
+        print(f"{folder.name}: trial {trial.trial_id} found {score:.3f}", file=sys.stderr)
 
     oracle.end_trial = end_trial
 
@@ -85,7 +89,10 @@ def search_distributed(name, workers, argv):
                 "KERASTUNER_ORACLE_IP": "127.0.0.1",
                 "KERASTUNER_ORACLE_PORT": str(port),
             }
-            processes[role] = subprocess.Popen(command, env={**os.environ, **variables})
+            # keras-tuner 1.4.8 prints every condition of the space that a worker sends.
+            processes[role] = subprocess.Popen(
+                command, env={**os.environ, **variables}, stdout=subprocess.DEVNULL
+            )
         roles = ", ".join(f"{role} {process.pid}" for role, process in processes.items())
         print(f"{name}: processes {roles}", flush=True)
         # The chief itself ends up to 20 seconds after the workers.

@@ -178,12 +178,12 @@ def test_a_search_that_is_killed_resumes(name, tmp_path):
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_ends_the_search(tmp_path):
-    options = ["--trials", "5", "--distributed", "2"]
+    options = ["--trials", "3", "--distributed", "2"]
 
     def kill(_, text):
         os.kill(int(re.search(r"worker-1 (\d+)", text)[1]), signal.SIGKILL)
 
-    text, status = search(tmp_path, QUICK, *options, until="Trial [12] Complete", stop=kill)
+    text, status = search(tmp_path, QUICK, *options, until="trial [01] found 0.9", stop=kill)
     assert status == 1
     assert "worker-1 ended with status -9. Finished trials are kept" in text
     for pid in re.findall(r"(?:chief|worker-\d) (\d+)", text):
@@ -191,7 +191,7 @@ def test_a_worker_that_is_killed_ends_the_search(tmp_path):
             os.kill(int(pid), 0)
     text, status = search(tmp_path, QUICK, *options)
     assert status == 0, text
-    assert "bayesian, 5 trials, all completed" in text
+    assert "bayesian, 3 trials, all completed" in text
 
 
 @pytest.mark.slow
