@@ -24,13 +24,14 @@ def write_model(model, path, inputs):
     Returns:
         The prediction for the batch: an array, or a list or dictionary of arrays.
     """
+    found = model.predict_on_batch(inputs)  # Keras warns of a model that was never called
     with whole_file(path) as temporary:
         model.save(temporary)
     loaded = keras.saving.load_model(path)
     weights = zip(model.get_weights(), loaded.get_weights(), strict=True)
     if not all(np.array_equal(x, y, equal_nan=True) for x, y in weights):
         raise SystemExit(f"{path} has other weights than the model that was saved")
-    found, again = model.predict_on_batch(inputs), loaded.predict_on_batch(inputs)
+    again = loaded.predict_on_batch(inputs)
     gaps = keras.tree.map_structure(lambda x, y: np.abs(x - y).max(), found, again)
     difference = np.max(keras.tree.flatten(gaps))  # unlike max(), it returns NaN if there is one
     # Not 0: TensorFlow optimises a graph for any length and one for this length differently.
