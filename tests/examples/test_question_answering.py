@@ -446,7 +446,10 @@ def test_files_with_vectors_and_without_attention(tmp_path, quick, capsys):
     """Runs the whole command on data with an empty passage and an empty question."""
     write_questions(tmp_path, 6)
     given = tmp_path / "vectors.txt"
-    given.write_text("born 1 2 3\nin 2 3 4\n", encoding="utf-8")
+    text = passages.make_examples(6, 0)[0].passage
+    first, second = sorted({*filter(str.isalpha, text.split())})[:2]
+    lines = f"{first.lower()} 1 2 3\n{second.lower()} 2 3 4\nnowhere 3 4 5\n"
+    given.write_text(lines, encoding="utf-8")
     output = tmp_path / "output"
     arguments = ["--data", str(tmp_path), "--output", str(output), "--flow", "none"]
     arguments += ["--units", "3", "--steps", "3", "--batch-size", "4", "--vectors", str(given)]
