@@ -148,10 +148,19 @@ def data_path(tmp_path_factory):
     return folder
 
 
+# Where a shell has started the tests in the background, they and what they start ignore Ctrl-C.
+INTERRUPTIBLE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 def start(data_path, output, *more, **options):
     given = ["--data", str(data_path), "--output", str(output), *more]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "examples.stories", *given], **pipes, **options)
+    command = [sys.executable, "-c", INTERRUPTIBLE, "-m", "examples.stories", *given]
+    return subprocess.Popen(command, **pipes, **options)
 
 
 @pytest.fixture(scope="module")
