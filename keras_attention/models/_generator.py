@@ -108,6 +108,13 @@ class Generator(keras.Model):
     def build_from_config(self, config: dict[str, Any]) -> None:
         self(symbolic(config["form"]))
 
+    def save(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Saves the model; see `keras.Model.save`. An ensemble need not have been called."""
+        first = self._members()[0]._first_call
+        if not self.built and first:
+            self(symbolic(first.form))  # otherwise Keras warns of a model without weights
+        super().save(filepath, *args, **kwargs)
+
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """Loads weights into a model that was called or built; see `keras.Model.load_weights`."""
         self._check_called()
