@@ -5,6 +5,8 @@ two of six high ones. The length of every tone and the loudness of every letter 
 noise.
 """
 
+import functools
+
 import numpy as np
 
 from examples.speech.sound import HOP, RATE, SCALE, log_mel
@@ -86,12 +88,18 @@ def _states():
             yield "", tone, False, tone == pattern[-1]
 
 
-def _similarity(frames):
-    """The logarithm of how well each frame fits each tone and silence, `(T, tones + 1)`."""
+@functools.cache
+def _spectra():
+    """The magnitudes of the pure tones in mel bands; silence is zero."""
     time = np.arange(40 * HOP) / RATE
     pure = [log_mel(0.4 * np.sin(2 * np.pi * f * time).astype("float32"))[20] for f in TONES]
-    spectra, frames = (np.exp(SCALE * np.asarray(x, "float64")) for x in (pure, frames))
-    spectra, frames = spectra - 1.0, np.maximum(frames - 1.0, 0.0)  # silence is zero
+    return np.exp(SCALE * np.asarray(pure, "float64")) - 1.0
+
+
+def _similarity(frames):
+    """The logarithm of how well each frame fits each tone and silence, `(T, tones + 1)`."""
+    spectra = _spectra()
+    frames = np.maximum(np.exp(SCALE * np.asarray(frames, "float64")) - 1.0, 0.0)
     size = np.linalg.norm(frames, axis=1, keepdims=True)
     cosine = frames @ spectra.T / (np.maximum(size, 1e-9) * np.linalg.norm(spectra, axis=1))
     loud = np.linalg.norm(spectra, axis=1).mean()
