@@ -6,10 +6,10 @@ JAX compiles each function for an H100, forward and with all gradients, in float
 ours and plain JAX (`plain_jax.py`), and the ratio of their estimates. `count(function, *arguments)`
 returns a `Program`:
 
-- kernels: every fusion, library call, copy, sort and the like that the program launches. Those of a
-  loop count as often as it runs, those of a conditional as in its larger branch.
-- moved: bytes that these kernels read and write, their operands and results. An operand from which
-  a kernel takes a slice or gathers rows counts as what it takes, if that is less.
+- kernels: how many kernels the program launches (fusions, library calls, copies, sorts). A kernel
+  in a loop counts once per iteration. A conditional counts as its more expensive branch.
+- moved: the bytes that these kernels read and write. Where a kernel reads only a slice or some rows
+  of an operand, only these count.
 - temporaries: the bytes that XLA allocates beside arguments and results.
 - seconds: an estimate, not a measurement. A kernel takes the largest of three times: 1.6 us, its
   bytes at 2.7 TB/s, and its arithmetic: products at 67 TFLOP/s (float32 without tensor cores), at
@@ -210,7 +210,7 @@ def product(line, lines):
         return 0, 4
     first, second = (lines[x].shapes[0] for x in line.operands[:2])
     result = numbers(line.shapes[0])
-    # All sizes of both factors, over those of the result, are the summed size squared.
+    # For (B, M, K) times (B, K, N): (B M K) (B K N) / (B (B M N)) = K^2, the size that is summed.
     batch = re.search(r'lhs_batch_dims=\{([\d,]*)\}|lhs_batch_dimensions":\[([^\]]*)\]', line.text)
     axes = re.findall(r"\d+", (batch[1] or batch[2] or "")) if batch else []
     shared = math.prod(int(first[1].split(",")[int(axis)]) for axis in axes)

@@ -87,3 +87,30 @@ def ask_saved_model(path, inputs):
     if run.returncode:
         raise SystemExit(f"the SavedModel failed in a new process:\n{run.stderr}")
     return json.loads(run.stdout.splitlines()[-1])
+
+
+def check_saved_model(path, inputs, expected, tolerance=1e-5):
+    """Runs a SavedModel in a process without keras. Refuses it if it returns something else.
+
+    Args:
+        path, inputs: as for `ask_saved_model`.
+        expected: for names of what it returns, a list of strings or an array of numbers.
+        tolerance: the largest difference between numbers.
+
+    Returns:
+        What the SavedModel returned.
+    """
+    reply, gap = ask_saved_model(path, inputs), 0.0
+    for name, value in expected.items():
+        if not isinstance(value, list):
+            gap = np.maximum(gap, np.abs(np.array(reply[name]) - value).max())  # keeps NaN
+        elif reply[name] != value:
+            raise SystemExit(f"{path} differs in a new process: {reply[name]}, expected {value}")
+    if not gap <= tolerance:
+        raise SystemExit(f"{path} differs in a new process, by {gap:.2g}")
+    names, absent = " and ".join(expected), " and no ".join(reply["absent"])
+    print(
+        f"The reloaded SavedModel agrees: {names} equal, numbers within {gap:.1g}; the process had "
+        f"no {absent}."
+    )
+    return reply

@@ -167,8 +167,7 @@ class Resume(keras.callbacks.Callback):
         """The callbacks of `fit`: a log, the best weights by a loss to `monitor`, and the states.
 
         The states come last. A run killed between two callbacks repeats its epoch for both. The log
-        tells the minutes left for all `trainings` of a run: this one, and those of as many epochs
-        after it.
+        also estimates the minutes left, for `trainings` models that train equally long.
         """
         kept = []
         if monitor:

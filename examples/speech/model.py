@@ -110,7 +110,7 @@ def build_prenet(units):
 
 
 def build_listener(attention, letters, units):
-    """A `Seq2Seq` from `(frames, valid)` to letters. The arguments are those of `build_speaker`.
+    """A `Seq2Seq` from `(frames, valid)` to letters; takes the arguments of `build_speaker`.
 
     Two convolutions shorten the frames `(B, T, MELS)` by `SHARED`; `valid` is their mask.
     """
@@ -217,7 +217,7 @@ class Speaker:
 
 
 def serve_listener(model, letters, options):
-    """A function for a SavedModel, from samples to texts. The options are those of `generate`."""
+    """Makes the function of a SavedModel, from samples to texts. `generate` gets the options."""
     table = tf.constant([""] * FIRST + [*letters])
 
     def serve(samples):

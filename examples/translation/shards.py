@@ -190,7 +190,7 @@ class Shards:
 
 
 class Stream(Batches):
-    """Epochs of `steps` batches out of `Shards.batches`. The next epoch goes on behind the last.
+    """Epochs of `steps` batches from `Shards.batches`. Each epoch starts where the last one ended.
 
     `Resume` saves the place in the shards beside the weights.
     """

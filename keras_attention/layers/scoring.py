@@ -592,7 +592,7 @@ def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) 
 def read_values(layer, weights, value, drop, position=None):
     """The values, summed by their weights, of which some are dropped.
 
-    With the `position` of windows, the weights are those of the positions, `(B, Tq, W)`.
+    With windows, `position` and the weights are `(B, Tq, W)`: one weight for each position.
     """
     if drop and layer.dropout > 0:
         weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)

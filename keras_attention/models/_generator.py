@@ -75,7 +75,7 @@ class Generator(keras.Model):
     _searches: Mapping[str, Callable] = SEARCHES
     # The arguments of the constructor, in the order in which a file loads them.
     _arguments: tuple[str, ...] = ()
-    # Of a `Seq2Seq`, which sets it once, at its first call.
+    # A `Seq2Seq` sets this once, at its first call.
     _first_call: FirstCall | None = None
 
     def __init__(self, **kwargs: Any) -> None:

@@ -55,7 +55,7 @@ def string_list(where: str, name: str, strings: Iterable[Any], of: str = "tokens
 
 
 def index_set(where: str, name: str, indices: Iterable[int], count: int, of: str) -> set[int]:
-    """Converts to a set, and refuses a number by itself, and indices that are too large."""
+    """Converts indices to a set. Refuses a single number, and indices outside the range."""
     listed = isinstance(indices, Iterable)
     chosen = set(indices) if listed else set()
     if not listed or not chosen <= set(range(count)):

@@ -7,9 +7,9 @@ size of the kernel. It also stores every intermediate result.
 The idea. A step is made of *sites*, which hold the weights, and of elementwise code between them.
 The forward pass stores what each site received and returned. The backward pass has two stages:
 
-1. A loop from the last step to the first takes the stored results as given, and differentiates the
-   code between the sites. Each site computes the gradients of its arguments from those of its
-   results.
+1. A loop from the last step to the first reads the stored results instead of computing them again,
+   and differentiates the code between the sites. Each site turns the gradients of its results into
+   gradients of its arguments.
 2. After the loop, each site computes the gradients of its weights from all steps at once. For a
    product this is one large product, several times as fast as the sum of T small ones.
 

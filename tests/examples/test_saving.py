@@ -68,3 +68,26 @@ def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch
         saving.write_model(model, path, INPUTS)
     assert path.read_text() == "an old one"
     assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]
+
+
+REPLY = {"texts": ["a", "b"], "scores": [0.25, 0.5], "absent": ["keras"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, None),
+        ({"texts": ["a", "c"]}, r"\['a', 'c'\], expected \['a', 'b'\]"),
+        ({"scores": [0.25, 0.5001]}, "by 0.0001"),
+        ({"scores": [0.25, np.nan]}, "by nan"),
+    ],
+)
+def test_a_saved_model_that_differs_is_noticed(changes, problem, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(saving, "ask_saved_model", lambda *_: {**REPLY, **changes})
+    expected = {"texts": ["a", "b"], "scores": np.array([0.25, 0.5])}
+    if problem:
+        with pytest.raises(SystemExit, match=f"differs in a new process.*{problem}"):
+            saving.check_saved_model(tmp_path, {"source": ["x"]}, expected)
+    else:
+        assert saving.check_saved_model(tmp_path, {"source": ["x"]}, expected) == REPLY
+        assert "texts and scores equal, numbers within 0; the process" in capsys.readouterr().out

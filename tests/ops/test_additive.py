@@ -96,7 +96,7 @@ def test_every_form_equals_the_reference(form, block, slices, monkeypatch):
 
 
 def test_a_graph_for_a_gpu_gets_its_form(monkeypatch):
-    """The score and its gradient are those of the equation; three sums have a tanh each."""
+    """Score and gradient equal the equation, and each of the three sums has its own tanh."""
     monkeypatch.setattr(_place, "_tensorflow_device", lambda: "gpu")
     inputs = make_inputs(SIZES)
     compiled = tf.function(both, jit_compile=True)

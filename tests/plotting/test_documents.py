@@ -278,7 +278,7 @@ def test_the_heaviest_sentences_are_drawn_in_their_order():
     counts = [len([*same]) for weight, same in itertools.groupby(weights) if weight is None]
     words = ["sentences" if n > 1 else "sentence" for n in counts]
     assert left_out == [f"… {n} {x} of smaller weight" for n, x in zip(counts, words, strict=True)]
-    # Nothing is left out of a short one, and a very long sentence says that it goes on.
+    # A short document is shown whole. A very long sentence ends with a note that it continues.
     assert len(picture._choose_rows(read_document(REVIEW)[1], width)) < 10
     long = read_document(Document([["ab"] * 999], [[1 / 999] * 999], [1.0]))[1]
     rows = picture._choose_rows(long, width)
