@@ -101,11 +101,15 @@ def test_a_graph_for_a_gpu_gets_its_form(monkeypatch):
     inputs = make_inputs(SIZES)
     compiled = tf.function(both, jit_compile=True)
     assert_exact(compiled(*map(tf.constant, inputs)), inputs)
-    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))(stage="hlo")
+    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))(
+        stage="optimized_hlo"
+    )
     assert program.count(" maximum(") == 3
     monkeypatch.undo()
     compiled = tf.function(both, jit_compile=True)
-    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))(stage="hlo")
+    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))(
+        stage="optimized_hlo"
+    )
     assert " maximum(" not in program
 
 

@@ -22,7 +22,13 @@ from keras_attention.ops.windows.positions import (
 from tests.backends import dtypes, gradients_by, on_tensorflow, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal, numpy
 
-FORMS = {"copied": COPIED, "one by one": ONE_BY_ONE, "fused": FUSED}
+# The forms, and whether the memory is short, which matters to the last one only.
+FORMS = {
+    "copied": (COPIED, False),
+    "one by one": (ONE_BY_ONE, False),
+    "fused": (FUSED, False),
+    "fused, short memory": (FUSED, True),
+}
 
 
 def test_sentence_span():
@@ -115,10 +121,8 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
     assert_gradients(Weightless, call, inputs, oracle, jit=jit)
 
 
-@pytest.mark.parametrize("short", [False, True])
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize(("form", "short"), FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("name", ["dot", "tanh", "weighted_sum"])
-@pytest.mark.each_value
 def test_every_form_equals_the_reference(name, form, short, monkeypatch):
     monkeypatch.setattr(gpu, "is_short", lambda *_: short)
     position = tensor(np.random.default_rng(1).integers(0, 7, (2, 3, 5)), "int32")
@@ -128,9 +132,7 @@ def test_every_form_equals_the_reference(name, form, short, monkeypatch):
     assert_close(getattr(form, name)(*inputs, position), numpy(expected))
 
 
-@pytest.mark.parametrize("short", [False, True])
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@pytest.mark.each_value
+@pytest.mark.parametrize(("form", "short"), FORMS.values(), ids=FORMS)
 def test_every_form_spreads_and_has_the_same_gradients(form, short, monkeypatch):
     monkeypatch.setattr(gpu, "is_short", lambda *_: short)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
