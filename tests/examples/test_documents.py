@@ -841,7 +841,7 @@ def test_weights_that_are_no_reasons_are_not_drawn(tmp_path, monkeypatch, capsys
     reply |= {"word_weights": [[[1, 0]]], "sentence_weights": [[1]]}
     for name in ("write_model", "write_saved_model"):
         monkeypatch.setattr(evaluation, name, lambda *given: None)
-    for name in ("ask_saved_model", "predict"):
+    for name in ("check_saved_model", "predict"):
         monkeypatch.setattr(evaluation, name, lambda *given: reply)
     kinds = ("weights", "gradient times input", "random words")
     reasons = {kind: {"comprehensiveness": 0.0, "sufficiency": 0.0} for kind in kinds}
