@@ -7,10 +7,10 @@ TensorFlow traces it, how many functions of the package run, how often, and in h
 it prints what the source holds: lines, checks, context variables, imports of private modules and
 public names. `--functions` lists the functions of one program with their calls instead.
 
-Rules: a function is a code object of a file of the package, with comprehensions and lambdas. A line
-of code is a line that is neither blank nor a comment nor a part of a docstring. Lines of checks are
-those of functions whose names begin with check or refuse, of `raise` statements, and of calls of
-such functions.
+Rules: functions are told apart by file and qualified name; comprehensions (before Python 3.12) and
+lambdas count. A line of code is a line that is neither blank nor a comment nor a part of a
+docstring. Lines of checks are those of functions whose names begin with check or refuse, of `raise`
+statements, and of calls of such functions.
 """
 
 import argparse
@@ -41,8 +41,7 @@ def functions_in(run):
     def profile(frame, event, _):
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(f"{ROOT}{os.sep}"):
-            file = os.path.relpath(code.co_filename, ROOT)
-            found[file, code.co_firstlineno, code.co_qualname] += 1
+            found[os.path.relpath(code.co_filename, ROOT), code.co_qualname] += 1
 
     sys.setprofile(profile)
     try:
@@ -174,7 +173,7 @@ def main():
     parser.add_argument("--functions", choices=PROGRAMS, metavar="NAME")
     arguments = parser.parse_args()
     if arguments.functions:
-        for (file, _, name), calls in functions_in(PROGRAMS[arguments.functions]()).most_common():
+        for (file, name), calls in functions_in(PROGRAMS[arguments.functions]()).most_common():
             print(f"{calls:5d} {file}: {name}")
         return
     from measure import print_table

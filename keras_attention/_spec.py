@@ -320,9 +320,11 @@ def is_floating(x: Any) -> bool:
 
 def fits(given: Shape, wanted: Shape) -> bool:
     """Whether shapes may be equal."""
-    return len(given) == len(wanted) and all(
-        g == w or not (is_known(g) and is_known(w)) for g, w in zip(given, wanted, strict=True)
-    )
+    right = len(given) == len(wanted)
+    for one, other in zip(given, wanted, strict=False):
+        # A size is known if it is a number, not a tensor or None.
+        right = right and (one == other or not isinstance(one, int) or not isinstance(other, int))
+    return right
 
 
 def is_tensor(x: Any, kind: str, *shape: Any) -> bool:

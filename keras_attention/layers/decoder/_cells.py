@@ -183,14 +183,15 @@ def _cell_of(given):
 
 def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None:
     """The output of the cell. With `states`, the new ones, it must be the next query."""
-    name = last_cell(cell).name if hasattr(last_cell(cell), "name") else type(cell).__name__
     size = output_size(cell)
-    if hidden.shape[-1] != size:
+    wrong_size = hidden.shape[-1] != size
+    if not wrong_size and (states is None or query_of(cell, states) is hidden or has_query(cell)):
+        return
+    name = getattr(last_cell(cell), "name", type(cell).__name__)
+    if wrong_size:
         expected = f"the cell {name} must return {size} features, its `output_size` or first state"
         remedy = f"Give the cell the attribute `output_size = {hidden.shape[-1]}`."
         refuse(layer, expected, Words(f"an output of {hidden.shape[-1]} features"), remedy)
-    if states is None or has_query(cell) or query_of(cell, states) is hidden:
-        return
     expected = 'with query="previous" the query is the output of the cell at the step before, '
     expected += f"which the cell {name} must keep as its first state"
     remedy = 'Or give the cell a method `query(states)` that returns it, or use query="current".'
@@ -209,10 +210,10 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     """The state before the first step; see `AttentionRNN.get_initial_state`."""
     attention, batch = decoder.attention, ops.shape(memory.value)[0]
     state = attention._first_state(memory) if attention.has_state else None
-    cells, fed = _shapes(decoder)
+    cells, fed = decoder._state_shapes
     groups = {"cell state": cells, "fed vector": fed}
     if state is not None:
-        groups["attention state"] = [tuple(x.shape[1:]) for x in leaves(state)]
+        groups["attention state"] = tuple(tuple(x.shape[1:]) for x in leaves(state))
     parts = initial_state if isinstance(initial_state, (list, tuple)) else ()
     for part in (initial_state, *parts):
         if isinstance(part, dict):
@@ -263,16 +264,10 @@ def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
     if decoder.attention.has_state and state.attention is None:
         expected = "`state` must hold the state of the attention, as get_initial_state(memory) or "
         refuse(decoder.name, f"{expected}the previous step returned it", None)
-    cells, fed = _shapes(decoder)
+    cells, fed = decoder._state_shapes
     groups = {"cell state": cells, "fed vector": fed}
-    given = leaves((state.cells, state.fed))
+    given = tree.flatten(state.cells if state.fed is None else (state.cells, state.fed))
     check_states(decoder.name, "state", given, groups, memory.value.shape[0])
-
-
-def _shapes(decoder):
-    """The shapes of the cell states, and of the fed vector if there is one, without the batch."""
-    sizes = tree.flatten(state_sizes(decoder.cell))
-    return [(size,) for size in sizes], [(decoder._attention_size,)] * decoder.input_feeding
 
 
 def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -> None:
@@ -280,8 +275,8 @@ def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -
 
     Args:
         name: the argument that holds the states.
-        groups: the shapes of the states of each kind, without the batch. An initial state may hold
-            nothing, only the first kind, or all.
+        groups: the shapes of the states of each kind, in tuples, without the batch. An initial
+            state may hold nothing, only the first kind, or all.
         batch: the batch size of the memory.
     """
     vectors = len(groups["cell state"]) + len(groups["fed vector"])
@@ -297,10 +292,11 @@ def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -
             if kind == "bool":
                 remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
             refuse(layer, expected, Words(f"dtype {dtype_of(state)}"), remedy)
-    shapes = [shape for group in groups.values() for shape in group]
-    allowed = {0, len(groups["cell state"]), len(shapes)} if initial else {len(shapes)}
-    pairs = zip(given, shapes, strict=False)
-    if len(given) in allowed and all(fits(tuple(x.shape), (batch, *size)) for x, size in pairs):
+    shapes = sum(groups.values(), ())
+    right = len(given) == len(shapes) or (initial and len(given) in (0, len(groups["cell state"])))
+    for state, size in zip(given, shapes, strict=False):
+        right = right and fits(tuple(state.shape), (batch, *size))
+    if right:
         return
     wanted = ", ".join(
         f"{len(group)} {kind}{'s' * (len(group) > 1)} [{', '.join(map(_with_batch, group))}]"

@@ -12,7 +12,6 @@ from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.layers.decoder._cells import (
     DropoutMasks,
-    as_states,
     check_output,
     query_of,
     query_size,
@@ -233,7 +232,7 @@ def _called(decoder):
         hidden, new = decoder.cell(inputs, states)
         asks = decoder.attends_inside and decoder.query == "previous"
         check_output(decoder.name, decoder.cell, hidden, new if asks else None)
-        return hidden, as_states(decoder.cell, new)
+        return hidden, tree.pack_sequence_as(states, tree.flatten(new))
 
     return run
 

@@ -27,6 +27,7 @@ from keras_attention.layers.decoder._cells import (
     first_state,
     query_size,
     run_at_least_once,
+    state_sizes,
 )
 from keras_attention.layers.decoder._loop import refuse_changes, run_loop, run_step
 from keras_attention.layers.scoring import ScoringMixin
@@ -172,6 +173,8 @@ class AttentionRNN(CheckedLayer):
         attention = self.attention
         attention.CALL.check(attention.name, {**forms, "key": forms["value"]}, attention._sizes)
         self._attention_size = self.attention.output_size(size, memory_shape[-1])
+        cells = tuple((size,) for size in tree.flatten(state_sizes(self.cell)))
+        self._state_shapes = cells, ((self._attention_size,),) * self.input_feeding
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
 
