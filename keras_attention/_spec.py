@@ -82,10 +82,11 @@ REMEDIES = {
 }
 
 
-def refuse(where: str, expected: str, given: Any, remedy: str = "") -> NoReturn:
-    """Raises the error of an argument. `given` is what was received, or `Words` for it."""
-    given = given if isinstance(given, Words) else described(given)
-    raise ValueError(f"{where}: {expected}{given and '; received '}{given}. {remedy}".rstrip())
+def refuse(where: str, expected: str, received: Any, remedy: str = "") -> NoReturn:
+    """Raises the error of an argument. `received` is the value itself, or `Words` for it."""
+    received = received if isinstance(received, Words) else described(received)
+    received = received and f"; received {received}"
+    raise ValueError(f"{where}: {expected}{received}. {remedy}".rstrip())
 
 
 class Words(str):
@@ -138,7 +139,7 @@ class Spec:
     def check(
         self,
         layer: str,
-        given: Mapping[str, Any],
+        tensors: Mapping[str, Any],
         built: Mapping[str, int] = {},
         call: str | None = None,
     ) -> dict[str, Any]:
@@ -146,16 +147,16 @@ class Spec:
 
         Args:
             layer: the name of the layer, for the error.
-            given: the tensors by name. Arguments that are not in it are not checked.
+            tensors: the tensors by name. Arguments that are not in it are not checked.
             built: sizes that the layer was built for, by axis.
             call: how to write this call, if it is not that of the layer.
         """
         sizes = {**built}
         for argument in self.arguments:
             name, kind, forms, optional = argument
-            if name not in given or (optional and given[name] is None):
+            if name not in tensors or (optional and tensors[name] is None):
                 continue
-            x = given[name]
+            x = tensors[name]
             try:
                 shape = tuple(x.shape)
                 axes, right = forms[len(shape)], kind in (kind_of(x.dtype), "any")
@@ -169,7 +170,7 @@ class Spec:
                     elif axis[0] == "D":
                         right = False
             if not right:
-                self._refuse(layer, argument, given, built, sizes, call or self.call)
+                self._refuse(layer, argument, tensors, built, sizes, call or self.call)
         return sizes
 
     def check_shapes(self, layer: str, shapes: Mapping[str, Any]) -> dict[str, int]:
@@ -178,10 +179,10 @@ class Spec:
         sizes = self.check(layer, {n: _form(shape, kinds[n]) for n, shape in shapes.items()})
         return {axis: size for axis, size in sizes.items() if axis[0] == "D"}
 
-    def _refuse(self, layer, argument, given, built, sizes, call):
+    def _refuse(self, layer, argument, tensors, built, sizes, call):
         """Words the error: finds the problem, and its remedy in the table."""
         name, kind, *_ = argument
-        problem, expected, received = self._problem(argument, given, built, sizes)
+        problem, expected, received = self._problem(argument, tensors, built, sizes)
         keys = (name, problem), (kind, problem), problem
         remedy = next((REMEDIES[key] for key in keys if key in REMEDIES), "")
         masks = masks_by_name(self.names)
@@ -189,10 +190,10 @@ class Spec:
             layer, expected, received, remedy.format(name=name, call=f"Call {call}", masks=masks)
         )
 
-    def _problem(self, argument, given, built, sizes):
+    def _problem(self, argument, tensors, built, sizes):
         """The problem, what was expected, and what was received, in words."""
         name, kind, forms, _ = argument
-        x, must = given.get(name), f"`{name}` must"
+        x, must = tensors.get(name), f"`{name}` must"
         several = isinstance(x, (list, tuple)) and any(hasattr(one, "shape") for one in x)
         if x is None:
             return "missing", f"`{name}` is missing, of shape {_in_words(forms)}", Words()
@@ -231,16 +232,16 @@ class Spec:
             expected = f"the layer was built for a `{name}` of {built[axis]} features"
             return "built", expected, received
         what = "batch size" if axis == "B" else f"number of {AXES.get(axis, 'features')}"
-        other = self._other(axis, name, given)
+        other = self._other(axis, name, tensors)
         expected = f"the {what} must be the same in `{other}` and `{name}`"
         return "agree", expected, Words(f"`{other}` {sizes[axis]}, `{name}` {size}")
 
-    def _other(self, axis, name, given):
+    def _other(self, axis, name, tensors):
         """The last tensor before `name` that has a size of the axis."""
         names = [x.name for x in self.arguments]
         for other in reversed(self.arguments[: names.index(name)]):
-            axes = other.forms.get(len(getattr(given.get(other.name), "shape", ())), ())
-            if axis in axes and is_known(given[other.name].shape[axes.index(axis)]):
+            axes = other.forms.get(len(getattr(tensors.get(other.name), "shape", ())), ())
+            if axis in axes and is_known(tensors[other.name].shape[axes.index(axis)]):
                 return other.name
         return name
 
@@ -318,10 +319,10 @@ def is_floating(x: Any) -> bool:
     return kind_of(x.dtype) == "float"
 
 
-def fits(given: Shape, wanted: Shape) -> bool:
+def fits(shape: Shape, wanted: Shape) -> bool:
     """Whether shapes may be equal."""
-    right = len(given) == len(wanted)
-    for one, other in zip(given, wanted, strict=False):
+    right = len(shape) == len(wanted)
+    for one, other in zip(shape, wanted, strict=False):
         # A size is known if it is a number, not a tensor or None.
         right = right and (one == other or not isinstance(one, int) or not isinstance(other, int))
     return right

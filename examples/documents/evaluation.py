@@ -191,7 +191,8 @@ def save(reader, fold, task, shown, reasons, output):
     serve = make_serve(reader, fold.vocabulary, task.classes, task.longest)
     write_saved_model(path, serve, ["texts"], [reader, fold.vocabulary])
     print(f"{path}: takes texts, returns classes and weights")
-    expected = {"probabilities": predict(reader, fold.data, shown)["probabilities"]}
+    probabilities = predict(reader, fold.data, shown)["probabilities"]
+    expected = {"probabilities": np.array(probabilities)}
     reply = check_saved_model(path, {"texts": [*task.texts[shown]]}, expected)
     readings = [
         reading(task.documents[n], reply, row, fold.vocabulary) for row, n in enumerate(shown)

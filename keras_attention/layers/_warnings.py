@@ -45,20 +45,20 @@ def warn_of_strategy() -> None:
             )
 
 
-def warn_of_dropped_masks(layer: str, given: dict[str, Any]) -> None:
+def warn_of_dropped_masks(layer: str, arguments: dict[str, Any]) -> None:
     """Warns if a call has no mask for an argument that would have one up to Keras 3.15.
 
     Args:
         layer: the name of the layer that is called.
-        given: the arguments of the call by name, with the masks that Keras found. Only symbolic
+        arguments: the arguments of the call by name, with the masks that Keras found. Only symbolic
             tensors record the layers that produced them.
     """
-    masks = MASKS | ({"query": "query_mask"} if "context" in given else {})
-    masked = given.get("attention_mask") is not None
-    for name in masks.keys() & given.keys():
-        if masked or given.get(masks[name]) is not None:
+    masks = MASKS | ({"query": "query_mask"} if "context" in arguments else {})
+    masked = arguments.get("attention_mask") is not None
+    for name in masks.keys() & arguments.keys():
+        if masked or arguments.get(masks[name]) is not None:
             continue
-        operations = list(_operations_before(given[name]))
+        operations = list(_operations_before(arguments[name]))
         # Other operations may change the steps, so that the mask does not fit any more.
         if all(_keeps_steps(x) for x in operations):
             dropped = [x.name for x in operations if _drops(x)]

@@ -68,9 +68,9 @@ class CheckedLayer(keras.layers.Layer):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         check_initialised(self)
         names = list(_parameters_of(type(self)))
-        given = dict(zip(names, args, strict=False))
-        if not given.keys() & kwargs.keys():
-            self._check_call({**given, **kwargs})
+        arguments = dict(zip(names, args, strict=False))
+        if not arguments.keys() & kwargs.keys():
+            self._check_call({**arguments, **kwargs})
             # Keras passes masks by name, and would pass a mask that is None twice.
             count = _count_before_masks(type(self))
             kwargs |= dict(zip(names[count:], args[count:], strict=False))
@@ -80,22 +80,22 @@ class CheckedLayer(keras.layers.Layer):
                     kwargs[name] = bool(kwargs[name])
         return super().__call__(*args, **kwargs)
 
-    def _check_call(self, given: dict[str, Any]) -> None:
+    def _check_call(self, arguments: dict[str, Any]) -> None:
         """Refuses the arguments of a call, by name, that are not as declared."""
-        parameters, training = _parameters_of(type(self)), given.get("training")
-        if not given.keys() <= parameters.keys():
-            _refuse_names(self.name, parameters, given)
+        parameters, training = _parameters_of(type(self)), arguments.get("training")
+        if not arguments.keys() <= parameters.keys():
+            _refuse_names(self.name, parameters, arguments)
         for name in FLAGS:
-            if type(given.get(name, False)) is not bool:
-                check_bool(self.name, name, given[name])
+            if type(arguments.get(name, False)) is not bool:
+                check_bool(self.name, name, arguments[name])
         if training is not None and type(training) is not bool:
             check_training(self.name, training)
         # A subclass may have a call with other arguments.
         if self.CALL.names.keys() <= parameters.keys():
-            self._check_tensors({**self.CALL.names, **given})
+            self._check_tensors({**self.CALL.names, **arguments})
 
-    def _check_tensors(self, given: dict[str, Any]) -> None:
-        self.CALL.check(self.name, given, self._sizes)
+    def _check_tensors(self, tensors: dict[str, Any]) -> None:
+        self.CALL.check(self.name, tensors, self._sizes)
 
     @property
     def score_dtype(self) -> str:
@@ -109,10 +109,10 @@ class CheckedLayer(keras.layers.Layer):
         return as_dtype(product, self.score_dtype)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(_parameters_of(type(self)), args, strict=False))
+        arguments = dict(zip(_parameters_of(type(self)), args, strict=False))
         # Here masks that propagated are among the arguments.
-        self._check_call({**given, **kwargs})
-        warn_of_dropped_masks(self.name, {**given, **kwargs})
+        self._check_call({**arguments, **kwargs})
+        warn_of_dropped_masks(self.name, {**arguments, **kwargs})
         # Tracing the call finds out whether it returns weights.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
@@ -167,15 +167,15 @@ def _arguments_of(layer: type) -> list[str]:
     """The constructor arguments of a class, without the arguments of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
     signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
-    found = {name: x.kind for s in signatures for name, x in s.parameters.items()}
+    kinds = {name: x.kind for s in signatures for name, x in s.parameters.items()}
     variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    return [n for n, kind in found.items() if n != "self" and kind not in variadic]
+    return [n for n, kind in kinds.items() if n != "self" and kind not in variadic]
 
 
-def _check_arguments(layer: type, given: dict[str, Any]) -> None:
+def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
     """Refuses arguments that neither a class nor Keras knows, and says what to write instead."""
     own = _arguments_of(layer)
-    unknown = {name: x for name, x in given.items() if name not in own and name not in OF_KERAS}
+    unknown = {name: x for name, x in arguments.items() if name not in own and name not in OF_KERAS}
     if not unknown:
         return
     hints = ""
@@ -190,9 +190,9 @@ def _check_arguments(layer: type, given: dict[str, Any]) -> None:
     )
 
 
-def _refuse_names(layer: str, parameters: dict[str, inspect.Parameter], given: dict) -> None:
+def _refuse_names(layer: str, parameters: dict[str, inspect.Parameter], arguments: dict) -> None:
     """Refuses arguments that the call does not know."""
-    unknown = given.keys() - parameters.keys() - {"training"}
+    unknown = arguments.keys() - parameters.keys() - {"training"}
     if unknown and not any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
         name = min(unknown)
         remedy = f" {masks_by_name(parameters)}" if name.endswith("mask") else ""

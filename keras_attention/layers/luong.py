@@ -113,9 +113,9 @@ class LuongAttention(ScoringMixin):
             hint = "It is the number of steps of the longest memory."
             self.max_length = check_int(self.name, "max_length", max_length, 1, LONGEST, hint)
         elif max_length is not None:
-            given = Words(f"max_length={max_length!r:.80} with score_mode={score_mode!r}")
+            received = Words(f"max_length={max_length!r:.80} with score_mode={score_mode!r}")
             expected = '`max_length` is for score_mode="location" only'
-            refuse(self.name, expected, given, "Leave it out.")
+            refuse(self.name, expected, received, "Leave it out.")
 
     @property
     def uses_position(self) -> bool:
@@ -128,8 +128,8 @@ class LuongAttention(ScoringMixin):
         self._check_length(value_shape)
         if self.score_mode == "dot" and query_size != key_size:
             expected = 'score_mode="dot" needs a query and a key of the same width'
-            given = Words(f"query {query_size} and key {key_size}")
-            refuse(self.name, expected, given, 'Use score_mode="general".')
+            received = Words(f"query {query_size} and key {key_size}")
+            refuse(self.name, expected, received, 'Use score_mode="general".')
         shapes = {
             "general": (query_size, key_size),
             "concat": (query_size + key_size, query_size),

@@ -197,9 +197,9 @@ def _first_stop(scores, mask, last):
     start = ops.expand_dims(first_largest(last), 1)
     ahead = ops.logical_and(position >= start, ops.any(last > 0, axis=1, keepdims=True))
     ahead = ahead if mask is None else ops.logical_and(ahead, mask)
-    found = ops.logical_and(ahead, scores >= 0)
-    first = ops.expand_dims(first_largest(ops.cast(found, scores.dtype)), 1)
-    stopped = ops.cast(ops.logical_and(found, position == first), scores.dtype)
+    reached = ops.logical_and(ahead, scores >= 0)
+    first = ops.expand_dims(first_largest(ops.cast(reached, scores.dtype)), 1)
+    stopped = ops.cast(ops.logical_and(reached, position == first), scores.dtype)
     return ops.where(ops.logical_and(ahead, ops.isnan(scores)), scores, stopped)
 
 
@@ -214,5 +214,5 @@ def _one_by_one(factors, terms):
     if terms.shape[1] == 0:
         return terms
     first = ops.zeros_like(terms[:, 0])
-    _, found = scan(step, first, (swap_steps(factors), swap_steps(terms)))
-    return swap_steps(found)
+    _, sums = scan(step, first, (swap_steps(factors), swap_steps(terms)))
+    return swap_steps(sums)

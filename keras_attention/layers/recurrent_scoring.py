@@ -278,13 +278,13 @@ class RecurrentScoringMixin(ScoringMixin):
             place = sentence_span(memory.mask, batch, length, self.score_dtype)[0]
         return state, place
 
-    def _given_state(self, memory, given):
+    def _given_state(self, memory, state):
         """A state, or a flat list of its tensors, as the layer keeps it."""
         first = self._first_state(memory)
-        flat = isinstance(given, list) and not any(map(tree.is_nested, given))
+        flat = isinstance(state, list) and not any(map(tree.is_nested, state))
         remedy = "Pass what the previous step returned, for this memory; None on the first step."
-        check_state(self.name, "`state`", given, leaves(first) if flat else first, remedy)
-        return _cast_like(given, first)
+        check_state(self.name, "`state`", state, leaves(first) if flat else first, remedy)
+        return _cast_like(state, first)
 
 
 def _cast_like(state, first):

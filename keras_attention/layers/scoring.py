@@ -287,8 +287,8 @@ class ScoringMixin(CheckedLayer):
             A `Memory`.
         """
         self._check_built()
-        given = {"value": value, "key": value if key is None else key, "value_mask": value_mask}
-        self.CALL.check(self.name, given, self._sizes, "layer.prepare(value)")
+        tensors = {"value": value, "key": value if key is None else key, "value_mask": value_mask}
+        self.CALL.check(self.name, tensors, self._sizes, "layer.prepare(value)")
         return self._prepare(value, key, value_mask)
 
     def _prepare(self, value, key=None, value_mask=None):
@@ -527,17 +527,17 @@ class ScoringMixin(CheckedLayer):
         context = ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1]))
         return context, weights[0] if weights else None
 
-    def _check_tensors(self, given):
+    def _check_tensors(self, tensors):
         """The tensors of a call or of `attend`, by name, and what goes with the query."""
-        if "key" in given and given["key"] is None:
-            given["key"] = given["value"]
-        one_step = len(getattr(given["query"], "shape", ())) == 2
-        (self.STEP if one_step else self.CALL).check(self.name, given, self._sizes)
-        if one_step and given.get("use_causal_mask"):
+        if "key" in tensors and tensors["key"] is None:
+            tensors["key"] = tensors["value"]
+        one_step = len(getattr(tensors["query"], "shape", ())) == 2
+        (self.STEP if one_step else self.CALL).check(self.name, tensors, self._sizes)
+        if one_step and tensors.get("use_causal_mask"):
             expected = "`use_causal_mask=True` needs a query of rank 3, (batch, steps, features)"
-            refuse(self.name, expected, Words(f"one step, {tuple(given['query'].shape)}"))
-        if self.uses_position or given.get("position") is not None:
-            check_position(self, given.get("position"), tuple(given["query"].shape))
+            refuse(self.name, expected, Words(f"one step, {tuple(tensors['query'].shape)}"))
+        if self.uses_position or tensors.get("position") is not None:
+            check_position(self, tensors.get("position"), tuple(tensors["query"].shape))
 
     def _check_built(self):
         if not self.built:

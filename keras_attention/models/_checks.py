@@ -91,11 +91,11 @@ RULES = {
 }
 
 
-def check(model: str, rule: str, right: Any, given: Any) -> None:
+def check(model: str, rule: str, right: Any, received: Any) -> None:
     """Refuses what breaks one of the `RULES`."""
     if not right:
         expected, _, remedy = RULES[rule].partition(". ")
-        refuse(model, expected, given, remedy)
+        refuse(model, expected, received, remedy)
 
 
 def check_parts(
@@ -110,7 +110,7 @@ def check_parts(
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
     tied = head is None or getattr(head, "tied", False)
     reversible = isinstance(target_embedding, keras.layers.ReversibleEmbedding)
-    for rule, right, given in (
+    for rule, right, received in (
         ("encoder", isinstance(encoder, keras.layers.Layer), encoder),
         ("embedding", isinstance(target_embedding, keras.layers.Layer), target_embedding),
         ("decoder", all(hasattr(decoder, name) for name in INTERFACE), decoder),
@@ -123,7 +123,7 @@ def check_parts(
         ("end", end not in (start, pad), tokens),
         ("padding", padding == [pad, pad], [pad, *padding]),
     ):
-        check("Seq2Seq", rule, right, given)
+        check("Seq2Seq", rule, right, received)
 
 
 def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:

@@ -51,8 +51,8 @@ class LogProbability(NamedTuple):
         ...     end_token=2,
         ... )
         >>> targets = numpy.array([[5, 4, 3, 2], [4, 2, 0, 0]])
-        >>> found = model.log_probability(numpy.array([[3, 4], [5, 3]]), targets)
-        >>> round(float(numpy.exp(-found.scores.sum() / (targets > 0).sum())), 3)
+        >>> result = model.log_probability(numpy.array([[3, 4], [5, 3]]), targets)
+        >>> round(float(numpy.exp(-result.scores.sum() / (targets > 0).sum())), 3)
         4.0
     """
 
@@ -212,18 +212,18 @@ class Generator(keras.Model):
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
 
-        def run(given, seed):
-            source, prefix = given
+        def run(arrays, seed):
+            source, prefix = arrays
             own = {"seed": seed} if search == "sample" else {}
-            found = self.search_batch(source, max_length, search, prefix=prefix, **options, **own)
-            return tuple(best(found, kept))
+            result = self.search_batch(source, max_length, search, prefix=prefix, **options, **own)
+            return tuple(best(result, kept))
 
         key = "generate", search, max_length, kept, repr(sorted(options.items()))
-        given = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
+        arrays = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
         if prefix is not None:  # its values are known here, but not in the compiled search
-            limits = Limits(self.start_token, self.end_token, max_length, prefix=given[1])
+            limits = Limits(self.start_token, self.end_token, max_length, prefix=arrays[1])
             check_vocabulary(limits.largest_id, self._members()[0]._first_call.vocabulary)
-        return self._in_batches(run, SearchResult, key, given, batch_size, seed)
+        return self._in_batches(run, SearchResult, key, arrays, batch_size, seed)
 
     def log_probability(
         self, source: Nested, target: Any, *, batch_size: int = 64
@@ -255,10 +255,10 @@ class Generator(keras.Model):
             return ops.sum(chosen, axis=-1), chosen, weights
 
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
-        given = self._arrays(*(padded(x, self.pad_token) for x in (source, target)))
-        ids = isinstance(given[1], np.ndarray) and given[1].ndim == 2
-        check(self.name, "target ids", ids and kind_of(given[1].dtype) == "int", given[1])
-        return self._in_batches(run, LogProbability, ("log_probability",), given, batch_size)
+        arrays = self._arrays(*(padded(x, self.pad_token) for x in (source, target)))
+        ids = isinstance(arrays[1], np.ndarray) and arrays[1].ndim == 2
+        check(self.name, "target ids", ids and kind_of(arrays[1].dtype) == "int", arrays[1])
+        return self._in_batches(run, LogProbability, ("log_probability",), arrays, batch_size)
 
     def export_generate(
         self,
@@ -296,10 +296,10 @@ class Generator(keras.Model):
             if tokenize is not None:
                 source = tokenize(source)
                 check_tokenized(source)
-            found = best(self.search_batch(source, max_length, search, **options), kept)
-            result = {name: x for name, x in found._asdict().items() if x is not None}
+            searched = best(self.search_batch(source, max_length, search, **options), kept)
+            result = {name: x for name, x in searched._asdict().items() if x is not None}
             if detokenize is not None:
-                result["texts"] = texts_of(detokenize, found.tokens, found.lengths)
+                result["texts"] = texts_of(detokenize, searched.tokens, searched.lengths)
             return result
 
         self._check_called()
@@ -310,32 +310,32 @@ class Generator(keras.Model):
         names = [] if any(name.startswith("keras_tensor") for name in names) else names
         write_saved_model(path, serve, form, names, [*self._members(), *tracked])
 
-    def _arrays(self, *given):
+    def _arrays(self, *arrays):
         """Arrays of a source and of what goes with it. One sample builds a new model."""
-        given = as_arrays(self.name, given)
+        arrays = as_arrays(self.name, arrays)
         if not all(model._first_call for model in self._members()):
-            one = tree.map_structure(lambda x: None if x is None else x[:1], given[0])
+            one = tree.map_structure(lambda x: None if x is None else x[:1], arrays[0])
             self((one, np.full((1, 1), self.end_token)))
-        source, form = given[0], self._members()[0]._first_call.form[0]
+        source, form = arrays[0], self._members()[0]._first_call.form[0]
         ids = isinstance(source, np.ndarray) and source.ndim == 2 and isinstance(form, dict)
         cut = ids and source.dtype.kind == "f" and "int" in form.get("dtype", "")
         check(self.name, "source ids", not cut, source)
-        return given
+        return arrays
 
     def _in_batches(self, run, kind, key, arrays, batch_size, seed=0):
         """Runs a compiled function on batches, and joins its results, tuples of this kind."""
         fixed = self._programs.fixed(self)
         cut = list(batches(arrays, self._cut_token, batch_size, fixed))
         seeds = make_seeds(self.name, seed, len(cut))
-        found = []
+        by_batch = []
         for (rows, batch), seed in zip(cut, seeds, strict=True):
             results = self._programs(self, key, run, batch, seed)
             results = kind(*(None if x is None else ops.convert_to_numpy(x) for x in results))
             if self._cut_token is not None:
                 weights = widened(results.weights, batch[0], arrays[0])
                 results = results._replace(weights=weights)
-            found.append((rows, results))
-        return kind(*joined(found))
+            by_batch.append((rows, results))
+        return kind(*joined(by_batch))
 
 
 class Joint(Generator):
@@ -357,9 +357,9 @@ class Joint(Generator):
     train_on_batch = fit
 
 
-def best(found: SearchResult, kept: int | None) -> SearchResult:
+def best(result: SearchResult, kept: int | None) -> SearchResult:
     """The best beam without its axis, or the `kept` best."""
-    if len(found.tokens.shape) == 2:
-        return found
+    if len(result.tokens.shape) == 2:
+        return result
     index = 0 if kept is None else slice(kept)
-    return SearchResult(*(x if x is None else x[:, index] for x in found))
+    return SearchResult(*(x if x is None else x[:, index] for x in result))

@@ -40,12 +40,13 @@ class Head(CheckedLayer):
     # The dtype of log probabilities.
     log_dtype = CheckedLayer.score_dtype
 
-    def _check_tensors(self, given: dict[str, Any]) -> None:
-        unread = set() if given.get("training") else {"targets"}
-        given = {name: given.get(name) for name in ("output", *self.reads) if name not in unread}
-        spec = STEP if len(getattr(given["output"], "shape", ())) == 2 else READ
+    def _check_tensors(self, tensors: dict[str, Any]) -> None:
+        unread = set() if tensors.get("training") else {"targets"}
+        read = [name for name in ("output", *self.reads) if name not in unread]
+        tensors = {name: tensors.get(name) for name in read}
+        spec = STEP if len(getattr(tensors["output"], "shape", ())) == 2 else READ
         call = f"head(output, {', '.join(f'{x}=...' for x in self.reads)})"
-        spec.check(self.name, given, call=call)
+        spec.check(self.name, tensors, call=call)
 
     def joined(self, *tensors: Tensor) -> Tensor:
         """The tensors side by side, in the compute dtype."""

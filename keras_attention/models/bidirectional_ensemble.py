@@ -105,8 +105,8 @@ class BidirectionalEnsemble(Joint):
     def start(self, source: Nested) -> tuple[Nested, Nested]:
         """Encodes a source with both models. Returns their states and their memories."""
         self._check_vocabularies()
-        found = self.left_to_right.start(source), self.right_to_left.start(source)
-        states, memories = zip(*found, strict=True)
+        starts = self.left_to_right.start(source), self.right_to_left.start(source)
+        states, memories = zip(*starts, strict=True)
         return states, memories
 
     def log_probability(

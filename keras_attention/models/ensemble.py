@@ -89,5 +89,5 @@ class Ensemble(Joint):
         return self.models[0]._memory_mask(memory[0])
 
     def _distribution(self, source, target):
-        found = [model._distribution(source, target) for model in self.models]
-        return average(*zip(*found, strict=True))
+        distributions = [model._distribution(source, target) for model in self.models]
+        return average(*zip(*distributions, strict=True))

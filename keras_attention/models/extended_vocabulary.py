@@ -58,19 +58,19 @@ class ExtendedVocabulary:
         self, samples: Iterable[Sequence[str]], extra: Iterable[Sequence[str]]
     ) -> list[list[int]]:
         """The ids of the words of every sample, given the extra words of its source."""
-        found = []
+        encoded = []
         for sample, more in zip(samples, extra, strict=True):
             ids = {word: len(self._ids) + n for n, word in enumerate(more)} | self._ids
-            found.append([ids.get(word, self.unknown_token) for word in sample])
-        return found
+            encoded.append([ids.get(word, self.unknown_token) for word in sample])
+        return encoded
 
     def decode(
         self, samples: Iterable[Sequence[int]], extra: Iterable[Sequence[str]]
     ) -> list[list[str]]:
         """The words of the ids of every sample, given the extra words of its source."""
-        found = []
+        decoded = []
         for sample, more in zip(samples, extra, strict=True):
             words = [*self.vocabulary, *more]
             unknown = words[self.unknown_token]
-            found.append([words[n] if 0 <= n < len(words) else unknown for n in sample])
-        return found
+            decoded.append([words[n] if 0 <= n < len(words) else unknown for n in sample])
+        return decoded

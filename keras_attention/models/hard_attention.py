@@ -223,14 +223,14 @@ class HardAttention(Head):
     def _of_one(self, output, memory, logs, targets, training):
         """log p, `(B, T, V)`, at a sampled position in training, otherwise the most probable."""
         position = _sampled(logs, self.seed_generator) if training else first_largest(logs)
-        found = self._log_probs(self.from_output(output) + take_rows(memory, position))
+        log_probs = self._log_probs(self.from_output(output) + take_rows(memory, position))
         if training:
-            reward, valid = take_last(found, targets), targets != self.pad_token
+            reward, valid = take_last(log_probs, targets), targets != self.pad_token
             weight, before = self.entropy_weight, self.baseline
             loss, baseline = _reinforce(reward, before, logs, position, valid, weight)
             self.add_loss(loss)
             self.baseline.assign(baseline)
-        return found
+        return log_probs
 
 
 def _log_weights(weights, mask):

@@ -91,10 +91,10 @@ class RecurrentEncoder(CheckedLayer):
     def _read(self, source, training):
         mask = ops.not_equal(source, self.pad_token)
         vectors = self.drop(self.embedding(source), training=training)
-        found = self.rnn(vectors, mask=mask, training=training)
+        results = self.rnn(vectors, mask=mask, training=training)
         if not getattr(self.rnn, "return_state", False):
-            return found, None, mask
-        memory, *states = found
+            return results, None, mask
+        memory, *states = results
         if hasattr(self.rnn, "backward_layer"):
             half = len(states) // 2
             pairs = zip(states[:half], states[half:], strict=True)

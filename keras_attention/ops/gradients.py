@@ -112,9 +112,9 @@ def linearize(
 
         def output(n):
             def run(*inputs):
-                found = function(*inputs)
-                names[:] = [name for name, _ in found]
-                return leaves(found[n][1])
+                results = function(*inputs)
+                names[:] = [name for name, _ in results]
+                return leaves(results[n][1])
 
             return run
 
@@ -129,12 +129,12 @@ def linearize(
     inputs = pack_like(inputs, [tf.identity(x) for x in leaves(inputs)])
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(leaves(inputs))
-        found = function(*inputs)
+        results = function(*inputs)
 
     def pull(n, upstream):
-        return tape.gradient(leaves(found[n][1]), leaves(inputs), leaves(upstream))
+        return tape.gradient(leaves(results[n][1]), leaves(inputs), leaves(upstream))
 
-    return [name for name, _ in found], pull
+    return [name for name, _ in results], pull
 
 
 def vector_jacobian(
@@ -162,8 +162,8 @@ def vector_jacobian(
             inputs = pack_like(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
             outputs, more = function(*inputs)
             given = leaves(outputs), leaves(inputs), leaves(upstream)
-            found = torch.autograd.grad(*given, materialize_grads=True)
-        return pack_like(inputs, list(found)), more
+            gradients = torch.autograd.grad(*given, materialize_grads=True)
+        return pack_like(inputs, list(gradients)), more
     import tensorflow as tf
 
     # The same tensor may be given twice, and each copy needs its own gradient.
@@ -171,7 +171,7 @@ def vector_jacobian(
     with tf.GradientTape() as tape:
         tape.watch(leaves(inputs))
         outputs, more = function(*inputs)
-    found = tape.gradient(
+    gradients = tape.gradient(
         leaves(outputs), leaves(inputs), leaves(upstream), unconnected_gradients="zero"
     )
-    return pack_like(inputs, [tf.convert_to_tensor(x) for x in found]), more
+    return pack_like(inputs, [tf.convert_to_tensor(x) for x in gradients]), more

@@ -80,13 +80,13 @@ def where_valid(mask: Tensor | None, new: Nested, old: Nested) -> Nested:
 def _scan_in_python(body, carry, inputs, reverse):
     steps = zip(*(ops.unstack(x, axis=0) for x in leaves(inputs)), strict=True)
     steps = [pack_like(inputs, step) for step in steps]
-    found = []
+    collected = []
     for step in reversed(steps) if reverse else steps:
         carry, outputs = body(carry, step)
-        found.append(outputs)
-    found = found[::-1] if reverse else found
-    columns = zip(*map(leaves, found), strict=True)
-    return carry, pack_like(found[0], [ops.stack(column) for column in columns])
+        collected.append(outputs)
+    collected = collected[::-1] if reverse else collected
+    columns = zip(*map(leaves, collected), strict=True)
+    return carry, pack_like(collected[0], [ops.stack(column) for column in columns])
 
 
 def _scan_in_graph(body, carry, inputs, reverse, steps, differentiated):

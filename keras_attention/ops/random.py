@@ -32,8 +32,8 @@ def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple]
         before = [scope.get_current_value(x) for x in variables]
         run()
     after = [scope.get_current_value(x) for x in variables]
-    found = zip(variables, before, after, strict=True)
-    return [(variable, old, new) for variable, old, new in found if new is not old]
+    states = zip(variables, before, after, strict=True)
+    return [(variable, old, new) for variable, old, new in states if new is not old]
 
 
 def scan_drawing(

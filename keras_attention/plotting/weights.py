@@ -59,24 +59,24 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
             f"{model.name}: no layer has an argument `return_attention_scores`; layers: "
             f"{', '.join(layer.name for layer in layers) or 'none'}."
         )
-    found = {name: [] for name in attending}
+    recorded = {name: [] for name in attending}
     copies = {}
     for name, layer in attending.items():
         copy = copies[id(layer)] = _empty_copy(layer)
         vars(copy).update(vars(layer))
-        vars(copy)["call"] = _heard(copy.call, found[name])
+        vars(copy)["call"] = _heard(copy.call, recorded[name])
     _copied(model, copies)(inputs, training=False)
-    found = {name: x[0] if len(x) == 1 else x for name, x in found.items() if x}
-    if not found:
+    recorded = {name: x[0] if len(x) == 1 else x for name, x in recorded.items() if x}
+    if not recorded:
         raise ValueError(
             f"{model.name}: none of its attention layers ({', '.join(attending)}) gave numbers. "
             "They can be read where the model is called as it is, not in a function that is "
             "compiled: tf.function, jax.jit, or the loop of an RNN."
         )
-    return found
+    return recorded
 
 
-def _heard(call, found):
+def _heard(call, recorded):
     """Wraps the `call` of a layer so that it appends the weights to a list."""
 
     @functools.wraps(call)
@@ -84,7 +84,7 @@ def _heard(call, found):
         *outputs, weights = call(*args, return_attention_scores=True, **options)
         # A call that is only traced, for shapes or for a compiled function, has no numbers.
         if not any(map(is_symbolic, keras.tree.flatten(weights))):
-            found.append(keras.tree.map_structure(_as_array, weights))
+            recorded.append(keras.tree.map_structure(_as_array, weights))
         if return_attention_scores:
             return *outputs, weights
         return outputs[0] if len(outputs) == 1 else outputs

@@ -153,10 +153,10 @@ def run_search(
     carry = beams, list(before.values())
     (beams, _), history = run_steps(advance, carry, max_length, lambda carry: carry[0].living)
     weights = _take_history(history[0], beams.origins, width) if history else None
-    found = SearchResult(beams.tokens, beams.lengths, beams.scores, weights, beams.log_probs)
-    found = cleared(found, beams.scores != IMPOSSIBLE, end_token)
-    found = found if beam_width is None else by_sample(found, width)
-    return tree.map_structure(lambda x: x if x is None else x[:0], found) if empty else found
+    result = SearchResult(beams.tokens, beams.lengths, beams.scores, weights, beams.log_probs)
+    result = cleared(result, beams.scores != IMPOSSIBLE, end_token)
+    result = result if beam_width is None else by_sample(result, width)
+    return tree.map_structure(lambda x: x if x is None else x[:0], result) if empty else result
 
 
 def run_steps(
@@ -205,8 +205,8 @@ def _take_beams(x, beam, width):
     """Takes from each sample of x, `(N, ...)`, the beams `(N,)`, which count from 0 to K - 1."""
     count, *sizes = ops.shape(x)
     samples = count // width, width
-    found = take_rows(ops.reshape(x, (*samples, *sizes)), ops.reshape(beam, samples))
-    return ops.reshape(found, (count, *sizes))
+    taken = take_rows(ops.reshape(x, (*samples, *sizes)), ops.reshape(beam, samples))
+    return ops.reshape(taken, (count, *sizes))
 
 
 def _take_history(history, beam, width):
@@ -214,8 +214,8 @@ def _take_history(history, beam, width):
     length, count, size = ops.shape(history)
     steps = ops.reshape(ops.transpose(history, (1, 0, 2)), (count // width, width * length, size))
     row = beam * length + ops.arange(length, dtype="int32")
-    found = take_rows(steps, ops.reshape(row, (count // width, width * length)))
-    return ops.reshape(found, (count, length, size))
+    taken = take_rows(steps, ops.reshape(row, (count // width, width * length)))
+    return ops.reshape(taken, (count, length, size))
 
 
 def log_probs(values: Tensor, logits: Tensor, peak: Tensor) -> Tensor:

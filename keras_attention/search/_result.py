@@ -36,8 +36,8 @@ class SearchResult(NamedTuple):
         >>> def step(tokens, state, memory):
         ...     return 9.0 * ops.one_hot(state + 1, 6), state + 1, None
         >>> state = numpy.array([0, 2], "int32")
-        >>> found = greedy_search(step, state, start_token=0, end_token=5, max_length=7)
-        >>> tokens, lengths = (ops.convert_to_numpy(x) for x in (found.tokens, found.lengths))
+        >>> result = greedy_search(step, state, start_token=0, end_token=5, max_length=7)
+        >>> tokens, lengths = (ops.convert_to_numpy(x) for x in (result.tokens, result.lengths))
         >>> [row[: length - 1].tolist() for row, length in zip(tokens, lengths)]
         [[1, 2, 3, 4], [3, 4]]
     """
@@ -49,28 +49,28 @@ class SearchResult(NamedTuple):
     log_probs: Tensor
 
 
-def by_sample(found: SearchResult, width: int) -> SearchResult:
+def by_sample(result: SearchResult, width: int) -> SearchResult:
     """Splits the leading axis N = B K of all tensors into `(B, K)`."""
 
     def split(x):
         count, *sizes = ops.shape(x)
         return ops.reshape(x, (count // width, width, *sizes))
 
-    return tree.map_structure(lambda x: x if x is None else split(x), found)
+    return tree.map_structure(lambda x: x if x is None else split(x), result)
 
 
-def cleared(found: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
+def cleared(result: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
     """Clears what follows the end of a sequence, and the sequences that do not exist."""
-    lengths = ops.where(exists, found.lengths, 0)
-    place = ops.arange(found.tokens.shape[-1], dtype="int32")
+    lengths = ops.where(exists, result.lengths, 0)
+    place = ops.arange(result.tokens.shape[-1], dtype="int32")
     valid = place < ops.expand_dims(lengths, -1)
-    weights = found.weights
+    weights = result.weights
     if weights is not None:
         weights = ops.where(ops.expand_dims(valid, -1), weights, ops.zeros_like(weights))
     return SearchResult(
-        tokens=ops.where(ops.expand_dims(exists, -1), found.tokens, end_token),
+        tokens=ops.where(ops.expand_dims(exists, -1), result.tokens, end_token),
         lengths=lengths,
-        scores=ops.where(exists, found.scores, -math.inf),
+        scores=ops.where(exists, result.scores, -math.inf),
         weights=weights,
-        log_probs=ops.where(valid, found.log_probs, 0.0),
+        log_probs=ops.where(valid, result.log_probs, 0.0),
     )

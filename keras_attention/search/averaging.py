@@ -43,8 +43,8 @@ def average_steps(steps: Sequence[Step]) -> Step:
         ...     return ops.log(memory), state, None
         >>> memory = np.array([[0.6, 0.3, 0.1]]), np.array([[0.1, 0.7, 0.2]])
         >>> tokens = dict(start_token=0, end_token=1, max_length=1)
-        >>> found = greedy_search(average_steps([step, step]), (None, None), memory, **tokens)
-        >>> round(float(np.exp(ops.convert_to_numpy(found.scores)[0])), 3)
+        >>> result = greedy_search(average_steps([step, step]), (None, None), memory, **tokens)
+        >>> round(float(np.exp(ops.convert_to_numpy(result.scores)[0])), 3)
         0.5
 
     Reference: https://arxiv.org/abs/1409.3215, section 3.6.

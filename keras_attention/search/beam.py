@@ -120,10 +120,10 @@ def beam_search(
         >>> tokens = dict(start_token=0, end_token=1, max_length=3)
         >>> ops.convert_to_numpy(greedy_search(step, None, table, **tokens).tokens).tolist()
         [[2, 1, 1]]
-        >>> found = beam_search(step, None, table, beam_width=2, length_penalty=0.0, **tokens)
-        >>> ops.convert_to_numpy(found.tokens).tolist()
+        >>> result = beam_search(step, None, table, beam_width=2, length_penalty=0.0, **tokens)
+        >>> ops.convert_to_numpy(result.tokens).tolist()
         [[[3, 1, 1], [2, 1, 1]]]
-        >>> [round(p, 3) for p in np.exp(ops.convert_to_numpy(found.scores))[0].tolist()]
+        >>> [round(p, 3) for p in np.exp(ops.convert_to_numpy(result.scores))[0].tolist()]
         [0.388, 0.175]
 
     Reference: https://arxiv.org/abs/1609.08144, equation 14, and the summary penalty of OpenNMT

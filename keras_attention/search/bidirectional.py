@@ -79,8 +79,8 @@ def bidirectional_search(
         >>> left = np.array([[[0.01, 0.01, 0.5, 0.48], *ends]])
         >>> right = np.array([[[0.01, 0.01, 0.1, 0.88], *ends]])
         >>> tokens = dict(start_token=0, end_token=1, max_length=2, beam_width=2)
-        >>> found = bidirectional_search((step, step), (None, None), (left, right), **tokens)
-        >>> ops.convert_to_numpy(found.tokens).tolist()
+        >>> result = bidirectional_search((step, step), (None, None), (left, right), **tokens)
+        >>> ops.convert_to_numpy(result.tokens).tolist()
         [[[3, 1], [2, 1]]]
 
     Reference: https://aclanthology.org/N16-1046, which searches for agreement in the same way. The
@@ -107,33 +107,33 @@ def bidirectional_search(
     right = _reversed(beam_search(*other, **tokens, **options), end_token)
     right_scored = _forced(right, one, tokens)
 
-    found = _joined(left, right_scored)
+    result = _joined(left, right_scored)
     again = _joined(left_scored._replace(weights=None), right._replace(weights=None))
-    log_probs = (found.log_probs + again.log_probs) / 2
-    lengths = ops.cast(found.lengths, "float32")
+    log_probs = (result.log_probs + again.log_probs) / 2
+    lengths = ops.cast(result.lengths, "float32")
     scores = ops.sum(log_probs, axis=-1) / length_factor(lengths, length_penalty)
     # One model may give probability zero to a sequence of the other one.
-    exists = (found.lengths > 0) & (again.lengths > 0)
+    exists = (result.lengths > 0) & (again.lengths > 0)
     exists &= ops.concatenate([left.lengths > -1, ~_among(right, left)], axis=1)
-    found = found._replace(scores=ops.where(exists, scores, -math.inf), log_probs=log_probs)
-    best = _best(found.scores, exists & ops.any(found.tokens == end_token, axis=-1), beam_width)
-    found = SearchResult(*(x if x is None else take_rows(x, best) for x in found))
-    return cleared(found, found.scores > -math.inf, end_token)
+    result = result._replace(scores=ops.where(exists, scores, -math.inf), log_probs=log_probs)
+    best = _best(result.scores, exists & ops.any(result.tokens == end_token, axis=-1), beam_width)
+    result = SearchResult(*(x if x is None else take_rows(x, best) for x in result))
+    return cleared(result, result.scores > -math.inf, end_token)
 
 
-def _reversed(found, end_token):
+def _reversed(result, end_token):
     """The tokens of `(B, K, L)` in reverse order, with their log probabilities."""
-    places = reversed_places(found.tokens, end_token, end_token)
-    turned = [ops.take_along_axis(x, places, axis=-1) for x in (found.tokens, found.log_probs)]
-    return found._replace(tokens=turned[0], log_probs=turned[1])
+    places = reversed_places(result.tokens, end_token, end_token)
+    turned = [ops.take_along_axis(x, places, axis=-1) for x in (result.tokens, result.log_probs)]
+    return result._replace(tokens=turned[0], log_probs=turned[1])
 
 
-def _forced(found, model, tokens):
+def _forced(result, model, tokens):
     """Scores the sequences `(B, K, L)`: a greedy search with each of them as its prefix."""
-    width = ops.shape(found.tokens)[1]
+    width = ops.shape(result.tokens)[1]
     step, *parts = model
     parts = tree.map_structure(lambda x: None if x is None else ops.repeat(x, width, axis=0), parts)
-    prefix = ops.reshape(found.tokens, (-1, tokens["max_length"]))
+    prefix = ops.reshape(result.tokens, (-1, tokens["max_length"]))
     return by_sample(greedy_search(step, *parts, **tokens, prefix=prefix), width)
 
 
@@ -143,9 +143,9 @@ def _joined(first, second):
     return SearchResult(*(None if x is None else ops.concatenate([x, y], axis=1) for x, y in pairs))
 
 
-def _among(found, others):
+def _among(result, others):
     """Marks the sequences of `found`, `(B, K)`, that `others` holds too."""
-    same = ops.expand_dims(found.tokens, 2) == ops.expand_dims(others.tokens, 1)
+    same = ops.expand_dims(result.tokens, 2) == ops.expand_dims(others.tokens, 1)
     return ops.any(ops.all(same, axis=-1), axis=-1)
 
 

@@ -63,10 +63,10 @@ def greedy_search(
         >>> def step(tokens, state, memory):
         ...     row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
         ...     return ops.log(ops.squeeze(row, 1)), state, None
-        >>> found = greedy_search(step, None, table, start_token=0, end_token=1, max_length=4)
-        >>> ops.convert_to_numpy(found.tokens).tolist()
+        >>> result = greedy_search(step, None, table, start_token=0, end_token=1, max_length=4)
+        >>> ops.convert_to_numpy(result.tokens).tolist()
         [[2, 1, 1, 1]]
-        >>> [round(p, 2) for p in np.exp(ops.convert_to_numpy(found.scores)).tolist()]
+        >>> [round(p, 2) for p in np.exp(ops.convert_to_numpy(result.scores)).tolist()]
         [0.56]
     """
     limits = Limits(start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix)

@@ -126,7 +126,8 @@ def _no_repeat(size: int) -> Rule:
             last = ops.expand_dims(ops.take(tokens, ops.maximum(t - j, 0), axis=1), -1)
             again = again & (ops.pad(tokens, ((0, 0), (j, 0)))[:, :length] == last)
         again = ops.broadcast_to(again, ops.shape(tokens))
-        found = add_rows(ops.expand_dims(ops.cast(again, "float32"), -1), tokens, logits.shape[-1])
-        return ops.where(ops.squeeze(found, -1) > 0, -math.inf, logits)
+        again = ops.expand_dims(ops.cast(again, "float32"), -1)
+        repeats = add_rows(again, tokens, logits.shape[-1])
+        return ops.where(ops.squeeze(repeats, -1) > 0, -math.inf, logits)
 
     return rule

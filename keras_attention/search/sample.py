@@ -83,11 +83,11 @@ def sample_search(
         ...     return ops.log(memory), state, None
         >>> memory = np.array([[0.3, 0.5, 0.2]])
         >>> tokens = dict(start_token=0, end_token=1, max_length=30)
-        >>> found = sample_search(step, None, memory, samples=1000, seed=0, **tokens)
-        >>> bool(abs(np.mean(ops.convert_to_numpy(found.lengths)) - 2) < 0.1)
+        >>> result = sample_search(step, None, memory, samples=1000, seed=0, **tokens)
+        >>> bool(abs(np.mean(ops.convert_to_numpy(result.lengths)) - 2) < 0.1)
         True
-        >>> found = sample_search(step, None, memory, samples=5, top_p=0.4, seed=0, **tokens)
-        >>> ops.convert_to_numpy(found.lengths).tolist()
+        >>> result = sample_search(step, None, memory, samples=5, top_p=0.4, seed=0, **tokens)
+        >>> ops.convert_to_numpy(result.lengths).tolist()
         [[1, 1, 1, 1, 1]]
 
     Reference: `top_p` is https://arxiv.org/abs/1904.09751, section 3.1; `top_k`

@@ -62,9 +62,9 @@ def replace_unknown(
     Reference: https://arxiv.org/abs/1508.04025, section 4.2.
     """
     check_token("replace_unknown", "unknown_token", unknown_token)
-    given = {"tokens": tokens, "weights": weights, "source": source, "memory_mask": memory_mask}
+    tensors = {"tokens": tokens, "weights": weights, "source": source, "memory_mask": memory_mask}
     beams = len(getattr(tokens, "shape", ())) == 3
-    (BEAMS if beams else BEST).check("replace_unknown", given)
+    (BEAMS if beams else BEST).check("replace_unknown", tensors)
     tokens, weights = ops.convert_to_tensor(tokens), ops.convert_to_tensor(weights)
     if memory_mask is not None:
         mask = ops.expand_dims(ops.convert_to_tensor(memory_mask), (1, 2) if beams else 1)

@@ -92,7 +92,7 @@ def test_an_answer_is_a_known_word():
 
 @pytest.mark.slow
 def test_a_process_that_ends_unexpectedly_ends_the_run(monkeypatch):
-    monkeypatch.setattr(memn2n, "train", os._exit)
+    monkeypatch.setattr(memn2n, "train_in_process", os._exit)
     with pytest.raises(SystemExit, match=r"fewer --jobs need less.*Finished models are kept"):
         list(memn2n.train_all({"one": (3,), "two": (3,)}, 2))
 

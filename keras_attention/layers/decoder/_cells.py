@@ -159,26 +159,26 @@ def with_constant_weights(layer, run):
     return result
 
 
-def check_cells(layer: str, name: str, given: Any, wanted: str) -> list:
+def check_cells(layer: str, name: str, argument: Any, wanted: str) -> list:
     """Lists the cells of an argument. None may occur twice: the places would share its weights."""
-    cells = list(given) if isinstance(given, (list, tuple)) else [given]
+    cells = list(argument) if isinstance(argument, (list, tuple)) else [argument]
     wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
     if wrong or not cells:
-        refuse(layer, f"`{name}` must be {wanted}", given, (wrong and _cell_of(wrong[0])) or "")
+        refuse(layer, f"`{name}` must be {wanted}", argument, (wrong and _cell_of(wrong[0])) or "")
     if len({id(one) for one in cells}) < len(cells):
         remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."
-        refuse(layer, f"`{name}` must not hold one cell more than once", given, remedy)
+        refuse(layer, f"`{name}` must not hold one cell more than once", argument, remedy)
     return cells
 
 
-def _cell_of(given):
+def _cell_of(part):
     """How to fix what was given in place of a cell."""
-    if isinstance(given, ScoringMixin):
+    if isinstance(part, ScoringMixin):
         return "Call AttentionRNN(cell, attention), the cell first."
-    if hasattr(given, "state_size") and not isinstance(given, type):
-        cell = f"{type(given).__name__}Cell(units)"
+    if hasattr(part, "state_size") and not isinstance(part, type):
+        cell = f"{type(part).__name__}Cell(units)"
         return f"It runs over whole sequences; pass a cell, such as keras.layers.{cell}."
-    return made(given)
+    return made(part)
 
 
 def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None:
@@ -220,22 +220,22 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
             expected = "`initial_state` must be a tensor or a list of tensors, in the order of the "
             names = Words(f"a dictionary of {', '.join(map(repr, part))}")
             refuse(decoder.name, f"{expected}cell, such as [h, c]", names)
-    given = [] if initial_state is None else leaves(initial_state)
+    states = [] if initial_state is None else leaves(initial_state)
     position = ops.zeros((batch,), "int32")
-    last = given[-1] if given and attention.uses_position else None
+    last = states[-1] if states and attention.uses_position else None
     # Without the position, the last tensor may be an integer state of the attention.
-    complete = len(given) in (len(cells), sum(map(len, groups.values())))
+    complete = len(states) in (len(cells), sum(map(len, groups.values())))
     integers = hasattr(last, "dtype") and "int" in dtype_of(last) and len(last.shape) == 1
     if integers and not complete:
-        *given, position = given
-    check_states(decoder.name, "initial_state", given, groups, memory.value.shape[0])
+        *states, position = states
+    check_states(decoder.name, "initial_state", states, groups, memory.value.shape[0])
     shapes = [*cells, *fed]
-    if given[len(shapes) :]:
-        state = attention._given_state(memory, given[len(shapes) :])
-    for shape in shapes[len(given) :]:
-        given.append(ops.zeros((batch, *shape), decoder.compute_dtype))
-    vector = given[len(cells)] if fed else None
-    return DecoderState(as_states(decoder.cell, given[: len(cells)]), vector, state, position)
+    if states[len(shapes) :]:
+        state = attention._given_state(memory, states[len(shapes) :])
+    for shape in shapes[len(states) :]:
+        states.append(ops.zeros((batch, *shape), decoder.compute_dtype))
+    vector = states[len(cells)] if fed else None
+    return DecoderState(as_states(decoder.cell, states[: len(cells)]), vector, state, position)
 
 
 def check_built(decoder: Any) -> None:
@@ -266,11 +266,11 @@ def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
         refuse(decoder.name, f"{expected}the previous step returned it", None)
     cells, fed = decoder._state_shapes
     groups = {"cell state": cells, "fed vector": fed}
-    given = tree.flatten(state.cells if state.fed is None else (state.cells, state.fed))
-    check_states(decoder.name, "state", given, groups, memory.value.shape[0])
+    states = tree.flatten(state.cells if state.fed is None else (state.cells, state.fed))
+    check_states(decoder.name, "state", states, groups, memory.value.shape[0])
 
 
-def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -> None:
+def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) -> None:
     """A flat list of states.
 
     Args:
@@ -280,9 +280,9 @@ def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -
         batch: the batch size of the memory.
     """
     vectors = len(groups["cell state"]) + len(groups["fed vector"])
-    vectors = vectors if "attention state" in groups else len(given)
+    vectors = vectors if "attention state" in groups else len(states)
     initial = name == "initial_state"
-    for n, state in enumerate(given):
+    for n, state in enumerate(states):
         if not hasattr(state, "shape") or not hasattr(state, "dtype") or not is_dense(state):
             refuse(layer, f"`{name}` must hold tensors", state, "Leave it out to start from zeros.")
         kind = kind_of(state.dtype)
@@ -293,8 +293,9 @@ def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -
                 remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
             refuse(layer, expected, Words(f"dtype {dtype_of(state)}"), remedy)
     shapes = sum(groups.values(), ())
-    right = len(given) == len(shapes) or (initial and len(given) in (0, len(groups["cell state"])))
-    for state, size in zip(given, shapes, strict=False):
+    right = len(states) == len(shapes)
+    right = right or (initial and len(states) in (0, len(groups["cell state"])))
+    for state, size in zip(states, shapes, strict=False):
         right = right and fits(tuple(state.shape), (batch, *size))
     if right:
         return
@@ -303,17 +304,18 @@ def check_states(layer: str, name: str, given: list, groups: dict, batch: Any) -
         for kind, group in groups.items()
         if group
     )
-    found = [tuple(x.shape) for x in given]
-    remedy = _remedy(found, shapes) if initial else ""
-    if any(not fits(shape[:1], (batch,)) for shape in found):
+    received = [tuple(x.shape) for x in states]
+    remedy = _remedy(received, shapes) if initial else ""
+    if any(not fits(shape[:1], (batch,)) for shape in received):
         remedy = f"The batch size must be {batch}, as in the memory."
-    refuse(layer, f"`{name}` must hold {wanted}", Words(f"{len(found)}, {found}"), remedy)
+    refuse(layer, f"`{name}` must hold {wanted}", Words(f"{len(received)}, {received}"), remedy)
 
 
-def _remedy(found, shapes):
+def _remedy(received, shapes):
     """How to fix an initial state of these shapes."""
-    sizes = [size for (size, *_), shape in zip(shapes, found, strict=False) if shape[1:] != (size,)]
-    if sizes and len(found) <= len(shapes) and all(len(shape) == 2 for shape in found):
+    pairs = zip(shapes, received, strict=False)
+    sizes = [size for (size, *_), shape in pairs if shape[1:] != (size,)]
+    if sizes and len(received) <= len(shapes) and all(len(shape) == 2 for shape in received):
         return f"Project a state of another size: keras.layers.Dense({sizes[0]})(state)."
     return (
         "A list of the cell states alone suffices; a GRU has one, an LSTM has two. Leave "

@@ -330,13 +330,13 @@ def change_error(layer: str, attention: keras.layers.Layer, changed: set[str]) -
 
 def _attributes(layer, prefix="") -> dict[str, list[Tensor]]:
     """What a layer, and the layers that it holds, keep in attributes."""
-    found = {}
+    kept = {}
     for name, value in vars(layer).items():
         if isinstance(value, keras.layers.Layer):
-            found |= _attributes(value, f"{prefix}{name}.")
+            kept |= _attributes(value, f"{prefix}{name}.")
         elif name not in _OF_KERAS:
-            found[prefix + name] = tree.flatten(value)
-    return found
+            kept[prefix + name] = tree.flatten(value)
+    return kept
 
 
 def _same(first, second):

@@ -274,7 +274,7 @@ def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
 
     def run(weights, query, *position, stored=NO_RESIDUALS):
         options = {"position": position[0]} if position else {}
-        found, residuals = _attend_with(
+        attended, residuals = _attend_with(
             attention,
             weights,
             memory,
@@ -283,7 +283,7 @@ def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
             stored=stored,
             **options,
         )
-        return [found.output, *([found.weights] if return_scores else [])], residuals
+        return [attended.output, *([attended.weights] if return_scores else [])], residuals
 
     def backward(weights, residuals, upstream, query, *position):
         def function(query):
@@ -324,7 +324,7 @@ def attention_site_with_state(
         if attention.uses_position:
             *rest, options["position"] = rest
         state, drawn_now = rest[: count - 1], rest[count - 1 :]
-        found, residuals = _attend_with(
+        attended, residuals = _attend_with(
             attention,
             weights,
             memory,
@@ -336,7 +336,7 @@ def attention_site_with_state(
             stored=stored,
             **options,
         )
-        return [found.output, found.weights, *leaves(found.state)], residuals
+        return [attended.output, attended.weights, *leaves(attended.state)], residuals
 
     def backward(weights, residuals, upstream, *arguments):
         def function(weights, *arguments):

@@ -210,8 +210,8 @@ class AttentionRNN(CheckedLayer):
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
         check_built(self)
-        given = {"memory": memory, "memory_mask": memory_mask}
-        self.CALL.check(self.name, given, self._sizes, "prepare(memory, memory_mask=mask)")
+        tensors = {"memory": memory, "memory_mask": memory_mask}
+        self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
         return self.attention._prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
@@ -237,13 +237,13 @@ class AttentionRNN(CheckedLayer):
         """
         check_step(self, inputs, state, memory)
         if self.attention.has_state:
-            given = self.attention._given_state(memory, state.attention)
-            state = state._replace(attention=given)
+            kept = self.attention._given_state(memory, state.attention)
+            state = state._replace(attention=kept)
         return run_step(self, inputs, state, memory)
 
-    def _check_tensors(self, given: dict[str, Any]) -> None:
-        super()._check_tensors(given)
-        self._check_unrolled(shape_of(given["sequences"]))
+    def _check_tensors(self, tensors: dict[str, Any]) -> None:
+        super()._check_tensors(tensors)
+        self._check_unrolled(shape_of(tensors["sequences"]))
 
     def _check_shapes(self, sequences_shape: Shape, memory_shape: Shape) -> dict[str, int]:
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
@@ -303,5 +303,5 @@ def check_parts(layer: str, dtype: str, cell: Any, attention: Any) -> None:
             refuse(layer, expected, part.activity_regularizer, remedy)
         if getattr(part, "compute_dtype", dtype) != dtype:
             expected = "cell, attention and decoder must compute in one dtype"
-            given = Words(f"{dtype} for the decoder, {part.compute_dtype} for `{name}`")
-            refuse(layer, expected, given, "Give all of them the same `dtype`.")
+            received = Words(f"{dtype} for the decoder, {part.compute_dtype} for `{name}`")
+            refuse(layer, expected, received, "Give all of them the same `dtype`.")

@@ -61,8 +61,8 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
         ]
         if len(sizes) < 2 or len(set(sizes)) > 1:
             expected = "`cells` must be at least two cells with the same number of units, because "
-            given = Words(f"{len(sizes)} of {sizes} units")
-            refuse(self.name, f"{expected}their outputs are added", given)
+            received = Words(f"{len(sizes)} of {sizes} units")
+            refuse(self.name, f"{expected}their outputs are added", received)
 
     def call(self, inputs: Tensor, states: Nested, training: bool = False) -> tuple[Tensor, list]:
         total, new = None, []
