@@ -83,6 +83,7 @@ def finish(oracle):
     oracle.end_trial(trial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", ["oracle.json", "trial_0/trial.json", "trial_1/trial.json"])
 def test_files_that_a_kill_has_damaged(damaged, tmp_path):
     options = parse([*SMOKE, "--output", str(tmp_path)])

@@ -246,6 +246,7 @@ def test_a_subclass_that_weighs_in_its_own_way(unknown, monkeypatch):
         assert_close(x, numpy(y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alignment", ["global", "local-p"])
 @pytest.mark.parametrize("score", ["general", "concat"])
 @pytest.mark.each_value

@@ -32,6 +32,7 @@ def test_generate_is_the_search_in_both_directions(both):
     assert np.array_equal(best.tokens, found.tokens[:, 0])
 
 
+@pytest.mark.slow
 def test_the_log_probability_is_the_mean_of_both_directions(both):
     ahead = both.left_to_right.log_probability(SOURCES, TARGETS)
     back = both.right_to_left.log_probability(SOURCES, reverse_tokens(TARGETS, END))
@@ -47,6 +48,7 @@ def test_the_log_probability_is_the_mean_of_both_directions(both):
     np.testing.assert_allclose(found.log_probs[1, 1:], terms[1:], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_scores_are_log_probabilities_without_a_length_penalty(both):
     found = both.generate(SOURCES, 6, length_penalty=0.0)
     steps = np.arange(6) < found.lengths[:, None]
@@ -85,6 +87,7 @@ def test_training_drops_nothing_in_the_members(kind):
     assert abs(found - numpy(models[0]((SOURCES, TARGETS)))).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
     class Everything(keras.layers.Layer):
         """An encoder that reads the padding."""

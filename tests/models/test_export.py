@@ -54,8 +54,8 @@ def served(model, path):
     ("names", "expected"),
     [
         (("width", "strip"), ("width", "strip")),
-        ((None, None), ("source", "source_1")),
-        (None, ("width", "strip")),
+        pytest.param((None, None), ("source", "source_1"), marks=pytest.mark.slow),
+        pytest.param(None, ("width", "strip"), marks=pytest.mark.slow),
     ],
     ids=["functional", "unnamed", "dictionary"],
 )

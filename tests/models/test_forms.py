@@ -128,6 +128,7 @@ def test_a_model_without_weights_loads_none(built, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_clone_generates_like_a_model_that_was_called():
     model = keras.models.clone_model(make_model("additive"))
     model.set_weights(make_model("additive", seed=3).get_weights())

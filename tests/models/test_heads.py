@@ -69,6 +69,7 @@ def test_a_saved_model_returns_the_same(kind, options, tmp_path):
     assert np.array_equal(numpy(keras.saving.load_model(tmp_path / "model.keras")(given)), expected)
 
 
+@pytest.mark.slow
 @every_head
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 @pytest.mark.each_value

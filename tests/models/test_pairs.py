@@ -87,6 +87,7 @@ def test_a_part_of_the_samples_validates(editor):
     np.testing.assert_allclose(history["val_loss"], [loss_of(editor, (0, 1, 1))], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_data_set_yields_pairs_with_and_without_the_target_again(editor):
     pair = (SOURCES, TARGETS), TARGETS
     batches = ([(pair, TARGETS)], [(pair, TARGETS, WEIGHTS)], [(pair,)])

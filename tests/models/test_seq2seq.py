@@ -200,6 +200,7 @@ def test_generate_is_a_search_over_step_in_batches_of_any_size(model):
             assert not found.weights[n, ..., width:].any()
 
 
+@pytest.mark.slow
 def test_generate_takes_the_options_of_each_search(model):
     greedy = model.generate(SOURCES, 6, "greedy")
     assert np.array_equal(greedy.tokens, model.generate(SOURCES, 6, beam_width=1).tokens)
@@ -240,6 +241,7 @@ def test_generate_uses_the_weights_that_the_model_has(model):
     assert not np.array_equal(first.tokens, expected.tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["enable_lora", "quantize"])
 def test_generate_notices_that_a_part_has_changed(change, tmp_path):
     model = make_model()
@@ -302,6 +304,7 @@ def test_a_saved_model_generates_the_same(name, tmp_path):
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
+@pytest.mark.slow
 @only_on("tensorflow", reason="a SavedModel")
 def test_an_exported_model_generates_the_same(model, tmp_path):
     import tensorflow as tf
