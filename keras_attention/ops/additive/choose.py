@@ -1,11 +1,11 @@
-"""Which form of the additive score runs where, and the table of measured sizes that decides it.
+"""Which form of the additive score runs where. The measured sizes that decide are the constants.
 
 | where                                   | form                                                 |
 | --------------------------------------- | ---------------------------------------------------- |
 | eager code or PyTorch, few pairs        | `reference`, the equation, in the fewest operations  |
 | one query in a graph, outside a loop    | `plain`, all pairs at once, whose tanh is stored     |
-| XLA compiles, many pairs                | `cpu`, sums over groups of features                  |
-| XLA compiles, few pairs or one query    | `plain`, all pairs at once; the gradient repeats it  |
+| XLA compiles for a CPU, many pairs      | `cpu`, sums over groups of features                  |
+| the same, few pairs or one query        | `plain`, all pairs at once; the gradient repeats it  |
 | XLA compiles for a GPU                  | `gpu`, one kernel for each sum                       |
 | XLA compiles nothing                    | `plain`, one block of queries after the other        |
 
