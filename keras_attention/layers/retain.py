@@ -85,7 +85,8 @@ class RETAIN(CheckedLayer):
             go_backwards=True,
             recurrent_initializer="glorot_uniform",  # "orthogonal" does not exist in half precision
             use_cudnn=False,  # cuDNN takes no padding before the first step
-            unroll=self.unroll,
+            # PyTorch has no other loop, and with a mask Keras fails to unroll there.
+            unroll=self.unroll and keras.backend.backend() != "torch",
             dtype=self.dtype_policy,
             name=name,
         )

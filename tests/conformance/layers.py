@@ -532,7 +532,6 @@ CASES = {
         masked_axis=-2,
         fixed=True,
         first=True,
-        exported=True,
     ),
     "features, all options": Case(
         FeatureAttention,
@@ -624,6 +623,16 @@ CASES |= {
         ((TQ, TK), (TQ,)),
         {"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)},
         memory="inputs",
+        **EXPORTED,
+    ),
+    "features, unrolled": Case(
+        FeatureAttention,
+        {"units": 13, "unroll": True},
+        (WORDS,),
+        ((TK, DV),),
+        {"cell": cell(layers.LSTMCell, 2)},
+        memory="inputs",
+        fixed=True,
         **EXPORTED,
     ),
     "memory hop without keys": Case(
