@@ -4,8 +4,8 @@
 
 Each model is a bidirectional GRU, whose steps `AttentionPooling` turns into one vector. The models
 differ in their seeds, and their probabilities are averaged. Prints the accuracy of each and of all,
-beside the mean over steps in place of the attention. `--validate` tests on every tenth series of the
-training part instead, to choose settings.
+beside the mean over steps in place of the attention. `--validate` tests on a tenth of the training
+series instead, to choose settings.
 """
 
 import argparse
