@@ -3,12 +3,14 @@
 import keras_attention._place  # noqa: F401, first, because all others import Keras
 from keras_attention._version import __version__ as __version__
 from keras_attention.layers import (
+    RETAIN,
     AttentionPooling,
     AttentionRNN,
     BahdanauAttention,
     BiDAFAttentionFlow,
     CoverageAttention,
     DynamicConvolutionAttention,
+    FeatureAttention,
     ForwardAttention,
     GMMAttention,
     HierarchicalAttention,
@@ -21,6 +23,7 @@ from keras_attention.layers import (
     RecurrentScoringMixin,
     ResidualRNNCells,
     ScoringMixin,
+    TargetAttention,
     Window,
 )
 from keras_attention.models import (
@@ -40,6 +43,7 @@ from keras_attention.search import (
 )
 
 __all__ = [
+    "RETAIN",
     "AttentionPooling",
     "AttentionRNN",
     "BahdanauAttention",
@@ -49,6 +53,7 @@ __all__ = [
     "DynamicConvolutionAttention",
     "Ensemble",
     "ExtendedVocabulary",
+    "FeatureAttention",
     "ForwardAttention",
     "GMMAttention",
     "HardAttention",
@@ -66,6 +71,7 @@ __all__ = [
     "ResidualRNNCells",
     "ScoringMixin",
     "Seq2Seq",
+    "TargetAttention",
     "Window",
     "beam_search",
     "greedy_search",

@@ -229,7 +229,8 @@ class Spec:
         pairs = zip(axes, shape, strict=True)
         axis, size = next((a, n) for a, n in pairs if is_known(n) and sizes.get(a, n) != n)
         if axis in built:
-            expected = f"the layer was built for a `{name}` of {built[axis]} features"
+            what = AXES.get(axis, "features")
+            expected = f"the layer was built for a `{name}` of {built[axis]} {what}"
             return "built", expected, received
         what = "batch size" if axis == "B" else f"number of {AXES.get(axis, 'features')}"
         other = self._other(axis, name, tensors)

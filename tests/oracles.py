@@ -521,3 +521,99 @@ def attention_rnn(
         outputs[-1] = [np.zeros(size) if x is None else x for x in outputs[-1]]
         last.append((states, vector))
     return np.array(outputs), np.array(weights), last
+
+
+def target(weights, normalizer="none"):
+    """Zhou et al. (2018), section 4.3: e_j is a small network of q, k, q - k and q * k."""
+
+    def row(query, keys, values, valid, allowed, position):
+        del valid, position
+        scores, context = np.zeros(len(keys)), np.zeros(values.shape[1])
+        for j in range(len(keys)):
+            if allowed[j]:
+                key = keys[j]
+                features = np.concatenate([query, key, query - key, query * key])
+                hidden = sigmoid(features @ weights["kernel"] + weights["bias"])
+                scores[j] = weights["score_vector"] @ hidden + weights.get("score_bias", 0.0)
+        if normalizer == "none":
+            align = scores
+        elif normalizer == "sigmoid":
+            align = np.where(allowed, sigmoid(scores), 0.0)
+        else:
+            align = NORMALIZERS[normalizer](scores, allowed)
+        for j in range(len(keys)):
+            if allowed[j]:
+                context = context + align[j] * values[j]
+        return context, align
+
+    return row
+
+
+def narm(a1, a2, v, states, valid):
+    """Li et al. (2017): [h_T; sum_j a_j h_j] with a_j = v . sigmoid(A1 h_T + A2 h_j)."""
+    last = states[max(j for j in range(len(states)) if valid[j])]
+    total = np.zeros(states.shape[1])
+    for j in range(len(states)):
+        if valid[j]:
+            total = total + v @ sigmoid(last @ a1 + states[j] @ a2) * states[j]
+    return np.concatenate([last, total])
+
+
+def retain(weights, visit_cell, gate_cell, visits, mask=None):
+    """Choi et al. (2016), sections 2.2 and 2.3, of `(B, T, D)`: y, a and the contributions."""
+    batch, steps, codes = visits.shape
+    classes, units = weights["output_bias"].size, weights["visit_vector"].size
+    logits, a = np.zeros((batch, classes)), np.zeros((batch, steps))
+    shares = np.zeros((batch, steps, codes, classes))
+    for b in range(batch):
+        valid = [mask is None or mask[b, i] for i in range(steps)]
+        g, h = np.zeros(units), np.zeros(units)
+        scores, gates, embedded = (
+            np.zeros(steps),
+            np.zeros((steps, units)),
+            np.zeros((steps, units)),
+        )
+        for i in reversed(range(steps)):
+            if valid[i]:
+                embedded[i] = visits[b, i] @ weights["embedding_kernel"]
+                g, _ = visit_cell(embedded[i], [g])
+                h, _ = gate_cell(embedded[i], [h])
+                scores[i] = weights["visit_vector"] @ g
+                gates[i] = np.tanh(h @ weights["gate_kernel"] + weights["gate_bias"])
+        a[b] = masked_softmax(scores, valid)
+        context = np.zeros(units)
+        for i in range(steps):
+            context = context + a[b, i] * gates[i] * embedded[i]
+            for k in range(codes):
+                if valid[i]:
+                    gated = gates[i] * weights["embedding_kernel"][k]
+                    slope = a[b, i] * gated @ weights["output_kernel"]
+                    shares[b, i, k] = visits[b, i, k] * slope
+        logits[b] = context @ weights["output_kernel"] + weights["output_bias"]
+    return logits, a, shares
+
+
+def feature_attention(weights, cell, sizes, series, mask=None, normalizer="softmax"):
+    """Qin et al. (2017), section 3.2, of `(B, T, D)`: the states of the cell, and the weights.
+
+    A missing value is zero in the history of its series. A step without any value is no step.
+    """
+    batch, steps, count = series.shape
+    outputs, a = np.zeros((batch, steps, sizes[0])), np.zeros(series.shape)
+    for b in range(batch):
+        there = np.ones((steps, count), bool) if mask is None else mask[b]
+        known = np.where(there, series[b], 0.0)
+        states = [np.zeros(n) for n in sizes]
+        for t in range(steps):
+            if any(there[t]):
+                scores = np.zeros(count)
+                for k in range(count):
+                    state = np.concatenate(states) @ weights["query_kernel"]
+                    history = known[:, k] @ weights["key_kernel"]
+                    if "bias" in weights:
+                        history = history + weights["bias"][k]
+                    hidden = np.tanh(state + history)
+                    scores[k] = weights["score_vector"] @ hidden
+                a[b, t] = NORMALIZERS[normalizer](scores, there[t])
+                outputs[b, t], states = cell(a[b, t] * known[t], states)
+    return outputs, a

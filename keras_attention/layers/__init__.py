@@ -3,7 +3,12 @@
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.bidaf import BiDAFAttentionFlow
 from keras_attention.layers.coverage import CoverageAttention
-from keras_attention.layers.decoder import AttentionRNN, DecoderState, ResidualRNNCells
+from keras_attention.layers.decoder import (
+    AttentionRNN,
+    DecoderState,
+    FeatureAttention,
+    ResidualRNNCells,
+)
 from keras_attention.layers.dynamic_convolution import DynamicConvolutionAttention
 from keras_attention.layers.forward import ForwardAttention
 from keras_attention.layers.gmm import GMMAttention
@@ -15,10 +20,13 @@ from keras_attention.layers.memory_network import MemoryNetwork
 from keras_attention.layers.monotonic import MonotonicAttention
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.layers.retain import RETAIN
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.target import TargetAttention
 from keras_attention.layers.types import Attended, Memory, Step, Window
 
 __all__ = [
+    "RETAIN",
     "Attended",
     "AttentionPooling",
     "AttentionRNN",
@@ -27,6 +35,7 @@ __all__ = [
     "CoverageAttention",
     "DecoderState",
     "DynamicConvolutionAttention",
+    "FeatureAttention",
     "ForwardAttention",
     "GMMAttention",
     "HierarchicalAttention",
@@ -40,5 +49,6 @@ __all__ = [
     "ResidualRNNCells",
     "ScoringMixin",
     "Step",
+    "TargetAttention",
     "Window",
 ]

@@ -15,12 +15,14 @@ from keras import layers, tree
 
 import keras_attention
 from keras_attention import (
+    RETAIN,
     AttentionPooling,
     AttentionRNN,
     BahdanauAttention,
     BiDAFAttentionFlow,
     CoverageAttention,
     DynamicConvolutionAttention,
+    FeatureAttention,
     ForwardAttention,
     GMMAttention,
     HierarchicalAttention,
@@ -31,6 +33,7 @@ from keras_attention import (
     MonotonicAttention,
     RecurrentScoringMixin,
     ResidualRNNCells,
+    TargetAttention,
 )
 from tests.helpers import normal, randomize
 from tests.past_weights import PastWeightsAttention
@@ -75,6 +78,8 @@ class Case:
     reads_zeros: bool = True
     # The argument whose mask the output carries.
     masked_like: str | None = None
+    # The axis of the weights that a mask hides parts of.
+    masked_axis: int = -1
     # Whether the number of steps must be known, as in an unrolled loop.
     fixed: bool = False
     # The scale of random weights and inputs, smaller where numbers grow for want of a softmax.
@@ -89,7 +94,8 @@ class Case:
 
     def make(self, dtype="float32", unroll=False):
         parts = {name: make(dtype, unroll) for name, make in self.parts.items()}
-        options = {**self.options, **({"unroll": True} if unroll and "cell" in parts else {})}
+        loops = unroll and "unroll" in arguments_of(self.layer)
+        options = {**self.options, **({"unroll": True} if loops else {})}
         return self.layer(**options, **parts, dtype=dtype)
 
     def mask_of(self, argument):
@@ -472,6 +478,72 @@ CASES = {
         },
         memory="inputs",
     ),
+    "target": Case(
+        TargetAttention,
+        {"units": 13, "normalizer": "none", "dropout": 0.2, "seed": 3},
+        (QUERY, Argument("value", (TK,), DV), Argument("key", (TK,), DQ)),
+        ((TQ, TK),),
+        masked_like="query",
+        scale=0.5,
+        first=True,
+        exported=True,
+    ),
+    "target, sigmoid, one step": Case(
+        TargetAttention,
+        {"units": 13, "normalizer": "sigmoid"},
+        (STEP, Argument("value", (TK,), DQ)),
+        ((TK,),),
+        scale=0.5,
+    ),
+    "target, softmax": Case(
+        TargetAttention,
+        {"units": 13, "normalizer": "softmax"},
+        (QUERY, Argument("value", (TK,), DQ)),
+        ((TQ, TK),),
+        masked_like="query",
+    ),
+    "retain": Case(
+        RETAIN,
+        {"units": 13, "classes": 3},
+        (WORDS,),
+        ((TK,),),
+        memory="inputs",
+        reads_zeros=False,
+        first=True,
+        exported=True,
+    ),
+    "retain, unrolled": Case(
+        RETAIN,
+        {"units": 13, "unroll": True},
+        (WORDS,),
+        ((TK,),),
+        memory="inputs",
+        reads_zeros=False,
+        fixed=True,
+    ),
+    "features": Case(
+        FeatureAttention,
+        {"units": 13},
+        (WORDS,),
+        ((TK, DV),),
+        {"cell": cell(layers.LSTMCell, 2)},
+        memory="inputs",
+        masked_like="inputs",
+        masked_axis=-2,
+        fixed=True,
+        first=True,
+    ),
+    "features, all options": Case(
+        FeatureAttention,
+        {"units": 13, "use_bias": False, "normalizer": "sparsemax", "unroll": True},
+        (WORDS,),
+        ((TK, DV),),
+        {"cell": residual(cell(layers.GRUCell, 3), cell(layers.LSTMCell, 3))},
+        memory="inputs",
+        masked_like="inputs",
+        masked_axis=-2,
+        fixed=True,
+    ),
     "memory hop": Case(
         MemoryHop,
         {"update": "add"},
@@ -551,6 +623,16 @@ CASES |= {
         ((TQ, TK), (TQ,)),
         {"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)},
         memory="inputs",
+        **EXPORTED,
+    ),
+    "features, unrolled": Case(
+        FeatureAttention,
+        {"units": 13, "unroll": True},
+        (WORDS,),
+        ((TK, DV),),
+        {"cell": cell(layers.LSTMCell, 2)},
+        memory="inputs",
+        fixed=True,
         **EXPORTED,
     ),
     "memory hop without keys": Case(

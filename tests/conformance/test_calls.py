@@ -84,10 +84,12 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
         for weights in result[-len(case.scores) :]:
             # No two axes have the same length, so the length tells which one the weights go over.
             every = [level for mask in words for level in levels(mask)]
-            over = [mask for mask in every if mask.shape[-1] == weights.shape[-1]]
+            axis = case.masked_axis
+            over = [mask for mask in every if mask.shape[-1] == weights.shape[axis]]
             assert len(over) == 1
             padding = ~over[0]
-            hidden = padding[:, None] if weights.ndim > padding.ndim else padding
+            other = 1 if axis == -1 else 2
+            hidden = np.expand_dims(padding, other) if weights.ndim > padding.ndim else padding
             assert not weights[np.broadcast_to(hidden, weights.shape)].any()
 
 

@@ -14,11 +14,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 SCRIPTS = (
     "calculator",
     "copy_names",
+    "driving_series",
     "explain_documents",
+    "explain_patients",
     "follow_stories",
     "forecast",
     "own_attention",
     "read_passages",
+    "recommend_items",
     "translate_dates",
     "two_spaces",
 )
