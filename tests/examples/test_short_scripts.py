@@ -15,6 +15,7 @@ SCRIPTS = (
     "calculator",
     "copy_names",
     "explain_documents",
+    "find_digits",
     "follow_stories",
     "forecast",
     "own_attention",
