@@ -248,6 +248,9 @@ def sweep(variant, **sizes):
         shapes = [(batch, sizes["sentences"], sizes["words"], units)]
     elif variant == "pooling":
         attention, shapes = AttentionPooling(units), [(batch, sizes["steps"], units)]
+    elif variant == "bag":
+        shapes = [(batch, sizes["steps"], sizes["features"])]
+        attention = AttentionPooling(units, gated=True)
     else:
         half_width = {"half_width": sizes["half_width"]} if "half_width" in sizes else {}
         attention = {

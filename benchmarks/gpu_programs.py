@@ -288,6 +288,12 @@ def pooling(batch, steps, units):
     return ours, (plain.pooling, with_weights(*weights, inputs=[shape]))
 
 
+def bag(batch, steps, features, units):
+    shape, kernel = (batch, steps, features), ((features, units), (units,))
+    ours = of_layer(lambda: AttentionPooling(units, gated=True), shape)
+    return ours, (plain.gated_pooling, with_weights(*kernel, *kernel, (units,), inputs=[shape]))
+
+
 def gru_decoder(batch, steps, units):
     shapes = [(batch, steps, units)] * 2
 
@@ -322,6 +328,7 @@ CASES = {
     "local-p, 2 x 8,192 x 8,192, D 64": lambda: local("local-p", 2, 8192, 64),
     "local-m, 2 x 8,192 x 8,192, D 64": lambda: local("local-m", 2, 8192, 64),
     "pooling, 64 x 200, D 200": lambda: pooling(64, 200, 200),
+    "gated pooling, 4 x 50,000, D 512, U 256": lambda: bag(4, 50_000, 512, 256),
     "GRU, Bahdanau, 32 x 50 x 50, U 512": lambda: gru_decoder(32, 50, 512),
     "2 LSTM, Luong, fed, 32 x 30 x 30, U 512": lambda: lstm_decoder(32, 30, 512),
 }

@@ -45,6 +45,12 @@ def pooling(weights, value):
     return jnp.einsum("bt,btd->bd", attention, value)
 
 
+def gated_pooling(weights, value):
+    kernel, bias, gate_kernel, gate_bias, vector = weights
+    hidden = jnp.tanh(value @ kernel + bias) * jax.nn.sigmoid(value @ gate_kernel + gate_bias)
+    return jnp.einsum("bt,btd->bd", jax.nn.softmax(hidden @ vector), value)
+
+
 def gru(weights, x, hidden):
     kernel, recurrent, bias = weights
     update, reset, new = jnp.split(x @ kernel + bias[0], 3, -1)

@@ -34,6 +34,7 @@ SIZES = {
     "local-p": {**MATCHING, "half_width": 10},
     "BiDAF": {"batch": 8, "context": 400, "query": 30, "units": 100},
     "pooling": {"batch": 64, "steps": 200, "units": 200},
+    "bag": {"batch": 4, "steps": 50_000, "features": 512, "units": 256},
     "hierarchical": {"batch": 16, "sentences": 20, "words": 25, "units": 100},
     "memory hop": {"batch": 64, "steps": 50, "units": 128},
 }

@@ -137,6 +137,18 @@ def pooling(batch, steps, units):
     return lambda x: pool(x, *weights), [normal((batch, steps, units))], weights
 
 
+def bag(batch, steps, features, units):
+    kernels_of = [kernels((features, units), (units,)) for _ in range(2)]
+    (vector,) = kernels((units,))
+
+    def function(x):
+        (kernel, bias), (gate_kernel, gate_bias) = kernels_of
+        hidden = torch.tanh(x @ kernel + bias) * torch.sigmoid(x @ gate_kernel + gate_bias)
+        return torch.bmm(torch.softmax(hidden @ vector, -1)[:, None], x)[:, 0]
+
+    return function, [normal((batch, steps, features))], [*kernels_of[0], *kernels_of[1], vector]
+
+
 def hierarchical(batch, sentences, words, units):
     encoders = [torch.nn.GRU(units, units, batch_first=True) for _ in range(2)]
     weights = [kernels((units, units), (units,), (units,)) for _ in range(2)]
@@ -170,6 +182,7 @@ CASES = {
     "local-p": lambda **sizes: local(alignment="local-p", **sizes),
     "BiDAF": bidaf,
     "pooling": pooling,
+    "bag": bag,
     "hierarchical": hierarchical,
     "hierarchical, torch.nn.GRU": hierarchical,
     "memory hop": memory_hop,

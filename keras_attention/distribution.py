@@ -35,7 +35,7 @@ _SPLIT_AXES = {
     "coverage_vector": (True,),
     "(mixture|dynamic_filter)_kernel": (True, False),
     # e = u_w . tanh(W h + b). A device computes the tanh of its own units.
-    f"{_POOLING}/kernel": (False, True),
+    f"{_POOLING}/(gate_)?kernel": (False, True),
     # m_i = sum_j A x_ij + T(i), and answers W u. Embeddings are split by features, because lookups
     # then need no other device. A vocabulary seldom has a size that devices divide.
     r"(embedding|time)_\d+": (False, True),

@@ -1,10 +1,10 @@
 """Whether the weights of a classifier are reasons for its predictions.
 
 A reason is faithful if the prediction depends on it. These functions erase parts of the input
-(DeYoung et al., 2020), and compare the weights of models that differ in their seed only (Jain and
-Wallace, 2019; Wiegreffe and Pinter, 2019). They take any classifier and any importance of its
-parts: attention weights, `gradient_times_input`, the coefficients of a linear model, or random
-numbers, which the others should beat.
+(DeYoung et al., 2020): words of a text, or instances of a bag. They also compare the weights of
+models that differ in their seed only (Jain and Wallace, 2019; Wiegreffe and Pinter, 2019). They
+take any classifier and any importance of its parts: attention weights, `gradient_times_input`, the
+coefficients of a linear model, or random numbers, which the others should beat.
 
 References: https://aclanthology.org/2020.acl-main.408, section 4;
 https://aclanthology.org/N19-1357; https://aclanthology.org/D19-1002
@@ -40,12 +40,15 @@ def comprehensiveness(
         c[b] = p(y | x[b]) - p(y | x[b] without them),    y = argmax p(. | x[b])
 
     Args:
-        predict: the classifier, from ids to probabilities `(B, C)`, such as the method
+        predict: the classifier, from inputs to probabilities `(B, C)`, such as the method
             `predict_on_batch` of a model that ends in a softmax.
-        inputs: ids x, `(B, N)`, or with more axes, such as sentences of words `(B, S, W)`.
-        importance: as large as the inputs, or `(B, S)` to erase whole sentences.
+        inputs: ids x, `(B, N)`, or with more axes, such as sentences of words `(B, S, W)`. Or bags
+            of instances, `(B, N, D)`; `predict` must mask instances that hold nothing but `pad`.
+        importance: as large as the inputs, or of their first axes: `(B, S)` to erase whole
+            sentences, `(B, N)` to erase instances.
         share: how many of the parts of a sample count as the most important, in (0, 1]; rounded up.
-        pad: the id of padding, which is no part, and replaces what is erased.
+        pad: the id of padding, which is no part, and replaces what is erased. Of bags, a number
+            that no instance repeats in all features.
 
     Returns:
         c, `(B,)`, from -1 to 1.

@@ -36,6 +36,7 @@ from keras_attention.layers.gmm import VERSIONS, GMMAttention
 from keras_attention.layers.location_sensitive import LocationSensitiveAttention
 from keras_attention.layers.luong import ALIGNMENTS, SCORES, LuongAttention
 from keras_attention.layers.monotonic import MonotonicAttention
+from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.scoring import ScoringMixin
 
 __all__ = ["AttentionHyperModel", "attention_space", "completed_trials", "failure_cause"]
@@ -50,6 +51,14 @@ OTHERS = {
     "forward": (ForwardAttention, {"transition_agent": (False, True)}),
     "gmm": (GMMAttention, {"version": VERSIONS[::-1], "components": (5, 10)}),
     "dynamic_convolution": (DynamicConvolutionAttention, {"filters": (8, 16)}),
+    "pooling": (
+        AttentionPooling,
+        {
+            "gated": (True, False),
+            "temperature": (1.0, 0.3, 3.0),
+            "normalizer": ("softmax", "normalized_sigmoid", "sparsemax"),
+        },
+    ),
 }
 # The alignments that need only a query and a value.
 SEARCHED_ALIGNMENTS = tuple(choice for choice in ALIGNMENTS if choice != "local-m")
@@ -66,7 +75,7 @@ def attention_space(
     half_widths: tuple[int, int] = (2, 10),
     most_dropout: float = 0.5,
     max_length: int | None = None,
-) -> ScoringMixin:
+) -> ScoringMixin | AttentionPooling:
     """Chooses an attention layer by hyperparameters.
 
     The names of the hyperparameters begin with the prefix, and the first value is the default.
@@ -88,6 +97,9 @@ def attention_space(
         forward_...               `units`, transition_agent
         gmm_...                   `units`, version, components
         dynamic_convolution_...   `units`, filters
+        pooling_...               `units`, gated, temperature, normalizer
+
+    "pooling" is an `AttentionPooling`, which reads one bag or sequence: choose it alone.
 
     Args:
         hp: the hyperparameters that keras-tuner passes to your build function.

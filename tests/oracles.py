@@ -64,11 +64,21 @@ def masked_hardmax(scores, allowed):
     return weights
 
 
+def masked_sigmoid(scores, allowed):
+    weights = np.zeros(len(scores))
+    chosen = [j for j in range(len(scores)) if allowed[j]]
+    total = sum(sigmoid(scores[j]) for j in chosen)
+    for j in chosen:
+        weights[j] = sigmoid(scores[j]) / total
+    return weights
+
+
 NORMALIZERS = {
     "softmax": masked_softmax,
     "sparsemax": masked_sparsemax,
     "entmax15": masked_entmax15,
     "hardmax": masked_hardmax,
+    "normalized_sigmoid": masked_sigmoid,
 }
 
 
@@ -289,25 +299,54 @@ def lstm(kernel, recurrent_kernel, bias):
     return cell
 
 
-def pool(weights, steps, valid, normalizer="softmax"):
-    """Yang et al. (2016), equations 5 to 7, of one sequence `(T, D)`: s and a."""
-    scores = np.zeros(len(steps))
-    for t in range(len(steps)):
-        if valid[t]:
-            hidden = np.tanh(steps[t] @ weights["kernel"] + weights["bias"])
-            scores[t] = hidden @ weights["query_vector"]
-    align = NORMALIZERS[normalizer](scores, valid)
-    return _read(align, steps), align
+def pool(weights, steps, valid, normalizer="softmax", temperature=1.0):
+    """Yang et al. (2016), equations 5 to 7, of one sequence `(T, D)`: s and a.
+
+    With weights of the gate it is equation 9 of Ilse et al. (2018). With several query vectors it
+    is equation 6 of Lin et al. (2017), and s and a have an axis for them.
+    """
+    queries = weights["query_vector"].reshape(-1, weights["kernel"].shape[1])
+    pooled, align = np.zeros((len(queries), steps.shape[1])), np.zeros((len(queries), len(steps)))
+    for r in range(len(queries)):
+        scores = np.zeros(len(steps))
+        for t in range(len(steps)):
+            if valid[t]:
+                hidden = np.tanh(steps[t] @ weights["kernel"] + weights["bias"])
+                if "gate_kernel" in weights:
+                    gate = steps[t] @ weights["gate_kernel"] + weights["gate_bias"]
+                    hidden = hidden * sigmoid(gate)
+                scores[t] = hidden @ queries[r] / temperature
+        align[r] = NORMALIZERS[normalizer](scores, valid)
+        pooled[r] = _read(align[r], steps)
+    if weights["query_vector"].ndim == 1:
+        return pooled[0], align[0]
+    return pooled, align
 
 
-def attention_pooling(weights, inputs, normalizer="softmax", mask=None):
+def attention_pooling(weights, inputs, normalizer="softmax", mask=None, temperature=1.0):
     """`pool` of a batch."""
-    batch, steps, size = inputs.shape
-    pooled, weight = np.zeros((batch, size)), np.zeros((batch, steps))
+    batch, steps, _ = inputs.shape
+    rows = []
     for b in range(batch):
         valid = [mask is None or mask[b, t] for t in range(steps)]
-        pooled[b], weight[b] = pool(weights, inputs[b], valid, normalizer)
-    return pooled, weight
+        rows.append(pool(weights, inputs[b], valid, normalizer, temperature))
+    return tuple(np.array(x) for x in zip(*rows, strict=True))
+
+
+def redundancy(weights):
+    """The penalty of Lin et al. (2017), equation 8: mean over bags of the weights `(B, r, T)`.
+
+    A bag in which nothing is valid counts as zero.
+    """
+    batch, rows, steps = weights.shape
+    total = 0.0
+    for b in range(batch):
+        for i in range(rows):
+            for j in range(rows):
+                if weights[b].any():
+                    product = sum(weights[b, i, t] * weights[b, j, t] for t in range(steps))
+                    total += (product - (i == j)) ** 2
+    return total / batch
 
 
 def hierarchical_attention(

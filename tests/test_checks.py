@@ -276,9 +276,9 @@ MISTAKES = {
         "For `num_heads`, use keras.layers.MultiHeadAttention; every layer here has one head.",
     ),
     "the gate of a pooling": (
-        lambda: AttentionPooling(4, gated=True),
+        lambda: BahdanauAttention(4, gated=True),
         "{'gated': True}",
-        "For `gated`, multiply by the gate in a subclass, as in",
+        "For `gated`, use AttentionPooling, which takes one.",
     ),
     "the scale of Keras": (
         lambda: BahdanauAttention(4, use_scale=True),

@@ -49,6 +49,26 @@ def test_all_orders_of_four_words(share, count):
             assert_close(measure(*given), [by_hand(words, order, count, keep)], "float64")
 
 
+def test_instances_of_a_bag():
+    """Bags of features: an erased instance is one of padding, wherever the bag ends."""
+    bags, sizes = RNG.normal(size=(2, 5, 3)), (5, 3)
+    bags[1, 3:] = 0
+    importance = RNG.normal(size=(2, 5))
+
+    def read(bags):
+        valid = np.any(bags != 0, axis=2)
+        logits = np.where(valid[:, :, None], bags, -9).max(axis=1)
+        return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+
+    for measure, keep in ((comprehensiveness, False), (sufficiency, True)):
+        found = measure(read, bags, importance, 0.4)
+        for n, size in enumerate(sizes):
+            top = sorted(range(size), key=lambda t: -importance[n, t])[:2]
+            left = [bags[n, t] for t in range(size) if (t in top) == keep]
+            before, after = (read(np.array([x]))[0] for x in (bags[n, :size], left))
+            assert_close(found[n], before[before.argmax()] - after[before.argmax()], "float64")
+
+
 def test_padding_is_no_part():
     short, long = [3, 1], [4, 2, 5, 1, 3]
     ids = np.array([[*short, 0, 0, 0], long])

@@ -22,7 +22,7 @@ FLAGS = ("use_causal_mask", "return_attention_scores")
 ELSEWHERE = {
     "num_heads": "use keras.layers.MultiHeadAttention; every layer here has one head",
     "key_dim": "use keras.layers.MultiHeadAttention; every layer here has one head",
-    "gated": 'multiply by the gate in a subclass, as in "Write your own attention" on the site',
+    "gated": "use AttentionPooling, which takes one",
     "score_mode": "use LuongAttention, which takes one",
     "use_scale": 'LuongAttention("general") learns its scale; other scores have none',
     "causal": "pass use_causal_mask=True in the call",

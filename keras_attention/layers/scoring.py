@@ -32,6 +32,7 @@ from keras_attention.ops.masks import Masks, all_of, blanked
 from keras_attention.ops.normalize import (
     masked_entmax15,
     masked_hardmax,
+    masked_sigmoid,
     masked_softmax,
     masked_sparsemax,
 )
@@ -56,6 +57,7 @@ NORMALIZERS = {
     "sparsemax": masked_sparsemax,
     "entmax15": masked_entmax15,
     "hardmax": masked_hardmax,
+    "normalized_sigmoid": masked_sigmoid,
 }
 
 
@@ -92,7 +94,9 @@ class ScoringMixin(CheckedLayer):
 
     Args:
         normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly
-            zero; or "hardmax", which reads one memory step (see `ops.masked_hardmax`).
+            zero; "hardmax", which reads one memory step (see `ops.masked_hardmax`); or
+            "normalized_sigmoid", which spreads the weight over all high scores
+            (`ops.masked_sigmoid`).
         dropout: fraction of the weights dropped in training, in [0, 1).
         seed: an integer that makes dropout reproducible.
 

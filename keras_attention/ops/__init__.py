@@ -6,6 +6,7 @@ from keras_attention.ops.masks import causal_mask
 from keras_attention.ops.normalize import (
     masked_entmax15,
     masked_hardmax,
+    masked_sigmoid,
     masked_softmax,
     masked_sparsemax,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "gaussian",
     "masked_entmax15",
     "masked_hardmax",
+    "masked_sigmoid",
     "masked_softmax",
     "masked_sparsemax",
     "sentence_span",

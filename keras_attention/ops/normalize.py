@@ -9,7 +9,13 @@ from keras_attention._typing import Tensor
 from keras_attention.ops.masks import first_largest
 from keras_attention.ops.products import as_dtype
 
-__all__ = ["masked_entmax15", "masked_hardmax", "masked_softmax", "masked_sparsemax"]
+__all__ = [
+    "masked_entmax15",
+    "masked_hardmax",
+    "masked_sigmoid",
+    "masked_softmax",
+    "masked_sparsemax",
+]
 
 # The score of an invalid entry. Unlike -inf it is finite, so that gradients are not NaN where
 # nothing is valid. It lies far below any score, with room left to subtract a maximum.
@@ -153,6 +159,37 @@ def masked_hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     position = ops.arange(ops.shape(soft)[-1], dtype="int32")
     hard = _only(mask, ops.cast(position == ops.expand_dims(largest, -1), soft.dtype))
     return hard + (soft - ops.stop_gradient(soft))
+
+
+def masked_sigmoid(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Sigmoids over the last axis, divided by their sum over the valid entries.
+
+        a[..., j] = s(e[..., j]) / sum over valid l of s(e[..., l])    j valid; s the sigmoid
+        a[..., j] = 0                                                  otherwise
+
+    A sigmoid is at most one, so no entry can silence many others as in a softmax: among N entries,
+    high scores share the weight evenly.
+
+    Args:
+        scores: e, `(..., Tk)`, floating point, finite and less than 1e37 in size.
+        mask: boolean, broadcastable to `scores`, True for a valid entry; None if all are valid.
+
+    Returns:
+        Weights as from `masked_softmax`.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.ops import masked_sigmoid
+        >>> weights = masked_sigmoid(numpy.array([30.0, 40.0, 0.0]))
+        >>> [round(float(x), 4) for x in weights]
+        [0.4, 0.4, 0.2]
+
+    Reference: Chorowski et al. (2015), https://arxiv.org/abs/1506.07503, section 2.3 ("smoothing").
+    """
+    # As a softmax of logarithms, the division is safe where every sigmoid is near zero.
+    scores = _only(mask, _floored(scores, mask))
+    return masked_softmax(ops.log_sigmoid(scores), mask)
 
 
 def _sparsemax_support(scores):

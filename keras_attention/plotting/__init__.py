@@ -1,10 +1,11 @@
-"""Pictures of attention: heat maps, hops over memories, documents, images for TensorBoard.
+"""Pictures of attention: heat maps, hops, documents, bags, images for TensorBoard.
 
 Figures open no window. Save them with `figure.savefig(path)`. They need matplotlib:
 `pip install "keras-attention-layers[plot]"`. Tokens are strings, or bytes in UTF-8.
 """
 
 from keras_attention.plotting.attention_page import attention_page
+from keras_attention.plotting.bags import plot_bag
 from keras_attention.plotting.callback import AttentionMapCallback
 from keras_attention.plotting.document_page import document_page
 from keras_attention.plotting.document_picture import plot_document
@@ -23,6 +24,7 @@ __all__ = [
     "document_page",
     "highlight",
     "plot_attention",
+    "plot_bag",
     "plot_document",
     "plot_hops",
 ]

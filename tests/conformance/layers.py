@@ -438,11 +438,21 @@ CASES = {
     ),
     "pooling, all options": Case(
         AttentionPooling,
-        {"units": 13, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
+        {
+            "units": 13,
+            "gated": True,
+            "rows": 3,
+            "temperature": 0.5,
+            "penalty": 0.1,
+            "normalizer": "normalized_sigmoid",
+            "dropout": 0.2,
+            "seed": 3,
+        },
         (WORDS,),
-        ((TK,),),
+        ((3, TK),),
         memory="inputs",
         first=True,
+        exported=True,
     ),
     "hierarchical": Case(
         HierarchicalAttention,

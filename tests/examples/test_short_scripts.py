@@ -17,6 +17,7 @@ SCRIPTS = (
     "driving_series",
     "explain_documents",
     "explain_patients",
+    "find_digits",
     "follow_stories",
     "forecast",
     "own_attention",

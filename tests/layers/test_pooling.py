@@ -24,10 +24,16 @@ from tests.helpers import (
     selected,
     weight_arrays,
 )
-from tests.oracles import attention_pooling
+from tests.oracles import attention_pooling, redundancy
 
 T, D, U = 7, 5, 11
-every_normalizer = pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
+FORMS = {
+    "softmax": {},
+    "sparsemax": {"normalizer": "sparsemax"},
+    "gated": {"gated": True, "normalizer": "normalized_sigmoid", "temperature": 0.3},
+    "rows": {"gated": True, "rows": 3, "penalty": 0.7},
+}
+every_form = pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
 
 # Padding in front, and a gap and padding behind.
 MASK = np.stack([np.arange(T) >= 1, lengths_mask([5], T)[0] & (np.arange(T) != 2)])
@@ -47,14 +53,14 @@ def run(layer, inputs, **kwargs):
 def paper(layer, inputs, weights=None, mask=None):
     names = [weight.name for weight in layer.trainable_weights]
     named = dict(zip(names, weights or weight_arrays(layer), strict=True))
-    return attention_pooling(named, inputs, layer.normalizer, mask)
+    return attention_pooling(named, inputs, layer.normalizer, mask, layer.temperature)
 
 
-@every_normalizer
+@every_form
 @masked_or_not
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_equals_the_paper(normalizer, mask, dtype):
-    layer = built(scale=1.0, normalizer=normalizer, dtype=dtype)
+def test_equals_the_paper(options, mask, dtype):
+    layer = built(scale=1.0, **options, dtype=dtype)
     inputs = normal(1, B, T, D, dtype=dtype)
     result = run(layer, inputs, mask=mask)
     assert dtypes(*result) == [dtype, dtype]
@@ -62,12 +68,12 @@ def test_equals_the_paper(normalizer, mask, dtype):
     assert_close(layer(inputs, mask=mask), numpy(result[0]), dtype)
 
 
-@every_normalizer
+@every_form
 @masked_or_not
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
 @pytest.mark.each_value
-def test_gradients_are_those_of_the_paper(normalizer, mask, jit):
-    layer = built(normalizer=normalizer, dtype="float64")
+def test_gradients_are_those_of_the_paper(options, mask, jit):
+    layer = built(**options, dtype="float64")
 
     def oracle(inputs, weights):
         return paper(layer, *inputs, weights=weights, mask=mask)
@@ -76,13 +82,13 @@ def test_gradients_are_those_of_the_paper(normalizer, mask, jit):
     assert_gradients(layer, lambda x: run(layer, x, mask=mask), inputs, oracle, jit=jit)
 
 
-@every_normalizer
+@every_form
 @pytest.mark.parametrize("place", [0, 3, T], ids=["front", "middle", "behind"])
 @pytest.mark.parametrize("fill", [0.0, np.inf, np.nan])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.each_value
-def test_masking_is_truncating_whatever_the_padding_holds(normalizer, place, fill, dtype):
-    layer, inputs = built(normalizer=normalizer, dtype=dtype), normal(1, B, T, D, dtype=dtype)
+def test_masking_is_truncating_whatever_the_padding_holds(options, place, fill, dtype):
+    layer, inputs = built(**options, dtype=dtype), normal(1, B, T, D, dtype=dtype)
     places = [place, place]
     long = np.insert(inputs, places, fill, axis=1)
     words = np.insert(np.ones(T, bool), places, False)
@@ -90,11 +96,11 @@ def test_masking_is_truncating_whatever_the_padding_holds(normalizer, place, fil
 
     def masked(x, kept=words):
         pooled, weights = run(layer, x, mask=np.tile(words, (B, 1)))
-        return [pooled, selected(weights, kept, 1)]
+        return [pooled, selected(weights, kept, len(weights.shape) - 1)]
 
     found_outputs, found = gradients(layer, masked, [ops.cast(long, dtype)])
     _, hidden = masked(ops.cast(long, dtype), ~words)
-    assert hidden.shape == (B, 2)
+    assert hidden.shape[-1] == 2
     assert not numpy(hidden).any()
     assert_all_close(found_outputs, outputs, dtype)
     assert not numpy(found[0])[:, ~words].any()
@@ -102,16 +108,16 @@ def test_masking_is_truncating_whatever_the_padding_holds(normalizer, place, fil
     assert_all_close(found, expected, dtype)
 
 
-@every_normalizer
-def test_the_order_of_the_steps_goes_into_the_weights_alone(normalizer):
-    layer, inputs = built(normalizer=normalizer, dtype="float64"), normal(1, B, T, D)
+@every_form
+def test_the_order_of_the_steps_goes_into_the_weights_alone(options):
+    layer, inputs = built(**options, dtype="float64"), normal(1, B, T, D)
     order = np.random.default_rng(7).permutation(T)
     pooled, weights = run(layer, inputs, mask=MASK)
     moved = run(layer, inputs[:, order], mask=MASK[:, order])
-    assert_all_close(moved, [pooled, numpy(weights)[:, order]])
+    assert_all_close(moved, [pooled, numpy(weights)[..., order]])
 
 
-@every_normalizer
+@every_form
 @pytest.mark.parametrize(
     ("dtype", "jit"),
     [
@@ -123,8 +129,8 @@ def test_the_order_of_the_steps_goes_into_the_weights_alone(normalizer):
 )
 @pytest.mark.parametrize("fill", [1.0, np.nan])
 @pytest.mark.each_value
-def test_nothing_valid_means_zero(normalizer, dtype, jit, fill):
-    layer = built(normalizer=normalizer, dtype=dtype)
+def test_nothing_valid_means_zero(options, dtype, jit, fill):
+    layer = built(**options, dtype=dtype)
     inputs = normal(1, 3, T, D, dtype="bfloat16")
     mask = np.ones((3, T), bool)
     inputs[0], mask[0] = fill, False
@@ -132,11 +138,54 @@ def test_nothing_valid_means_zero(normalizer, dtype, jit, fill):
     outputs, found = gradients(layer, lambda x: run(layer, x, mask=mask), [inputs], jit)
     for x in outputs:
         assert not numpy(x)[0].any()
-        assert numpy(x)[1:].any(axis=1).all()
+        assert numpy(x)[1:].any(axis=-1).all()
     found = [numpy(x) for x in found]
     assert all(np.isfinite(x).all() for x in (*map(numpy, outputs), *found))
     assert not found[0][0].any()
     assert all(x.any() for x in found)
+
+
+@pytest.mark.parametrize("mask", [None, np.stack([MASK[0], MASK[0] & False])])
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.each_value
+def test_the_penalty_is_that_of_the_paper(mask, jit):
+    """Its gradient too; an empty bag adds nothing."""
+    layer = built(**FORMS["rows"], dtype="float64")
+
+    def oracle(inputs, weights):
+        _, align = paper(layer, *inputs, weights=weights, mask=mask)
+        return [np.array(0.7 * redundancy(align))]
+
+    def call(x):
+        layer(x, mask=mask)
+        return layer.losses
+
+    assert_gradients(layer, call, [normal(1, B, T, D)], oracle, jit=jit)
+
+
+def test_without_a_penalty_there_is_no_loss():
+    layer = built(rows=3)
+    layer(normal(1, B, T, D))
+    assert layer.losses == []
+
+
+def test_rows_are_queries_of_their_own():
+    """Each row is what a layer with this query alone reads: one row for each class, as in CLAM."""
+    layer, inputs = built(gated=True, rows=3, dtype="float64"), normal(1, B, T, D)
+    pooled, weights = run(layer, inputs, mask=MASK)
+    for r in range(3):
+        single = built(gated=True, dtype="float64")
+        arrays = weight_arrays(layer)
+        single.set_weights([x[r] if x.shape == (3, U) else x for x in arrays])
+        rows = [numpy(pooled)[:, r], numpy(weights)[:, r]]
+        assert_all_close(run(single, inputs, mask=MASK), rows)
+
+
+def test_a_temperature_divides_the_scores():
+    cold, inputs = built(temperature=1e-4), normal(1, B, T, D)
+    warm = built(temperature=1e4)
+    assert_close(run(cold, inputs)[1], np.eye(T)[numpy(run(cold, inputs)[1]).argmax(1)], "float32")
+    assert np.ptp(numpy(run(warm, inputs)[1])) < 1e-3
 
 
 def test_one_step_is_read_as_it_is():
@@ -165,6 +214,17 @@ def test_weights():
     assert not numpy(layer.bias).any()
     assert numpy(layer.kernel).all()
     assert numpy(layer.query_vector).all()
+    layer = AttentionPooling(U, gated=True, rows=3)
+    layer.build((B, T, D))
+    assert {w.name: w.shape for w in layer.weights} == {
+        "kernel": (D, U),
+        "bias": (U,),
+        "gate_kernel": (D, U),
+        "gate_bias": (U,),
+        "query_vector": (3, U),
+    }
+    assert not numpy(layer.gate_bias).any()
+    assert numpy(layer.gate_kernel).all()
 
 
 def test_the_layer_and_the_built_layer_agree():
@@ -184,6 +244,11 @@ def test_compute_output_shape():
     assert pooled.shape == (None, D)
     assert weights.shape == (None, None)
     assert_refused(lambda: layer.compute_output_shape((B, D)), RANK)
+    layer = AttentionPooling(U, rows=3)
+    assert layer.compute_output_shape((None, None, D)) == (None, 3, D)
+    pooled, weights = layer(keras.Input((None, D)), return_attention_scores=True)
+    assert pooled.shape == (None, 3, D)
+    assert weights.shape == (None, 3, None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
@@ -323,6 +388,10 @@ def test_units_are_a_positive_integer(units):
     [
         ({"normalizer": "sigmoid"}, "`normalizer` must be one of 'softmax', 'sparsemax'"),
         ({"dropout": 1.0}, "`dropout` must be a number in [0, 1)"),
+        ({"gated": 1}, "`gated` must be True or False"),
+        ({"rows": 0}, "`rows` must be a positive integer"),
+        ({"temperature": 0}, "`temperature` must be a number above 0"),
+        ({"penalty": -1.0}, "`penalty` must be a number of at least 0"),
     ],
 )
 def test_bad_options(options, fragment):

@@ -13,6 +13,7 @@ from keras import ops
 from keras_attention.ops import (
     masked_entmax15,
     masked_hardmax,
+    masked_sigmoid,
     masked_softmax,
     masked_sparsemax,
 )
@@ -33,7 +34,9 @@ NORMALIZERS = {
     "sparsemax": masked_sparsemax,
     "entmax15": masked_entmax15,
     "hardmax": masked_hardmax,
+    "normalized_sigmoid": masked_sigmoid,
 }
+SIGMOID = "normalized_sigmoid"
 each = pytest.mark.parametrize("name", NORMALIZERS)
 each_smooth = pytest.mark.parametrize("name", [x for x in NORMALIZERS if x != "hardmax"])
 
@@ -99,8 +102,11 @@ def test_nothing_valid_means_zero(name, dtype, jit):
     assert numpy(gradient)[1].any()
 
 
-@each
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    # The sigmoid of infinity is one.
+    [(x, bad) for x in NORMALIZERS for bad in (np.nan, np.inf) if (x, bad) != (SIGMOID, np.inf)],
+)
 def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
     scores = normal(5, 2, 7)
     scores[0, 2] = scores[1, 2] = bad
@@ -120,6 +126,12 @@ def test_entmax15_lies_between():
     soft, sparse = numpy(masked_softmax(scores)), numpy(masked_sparsemax(scores))
     assert (soft[1:, 0] < larger[1:]).all()
     assert (larger[1:] <= sparse[1:, 0]).all()
+
+
+def test_sigmoids_far_from_zero_are_a_softmax_or_a_mean():
+    scores = normal(3, 2, 7)
+    assert_close(masked_sigmoid(tensor(scores - 30)), numpy(masked_softmax(tensor(scores))))
+    assert_close(masked_sigmoid(tensor(scores + 30)), np.full((2, 7), 1 / 7))
 
 
 def test_hardmax_passes_the_gradient_of_the_softmax():

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import BahdanauAttention, LuongAttention
+from keras_attention import AttentionPooling, BahdanauAttention, LuongAttention
 
 keras_tuner = pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
 
@@ -17,7 +17,7 @@ from keras_attention.tuning import (  # noqa: E402
     completed_trials,
 )
 
-RECURRENT = [name for name in OTHERS if name != "bahdanau"]
+RECURRENT = [name for name in OTHERS if name not in ("bahdanau", "pooling")]
 
 ALL_ALIGNMENTS = ("global", "local-m", "local-p")
 
@@ -76,6 +76,18 @@ def test_every_attention_with_a_state(name):
     hp = keras_tuner.HyperParameters()
     config = attention_space(hp, mechanisms=[name]).get_config()
     assert {x: config[x] for x in first} == first
+
+
+def test_a_pooling():
+    chosen = {"gated": False, "temperature": 0.3, "normalizer": "normalized_sigmoid", "units": 64}
+    hp = hyperparameters(mechanism="pooling", **{f"pooling_{x}": y for x, y in chosen.items()})
+    layer = attention_space(hp, mechanisms=["pooling"])
+    assert isinstance(layer, AttentionPooling)
+    config = layer.get_config()
+    assert {name: config[name] for name in chosen} == chosen
+    assert layer(np.ones((2, 7, 5))).shape == (2, 5)
+    config = attention_space(keras_tuner.HyperParameters(), mechanisms=["pooling"]).get_config()
+    assert (config["gated"], config["temperature"], config["normalizer"]) == (True, 1.0, "softmax")
 
 
 def test_hyperparameters_of_other_choices_are_not_active():

@@ -1,0 +1,1 @@
+"""Classes of bags of instances: `python -m examples.bags`."""

@@ -1,0 +1,120 @@
+"""Classes of bags of instances, and which instances decide (Ilse, Tomczak and Welling, 2018).
+
+    python -m examples.bags
+
+learns which bags of 10 to 60 images of digits hold a 9, from 200 bags whose images have no labels.
+Gated attention stands beside plain attention, the mean, the largest, and scikit-learn on pooled
+features. The largest weights lie on the nines. The command draws a bag, and writes a `.keras` file
+and a SavedModel that takes one bag.
+
+    python -m examples.bags --data bags.csv --repeats 5
+
+does the same on your bags by cross-validation. The file has a row for each instance: the columns
+bag and label, and features. `--data FOLDER --labels labels.csv` reads an HDF5 file for each bag, as
+CLAM and TRIDENT write them: a dataset `features`, and `coords` if you like. The same command
+resumes a run that was stopped or killed. The files come from the first fold.
+"""
+
+import pathlib
+
+import keras
+import numpy as np
+
+from examples.bags import data, evaluation
+from examples.bags.model import POOLINGS, build_model, restart
+from examples.common import arguments as types
+from examples.common.files import Results, fingerprint, make_folder
+from examples.common.training import reseed, warmup_cosine
+
+TRAIN, TEST = 200, 500  # bags of digits
+EPOCHS = 5  # the parts of a training
+FREE = ("data", "labels", "pooling", "repeats", "output")
+
+
+def parse(argv):
+    parser = types.make_parser("bags", __doc__)
+    add = parser.add_argument
+    add("--data", metavar="PATH", help="your bags: a .csv, or a folder of .h5 (default: digits)")
+    add("--labels", metavar="FILE", help="a .csv with the columns bag and label, for a folder")
+    add("--pooling", nargs="+", choices=POOLINGS, default=list(POOLINGS), help="default: all")
+    add("--folds", type=types.between(int, 2), default=10, help="default: 10")
+    add("--repeats", type=types.count, default=1, help="of all folds, in another order")
+    add("--seed", type=types.seed, default=1, help="of all random numbers")
+    add("--output", default="output/bags", help="folder for the results")
+    group = parser.add_argument_group("training")
+    add = group.add_argument
+    add("--steps", type=types.count, default=500, help="batches of a training")
+    add("--learning-rate", type=types.number, default=0.003, help="the highest")
+    add("--weight-decay", type=types.number, default=0.1, help="times the learning rate")
+    add("--hidden", nargs="*", type=types.count, default=[64], help="widths before the pooling")
+    add("--units", type=types.count, default=64, help="of the attention")
+    add("--dropout", type=types.share, default=0.5, help="share of the features")
+    add("--members", type=types.count, default=5, help="networks that vote")
+    options = parser.parse_args(argv)
+    if options.data == "" or (options.labels and not options.data):
+        parser.error("--data needs a path, and --labels needs --data")
+    return options
+
+
+def build(bags, pooling, options):
+    """A compiled model, its reader, and a function that makes twins of the model."""
+    sizes = bags.instances.shape[1], len(bags.classes), pooling, options.hidden
+    sizes += options.units, options.dropout, options.members
+    model, reader = build_model(*sizes)
+    rate = warmup_cosine(options.learning_rate, options.steps, last=0.0)
+    optimizer = keras.optimizers.AdamW(rate, weight_decay=options.weight_decay)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss)
+    return model, reader, lambda: build_model(*sizes)[0]
+
+
+def train(model, make_twin, bags, chosen, seed, options):
+    """Fits a compiled model to some bags, from new weights."""
+    keras.utils.set_random_seed(seed)
+    restart(model, make_twin())
+    reseed(model, seed, 0)
+    batches = bags.training(chosen, options.members, max(options.steps // EPOCHS, 1), seed)
+    model.fit(batches, epochs=EPOCHS, shuffle=False, verbose=0)  # the batches are shuffled
+
+
+def main(argv=None):
+    options = parse(argv)
+    types.check_extras("sklearn", "matplotlib")
+    if options.data:
+        bags, source = data.read(options.data, options.labels), options.data
+        seeds = [options.seed + repeat for repeat in range(options.repeats)]
+        splits = [data.split(bags, options.folds, seed) for seed in seeds]
+    else:
+        bags, source = data.make_digits(TRAIN, TEST, options.seed), "digits"
+        splits = [[np.split(np.arange(TRAIN + TEST), [TRAIN])]]
+    data.check_classes(source, bags, options.folds)
+    settings = {name: x for name, x in vars(options).items() if name not in FREE}
+    settings |= {"bags": fingerprint(bags.instances, bags.sizes, bags.labels)}
+    settings |= {"backend": keras.backend.backend()}
+    output = make_folder(pathlib.Path(options.output))
+    results = Results(output / "results.json", settings)
+    models = {pooling: build(bags, pooling, options) for pooling in options.pooling}
+    try:
+        for repeat, folds in enumerate(splits, 1):
+            for fold, (chosen, test) in enumerate(folds, 1):
+                names = {"repeat": repeat, "fold": fold}
+                scaled, scaling = bags.scaled(chosen)
+                for pooling, (model, reader, make_twin) in models.items():
+                    if results.find(pooling=pooling, **names):
+                        continue
+                    seed = 1000 * (options.seed + repeat) + fold
+                    train(model, make_twin, scaled, chosen, seed % 2**32, options)
+                    entry = evaluation.evaluate(reader, scaled, test)
+                    if (repeat, fold) == (1, 1):
+                        folder = make_folder(output / pooling)
+                        evaluation.save(reader, bags, scaled, test, scaling, folder)
+                    results.add({"pooling": pooling, **names, **entry})
+                    print(f"{pooling}, {names}: {entry['accuracy']:.1f}% right", flush=True)
+                evaluation.add_baselines(results, names, scaled, chosen, test, options.seed)
+    finally:  # after Ctrl-C too
+        evaluation.report(results, options.pooling)
+
+
+if __name__ == "__main__":
+    types.run(main)

@@ -1,0 +1,91 @@
+"""Small networks that read a bag: features of instances, a pooling, the class of the bag."""
+
+import keras
+from keras import layers, ops
+
+from keras_attention import AttentionPooling
+
+POOLINGS = ("gated", "attention", "mean", "max")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention_examples")
+class PlainPooling(layers.Layer):
+    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`.
+
+    The features must not be negative. An empty bag reads zeros.
+    """
+
+    def __init__(self, kind, **kwargs):
+        super().__init__(**kwargs)
+        self.kind, self.supports_masking = kind, True
+
+    def call(self, inputs, mask):
+        valid = ops.expand_dims(mask, 2)
+        inputs = ops.where(valid, inputs, ops.zeros_like(inputs))
+        if self.kind == "max":
+            return ops.max(inputs, axis=1)
+        count = ops.sum(ops.cast(valid, inputs.dtype), axis=1)
+        return ops.sum(inputs, axis=1) / ops.maximum(count, 1)
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def get_config(self):
+        return {**super().get_config(), "kind": self.kind}
+
+
+def build_model(features, classes, pooling, hidden, units, dropout, members):
+    """Builds the model that is trained, and a reader on the same layers that shows the weights.
+
+    Args:
+        features: the width of an instance.
+        classes: the number of classes.
+        pooling: one of `POOLINGS`.
+        hidden: the widths of the layers before the pooling.
+        units: of `AttentionPooling`.
+        dropout: the share of the features that are dropped, after each layer.
+        members: the number of networks, which learn side by side and vote.
+
+    Returns:
+        `(model, reader)`. Both take a dictionary of `instances` `(B, T, D)` and `mask` `(B, T)`.
+        The model returns the logits of all members, `(B, members, classes)`. The reader returns a
+        dictionary of `probabilities` `(B, classes)` and, of attention, `weights` `(B, T)`, the
+        means over the members.
+    """
+    instances = keras.Input((None, features), name="instances")
+    mask = keras.Input((None,), dtype="bool", name="mask")
+    logits, weights = [], []
+    for n in range(members):
+        x = instances
+        for width in hidden:
+            x = layers.Dense(width, "relu")(x)
+            x = layers.Dropout(dropout)(x)
+        if pooling in ("gated", "attention"):
+            attention = AttentionPooling(units, gated=pooling == "gated", name=f"attention_{n}")
+            bag, weight = attention(x, mask=mask, return_attention_scores=True)
+            weights.append(weight)
+        else:
+            bag = PlainPooling(pooling)(x, mask=mask)
+        logits.append(layers.Dense(classes)(bag))
+    logits = ops.stack(logits, axis=1)
+    outputs = {"probabilities": ops.mean(ops.softmax(logits), axis=1)}
+    if weights:
+        outputs["weights"] = ops.mean(ops.stack(weights, axis=1), axis=1)
+    inputs = {"instances": instances, "mask": mask}
+    return keras.Model(inputs, logits), keras.Model(inputs, outputs)
+
+
+def restart(model, twin):
+    """Gives a compiled model the weights of a new twin, so that `fit` traces it only once."""
+    model.set_weights(twin.get_weights())
+    for variable in model.optimizer.variables:
+        variable.assign(ops.zeros_like(variable))
+
+
+def with_scaling(reader, mean, deviation):
+    """A reader of instances that are not standardised."""
+    instances = keras.Input((None, len(mean)), name="instances")
+    mask = keras.Input((None,), dtype="bool", name="mask")
+    scale = layers.Normalization(mean=mean, variance=deviation**2)
+    inputs = {"instances": instances, "mask": mask}
+    return keras.Model(inputs, reader({"instances": scale(instances), "mask": mask}))

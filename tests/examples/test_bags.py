@@ -1,0 +1,174 @@
+"""Bags of instances: files, generated digits, batches, poolings, and whole commands."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from examples.bags import __main__ as command
+from examples.bags.data import make_digits, read, split
+from examples.bags.model import PlainPooling, build_model, with_scaling
+from tests.helpers import assert_close, normal
+
+HEADER = ["x", "Bag", "y", "label"]
+ROWS = [
+    ["1", "b", "2", "yes"],
+    ["3", "a", "4", "no"],
+    ["5", "b", "6", "yes"],
+    ["7", "c", "8", "yes"],
+]
+
+
+def write(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def assert_ends(function, *fragments):
+    with pytest.raises(SystemExit) as raised:
+        function()
+    for fragment in (*fragments, "Nothing was written."):
+        assert fragment in str(raised.value)
+
+
+PLAIN = [["1", "7", "1", "2"], ["0", "5", "3", "4"], ["1", "7", "5", "6"], ["1", "9", "7", "8"]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "names"),
+    [([HEADER, *ROWS], ["no", "yes"], [*"bac"]), (PLAIN, ["0", "1"], [*"759"])],
+    ids=["header", "label and bag come first"],
+)
+def test_a_table_has_a_row_for_each_instance(tmp_path, rows, classes, names):
+    bags = read(write(tmp_path / "bags.csv", rows))
+    assert bags.instances.tolist() == [[1, 2], [5, 6], [3, 4], [7, 8]]
+    assert bags.sizes.tolist() == [2, 1, 1]
+    assert bags.labels.tolist() == [1, 0, 1]
+    assert (bags.classes, bags.names) == (classes, names)
+
+
+def test_a_folder_has_a_file_for_each_bag(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    features = {"one": normal(1, 3, 5), "two": normal(2, 1, 2, 5)}  # TRIDENT may add an axis
+    for name, x in features.items():
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["features"] = x
+            file["coords"] = np.arange(x.size // 5 * 2).reshape(-1, 2)
+    labels = write(tmp_path / "labels.csv", [["slide_id", "label"], ["two", "0"], ["one", "1"]])
+    bags = read(tmp_path, labels)
+    assert bags.names == ["two", "one"]
+    assert bags.sizes.tolist() == [2, 3]
+    assert bags.places.tolist() == [[0, 1], [2, 3], [0, 1], [2, 3], [4, 5]]
+    assert_close(bags.instances[2:], features["one"], "float32")
+    assert_ends(lambda: read(tmp_path), "give --labels FILE.csv too")
+    write(labels, [["slide_id", "label"], ["three", "0"]])
+    assert_ends(lambda: read(tmp_path, labels), "the bag 'three' has no file")
+
+
+@pytest.mark.parametrize(
+    ("rows", "fragment"),
+    [
+        ([], "is empty"),
+        ([["bag", "x"], ["a", "1"]], "needs the columns `bag` and `label`; it has bag, x"),
+        ([HEADER, [*ROWS[0][:3], "no"], ROWS[0]], "line 3: the bag 'b' has the labels 'no' and"),
+        ([HEADER, ROWS[0], ["word", "b", "2", "yes"]], "line 3: expected a bag, a label and"),
+        ([HEADER, ROWS[0], ROWS[1][:3]], "line 3: expected a bag, a label and numbers"),
+        ([HEADER, ["nan", "b", "2", "yes"]], "the bag 'b' has others"),
+    ],
+)
+def test_bad_tables(tmp_path, rows, fragment):
+    path = write(tmp_path / "bags.csv", rows)
+    assert_ends(lambda: read(path), str(path), fragment)
+
+
+def test_a_path_that_is_not_there(tmp_path):
+    assert_ends(lambda: read(tmp_path / "no.csv"), "not there. Give a .csv")
+
+
+def test_bags_of_digits():
+    pytest.importorskip("sklearn")
+    bags = make_digits(20, 30, seed=3)
+    assert bags.sizes.min() >= 10
+    assert bags.sizes.max() <= 60
+    held = [bags.truth[bags.of(bag)].any() for bag in range(50)]
+    assert held == (bags.labels == 1).tolist()
+    halves = np.split(bags.instances, [bags.of(20).start])
+    first, second = ({image.tobytes() for image in half} for half in halves)
+    assert not first & second
+
+
+def test_padded_bags_and_scaled_ones():
+    pytest.importorskip("sklearn")
+    bags = make_digits(6, 0, seed=3)
+    chosen = np.array([4, 1])
+    given = bags.padded(chosen)
+    for row, bag in enumerate(chosen):
+        size = bags.sizes[bag]
+        np.testing.assert_array_equal(given["instances"][row, :size], bags.instances[bags.of(bag)])
+        assert given["mask"][row].tolist() == [n < size for n in range(max(bags.sizes[chosen]))]
+    assert not given["instances"][~given["mask"]].any()
+    scaled, (mean, deviation) = bags.scaled(chosen)
+    rows = np.concatenate([scaled.instances[bags.of(bag)] for bag in chosen])
+    np.testing.assert_allclose(rows.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(scaled.instances * deviation + mean, bags.instances, atol=1e-4)
+
+
+def test_every_bag_is_tested_once():
+    pytest.importorskip("sklearn")
+    bags = make_digits(20, 0, seed=3)
+    folds = split(bags, 5, seed=1)
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(20))
+    assert all(np.bincount(bags.labels[test]).tolist() == [2, 2] for _, test in folds)
+
+
+@pytest.mark.parametrize("kind", ["mean", "max"])
+def test_plain_poolings(kind):
+    bags, mask = np.abs(normal(1, 3, 5, 7)), np.arange(5) < np.array([[5], [2], [0]])
+    bags[~mask] = np.nan
+    found = PlainPooling(kind)(bags.astype("float32"), mask=mask)
+    pool = np.mean if kind == "mean" else np.max
+    expected = [pool(bags[0], axis=0), pool(bags[1, :2], axis=0), np.zeros(7)]
+    assert_close(found, expected, "float32")
+
+
+def test_the_reader_averages_members_and_knows_the_scale():
+    model, reader = build_model(7, 2, "gated", [11], 5, 0.5, members=3)
+    bags, mask = normal(1, 2, 4, 7).astype("float32"), np.arange(4) < np.array([[4], [2]])
+    logits = model.predict_on_batch({"instances": bags, "mask": mask})
+    assert logits.shape == (2, 3, 2)
+    found = reader.predict_on_batch({"instances": bags, "mask": mask})
+    exponents = np.exp(logits)
+    expected = (exponents / exponents.sum(2, keepdims=True)).mean(1)
+    assert_close(found["probabilities"], expected, "float32")
+    assert_close(found["weights"].sum(1), np.ones(2), "float32")
+    mean, deviation = normal(2, 7), 1 + np.abs(normal(3, 7))
+    raw = {"instances": (bags * deviation + mean).astype("float32"), "mask": mask}
+    again = with_scaling(reader, mean, deviation).predict_on_batch(raw)
+    np.testing.assert_allclose(again["weights"], found["weights"], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_command_learns_saves_and_resumes(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(command, "TRAIN", 20)
+    monkeypatch.setattr(command, "TEST", 10)
+    argv = ["--output", str(tmp_path / "out"), "--steps", "10", "--members", "2"]
+    command.main([*argv, "--pooling", "gated", "--folds", "2"])
+    printed = capsys.readouterr().out
+    assert "The reloaded SavedModel agrees" in printed
+    assert "gradient times input" in printed
+    assert (tmp_path / "out" / "gated" / "bag.png").read_bytes().startswith(b"\x89PNG")
+    command.main([*argv, "--pooling", "gated", "max", "--folds", "2"])
+    assert "gated, {" not in capsys.readouterr().out
+    results = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
+    names = [x["pooling"] for x in results]
+    assert names == ["gated", "SVM", "gradient boosting", "max"]
+    assert all("instance AUC" in x for x in results if x["pooling"] in ("gated", "max"))
+
+
+def test_labels_need_data(capsys):
+    with pytest.raises(SystemExit):
+        command.parse(["--labels", "labels.csv"])
+    assert "--labels needs --data" in capsys.readouterr().err
