@@ -34,7 +34,7 @@ def row(line):
         return "".join(f"<mtd>{cell}</mtd>" for cell in cells)
     if not equals:
         left, right = "", left
-    sign = "<mo>=</mo>" if equals else ""
+    sign = "<mo>=</mo>" if equals else "<mphantom><mo>=</mo></mphantom>"
     cells = [formula(left), f"<mrow>{sign}{formula(right)}</mrow>", *map(remark, rest)]
     return "".join(f"<mtd>{cell}</mtd>" for cell in cells)
 

@@ -64,4 +64,4 @@ def test_rows_have_columns_and_remarks():
     found = equations.typeset(["c[b]   = k     a remark", "       v       another"])
     root = xml.etree.ElementTree.fromstring(found)
     rows = [["".join(x.itertext()) for x in row] for row in root.iter("mtr")]
-    assert rows == [["cb", "=k", "a remark"], ["", "v", "another"]]
+    assert rows == [["cb", "=k", "a remark"], ["", "=v", "another"]]
