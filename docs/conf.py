@@ -25,6 +25,7 @@ extensions = [
     "api_pages",
     "scrolling",
     "downloads",
+    "colab",
 ]
 exclude_patterns = ["_ext"]
 
@@ -57,8 +58,8 @@ sphinx_gallery_conf = {
     "min_reported_time": 1,
     "download_all_examples": False,
     "show_signature": False,
-    "first_notebook_cell": "%matplotlib inline\n"
-    '# %pip install "keras-attention-layers[plot]" tensorflow',
+    "first_notebook_cell": '%pip install -q "keras-attention-layers[tensorflow,plot]"\n'
+    "%matplotlib inline",
     "last_notebook_cell": "figure",
 }
 

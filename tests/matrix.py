@@ -4,8 +4,8 @@
 
 On TensorFlow these are the default tests, on JAX and PyTorch those in `TESTS`. At the end a
 table shows how many tests passed, failed and were skipped, and why they were skipped. With
-`--keras lowest` every dependency with a lower bound has that version. With `--short` only a part
-runs, `SHORT`.
+`--keras lowest` every dependency with a lower bound has that version. With `--keras newest` Keras
+is the nightly build of today. With `--short` only a part runs, `SHORT`.
 """
 
 import argparse
@@ -63,10 +63,11 @@ def install(folder, extras, keras):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     pip = [python, "-m", "pip"]
     subprocess.run([*pip, "install", "-q", "-c", path, "-e", f"{ROOT}[{extras}]"], check=True)
-    if keras == "nightly":
+    if keras in ("nightly", "newest"):
         # Both packages hold the same folder, so the stable one goes first.
         subprocess.run([*pip, "uninstall", "-q", "-y", "keras"], check=True)
-        subprocess.run([*pip, "install", "-q", "--no-deps", KERAS["nightly"]], check=True)
+        build = KERAS.get(keras, "keras-nightly")
+        subprocess.run([*pip, "install", "-q", "--pre", "--no-deps", build], check=True)
     return python
 
 
@@ -90,7 +91,8 @@ def run(python, backend, folders, report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", nargs="+", choices=EXTRAS, default=list(EXTRAS))
-    parser.add_argument("--keras", nargs="+", choices=[*KERAS, "lowest"], default=list(KERAS))
+    versions = [*KERAS, "lowest", "newest"]
+    parser.add_argument("--keras", nargs="+", choices=versions, default=list(KERAS))
     parser.add_argument("--short", action="store_true", help="a part of the tests, for CI")
     options = parser.parse_args()
     if options.short and (options.backends, options.keras) != (list(EXTRAS), list(KERAS)):

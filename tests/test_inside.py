@@ -20,7 +20,7 @@ PROGRAMS = {
 SOURCE = {
     "lines of code": 8790,
     "share of checks, %": 10.3,
-    "modules of which more than 60% is checks": 1,
+    "modules of which more than 60% is checks": 2,
     "context variables": 1,
     "imports of private modules of another folder": 0,
     "names exported at the top": 33,

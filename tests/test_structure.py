@@ -15,6 +15,7 @@ MODULES = {
 # What a part may import, beside itself.
 BASE = {"_place", "_spec", "_typing"}
 BELOW = {
+    "__main__": {None},
     "_place": {"_typing"},
     "_spec": {"_typing"},
     "_typing": set(),
@@ -25,6 +26,7 @@ BELOW = {
     "recurrence": {*BASE, "ops"},
     "layers": {*BASE, "ops", "recurrence"},
     "search": {*BASE, "ops", "layers"},
+    "settings": set(),
     "models": {*BASE, "ops", "layers", "search"},
     "plotting": {*BASE, "ops", "layers", "search", "models"},
     "tuning": {*BASE, "ops", "layers", "search", "models"},

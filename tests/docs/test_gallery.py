@@ -45,6 +45,20 @@ def test_a_figure_is_saved_once_with_and_without_pyplot(gallery, tmp_path):
     assert not pyplot.get_fignums()
 
 
+def test_a_page_links_to_its_notebook(gallery):
+    import colab
+
+    text = ".. note::\n\nWrite a title\n=============\n\nText.\n\nMore\n====\n"
+    for page, links in {"examples/calculator": 1, "examples/index": 0, "howto/decode": 0}.items():
+        content = [text]
+        colab.add_link(None, page, content)
+        assert content[0].count("Open in Colab") == links
+    content = [text]
+    colab.add_link(None, "examples/calculator", content)
+    assert "=\n\n`Open in Colab <https://colab." in content[0]
+    assert "/blob/notebooks/calculator.ipynb>`__\n\nText.\n\nMore\n====\n" in content[0]
+
+
 def test_a_notebook_has_no_roles(gallery):
     from sphinx_gallery import notebook
 

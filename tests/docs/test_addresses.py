@@ -1,0 +1,50 @@
+"""The address of the repository is the same everywhere, and the README leads there."""
+
+import re
+import runpy
+import tomllib
+
+import keras_attention
+from tests import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+SOURCE = PROJECT["urls"]["Source"]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("*.cff"),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("docs/*.py"),
+    *ROOT.glob(".github/**/*.yml"),
+]
+
+
+def test_every_address_of_the_repository_is_that_of_the_project():
+    name = SOURCE.rpartition("/")[2]
+    found = {
+        match
+        for path in PAGES
+        for match in re.findall(rf"https://[\w.-]+/[\w.-]+/{name}\b", path.read_text("utf-8"))
+    }
+    assert found == {SOURCE}
+    assert all(SOURCE in url or "github.io" in url for url in PROJECT["urls"].values())
+
+
+def test_links_into_the_repository_lead_to_files():
+    pattern = re.compile(rf"{SOURCE}/(?:blob|tree)/main/([\w./-]+)")
+    linked = {x for path in PAGES for x in pattern.findall(path.read_text("utf-8"))}
+    assert linked
+    assert not [x for x in linked if not (ROOT / x).exists()]
+
+
+def test_the_package_index_gets_whole_addresses(monkeypatch):
+    """It shows the README elsewhere, where links from file to file lead nowhere."""
+    given = {}
+    monkeypatch.setattr("setuptools.setup", lambda **options: given.update(options))
+    readme = runpy.run_path(str(ROOT / "setup.py"))["readme"]
+    text = readme()
+    assert given["long_description"] == text
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert links
+    assert all(link.startswith(("https://", "#")) for link in links)
+    assert f"({SOURCE}/blob/v{keras_attention.__version__}/CONTRIBUTING.md)" in text
+    assert f"({SOURCE}/raw/v{keras_attention.__version__}/docs/images/dates-bahdanau.png)" in text
