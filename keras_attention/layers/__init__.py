@@ -3,7 +3,12 @@
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.bidaf import BiDAFAttentionFlow
 from keras_attention.layers.coverage import CoverageAttention
-from keras_attention.layers.decoder import AttentionRNN, DecoderState, ResidualRNNCells
+from keras_attention.layers.decoder import (
+    AttentionRNN,
+    DecoderStack,
+    DecoderState,
+    ResidualRNNCells,
+)
 from keras_attention.layers.dynamic_convolution import DynamicConvolutionAttention
 from keras_attention.layers.forward import ForwardAttention
 from keras_attention.layers.gmm import GMMAttention
@@ -25,6 +30,7 @@ __all__ = [
     "BahdanauAttention",
     "BiDAFAttentionFlow",
     "CoverageAttention",
+    "DecoderStack",
     "DecoderState",
     "DynamicConvolutionAttention",
     "ForwardAttention",

@@ -234,7 +234,8 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     for shape in shapes[len(given) :]:
         given.append(ops.zeros((batch, *shape), decoder.compute_dtype))
     vector = given[len(cells)] if fed else None
-    return DecoderState(as_states(decoder.cell, given[: len(cells)]), vector, state, position)
+    cells = tree.pack_sequence_as(decoder._state_sizes, given[: len(cells)])
+    return DecoderState(cells, vector, state, position)
 
 
 def check_built(decoder: Any) -> None:
@@ -271,7 +272,7 @@ def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
 
 def _shapes(decoder):
     """The shapes of the cell states, and of the fed vector if there is one, without the batch."""
-    sizes = tree.flatten(state_sizes(decoder.cell))
+    sizes = tree.flatten(decoder._state_sizes)
     return [(size,) for size in sizes], [(decoder._attention_size,)] * decoder.input_feeding
 
 

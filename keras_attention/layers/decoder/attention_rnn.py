@@ -27,6 +27,7 @@ from keras_attention.layers.decoder._cells import (
     first_state,
     query_size,
     run_at_least_once,
+    state_sizes,
 )
 from keras_attention.layers.decoder._loop import refuse_changes, run_loop, run_step
 from keras_attention.layers.scoring import ScoringMixin
@@ -253,6 +254,10 @@ class AttentionRNN(CheckedLayer):
             expected = "`unroll=True` copies the loop for every step. It needs a known number of "
             remedy = "Give the number to keras.Input, or leave `unroll` out."
             refuse(self.name, f"{expected}steps, at most {UNROLLED}", Words(shape), remedy)
+
+    @property
+    def _state_sizes(self) -> list:
+        return state_sizes(self.cell)
 
     @property
     def _fed_size(self) -> int:
