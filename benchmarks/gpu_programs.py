@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_programs.py [--only NAME ...]
 
-JAX compiles each function for an H100, forward and with all gradients, in float32. The table shows
-ours and plain JAX (`plain_jax.py`), and the ratio of their estimates. `count(function, *arguments)`
-returns a `Program`:
+JAX compiles each function for an H100, forward and with all gradients, in float32; of a search, one
+step counts. The table shows ours and plain JAX (`plain_jax.py`), and the ratio of their estimates.
+`count(function, *arguments)` returns a `Program`:
 
 - kernels: how many kernels the program launches (fusions, library calls, copies, sorts). A kernel
   in a loop counts once per iteration. A conditional counts as its more expensive branch.
@@ -46,7 +46,11 @@ from keras_attention import (
     AttentionPooling,
     AttentionRNN,
     BahdanauAttention,
+    DecoderStack,
+    LocationSensitiveAttention,
     LuongAttention,
+    beam_search,
+    greedy_search,
 )
 
 H100 = """
@@ -115,6 +119,14 @@ def count(function, *arguments):
     computations, entry = read(program.as_text())
     found = total(computations, entry)
     return found._replace(temporaries=program.memory_analysis().temp_size_in_bytes)
+
+
+def count_step(function, *arguments):
+    """What one step of the last loop of a function does, with the condition of the loop."""
+    computations, _ = read(compiled(function, *arguments).as_text())
+    *_, loop = [x for lines in computations.values() for x in lines if x.kind == "while"]
+    parts = re.findall(r"(?:body|condition)=%([\w.-]+)", loop.text)
+    return functools.reduce(Program.plus, (total(computations, x) for x in parts))
 
 
 def read(text):
@@ -313,6 +325,55 @@ def lstm_decoder(batch, steps, units):
     return ours, (plain.lstm_decoder, with_weights(*weights, inputs=shapes))
 
 
+def location_decoder(batch, steps, units, filters=32, width=31):
+    shapes = [(batch, steps, units)] * 2
+
+    def make():
+        attention = LocationSensitiveAttention(units, filters=filters, kernel_size=width)
+        return AttentionRNN(keras.layers.GRUCell(units), attention)
+
+    cell = (2 * units, 3 * units), (units, 3 * units), (2, 3 * units)
+    weights = *cell, (units, units), (units, units), (units,), (width, 1, filters), (filters, units)
+    ours = of_layer(make, *shapes, training=True)
+    return ours, (plain.location_decoder, with_weights(*weights, inputs=shapes))
+
+
+def stack(batch, steps, units):
+    """Plain JAX has the attention inside of the recurrence."""
+    shapes = [(batch, steps, units)] * 2
+
+    def make():
+        rnns = [keras.layers.LSTM(units, return_sequences=True) for _ in range(4)]
+        return DecoderStack(rnns, BahdanauAttention(units))
+
+    cells = [(n * units, 4 * units) for n in (1, 2, 2, 2)]
+    weights = [x for cell in cells for x in (cell, (units, 4 * units), (4 * units,))]
+    weights += [(units, units), (units, units), (units,)]
+    ours = of_layer(make, *shapes, training=True)
+    return ours, (plain.stack_inside, with_weights(*weights, inputs=shapes))
+
+
+def search(batch, width, words, units, length):
+    """A GRU without an attention, so that the search itself is compared."""
+    shapes = (words, units), (units, 3 * units), (units, 3 * units), (2, 3 * units), (units, words)
+    weights, hidden = [number(*x) for x in shapes], number(batch, units)
+    options = {"start_token": 1, "end_token": 2, "max_length": length}
+
+    def ours(weights, hidden):
+        def step(tokens, state, _):
+            return *plain.next_word(weights, tokens, state), None
+
+        if width == 1:
+            return tuple(greedy_search(step, hidden, **options))
+        return tuple(beam_search(step, hidden, beam_width=width, **options))
+
+    if width == 1:
+        run = functools.partial(plain.greedy, length=length)
+    else:
+        run = functools.partial(plain.beam, width=width, length=length)
+    return (ours, [weights, hidden]), (run, [weights, hidden])
+
+
 CASES = {
     "additive, 16 x 128 x 128, U 256": lambda: additive(16, 128, 256),
     "additive, 2 x 2,048 x 2,048, U 256": lambda: additive(2, 2048, 256),
@@ -324,25 +385,37 @@ CASES = {
     "pooling, 64 x 200, D 200": lambda: pooling(64, 200, 200),
     "GRU, Bahdanau, 32 x 50 x 50, U 512": lambda: gru_decoder(32, 50, 512),
     "2 LSTM, Luong, fed, 32 x 30 x 30, U 512": lambda: lstm_decoder(32, 30, 512),
+    "GRU, location-sensitive, 32 x 50 x 50, U 512": lambda: location_decoder(32, 50, 512),
+    "stack of 4 LSTM, 32 x 50 x 50, U 1,024": lambda: stack(32, 50, 1024),
 }
+SEARCHES = {
+    "greedy search, 64, 8,000 words, U 512": lambda: search(64, 1, 8000, 512, length=30),
+    "beam search, 64 x 5, 8,000 words, U 512": lambda: search(64, 5, 8000, 512, length=30),
+}
+
+
+def programs(name, kind):
+    """Ours and plain JAX: "forward", "with gradients", or "a step" of a search."""
+    pairs = (CASES | SEARCHES)[name]()
+    if kind == "a step":
+        return [count_step(run, *arguments) for run, arguments in pairs]
+    change = pulled if kind == "with gradients" else lambda run: run
+    return [count(change(run), *arguments) for run, arguments in pairs]
 
 
 def main():
     from measure import print_table
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")
+    known = CASES | SEARCHES
+    parser.add_argument("--only", nargs="+", choices=known, default=list(known), metavar="NAME")
     names = parser.parse_args().only
     print(f"JAX {jax.__version__}, Keras {keras.__version__}; ours, plain")
     rows = []
     for name in names:
-        ours, others = CASES[name]()
-        for gradients in (False, True):
-            pair = [
-                count(pulled(run) if gradients else run, *arguments)
-                for run, arguments in (ours, others)
-            ]
-            row = [f"{name}, {'with gradients' if gradients else 'forward'}"]
+        for kind in ["a step"] if name in SEARCHES else ["forward", "with gradients"]:
+            pair = programs(name, kind)
+            row = [f"{name}, {kind}"]
             for column, unit in (("kernels", 1), ("moved", 2**20), ("temporaries", 2**20)):
                 row.append(", ".join(f"{getattr(x, column) / unit:,.0f}" for x in pair))
             row += [f"{x.seconds * 1e6:,.0f}" for x in pair]
