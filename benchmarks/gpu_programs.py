@@ -1,6 +1,9 @@
 """What layers and decoders would do on a GPU, beside plain JAX, counted without one.
 
     python benchmarks/gpu_programs.py [--only NAME ...]
+    python benchmarks/gpu_programs.py --check
+
+--check asserts the `LIMITS` and prints nothing else.
 
 JAX compiles each function for an H100, forward and with all gradients, in float32; of a search, one
 step counts. The table shows ours and plain JAX (`plain_jax.py`), and the ratio of their estimates.
@@ -403,13 +406,72 @@ def programs(name, kind):
     return [count(change(run), *arguments) for run, arguments in pairs]
 
 
+class Limit(NamedTuple):
+    """The most that a program of ours may have. Shares are those of plain JAX."""
+
+    kernels: float = math.inf
+    share_of_kernels: float = math.inf
+    share_of_time: float = math.inf
+    temporaries: float = math.inf  # MiB
+
+
+LIMITS = {
+    ("additive, 16 x 128 x 128, U 256", "forward"): Limit(kernels=10),
+    ("additive, 16 x 128 x 128, U 256", "with gradients"): Limit(28, 2, 0.5, 12),
+    ("local-p, 8 x 512 x 512, D 256", "forward"): Limit(share_of_time=1),
+    ("local-p, 8 x 512 x 512, D 256", "with gradients"): Limit(share_of_time=1),
+    ("local-m, 2 x 8,192 x 8,192, D 64", "with gradients"): Limit(60, share_of_time=0.2),
+    ("greedy search, 64, 8,000 words, U 512", "a step"): Limit(share_of_kernels=1.4),
+    ("beam search, 64 x 5, 8,000 words, U 512", "a step"): Limit(share_of_kernels=1.6),
+    ("GRU, Bahdanau, 32 x 50 x 50, U 512", "with gradients"): Limit(share_of_time=0.62),
+}
+
+
+def check_limits():
+    for (name, kind), limit in LIMITS.items():
+        ours, others = programs(name, kind)
+        found = Limit(
+            ours.kernels,
+            ours.kernels / others.kernels,
+            ours.seconds / others.seconds,
+            ours.temporaries / 2**20,
+        )
+        within = all(x <= most for x, most in zip(found, limit, strict=True))
+        assert within, f"{name}, {kind}: {found} exceeds {limit}"
+    assert kernels_per_step(attends=True) == kernels_per_step(attends=False)
+
+
+def kernels_per_step(attends):
+    """What one more step adds to the kernels of a `DecoderStack`, or of its layers alone."""
+
+    def kernels(steps):
+        shapes = [(8, steps, 64), (8, 32, 64)]
+        rnns = [keras.layers.LSTM(64, return_sequences=True) for _ in range(4)]
+        layer = DecoderStack(rnns, BahdanauAttention(64) if attends else Nothing())
+        run, arguments = of_layer(lambda: layer, *shapes, training=True)
+        return count(pulled(run), *arguments).kernels
+
+    return (kernels(40) - kernels(24)) / 16
+
+
+class Nothing(LuongAttention):
+    """Reads the same at every step."""
+
+    def score(self, query, key):
+        return jax.numpy.zeros((query.shape[0], query.shape[1], key.shape[1]))
+
+
 def main():
     from measure import print_table
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = CASES | SEARCHES
     parser.add_argument("--only", nargs="+", choices=known, default=list(known), metavar="NAME")
-    names = parser.parse_args().only
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    if options.check:
+        return check_limits()
+    names = options.only
     print(f"JAX {jax.__version__}, Keras {keras.__version__}; ours, plain")
     rows = []
     for name in names:
