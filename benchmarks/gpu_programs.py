@@ -1,8 +1,10 @@
 """What layers and decoders would do on a GPU, beside plain JAX, counted without one.
 
     python benchmarks/gpu_programs.py [--only NAME ...]
+    python benchmarks/gpu_programs.py --sizes
     python benchmarks/gpu_programs.py --check
 
+--sizes compares the additive layer and a decoder over many sizes, with gradients.
 --check asserts the `LIMITS` and prints nothing else.
 
 JAX compiles each function for an H100, forward and with all gradients, in float32; of a search, one
@@ -27,6 +29,7 @@ Needs, in an environment of its own, where the plugins have the version of jax:
 
 import argparse
 import functools
+import itertools
 import math
 import os
 import re
@@ -44,6 +47,7 @@ import jax
 import keras
 import plain_jax as plain
 from jax.experimental import topologies
+from measure import print_table
 
 from keras_attention import (
     AttentionPooling,
@@ -406,6 +410,21 @@ def programs(name, kind):
     return [count(change(run), *arguments) for run, arguments in pairs]
 
 
+SIZES_OF = {"additive": (additive, 256), "GRU, Bahdanau": (gru_decoder, 512)}
+
+
+def print_sizes():
+    rows = []
+    for name, (make, units) in SIZES_OF.items():
+        for batch, steps in itertools.product((1, 32, 256), (20, 128, 1024)):
+            pair = [count(pulled(run), *arguments) for run, arguments in make(batch, steps, units)]
+            row = [f"{name}, {batch} x {steps:,} x {steps:,}, U {units}"]
+            row.append(", ".join(f"{x.kernels:,}" for x in pair))
+            rows.append([*row, f"{pair[0].seconds / pair[1].seconds:.2f}"])
+            print(rows[-1], flush=True)
+    print_table(["with gradients", "kernels", "ratio of estimates"], rows)
+
+
 class Limit(NamedTuple):
     """The most that a program of ours may have. Shares are those of plain JAX."""
 
@@ -462,15 +481,16 @@ class Nothing(LuongAttention):
 
 
 def main():
-    from measure import print_table
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = CASES | SEARCHES
     parser.add_argument("--only", nargs="+", choices=known, default=list(known), metavar="NAME")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
     options = parser.parse_args()
     if options.check:
         return check_limits()
+    if options.sizes:
+        return print_sizes()
     names = options.only
     print(f"JAX {jax.__version__}, Keras {keras.__version__}; ours, plain")
     rows = []
