@@ -1,10 +1,15 @@
 """What layers and decoders would do on a GPU, beside plain JAX, counted without one.
 
     python benchmarks/gpu_programs.py [--only NAME ...]
+    python benchmarks/gpu_programs.py --sizes
+    python benchmarks/gpu_programs.py --check
 
-JAX compiles each function for an H100, forward and with all gradients, in float32. The table shows
-ours and plain JAX (`plain_jax.py`), and the ratio of their estimates. `count(function, *arguments)`
-returns a `Program`:
+--sizes compares the additive layer and a decoder over many sizes, with gradients.
+--check asserts the `LIMITS` and prints nothing else.
+
+JAX compiles each function for an H100, forward and with all gradients, in float32; of a search, one
+step counts. The table shows ours and plain JAX (`plain_jax.py`), and the ratio of their estimates.
+`count(function, *arguments)` returns a `Program`:
 
 - kernels: how many kernels the program launches (fusions, library calls, copies, sorts). A kernel
   in a loop counts once per iteration. A conditional counts as its more expensive branch.
@@ -24,6 +29,7 @@ Needs, in an environment of its own, where the plugins have the version of jax:
 
 import argparse
 import functools
+import itertools
 import math
 import os
 import re
@@ -41,12 +47,17 @@ import jax
 import keras
 import plain_jax as plain
 from jax.experimental import topologies
+from measure import print_table
 
 from keras_attention import (
     AttentionPooling,
     AttentionRNN,
     BahdanauAttention,
+    DecoderStack,
+    LocationSensitiveAttention,
     LuongAttention,
+    beam_search,
+    greedy_search,
 )
 
 H100 = """
@@ -115,6 +126,14 @@ def count(function, *arguments):
     computations, entry = read(program.as_text())
     found = total(computations, entry)
     return found._replace(temporaries=program.memory_analysis().temp_size_in_bytes)
+
+
+def count_step(function, *arguments):
+    """What one step of the last loop of a function does, with the condition of the loop."""
+    computations, _ = read(compiled(function, *arguments).as_text())
+    *_, loop = [x for lines in computations.values() for x in lines if x.kind == "while"]
+    parts = re.findall(r"(?:body|condition)=%([\w.-]+)", loop.text)
+    return functools.reduce(Program.plus, (total(computations, x) for x in parts))
 
 
 def read(text):
@@ -319,6 +338,55 @@ def lstm_decoder(batch, steps, units):
     return ours, (plain.lstm_decoder, with_weights(*weights, inputs=shapes))
 
 
+def location_decoder(batch, steps, units, filters=32, width=31):
+    shapes = [(batch, steps, units)] * 2
+
+    def make():
+        attention = LocationSensitiveAttention(units, filters=filters, kernel_size=width)
+        return AttentionRNN(keras.layers.GRUCell(units), attention)
+
+    cell = (2 * units, 3 * units), (units, 3 * units), (2, 3 * units)
+    weights = *cell, (units, units), (units, units), (units,), (width, 1, filters), (filters, units)
+    ours = of_layer(make, *shapes, training=True)
+    return ours, (plain.location_decoder, with_weights(*weights, inputs=shapes))
+
+
+def stack(batch, steps, units):
+    """Plain JAX has the attention inside of the recurrence."""
+    shapes = [(batch, steps, units)] * 2
+
+    def make():
+        rnns = [keras.layers.LSTM(units, return_sequences=True) for _ in range(4)]
+        return DecoderStack(rnns, BahdanauAttention(units))
+
+    cells = [(n * units, 4 * units) for n in (1, 2, 2, 2)]
+    weights = [x for cell in cells for x in (cell, (units, 4 * units), (4 * units,))]
+    weights += [(units, units), (units, units), (units,)]
+    ours = of_layer(make, *shapes, training=True)
+    return ours, (plain.stack_inside, with_weights(*weights, inputs=shapes))
+
+
+def search(batch, width, words, units, length):
+    """A GRU without an attention, so that the search itself is compared."""
+    shapes = (words, units), (units, 3 * units), (units, 3 * units), (2, 3 * units), (units, words)
+    weights, hidden = [number(*x) for x in shapes], number(batch, units)
+    options = {"start_token": 1, "end_token": 2, "max_length": length}
+
+    def ours(weights, hidden):
+        def step(tokens, state, _):
+            return *plain.next_word(weights, tokens, state), None
+
+        if width == 1:
+            return tuple(greedy_search(step, hidden, **options))
+        return tuple(beam_search(step, hidden, beam_width=width, **options))
+
+    if width == 1:
+        run = functools.partial(plain.greedy, length=length)
+    else:
+        run = functools.partial(plain.beam, width=width, length=length)
+    return (ours, [weights, hidden]), (run, [weights, hidden])
+
+
 CASES = {
     "additive, 16 x 128 x 128, U 256": lambda: additive(16, 128, 256),
     "additive, 2 x 2,048 x 2,048, U 256": lambda: additive(2, 2048, 256),
@@ -331,25 +399,112 @@ CASES = {
     "gated pooling, 4 x 50,000, D 512, U 256": lambda: bag(4, 50_000, 512, 256),
     "GRU, Bahdanau, 32 x 50 x 50, U 512": lambda: gru_decoder(32, 50, 512),
     "2 LSTM, Luong, fed, 32 x 30 x 30, U 512": lambda: lstm_decoder(32, 30, 512),
+    "GRU, location-sensitive, 32 x 50 x 50, U 512": lambda: location_decoder(32, 50, 512),
+    "stack of 4 LSTM, 32 x 50 x 50, U 1,024": lambda: stack(32, 50, 1024),
+}
+SEARCHES = {
+    "greedy search, 64, 8,000 words, U 512": lambda: search(64, 1, 8000, 512, length=30),
+    "beam search, 64 x 5, 8,000 words, U 512": lambda: search(64, 5, 8000, 512, length=30),
 }
 
 
-def main():
-    from measure import print_table
+def programs(name, kind):
+    """Ours and plain JAX: "forward", "with gradients", or "a step" of a search."""
+    pairs = (CASES | SEARCHES)[name]()
+    if kind == "a step":
+        return [count_step(run, *arguments) for run, arguments in pairs]
+    change = pulled if kind == "with gradients" else lambda run: run
+    return [count(change(run), *arguments) for run, arguments in pairs]
 
+
+SIZES_OF = {"additive": (additive, 256), "GRU, Bahdanau": (gru_decoder, 512)}
+
+
+def print_sizes():
+    rows = []
+    for name, (make, units) in SIZES_OF.items():
+        for batch, steps in itertools.product((1, 32, 256), (20, 128, 1024)):
+            pair = [count(pulled(run), *arguments) for run, arguments in make(batch, steps, units)]
+            row = [f"{name}, {batch} x {steps:,} x {steps:,}, U {units}"]
+            row.append(", ".join(f"{x.kernels:,}" for x in pair))
+            rows.append([*row, f"{pair[0].seconds / pair[1].seconds:.2f}"])
+            print(rows[-1], flush=True)
+    print_table(["with gradients", "kernels", "ratio of estimates"], rows)
+
+
+class Limit(NamedTuple):
+    """The most that a program of ours may have. Shares are those of plain JAX."""
+
+    kernels: float = math.inf
+    share_of_kernels: float = math.inf
+    share_of_time: float = math.inf
+    temporaries: float = math.inf  # MiB
+
+
+LIMITS = {
+    ("additive, 16 x 128 x 128, U 256", "forward"): Limit(kernels=10),
+    ("additive, 16 x 128 x 128, U 256", "with gradients"): Limit(28, 2, 0.5, 12),
+    ("local-p, 8 x 512 x 512, D 256", "forward"): Limit(share_of_time=1),
+    ("local-p, 8 x 512 x 512, D 256", "with gradients"): Limit(share_of_time=1),
+    ("local-m, 2 x 8,192 x 8,192, D 64", "with gradients"): Limit(60, share_of_time=0.2),
+    ("greedy search, 64, 8,000 words, U 512", "a step"): Limit(share_of_kernels=1.4),
+    ("beam search, 64 x 5, 8,000 words, U 512", "a step"): Limit(share_of_kernels=1.6),
+    ("GRU, Bahdanau, 32 x 50 x 50, U 512", "with gradients"): Limit(share_of_time=0.62),
+}
+
+
+def check_limits():
+    for (name, kind), limit in LIMITS.items():
+        ours, others = programs(name, kind)
+        found = Limit(
+            ours.kernels,
+            ours.kernels / others.kernels,
+            ours.seconds / others.seconds,
+            ours.temporaries / 2**20,
+        )
+        within = all(x <= most for x, most in zip(found, limit, strict=True))
+        assert within, f"{name}, {kind}: {found} exceeds {limit}"
+    assert kernels_per_step(attends=True) == kernels_per_step(attends=False)
+
+
+def kernels_per_step(attends):
+    """What one more step adds to the kernels of a `DecoderStack`, or of its layers alone."""
+
+    def kernels(steps):
+        shapes = [(8, steps, 64), (8, 32, 64)]
+        rnns = [keras.layers.LSTM(64, return_sequences=True) for _ in range(4)]
+        layer = DecoderStack(rnns, BahdanauAttention(64) if attends else Nothing())
+        run, arguments = of_layer(lambda: layer, *shapes, training=True)
+        return count(pulled(run), *arguments).kernels
+
+    return (kernels(40) - kernels(24)) / 16
+
+
+class Nothing(LuongAttention):
+    """Reads the same at every step."""
+
+    def score(self, query, key):
+        return jax.numpy.zeros((query.shape[0], query.shape[1], key.shape[1]))
+
+
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")
-    names = parser.parse_args().only
+    known = CASES | SEARCHES
+    parser.add_argument("--only", nargs="+", choices=known, default=list(known), metavar="NAME")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
+    options = parser.parse_args()
+    if options.check:
+        return check_limits()
+    if options.sizes:
+        return print_sizes()
+    names = options.only
     print(f"JAX {jax.__version__}, Keras {keras.__version__}; ours, plain")
     rows = []
     for name in names:
-        ours, others = CASES[name]()
-        for gradients in (False, True):
-            pair = [
-                count(pulled(run) if gradients else run, *arguments)
-                for run, arguments in (ours, others)
-            ]
-            row = [f"{name}, {'with gradients' if gradients else 'forward'}"]
+        for kind in ["a step"] if name in SEARCHES else ["forward", "with gradients"]:
+            pair = programs(name, kind)
+            row = [f"{name}, {kind}"]
             for column, unit in (("kernels", 1), ("moved", 2**20), ("temporaries", 2**20)):
                 row.append(", ".join(f"{getattr(x, column) / unit:,.0f}" for x in pair))
             row += [f"{x.seconds * 1e6:,.0f}" for x in pair]

@@ -103,3 +103,90 @@ def lstm_decoder(weights, sequences, memory):
         return (below, above, fed), fed
 
     return over_steps(step, ((zeros, zeros), (zeros, zeros), zeros), sequences)
+
+
+def location_decoder(weights, sequences, memory):
+    """A GRU whose score also sees the sum of the weights of the steps before, by a convolution."""
+    *cell, of_query, of_key, vector, filters, of_filters = weights
+    key, (batch, length, _) = memory @ of_key, memory.shape
+
+    def step(state, x):
+        hidden, seen = state
+        places = jax.lax.conv_general_dilated(
+            seen[:, None], filters, (1,), "SAME", dimension_numbers=("NCH", "HIO", "NHC")
+        )
+        pairs = (hidden @ of_query)[:, None] + key + places @ of_filters
+        attention = jax.nn.softmax(jnp.tanh(pairs) @ vector)
+        context = jnp.einsum("bt,btd->bd", attention, memory)
+        hidden = gru(cell, jnp.concatenate([x, context], -1), hidden)
+        return (hidden, seen + attention), hidden
+
+    state = jnp.zeros((batch, vector.shape[0])), jnp.zeros((batch, length))
+    return over_steps(step, state, sequences)
+
+
+def stack_inside(weights, sequences, memory):
+    """Four LSTMs in one loop. The first makes the query of an additive attention."""
+    cells, (of_query, of_key, vector) = [weights[n : n + 3] for n in (0, 3, 6, 9)], weights[12:]
+    key, zeros = memory @ of_key, jnp.zeros((len(sequences), weights[1].shape[0]))
+
+    def step(states, x):
+        hidden, first = lstm(cells[0], x, states[0])
+        attention = jax.nn.softmax(jnp.tanh((hidden @ of_query)[:, None] + key) @ vector)
+        context = jnp.einsum("bt,btd->bd", attention, memory)
+        new = [first]
+        for n in (1, 2, 3):
+            above, state = lstm(cells[n], jnp.concatenate([hidden, context], -1), states[n])
+            hidden = above + hidden if n > 1 else above
+            new.append(state)
+        return new, hidden
+
+    return over_steps(step, [(zeros, zeros)] * 4, sequences)
+
+
+def next_word(weights, tokens, hidden):
+    """One step of a language model: the logits and the next state."""
+    table, *cell, output = weights
+    hidden = gru(cell, table[tokens], hidden)
+    return hidden @ output, hidden
+
+
+def greedy(weights, hidden, length, end=2):
+    def step(carry):
+        t, tokens, last, hidden, living = carry
+        logits, hidden = next_word(weights, last, hidden)
+        last = jnp.where(living, jnp.argmax(logits, -1), end).astype("int32")
+        return t + 1, tokens.at[:, t].set(last), last, hidden, living & (last != end)
+
+    batch = len(hidden)
+    tokens = jnp.full((batch, length), end, "int32")
+    carry = 0, tokens, jnp.ones((batch,), "int32"), hidden, jnp.ones((batch,), bool)
+    return jax.lax.while_loop(lambda x: (x[0] < length) & x[4].any(), step, carry)[1]
+
+
+def beam(weights, hidden, width, length, end=2):
+    """Keeps neither log probabilities nor weights."""
+    batch, units = hidden.shape
+
+    def step(carry):
+        t, tokens, last, hidden, scores, living = carry
+        logits, hidden = next_word(weights, last.ravel(), hidden.reshape(-1, units))
+        gains = jax.nn.log_softmax(logits).reshape(batch, width, -1)
+        words = gains.shape[-1]
+        stays = jnp.where(jnp.arange(words) == end, 0.0, -jnp.inf)
+        totals = scores[..., None] + jnp.where(living[..., None], gains, stays)
+        scores, place = jax.lax.top_k(totals.reshape(batch, -1), width)
+        parent, last = place // words, place % words
+        row = jnp.arange(batch)[:, None]
+        tokens = tokens[row, parent].at[..., t].set(last)
+        hidden = hidden.reshape(batch, width, units)[row, parent]
+        return t + 1, tokens, last, hidden, scores, living[row, parent] & (last != end)
+
+    carry = (
+        *(0, jnp.full((batch, width, length), end, "int32"), jnp.ones((batch, width), "int32")),
+        jnp.repeat(hidden[:, None], width, 1),
+        jnp.where(jnp.arange(width) == 0, 0.0, -jnp.inf) + jnp.zeros((batch, 1)),
+        jnp.ones((batch, width), bool),
+    )
+    carry = jax.lax.while_loop(lambda x: (x[0] < length) & x[5].any(), step, carry)
+    return carry[1], carry[4]

@@ -286,6 +286,36 @@ def gru(kernel, recurrent_kernel, bias):
     return cell
 
 
+def decoder_stack(
+    row, cells, sequences, memory, initial_states, sequences_mask=None, memory_mask=None
+):
+    """The first cell makes the query; the others read the context, with residual connections.
+
+    The arguments are those of `attention_rnn`. Returns outputs and weights, which are zero where
+    the sequence is masked. A masked step changes no state and is not counted.
+    """
+    batch, steps, _ = sequences.shape
+    length, outputs, weights = memory.shape[1], [], np.zeros((batch, steps, memory.shape[1]))
+    for b in range(batch):
+        states = [list(s) for s in initial_states[b]]
+        valid = [memory_mask is None or memory_mask[b, j] for j in range(length)]
+        outputs.append([None] * steps)
+        position = 0
+        for t in range(steps):
+            if sequences_mask is not None and not sequences_mask[b, t]:
+                continue
+            x, states[0] = cells[0](sequences[b, t], states[0])
+            context, weights[b, t] = row(x, memory[b], memory[b], valid, valid, position)
+            for n in range(1, len(cells)):
+                hidden, states[n] = cells[n](np.concatenate([x, context]), states[n])
+                x = hidden if n == 1 else x + hidden
+            outputs[b][t] = x
+            position += 1
+        size = next(len(x) for x in outputs[b] if x is not None)
+        outputs[b] = [np.zeros(size) if x is None else x for x in outputs[b]]
+    return np.array(outputs), weights
+
+
 def lstm(kernel, recurrent_kernel, bias):
     """Gates in the order input, forget, candidate, output."""
 

@@ -5,6 +5,7 @@ from keras_attention.layers.bidaf import BiDAFAttentionFlow
 from keras_attention.layers.coverage import CoverageAttention
 from keras_attention.layers.decoder import (
     AttentionRNN,
+    DecoderStack,
     DecoderState,
     FeatureAttention,
     ResidualRNNCells,
@@ -33,6 +34,7 @@ __all__ = [
     "BahdanauAttention",
     "BiDAFAttentionFlow",
     "CoverageAttention",
+    "DecoderStack",
     "DecoderState",
     "DynamicConvolutionAttention",
     "FeatureAttention",

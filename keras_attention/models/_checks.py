@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_attention._spec import Words, check_token, is_tensor, refuse
+from keras_attention.layers import DecoderStack
 from keras_attention.models.hard_attention import HardAttention
 
 INTERFACE = "prepare", "get_initial_state", "step"
@@ -108,6 +109,7 @@ def check_parts(
     padding = [getattr(part, "pad_token", pad) for part in (encoder, head)]
     function, reads = getattr(head, "activation", None), getattr(head, "reads", ())
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
+    feeds = feeds or isinstance(decoder, DecoderStack)
     tied = head is None or getattr(head, "tied", False)
     reversible = isinstance(target_embedding, keras.layers.ReversibleEmbedding)
     for rule, right, received in (

@@ -1,10 +1,12 @@
 """The largest numbers of a long row, faster than `ops.top_k`."""
 
+import functools
 import math
 
 import keras
 from keras import ops
 
+from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
 
 # The row is cut into groups of this size. `ops.top_k` is faster for rows shorter than SHORTEST, and
@@ -28,8 +30,20 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     size = x.shape[-1]
     groups = -(-size // GROUP)
     if size < SHORTEST or count >= groups or keras.backend.backend() == "torch":
-        values, indices = ops.top_k(x, count)
-        return values, ops.cast(indices, "int32")
+        return _from_all(x, count)
+    grouped = functools.partial(_from_groups, count=count)
+    return on_device(Place.of(x), grouped, functools.partial(_from_all, count=count), x)
+
+
+def _from_all(x, count):
+    """On a GPU one kernel for each row is the fastest."""
+    values, indices = ops.top_k(x, count)
+    return values, ops.cast(indices, "int32")
+
+
+def _from_groups(x, count):
+    size = x.shape[-1]
+    groups = -(-size // GROUP)
     missing = groups * GROUP - size
     if missing:
         x = ops.pad(x, ((0, 0), (0, missing)), constant_values=-math.inf)

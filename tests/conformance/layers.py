@@ -21,6 +21,7 @@ from keras_attention import (
     BahdanauAttention,
     BiDAFAttentionFlow,
     CoverageAttention,
+    DecoderStack,
     DynamicConvolutionAttention,
     FeatureAttention,
     ForwardAttention,
@@ -196,12 +197,16 @@ def residual(*makers):
     )
 
 
-def gru(units):
+def recurrent(kind, units):
     def make(dtype, unroll):
         options = {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
-        return layers.GRU(units, **options, unroll=unroll, dtype=dtype)
+        return kind(units, **options, unroll=unroll, dtype=dtype)
 
     return make
+
+
+def gru(units):
+    return recurrent(layers.GRU, units)
 
 
 def both_ways(units):
@@ -432,6 +437,21 @@ CASES = {
         memory="memory",
         masked_like="sequences",
         fixed=True,
+    ),
+    "stack of layers": Case(
+        DecoderStack,
+        {},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {
+            "rnns": cells(*(recurrent(layers.LSTM, 13) for _ in range(3))),
+            "attention": part(BahdanauAttention, 2),
+        },
+        memory="memory",
+        reads_zeros=False,
+        masked_like="sequences",
+        first=True,
+        exported=True,
     ),
     "pooling": Case(
         AttentionPooling, {"units": 13}, (WORDS,), ((TK,),), memory="inputs", exported=True

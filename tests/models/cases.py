@@ -7,6 +7,7 @@ from keras import layers
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
+    DecoderStack,
     HardAttention,
     LocationSensitiveAttention,
     LuongAttention,
@@ -42,6 +43,11 @@ def residual():
     return AttentionRNN(cells, BahdanauAttention(U))
 
 
+def stack():
+    rnns = [layers.LSTM(H, return_sequences=True) for _ in range(3)]
+    return DecoderStack(rnns, BahdanauAttention(U))
+
+
 def hard():
     return AttentionRNN(layers.GRUCell(H), LuongAttention("general"), output_mode="cell")
 
@@ -51,6 +57,7 @@ CASES = {
     "local-m": (windowed, lambda: layers.Dense(V)),
     "state": (remembering, lambda: layers.Dense(V)),
     "residual LSTMs": (residual, lambda: layers.Dense(V)),
+    "stack": (stack, lambda: layers.Dense(V)),
     "tied": (bahdanau, lambda: Readout(E)),
     "pointer": (bahdanau, lambda: PointerGenerator(V - 3, 3)),
     "hard": (hard, lambda: HardAttention(V, U)),
@@ -61,8 +68,9 @@ CASES = {
 def make_model(name="additive", seed=0):
     """A model whose weights are random, so that every part matters."""
     decoder, head = CASES[name]
-    cell = layers.LSTM if name == "residual LSTMs" else layers.GRU
-    rnn = cell(H // 2, return_sequences=True, return_state=name != "residual LSTMs")
+    deep = name in ("residual LSTMs", "stack")
+    cell = layers.LSTM if deep else layers.GRU
+    rnn = cell(H // 2, return_sequences=True, return_state=not deep)
     table = layers.ReversibleEmbedding if name == "tied" else layers.Embedding
     known = V - 3 if name == "pointer" else V  # the other ids are extra words
     model = Seq2Seq(

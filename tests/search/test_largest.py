@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention import _place
 from keras_attention.search._largest import GROUP, SHORTEST, largest
 from tests.backends import BACKEND
 from tests.helpers import numpy
@@ -37,3 +38,9 @@ def test_equals_a_sort(size, count, jit):
     found = np.take_along_axis(rows, numpy(places).astype(int), axis=-1)
     assert np.array_equal(found, numpy(values))
     assert np.array_equal(numpy(values), np.take_along_axis(rows, expected, axis=-1))
+
+
+def test_on_a_gpu(monkeypatch):
+    for backend in ("tensorflow", "jax"):
+        monkeypatch.setattr(_place, f"_{backend}_device", lambda: "gpu")
+    test_equals_a_sort(63 * GROUP - 1, 5, None)

@@ -235,7 +235,8 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     for shape in shapes[len(states) :]:
         states.append(ops.zeros((batch, *shape), decoder.compute_dtype))
     vector = states[len(cells)] if fed else None
-    return DecoderState(as_states(decoder.cell, states[: len(cells)]), vector, state, position)
+    cells = tree.pack_sequence_as(decoder._state_sizes, states[: len(cells)])
+    return DecoderState(cells, vector, state, position)
 
 
 def check_built(decoder: Any) -> None:
@@ -268,6 +269,12 @@ def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
     groups = {"cell state": cells, "fed vector": fed}
     states = tree.flatten(state.cells if state.fed is None else (state.cells, state.fed))
     check_states(decoder.name, "state", states, groups, memory.value.shape[0])
+
+
+def state_shapes(decoder: Any) -> tuple[tuple, tuple]:
+    """The shapes of the cell states, and of the fed vector if there is one, without the batch."""
+    cells = tuple((size,) for size in tree.flatten(decoder._state_sizes))
+    return cells, ((decoder._attention_size,),) * decoder.input_feeding
 
 
 def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) -> None:

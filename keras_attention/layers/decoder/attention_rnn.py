@@ -27,6 +27,7 @@ from keras_attention.layers.decoder._cells import (
     first_state,
     query_size,
     run_at_least_once,
+    state_shapes,
     state_sizes,
 )
 from keras_attention.layers.decoder._loop import refuse_changes, run_loop, run_step
@@ -173,8 +174,7 @@ class AttentionRNN(CheckedLayer):
         attention = self.attention
         attention.CALL.check(attention.name, {**forms, "key": forms["value"]}, attention._sizes)
         self._attention_size = self.attention.output_size(size, memory_shape[-1])
-        cells = tuple((size,) for size in tree.flatten(state_sizes(self.cell)))
-        self._state_shapes = cells, ((self._attention_size,),) * self.input_feeding
+        self._state_shapes = state_shapes(self)
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
 
@@ -256,6 +256,10 @@ class AttentionRNN(CheckedLayer):
             expected = "`unroll=True` copies the loop for every step. It needs a known number of "
             remedy = "Give the number to keras.Input, or leave `unroll` out."
             refuse(self.name, f"{expected}steps, at most {UNROLLED}", Words(shape), remedy)
+
+    @property
+    def _state_sizes(self) -> list:
+        return state_sizes(self.cell)
 
     @property
     def _fed_size(self) -> int:
