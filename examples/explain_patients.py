@@ -76,7 +76,7 @@ model.fit(
 test_visits, test_mask, truth = visits[test], mask[test], labels[test]
 logits = model.predict([test_visits, test_mask], verbose=0)[:, 0]
 shares = keras.ops.convert_to_numpy(retain.contributions(test_visits, test_mask))[..., 0]
-bias = float(retain.output_bias[0])
+bias = float(retain.class_bias[0])
 difference = np.abs(shares.sum(axis=(1, 2), dtype="float64") + bias - logits).max()
 accuracy = np.mean((logits > 0) == truth)
 

@@ -12,6 +12,7 @@ __all__ = ["get_layout_map"]
 # The cells of Keras by their default names, which `keras.layers.GRU` and the like also use.
 _CELL = r"(gru|lstm|simple_rnn)_cell(_\d+)?"
 _POOLING = r"(attention_pooling(_\d+)?|word_attention|sentence_attention)"
+_TARGET = r"target_attention(_\d+)?"
 
 # The end of a weight's path, and which of its axes is split over the model axis of the mesh.
 # Weights without an entry are copied to every device: biases, gains, and vectors of one width,
@@ -35,7 +36,12 @@ _SPLIT_AXES = {
     "coverage_vector": (True,),
     "(mixture|dynamic_filter)_kernel": (True, False),
     # e = u_w . tanh(W h + b). A device computes the tanh of its own units.
-    f"{_POOLING}/(gate_)?kernel": (False, True),
+    f"{_POOLING}/kernel": (False, True),
+    "gate_kernel": (False, True),
+    # e = v . sigmoid(W [q; k; q - k; q * k] + b), likewise.
+    f"{_TARGET}/kernel": (False, True),
+    # v = W x. A device embeds into its own features.
+    "embedding_kernel": (False, True),
     # m_i = sum_j A x_ij + T(i), and answers W u. Embeddings are split by features, because lookups
     # then need no other device. A vocabulary seldom has a size that devices divide.
     r"(embedding|time)_\d+": (False, True),
@@ -62,8 +68,8 @@ def get_layout_map(
     Add entries for your own layers, as in the example.
 
     Weights are found by their own names, so most layers may have any name. Keep the default name of
-    cells, and of an `AttentionPooling` outside `HierarchicalAttention`. Otherwise their kernels are
-    copied.
+    cells, of a `TargetAttention`, and of an `AttentionPooling` outside `HierarchicalAttention`.
+    Otherwise their kernels are copied.
 
     Args:
         device_mesh: a `keras.distribution.DeviceMesh` with both axes. The number of devices along

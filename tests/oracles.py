@@ -631,7 +631,7 @@ def narm(a1, a2, v, states, valid):
 def retain(weights, visit_cell, gate_cell, visits, mask=None):
     """Choi et al. (2016), sections 2.2 and 2.3, of `(B, T, D)`: y, a and the contributions."""
     batch, steps, codes = visits.shape
-    classes, units = weights["output_bias"].size, weights["visit_vector"].size
+    classes, units = weights["class_bias"].size, weights["visit_vector"].size
     logits, a = np.zeros((batch, classes)), np.zeros((batch, steps))
     shares = np.zeros((batch, steps, codes, classes))
     for b in range(batch):
@@ -656,9 +656,9 @@ def retain(weights, visit_cell, gate_cell, visits, mask=None):
             for k in range(codes):
                 if valid[i]:
                     gated = gates[i] * weights["embedding_kernel"][k]
-                    slope = a[b, i] * gated @ weights["output_kernel"]
+                    slope = a[b, i] * gated @ weights["class_kernel"]
                     shares[b, i, k] = visits[b, i, k] * slope
-        logits[b] = context @ weights["output_kernel"] + weights["output_bias"]
+        logits[b] = context @ weights["class_kernel"] + weights["class_bias"]
     return logits, a, shares
 
 

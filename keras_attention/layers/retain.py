@@ -37,8 +37,8 @@ class RETAIN(CheckedLayer):
 
     Weights:
         embedding_kernel: W, `(D, U)`. visit_rnn, gate_rnn: two `keras.layers.GRU`. visit_vector: w,
-        `(U,)`. gate_kernel: W_z, `(U, U)`. gate_bias: b_z, `(U,)`. output_kernel: W_o, `(U, C)`.
-        output_bias: b_o, `(C,)`.
+        `(U,)`. gate_kernel: W_z, `(U, U)`. gate_bias: b_z, `(U,)`. class_kernel: W_o, `(U, C)`.
+        class_bias: b_o, `(C,)`.
 
     Call arguments:
         inputs: x, `(B, T, D)`, the codes of each visit: one where a code occurs, or its count.
@@ -102,9 +102,9 @@ class RETAIN(CheckedLayer):
         self.visit_vector = self.add_weight((units,), name="visit_vector", autocast=False)
         self.gate_kernel = self.add_weight((units, units), name="gate_kernel")
         self.gate_bias = self.add_weight((units,), "zeros", name="gate_bias", autocast=False)
-        self.output_kernel = self.add_weight((units, self.classes), name="output_kernel")
-        self.output_bias = self.add_weight(
-            (self.classes,), "zeros", name="output_bias", autocast=False
+        self.class_kernel = self.add_weight((units, self.classes), name="class_kernel")
+        self.class_bias = self.add_weight(
+            (self.classes,), "zeros", name="class_bias", autocast=False
         )
 
     def call(
@@ -116,8 +116,8 @@ class RETAIN(CheckedLayer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         visits, weights, gates = self._read(blanked(inputs, mask), mask)
         context = ops.sum(ops.expand_dims(weights, 2) * gates * visits, axis=1)
-        logits = project(context, as_dtype(self.output_kernel, self.score_dtype))
-        logits = ops.cast(ops.add(logits, self.output_bias), self.compute_dtype)
+        logits = project(context, as_dtype(self.class_kernel, self.score_dtype))
+        logits = ops.cast(ops.add(logits, self.class_bias), self.compute_dtype)
         return (
             (logits, ops.cast(weights, self.compute_dtype)) if return_attention_scores else logits
         )
@@ -143,7 +143,7 @@ class RETAIN(CheckedLayer):
         inputs = blanked(as_dtype(inputs, self.compute_dtype), mask)
         _, weights, gates = as_in_a_call(self, lambda: self._read(inputs, mask))
         kernel, output = (
-            as_dtype(x, self.score_dtype) for x in (self.embedding_kernel, self.output_kernel)
+            as_dtype(x, self.score_dtype) for x in (self.embedding_kernel, self.class_kernel)
         )
         slopes = ops.expand_dims(ops.expand_dims(weights, 2) * gates, 2) * ops.transpose(output)
         shares = project(slopes, ops.transpose(kernel))  # (B, T, C, D)

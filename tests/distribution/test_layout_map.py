@@ -15,7 +15,7 @@ from tests.conformance.layers import CASES
 # What every device has a copy of, because it is small: numbers, vectors of one width, and biases.
 COPIED = {"gain", "bias", "query_vector", "context_vector", "product_vector", "linear"}
 COPIED |= {"filter_kernel", "offset_bias", "agent_vector", "agent_bias", "mixture_bias"}
-COPIED |= {"query_bias"}
+COPIED |= {"query_bias", "gate_bias", "score_bias", "visit_vector", "class_kernel", "class_bias"}
 MESH = ("batch", "model")
 
 

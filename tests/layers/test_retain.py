@@ -79,7 +79,7 @@ def test_the_contributions_add_up_to_the_logits(mask, classes, dtype):
     layer, inputs = built(dtype, classes), normal(1, B, T, D, dtype=dtype)
     shares = numpy(layer.contributions(inputs, mask))
     assert shares.shape == (B, T, D, classes)
-    total = shares.sum(axis=(1, 2)) + numpy(layer.output_bias)
+    total = shares.sum(axis=(1, 2)) + numpy(layer.class_bias)
     assert_close(layer(inputs, mask=mask), total, dtype)
 
 
@@ -109,7 +109,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(fill):
 def test_a_history_without_a_visit_has_the_logit_of_the_bias():
     layer, mask = built(), np.zeros((B, T), bool)
     logits, weights = run(layer, normal(1, B, T, D), mask=mask)
-    assert_close(logits, np.tile(numpy(layer.output_bias), (B, 1)))
+    assert_close(logits, np.tile(numpy(layer.class_bias), (B, 1)))
     assert not numpy(weights).any()
     assert not numpy(layer.contributions(normal(1, B, T, D), mask)).any()
 
@@ -122,7 +122,7 @@ def test_contributions_of_a_loaded_model_in_mixed_precision(policy, tmp_path):
     again = keras.saving.load_model(tmp_path / "model.keras").layers[-1]
     shares = numpy(again.contributions(inputs))
     assert np.array_equal(shares, numpy(layer.contributions(inputs)))
-    total = shares.sum(axis=(1, 2)) + numpy(layer.output_bias)
+    total = shares.sum(axis=(1, 2)) + numpy(layer.class_bias)
     assert_close(layer(inputs), total, policy, before=2)
 
 

@@ -42,7 +42,7 @@ class DecoderStack(CheckedLayer):
     """Stacks recurrent layers, of which the first is the query and the others read the context.
 
         s^1 = rnn_1(x)
-        c_i = attention(s^1_i, memory)
+        c_i = attention(s_i^1, memory)
         s^2 = rnn_2([s^1; c])
         s^n = s^{n-1} + rnn_n([s^{n-1}; c])       n > 2
 
