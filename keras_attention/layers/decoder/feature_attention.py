@@ -166,7 +166,7 @@ class FeatureAttention(CheckedLayer):
             _, (outputs, weights) = with_constant_weights(
                 self, lambda: scan_drawing(step, states, steps, self, self.unroll)
             )
-        outputs = blanked(swap_steps(outputs), steps_mask)
+        outputs = as_dtype(blanked(swap_steps(outputs), steps_mask), self.compute_dtype)
         if not return_attention_scores:
             return outputs
         return outputs, as_dtype(swap_steps(weights), self.compute_dtype)
