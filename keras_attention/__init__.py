@@ -24,6 +24,7 @@ from keras_attention.layers import (
     RecurrentScoringMixin,
     ResidualRNNCells,
     ScoringMixin,
+    StepwiseMonotonicAttention,
     TargetAttention,
     Window,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "ResidualRNNCells",
     "ScoringMixin",
     "Seq2Seq",
+    "StepwiseMonotonicAttention",
     "TargetAttention",
     "Window",
     "beam_search",

@@ -19,6 +19,7 @@ from keras_attention import (
     LocationSensitiveAttention,
     LuongAttention,
     MonotonicAttention,
+    StepwiseMonotonicAttention,
 )
 from tests import oracles, recurrent_oracles
 from tests.backends import BACKEND, gradients_by
@@ -123,6 +124,7 @@ ORACLES = {
     GMMAttention: recurrent_oracles.gmm,
     LocationSensitiveAttention: recurrent_oracles.location_sensitive,
     MonotonicAttention: recurrent_oracles.monotonic,
+    StepwiseMonotonicAttention: recurrent_oracles.stepwise_monotonic,
 }
 
 
@@ -200,6 +202,8 @@ RECURRENT = {
         MonotonicAttention, {"units": 17, "mode": "hard", "chunk_size": 1}
     ),
     "monotonic, chunks": Mechanism(MonotonicAttention, {"units": 17, "chunk_size": 3}),
+    "stepwise": Mechanism(StepwiseMonotonicAttention, {"units": 17}),
+    "stepwise, hard": Mechanism(StepwiseMonotonicAttention, {"units": 17, "hard": True}),
     "gmm V0": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V0"}),
     "gmm V2": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V2"}),
     "gmm V2b": Mechanism(GMMAttention, {"units": 17}),

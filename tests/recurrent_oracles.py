@@ -133,6 +133,22 @@ def monotonic(weights, mode="parallel", chunk_size=None):
     return with_state(at_the_start, step)
 
 
+def stepwise_monotonic(weights, hard=False):
+    def step(query, keys, values, allowed, state):
+        align = np.zeros(len(keys))
+        for j in range(len(keys)):
+            stay = sigmoid(additive(weights, query, keys[j]) + weights["offset_bias"])
+            stay = float(stay >= 0.5) if hard else stay
+            stay = stay if allowed[j] else 0.0
+            align[j] += state[j] * stay
+            after = [m for m in range(j + 1, len(keys)) if allowed[m]]
+            if after:  # otherwise it is lost
+                align[after[0]] += state[j] * (1 - stay)
+        return align, align
+
+    return with_state(at_the_start, step)
+
+
 def gmm(weights, components=5, version="V2b"):
     def step(query, keys, values, allowed, state):
         hidden = np.tanh(query @ weights["query_kernel"] + weights["bias"])

@@ -18,12 +18,12 @@ PROGRAMS = {
     "traced training step": (254, 1130, 21),
 }
 SOURCE = {
-    "lines of code": 8790,
+    "lines of code": 8946,
     "share of checks, %": 10.3,
     "modules of which more than 60% is checks": 2,
     "context variables": 1,
     "imports of private modules of another folder": 0,
-    "names exported at the top": 34,
+    "names exported at the top": 35,
     "classes from keras.Layer to LocationSensitiveAttention": 4,
 }
 SPARE = 1.1

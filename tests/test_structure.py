@@ -20,6 +20,7 @@ BELOW = {
     "_spec": {"_typing"},
     "_typing": set(),
     "_version": set(),
+    "alignment": {*BASE, "ops"},
     "distribution": set(),
     "faithfulness": {*BASE, "ops"},
     "ops": BASE,

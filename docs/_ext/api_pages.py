@@ -16,6 +16,7 @@ PARTS = {
     "models": "Sequence to sequence: the model, its encoder and its heads.",
     "search": None,
     "ops": "The equations as functions.",
+    "alignment": "Losses that teach alignments, and durations.",
     "plotting": "Pictures and pages of weights.",
     "faithfulness": "Whether weights are reasons.",
     "tuning": "Searches for hyperparameters with keras-tuner.",

@@ -12,7 +12,8 @@ SECTIONS = (
 )
 # The parts of the package whose names are public. Other modules serve the package itself.
 PUBLIC = (
-    *("layers", "models", "search", "ops", "plotting", "faithfulness", "tuning", "distribution"),
+    *("layers", "models", "search", "ops", "alignment"),
+    *("plotting", "faithfulness", "tuning", "distribution"),
 )
 # Modules whose docstring is on the index of the reference.
 DESCRIBED = ("keras_attention.search",)

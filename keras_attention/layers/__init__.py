@@ -23,6 +23,7 @@ from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.retain import RETAIN
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.stepwise_monotonic import StepwiseMonotonicAttention
 from keras_attention.layers.target import TargetAttention
 from keras_attention.layers.types import Attended, Memory, Step, Window
 
@@ -51,6 +52,7 @@ __all__ = [
     "ResidualRNNCells",
     "ScoringMixin",
     "Step",
+    "StepwiseMonotonicAttention",
     "TargetAttention",
     "Window",
 ]

@@ -6,25 +6,23 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._spec import NOT_NORMALISED, check_choice, check_int, check_number
-from keras_attention._typing import Nested, Shape, Size, Tensor
-from keras_attention.layers._content import at_the_start, set_content
+from keras_attention._spec import check_choice, check_int
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.layers._moving import MovingMixin, chances
 from keras_attention.layers.bahdanau import BahdanauAttention
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.layers.types import Memory, Step
+from keras_attention.layers.types import Step
 from keras_attention.ops.loops import scan, swap_steps
-from keras_attention.ops.masks import first_largest, last_valid
+from keras_attention.ops.masks import first_largest
 from keras_attention.ops.normalize import masked_softmax
 from keras_attention.ops.shifts import folded, linear_recurrence, shifted, sliding
 
 __all__ = ["MonotonicAttention"]
 
 MODES = ("parallel", "recursive", "hard")
-SURE = 50.0  # a score whose sigmoid is one
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MonotonicAttention(RecurrentScoringMixin):
+class MonotonicAttention(MovingMixin):
     """Attention that moves forward only (Raffel et al., 2017; Chiu and Raffel, 2018).
 
         e[b,i,j] = g v/|v| . tanh(W q[b,i] + V k[b,j] + b) + r
@@ -87,8 +85,6 @@ class MonotonicAttention(RecurrentScoringMixin):
     1 - p, which underflows for long memories.
     """
 
-    moves_forward = True
-
     def __init__(
         self,
         units: int,
@@ -100,29 +96,18 @@ class MonotonicAttention(RecurrentScoringMixin):
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        set_content(self, units, use_bias, weight_norm=True)
-        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
+        super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
         self.mode = check_choice(self.name, "mode", mode, MODES)
-        self.noise = check_number(self.name, "noise", noise, 0)
         self.chunk_size = chunk_size
-        self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
-        self.initial_gain = initial_gain
-        if initial_gain is not None:
-            self.content._initial_gain = check_number(self.name, "initial_gain", initial_gain, 0)
         self.chunk_content = None
         if chunk_size is not None:
             self.chunk_size = check_int(self.name, "chunk_size", chunk_size)
             self.chunk_content = BahdanauAttention(
                 units, True, dtype=self.dtype_policy, name="chunk_content"
             )
-        if self.noise > 0 and self.dropout == 0:
-            self.seed_generator = keras.random.SeedGenerator(self.seed)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        offset = keras.initializers.Constant(self.initial_offset)
-        self.offset_bias = self.add_weight((), offset, name="offset_bias", autocast=False)
         if self.chunk_content is not None and not self.chunk_content.built:
             self.chunk_content.build(query_shape, value_shape, key_shape)
 
@@ -138,43 +123,18 @@ class MonotonicAttention(RecurrentScoringMixin):
             return projected
         return ops.concatenate([projected, self.chunk_content.project_key(key)], axis=-1)
 
-    def initial_state(self, memory: Memory) -> Nested:
-        return at_the_start(memory, self.score_dtype)
-
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
-        offset = ops.cast(self.offset_bias, self.score_dtype)
         # In a loop, TensorFlow stores every slice at every step, even a slice of the whole key.
         if self.chunk_size is not None:
             query, key = query[..., : self.units], key[..., : self.units]
-        return self.content.score(query, key) + offset
-
-    def draw(self, memory: Memory, steps: Size) -> Nested:
-        if self.noise == 0:
-            return None
-        shape = steps, *ops.shape(memory.value)[:2]
-        return keras.random.normal(
-            shape, stddev=self.noise, dtype=self.score_dtype, seed=self.seed_generator
-        )
+        return super().score(query, key, state)
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
-        scores, mask = step.scores, step.mask
-        if step.drawn is not None:
-            scores = scores + ops.expand_dims(step.drawn, 1)
-        if mask is not None:
-            mask = ops.broadcast_to(mask, ops.shape(scores))
-            if self.half_width is not None and not step.training:
-                position = ops.arange(ops.shape(scores)[2], dtype="int32")
-                last = position == ops.expand_dims(last_valid(mask), 2)
-                scores = ops.where(last, ops.maximum(scores, SURE), scores)
-            mask = ops.squeeze(mask, 1)
-        scores = ops.squeeze(scores, 1)
+        scores, mask = self._noisy(step)
         if self.mode == "hard" and not step.training:
             stopped = _first_stop(scores, mask, state)
         else:
-            stop, go = ops.sigmoid(scores), ops.sigmoid(-scores)
-            if mask is not None:
-                stop = ops.where(mask, stop, ops.zeros_like(stop))
-                go = ops.where(mask, go, ops.ones_like(go))
+            stop, go = chances(scores, mask)
             run = _one_by_one if self.mode == "recursive" else linear_recurrence
             stopped = stop * run(shifted(go), state)
         weights = stopped if self.chunk_size is None else self._chunks(step, mask, stopped)

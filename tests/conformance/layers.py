@@ -34,6 +34,7 @@ from keras_attention import (
     MonotonicAttention,
     RecurrentScoringMixin,
     ResidualRNNCells,
+    StepwiseMonotonicAttention,
     TargetAttention,
 )
 from tests.helpers import normal, randomize
@@ -328,6 +329,12 @@ CASES = {
                     "use_bias": True,
                 }
                 | {"normalizer": "softmax"},
+            ),
+            (
+                "stepwise monotonic",
+                StepwiseMonotonicAttention,
+                {"hard": True, "noise": 0.5, "initial_offset": 0.5, "initial_gain": 0.5}
+                | {"use_bias": True, "normalizer": "softmax"},
             ),
             (
                 "forward",

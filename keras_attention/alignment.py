@@ -1,0 +1,196 @@
+"""The loss of all monotonic alignments, and the durations of the best one.
+
+Masks may have gaps. Masked steps have no effect.
+"""
+
+from typing import Any
+
+from keras import ops
+
+from keras_attention._spec import Spec, dtype_of
+from keras_attention._typing import Tensor
+from keras_attention.ops.loops import scan, swap_steps, where_valid
+from keras_attention.ops.products import as_dtype
+
+__all__ = ["durations", "forward_sum_loss"]
+
+# The log probability of what cannot happen. Unlike -inf it has finite gradients.
+NEVER = -1e30
+TINY = 1e-30  # a weight is at least this large where its logarithm is taken
+
+MASKS = "query_mask: bool[B Tq]?", "memory_mask: bool[B Tk]?"
+OF_WEIGHTS = Spec("weights: float[B Tq Tk]", *MASKS, call="it on weights (batch, steps, memory)")
+OF_SCORES = Spec("scores: float[B Tq Tk]", *MASKS, call="it on scores (batch, steps, memory)")
+
+
+def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = None) -> Tensor:
+    """The negative log probability of all monotonic alignments (Badlani et al., 2021).
+
+        a[b,i,:] = softmax of e[b,i,:] over the valid j
+        loss     = mean_b -log sum_s prod_i a[b,i,s(i)]
+
+    The sum runs over the paths s that begin at the first valid memory step, end at the last one,
+    and stay or move on by one at each valid query step. It is CTC without blanks. A sample without
+    such a path, such as one with more memory than query steps, has a loss and a gradient of 0.
+
+    For speech, let letters be the memory and frames the query. Transpose the scores of an attention
+    that listens.
+
+    Args:
+        scores: e, `(B, Tq, Tk)`, before the softmax. Or its logarithm: of weights pass
+            `ops.log(ops.maximum(weights, 1e-30))`.
+        query_mask, memory_mask: `(B, Tq)` and `(B, Tk)` boolean, True for a valid step; None if all
+            are valid.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: a shape or a dtype does not fit.
+
+    Example:
+        In three steps, two paths lead from the first to the last of two memory steps.
+
+        >>> import numpy
+        >>> from keras_attention.alignment import forward_sum_loss
+        >>> weights = numpy.array([[[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]])
+        >>> print(f"{numpy.exp(-float(forward_sum_loss(numpy.log(weights)))):.3f}")
+        0.250
+
+    Reference: https://arxiv.org/abs/2108.10447, section 2.1. There, a blank takes part.
+    """
+    scores, query_mask, memory_mask = _checked(
+        "forward_sum_loss", OF_SCORES, scores, query_mask, memory_mask
+    )
+    if 0 in scores.shape[1:]:
+        return ops.zeros((), scores.dtype)
+    scores = ops.log_softmax(_blanked(scores, query_mask, memory_mask), axis=-1)
+    first, steps, count = _table(scores, query_mask, memory_mask)
+
+    def step(total, inputs):
+        scores, valid = inputs
+        moved = _moved(total)
+        # The gradient of a maximum is wrong for equal numbers, so none flows through it.
+        largest = ops.stop_gradient(ops.maximum(total, moved))
+        both = largest + ops.log(ops.exp(total - largest) + ops.exp(moved - largest))
+        return where_valid(valid, scores + both, total), None
+
+    total = _at(scan(step, first, steps)[0], count)
+    possible = ops.logical_not(total <= NEVER / 2)
+    return ops.mean(ops.where(possible, -total, ops.zeros_like(total)))
+
+
+def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> Tensor:
+    """How many query steps the best monotonic alignment spends on each memory step, by Viterbi.
+
+        s      = argmax_s prod_i a[b,i,s(i)]    over the paths of `forward_sum_loss`
+        d[b,j] = the number of valid i with s(i) = j
+
+    Of equally probable paths, it takes the one that moves on first.
+
+    Args:
+        weights: a, `(B, Tq, Tk)`. A weight below 1e-30 counts as 1e-30.
+        query_mask, memory_mask: see `forward_sum_loss`.
+
+    Returns:
+        d, `(B, Tk)`, int32. Each valid memory step has at least one, and the sum is the number of
+        valid query steps. All are 0 in a sample without a path.
+
+    Raises:
+        ValueError: a shape or a dtype does not fit.
+
+    Example:
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention.alignment import durations
+        >>> weights = numpy.array([[[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]]])
+        >>> ops.convert_to_numpy(durations(weights)).tolist()
+        [[2, 1]]
+
+    Reference: https://arxiv.org/abs/2108.10447, section 2.1.
+    """
+    weights, query_mask, memory_mask = _checked(
+        "durations", OF_WEIGHTS, weights, query_mask, memory_mask
+    )
+    if 0 in weights.shape[1:]:
+        return ops.zeros((ops.shape(weights)[0], ops.shape(weights)[2]), "int32")
+    scores = _blanked(ops.log(ops.maximum(weights, TINY)), query_mask, memory_mask)
+    first, (scores, valid), count = _table(scores, query_mask, memory_mask)
+    position = ops.arange(ops.shape(first)[1], dtype="int32")
+
+    def forward(best, inputs):
+        scores, valid = inputs
+        moved = _moved(best)
+        return where_valid(valid, scores + ops.maximum(best, moved), best), moved > best
+
+    def backward(place, inputs):
+        moves, valid = inputs
+        here = position == ops.expand_dims(place, 1)
+        moved = ops.any(ops.logical_and(here, moves), axis=1)
+        read = where_valid(valid, here, ops.zeros_like(here))
+        return where_valid(valid, place - ops.cast(moved, "int32"), place), ops.cast(read, "int32")
+
+    best, moves = scan(forward, first, (scores, valid), differentiated=False)
+    _, read = scan(backward, count, (moves, valid), reverse=True, differentiated=False)
+    possible = ops.cast(ops.logical_not(_at(best, count) <= NEVER / 2), "int32")
+    spent = ops.sum(read, axis=0)[:, 1:] * ops.expand_dims(possible, 1)
+    if memory_mask is None:
+        return spent
+    rank = ops.maximum(ops.cumsum(ops.cast(memory_mask, "int32"), axis=1) - 1, 0)
+    return ops.where(memory_mask, ops.take_along_axis(spent, rank, axis=1), 0)
+
+
+def _floating(x):
+    """The tensor in at least float32."""
+    x = ops.convert_to_tensor(x)
+    return x if dtype_of(x) == "float64" else as_dtype(x, "float32")
+
+
+def _checked(where, spec, x, query_mask, memory_mask):
+    tensors = dict(zip(spec.names, (x, query_mask, memory_mask), strict=True))
+    spec.check(where, tensors)
+    masks = (None if x is None else ops.convert_to_tensor(x) for x in (query_mask, memory_mask))
+    return _floating(x), *masks
+
+
+def _blanked(scores, query_mask, memory_mask):
+    """Scores without what is masked, and finite."""
+    scores = ops.where(scores < NEVER, ops.full_like(scores, NEVER), scores)
+    if memory_mask is not None:
+        scores = ops.where(ops.expand_dims(memory_mask, 1), scores, ops.full_like(scores, NEVER))
+    if query_mask is not None:
+        scores = ops.where(ops.expand_dims(query_mask, 2), scores, ops.zeros_like(scores))
+    return scores
+
+
+def _table(scores, query_mask, memory_mask):
+    """What a loop over the query steps needs, with valid memory steps side by side.
+
+    Column 0 stands before the first memory step, and every path begins there.
+
+    Returns:
+        The log probabilities before the first step, `(B, Tk + 1)`; the scores `(Tq, B, Tk + 1)` and
+        the mask `(Tq, B)` or None, in a tuple; the column where paths end, `(B,)`.
+    """
+    batch, _, length = ops.shape(scores)
+    count = ops.full((batch,), length, dtype="int32")
+    if memory_mask is not None:
+        position = ops.arange(length, dtype="int32")
+        order = ops.argsort(ops.where(memory_mask, position, position + length), axis=1)
+        order = ops.broadcast_to(ops.expand_dims(order, 1), ops.shape(scores))
+        scores = ops.take_along_axis(scores, order, axis=2)
+        count = ops.sum(ops.cast(memory_mask, "int32"), axis=1)
+    steps = ops.pad(swap_steps(scores), [[0, 0], [0, 0], [1, 0]], constant_values=NEVER)
+    column = ops.arange(length + 1, dtype="int32")
+    first = ops.where(column == 0, ops.zeros_like(steps[0]), ops.full_like(steps[0], NEVER))
+    return first, (steps, None if query_mask is None else swap_steps(query_mask)), count
+
+
+def _moved(total):
+    return ops.pad(total[:, :-1], [[0, 0], [1, 0]], constant_values=NEVER)
+
+
+def _at(total, count):
+    column = ops.arange(ops.shape(total)[1], dtype="int32")
+    here = column == ops.expand_dims(count, 1)
+    return ops.sum(ops.where(here, total, ops.zeros_like(total)), axis=1)

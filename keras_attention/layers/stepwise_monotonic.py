@@ -1,0 +1,93 @@
+"""Stepwise monotonic attention."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._spec import check_bool
+from keras_attention._typing import Nested, Tensor
+from keras_attention.layers._moving import MovingMixin, chances
+from keras_attention.layers.types import Step
+from keras_attention.ops.shifts import linear_recurrence, shifted
+
+__all__ = ["StepwiseMonotonicAttention"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class StepwiseMonotonicAttention(MovingMixin):
+    """Attention that stays, or moves on by exactly one memory step (He, Deng and He, 2019).
+
+        e[b,i,j] = g v/|v| . tanh(W q[b,i] + V k[b,j] + b) + r
+        p[b,i,j] = sigmoid(e[b,i,j])    the probability of staying at j
+        a[b,i,j] = a[b,i-1,j] p[b,i,j] + a[b,i-1,j-1] (1 - p[b,i,j-1])
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+
+    Before the first step all weight is on the first valid memory step. No memory step is skipped.
+    A masked one is passed: weight moves on to the next valid one. What moves on from the last one
+    is lost, so a row sums to the probability of not having reached the end, at most one.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
+
+    Args:
+        units: the width in which query and key are compared.
+        hard: whether inference reads one memory step: it stays where p is at least 1/2, and moves
+            on otherwise. Beyond the end it reads nothing. Training is the same.
+        noise: the standard deviation of the noise that training adds to e. The model learns a p
+            near 0 or 1 to overcome it.
+        initial_offset: the value of r before training. At first a step stays with a probability of
+            about sigmoid(r). It is log(n - 1) for n query steps per memory step.
+        initial_gain: the value of g before training, or None for units**-0.5.
+        use_bias: whether to add the bias b.
+        half_width: see `RecurrentScoringMixin`. In the window, the last memory step keeps what
+            reaches it.
+        dropout, seed: see `ScoringMixin`.
+
+    Weights:
+        content: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
+            `BahdanauAttention`. offset_bias: r, `()`.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import StepwiseMonotonicAttention
+        >>> query, value = numpy.ones((1, 2, 5)), numpy.ones((1, 3, 11))
+        >>> attention = StepwiseMonotonicAttention(13)
+        >>> attention.build(query.shape, value.shape)
+        >>> # Without weights every p is 1/2.
+        >>> attention.content.set_weights([0 * x for x in attention.content.get_weights()])
+        >>> _, weights = attention(query, value, return_attention_scores=True)
+        >>> weights[0].numpy().tolist()
+        [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25]]
+
+    Reference: https://arxiv.org/abs/1906.00672, section 3. The paper has no masks.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        hard: bool = False,
+        noise: float = 1.0,
+        initial_offset: float = 0.0,
+        initial_gain: float | None = None,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
+        self.hard = check_bool(self.name, "hard", hard)
+
+    def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
+        scores, mask = self._noisy(step)
+        if self.hard and not step.training:
+            # NaN stays NaN.
+            scores = ops.where(scores >= 0, math.inf, ops.where(scores < 0, -math.inf, scores))
+        stay, go = chances(scores, mask)
+        moved = shifted(go * state)
+        if mask is not None:
+            passes = shifted(ops.cast(ops.logical_not(mask), moved.dtype))
+            moved = linear_recurrence(passes, moved)
+            moved = ops.where(mask, moved, ops.zeros_like(moved))
+        weights = stay * state + moved
+        return ops.expand_dims(weights, 1), weights
