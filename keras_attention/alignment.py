@@ -133,7 +133,8 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
     best, moves = scan(forward, first, (scores, valid), differentiated=False)
     _, read = scan(backward, count, (moves, valid), reverse=True, differentiated=False)
     possible = ops.cast(ops.logical_not(_at(best, count) <= NEVER / 2), "int32")
-    spent = ops.sum(read, axis=0)[:, 1:] * ops.expand_dims(possible, 1)
+    # JAX sums in int64 where it is allowed.
+    spent = ops.cast(ops.sum(read, axis=0)[:, 1:], "int32") * ops.expand_dims(possible, 1)
     if memory_mask is None:
         return spent
     rank = ops.maximum(ops.cumsum(ops.cast(memory_mask, "int32"), axis=1) - 1, 0)
