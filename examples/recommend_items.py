@@ -61,9 +61,7 @@ def make_model(normalizer):
     interest = attention(query, embedding(clicked), value_mask=keras.ops.not_equal(clicked, 0))
     features = keras.layers.Concatenate()([query, interest])
     hidden = keras.layers.Dense(UNITS, activation="relu")(features)
-    model = keras.Model([clicked, candidate], keras.layers.Dense(1, activation="sigmoid")(hidden))
-    model.compile(keras.optimizers.Adam(LEARNING_RATE), "binary_crossentropy", metrics=["AUC"])
-    return model
+    return keras.Model([clicked, candidate], keras.layers.Dense(1, activation="sigmoid")(hidden))
 
 
 # %%
@@ -73,6 +71,7 @@ def make_model(normalizer):
 test_inputs, scores = [clicks[test], candidates[test]], {}
 for normalizer in ("softmax", "none"):
     model = make_model(normalizer)
+    model.compile(keras.optimizers.Adam(LEARNING_RATE), "binary_crossentropy", metrics=["AUC"])
     inputs = [clicks[train], candidates[train]]
     model.fit(inputs, labels[train], batch_size=BATCH_SIZE, epochs=EPOCHS, verbose=2)
     scores[normalizer] = model.evaluate(test_inputs, labels[test], verbose=0)[1]
