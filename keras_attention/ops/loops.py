@@ -1,12 +1,13 @@
 """A loop over the first axis of tensors, on every backend."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops, tree
 
-from keras_attention._place import in_graph
+from keras_attention._place import Place, in_graph
 from keras_attention._typing import Nested, Tensor
 
 __all__ = ["Body", "leaves", "pack_like", "scan", "swap_steps", "where_valid"]
@@ -23,6 +24,7 @@ def scan(
     unroll: bool = False,
     steps: Tensor | None = None,
     differentiated: bool = True,
+    all_needed: bool = False,
 ) -> tuple[Nested, Nested]:
     """Calls `carry, outputs = body(carry, inputs[t])` for every t.
 
@@ -39,6 +41,7 @@ def scan(
             all of the inputs. The outputs of the others are zero.
         differentiated: whether gradients may flow through the loop. Without, a TensorFlow graph
             traces the body once instead of twice.
+        all_needed: whether all outputs will be read. Otherwise XLA may remove some.
 
     Returns:
         The last carry, and the outputs stacked on a first axis, in the order of the inputs.
@@ -46,6 +49,8 @@ def scan(
     backend = keras.backend.backend()
     if unroll or backend == "torch" or (backend == "tensorflow" and not in_graph()):
         return _scan_in_python(body, carry, inputs, reverse)
+    if backend == "jax" and all_needed and Place.of(*leaves(inputs)).device == "gpu":
+        return _scan_packed(body, carry, inputs, reverse)
     if backend == "jax":
         return ops.scan(body, carry, inputs, reverse=reverse)
     return _scan_in_graph(body, carry, inputs, reverse, steps, differentiated)
@@ -87,6 +92,39 @@ def _scan_in_python(body, carry, inputs, reverse):
     collected = collected[::-1] if reverse else collected
     columns = zip(*map(leaves, collected), strict=True)
     return carry, pack_like(collected[0], [ops.stack(column) for column in columns])
+
+
+def _scan_packed(body, carry, inputs, reverse):
+    """A loop with few outputs: on a GPU, a kernel of its own writes each output of a step."""
+    made = []
+
+    def packed(carry, x):
+        carry, outputs = body(carry, x)
+        made[:] = [outputs]
+        return carry, [
+            ops.concatenate([ops.reshape(x, (x.shape[0], -1)) for x in group], axis=1)
+            if len(group) > 1
+            else group[0]
+            for group in _groups(outputs)
+        ]
+
+    carry, found = ops.scan(packed, carry, inputs, reverse=reverse)
+    unpacked = {}
+    for x, group in zip(found, _groups(made[0]), strict=True):
+        start = 0
+        for one in group:
+            size = math.prod(one.shape[1:])
+            part = x if len(group) == 1 else x[:, :, start : start + size]
+            unpacked[id(one)], start = ops.reshape(part, (x.shape[0], *one.shape)), start + size
+    return carry, pack_like(made[0], [unpacked[id(x)] for x in leaves(made[0])])
+
+
+def _groups(outputs):
+    """The tensors, each once, in groups of one dtype and one first size."""
+    groups = {}
+    for x in {id(x): x for x in leaves(outputs)}.values():
+        groups.setdefault((x.dtype, x.shape[:1]), []).append(x)
+    return list(groups.values())
 
 
 def _scan_in_graph(body, carry, inputs, reverse, steps, differentiated):

@@ -206,6 +206,7 @@ class _Recurrence:
 
     def __call__(self, carry, training):
         compiling = Compiling.here()
+        self.options["all_needed"] = training
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         weights = {name: list(site.weights) for name, site in self.sites.items()}
         added = {name: list(site.added) for name, site in self.sites.items()}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, _place
+from keras_attention.ops import loops
 from tests.layers.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
@@ -48,6 +49,18 @@ def test_the_gradient_of_training_is_that_of_jax(cell, attention, options):
     assert len(found) == len(weights) + 2
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "case", [("gru", "additive", "previous"), ("stack", "local-m", "fed")], ids=lambda x: x[0]
+)
+def test_on_a_gpu_the_gradient_is_the_same(case, monkeypatch):
+    monkeypatch.setattr(_place, "_jax_device", lambda: "gpu")
+    scanned = []
+    original = loops._scan_packed
+    monkeypatch.setattr(loops, "_scan_packed", lambda *args: scanned.append(1) or original(*args))
+    test_the_gradient_of_training_is_that_of_jax(*case)
+    assert len(scanned) == 2
 
 
 @pytest.mark.parametrize("query", ["previous", "current"])
