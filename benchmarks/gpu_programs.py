@@ -440,7 +440,7 @@ def print_sizes():
 
 
 class Limit(NamedTuple):
-    """The most that a program of ours may have. Shares are those of plain JAX."""
+    """The limits of one of our programs. A share is ours divided by plain JAX."""
 
     kernels: float = math.inf
     share_of_kernels: float = math.inf

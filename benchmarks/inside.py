@@ -9,8 +9,8 @@ public names. `--functions` lists the functions of one program with their calls 
 
 Rules: functions are told apart by file and qualified name; comprehensions (before Python 3.12) and
 lambdas count. A line of code is a line that is neither blank nor a comment nor a part of a
-docstring. Lines of checks are those of functions whose names begin with check or refuse, of `raise`
-statements, and of calls of such functions.
+docstring. A line checks if it is in a function whose name begins with check or refuse, in a `raise`
+statement, or in a call of such a function.
 """
 
 import argparse

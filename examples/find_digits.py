@@ -64,7 +64,7 @@ images, digits, labels = make_bags(TEST_SIZE)
 # %%
 # Model
 # -----
-# Two layers look at every image by itself. The gated attention weighs the images of a bag, and the
+# Two layers read each image separately. Gated attention weighs the images of a bag, and their
 # weighted sum tells whether there is a 9.
 bag = keras.Input((None, 7, 5))
 mask = keras.Input((None,), dtype="bool")

@@ -291,7 +291,7 @@ def decoder_stack(
 ):
     """The first cell makes the query; the others read the context, with residual connections.
 
-    The arguments are those of `attention_rnn`. Returns outputs and weights, which are zero where
+    Takes the arguments of `attention_rnn`. Returns outputs and weights, which are zero where
     the sequence is masked. A masked step changes no state and is not counted.
     """
     batch, steps, _ = sequences.shape

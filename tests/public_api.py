@@ -39,7 +39,7 @@ def arguments(function):
 
 
 def members(cls, public):
-    """The members of a class, without those of a base that is public itself, as lines."""
+    """Lists the members of a class, except what a public base class defines."""
     bases = [x for x in cls.__mro__ if x.__module__.startswith("keras_attention")]
     inherited = {name for x in bases if x is not cls and x in public for name in dir(x)}
     found = {}

@@ -16,7 +16,7 @@ from examples.common.saving import check_saved_model, write_model, write_saved_m
 from keras_attention.faithfulness import comprehensiveness, gradient_times_input, sufficiency
 from keras_attention.plotting import plot_bag
 
-# Of the mean, the least and the largest of each feature in a bag.
+# They read the mean, minimum and maximum of each feature in a bag.
 BASELINES = {
     "SVM": lambda seed: make_pipeline(StandardScaler(), SVC(random_state=seed)),
     "gradient boosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
@@ -41,7 +41,7 @@ def evaluate(reader, bags, chosen):
     entry = judged(probabilities.argmax(1), probabilities[:, 1:], bags, chosen)
     if bags.truth is not None:
         positive = chosen[bags.labels[chosen] == 1]
-        # Of a model without weights: what speaks for the second class.
+        # A model without weights is explained by gradients for the second class.
         scores = weights or {
             bag: gradients(reader, bags, np.array([bag]), slice(1, 2))[0] for bag in positive
         }

@@ -185,8 +185,8 @@ class DecoderStack(CheckedLayer):
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
         check_built(self)
-        given = {"memory": memory, "memory_mask": memory_mask}
-        self.CALL.check(self.name, given, self._sizes, "prepare(memory, memory_mask=mask)")
+        tensors = {"memory": memory, "memory_mask": memory_mask}
+        self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
         return self.attention._prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
@@ -304,8 +304,8 @@ def check_stack(layer: str, dtype: str, rnns: list, attention: Any) -> None:
         refuse(layer, "`rnns` must not hold one layer more than once", rnns, "Make each.")
     for option in ("go_backwards", "stateful"):
         if any(getattr(x, option) for x in rnns):
-            given = Words(f"{option}=True")
-            refuse(layer, "`rnns` must read forwards and start anew", given, "Leave it out.")
+            expected = "`rnns` must read forwards and must not be stateful"
+            refuse(layer, expected, Words(f"{option}=True"), "Leave it out.")
     sizes = [output_size(x.cell) for x in rnns[1:]]
     if len(set(sizes)) > 1:
         expected = "`rnns` must have the same number of units from the second on, because their "
