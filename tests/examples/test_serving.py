@@ -27,6 +27,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 ROOT = Path(__file__).parents[2]
 SERVER = [sys.executable, "-m", "examples.serving"]
+UPPER = "/v1/models/up:predict"
 
 
 class Joiner(tf.Module):
@@ -49,16 +50,24 @@ class Joiner(tf.Module):
 
 
 class Upper(tf.Module):
-    """Takes three seconds for the text "slow", and refuses texts of one letter."""
+    """Refuses texts of one letter. The answer to "slow" waits until a file exists."""
+
+    def __init__(self, path):
+        self.path = str(path)
 
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="text")])
     def upper(self, text):
-        slow = tf.cast(tf.reduce_any(text == "slow"), "float64")
-        end = tf.timestamp() + 3 * slow
+        slow = tf.reduce_any(text == "slow")
         checked = tf.debugging.assert_greater(tf.strings.length(text), 1, message="too short")
         with tf.control_dependencies([checked]):
             start = tf.zeros(10**5)
-        waited = tf.while_loop(lambda _: tf.timestamp() < end, lambda x: [tf.sin(x)], [start])
+
+        def waits(_):
+            # With the time in it, or TensorFlow would look for the file once.
+            nothing = tf.strings.substr(tf.strings.as_string(tf.timestamp()), 0, 0)
+            return slow & tf.equal(tf.size(tf.io.matching_files(self.path + nothing)), 0)
+
+        waited = tf.while_loop(waits, lambda x: [tf.sin(x)], [start])
         with tf.control_dependencies(waited):
             return {"upper": tf.strings.upper(text)}
 
@@ -260,15 +269,15 @@ def test_many_at_once_and_one_that_is_refused(port):
 
 @pytest.fixture
 def upper(tmp_path):
-    """Starts servers of `Upper`."""
-    module = Upper()
+    """Starts servers of `Upper` and returns their processes and ports."""
+    module = Upper(tmp_path / "answer")
     path = save(module, module.upper, tmp_path / "upper")
     processes = []
 
     def begin(*options, **environment):
         process, port = start(path, "--name", "up", *options, **environment)
         processes.append(process)
-        return process, lambda *texts: ask(port, {"instances": texts}, "/v1/models/up:predict")
+        return process, port
 
     yield begin
     for process in processes:
@@ -277,19 +286,25 @@ def upper(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_full_server_answers_what_waits_before_it_ends(upper):
+def test_a_full_server_answers_what_waits_before_it_ends(upper, tmp_path):
     """An answer may take longer than the headers of a request."""
-    process, predict = upper("--max-batch", "1", "--max-waiting", "2", "--timeout", "1")
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        answers = [pool.submit(predict, text) for text in ("slow", "ab")]
-        time.sleep(0.5)
-        status, answer = predict("cd")
-        assert status == 503
-        assert "2 instances are waiting" in answer["error"]
-        process.send_signal(signal.SIGTERM)
-        found = [answer.result()[1]["predictions"] for answer in answers]
-    assert found == [["SLOW"], ["AB"]]
-    assert process.wait(20) == 0
+    process, port = upper("--max-batch", "1", "--max-waiting", "2", "--timeout", "1")
+    connections = [http.client.HTTPConnection("127.0.0.1", port) for _ in range(2)]
+    # The server reads requests in the order in which they were sent.
+    for connection, text in zip(connections, ("slow", "ab"), strict=True):
+        connection.request("POST", UPPER, json.dumps({"instances": [text]}).encode())
+    status, answer = ask(port, {"instances": ["cd"]}, UPPER)
+    assert status == 503
+    assert "2 instances are waiting" in answer["error"]
+    process.send_signal(signal.SIGTERM)
+    time.sleep(2)
+    (tmp_path / "answer").touch()
+    answers = []
+    for connection in connections:
+        with contextlib.closing(connection):
+            answers.append(json.loads(connection.getresponse().read()))
+    assert [answer["predictions"] for answer in answers] == [["SLOW"], ["AB"]]
+    assert process.wait(60) == 0
 
 
 class Columns(tf.Module):
@@ -326,9 +341,9 @@ def test_neither_keras_nor_this_package_is_imported(upper, tmp_path):
         )
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     # Without the working directory, where the real package would be found first.
-    _, predict = upper(PYTHONPATH=path, PYTHONSAFEPATH="1")
-    assert predict("ab", "cd") == (200, {"predictions": ["AB", "CD"]})
-    status, answer = predict("ab", "c")
+    _, port = upper(PYTHONPATH=path, PYTHONSAFEPATH="1")
+    assert ask(port, {"instances": ["ab", "cd"]}, UPPER) == (200, {"predictions": ["AB", "CD"]})
+    status, answer = ask(port, {"instances": ["ab", "c"]}, UPPER)
     assert (status, "too short" in answer["error"]) == (400, True)
     assert not list(tmp_path.glob("*.seen"))
 
