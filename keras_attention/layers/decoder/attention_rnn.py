@@ -9,21 +9,16 @@ from keras import tree
 from keras_attention._spec import (
     UNROLLED,
     Form,
-    Spec,
     Words,
     check_bool,
     check_choice,
-    made,
     refuse,
     shape_of,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer, check_initialised
+from keras_attention.layers.decoder._base import Decoder, check_attention, check_dtypes
 from keras_attention.layers.decoder._cells import (
-    check_built,
     check_cells,
-    check_prepared,
-    check_step,
     first_state,
     query_size,
     run_at_least_once,
@@ -32,7 +27,6 @@ from keras_attention.layers.decoder._cells import (
 )
 from keras_attention.layers.decoder._loop import refuse_changes, run_loop, run_step
 from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves
 from keras_attention.ops.masks import blanked
 
@@ -45,7 +39,7 @@ _decoders_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class AttentionRNN(CheckedLayer):
+class AttentionRNN(Decoder):
     """A recurrent decoder that attends to a memory at every step.
 
         c_i = attention(s_{i-1}, memory)          query="previous" (Bahdanau et al., 2015)
@@ -114,11 +108,6 @@ class AttentionRNN(CheckedLayer):
 
     References: https://arxiv.org/abs/1409.0473 (A.2); https://arxiv.org/abs/1508.04025 (3 and 3.3).
     """
-
-    CALL = Spec(
-        *("sequences: float[B T D]", "memory: float[B Tk Dv]"),
-        *("sequences_mask: bool[B T]?", "memory_mask: bool[B Tk]?"),
-    )
 
     def __init__(
         self,
@@ -207,39 +196,7 @@ class AttentionRNN(CheckedLayer):
             results.append(weights)
         return results if len(results) > 1 else outputs
 
-    def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
-        """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
-        check_built(self)
-        tensors = {"memory": memory, "memory_mask": memory_mask}
-        self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
-        return self.attention._prepare(memory, value_mask=memory_mask)
-
-    def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
-        """Returns the state before the first `step`.
-
-        memory: from `prepare`. initial_state: as in a call.
-        """
-        check_prepared(self, memory)
-        return first_state(self, memory, initial_state)
-
-    def step(
-        self, inputs: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, DecoderState, Tensor]:
-        """Runs one step. Without dropout, repeated steps give the outputs of one call.
-
-        Args:
-            inputs: x_i, `(B, D)`.
-            state: from `get_initial_state`, or from the step before.
-            memory: from `prepare`.
-
-        Returns:
-            `(output, state, weights)`: `(B, ...)`, a `DecoderState`, `(B, Tk)`.
-        """
-        check_step(self, inputs, state, memory)
-        if self.attention.has_state:
-            kept = self.attention._given_state(memory, state.attention)
-            state = state._replace(attention=kept)
-        return run_step(self, inputs, state, memory)
+    _step = run_step
 
     def _check_tensors(self, tensors: dict[str, Any]) -> None:
         super()._check_tensors(tensors)
@@ -295,17 +252,11 @@ def check_parts(layer: str, dtype: str, cell: Any, attention: Any) -> None:
     """The cell or cells and the attention. `dtype` is the compute dtype of the decoder."""
     one = "a Keras RNN cell with a `state_size`, such as keras.layers.GRUCell(256)"
     cells = check_cells(layer, "cell", cell, f"{one}, or a list of cells")
-    if not isinstance(attention, ScoringMixin):
-        expected = "`attention` must be one layer built on ScoringMixin, called as layer(query, "
-        expected += "value), such as BahdanauAttention(256)"
-        refuse(layer, expected, attention, made(attention))
-    check_initialised(attention)
-    for name, part in (*(("cell", one) for one in cells), ("attention", attention)):
+    check_attention(layer, attention)
+    parts = [*(("cell", one) for one in cells), ("attention", attention)]
+    for name, part in parts:
         if getattr(part, "activity_regularizer", None) is not None:
             expected = f"`{name}` must have no `activity_regularizer`, which cannot leave the loop"
             remedy = "Give it to the decoder: AttentionRNN(..., activity_regularizer=...)."
             refuse(layer, expected, part.activity_regularizer, remedy)
-        if getattr(part, "compute_dtype", dtype) != dtype:
-            expected = "cell, attention and decoder must compute in one dtype"
-            received = Words(f"{dtype} for the decoder, {part.compute_dtype} for `{name}`")
-            refuse(layer, expected, received, "Give all of them the same `dtype`.")
+    check_dtypes(layer, dtype, "cell", parts)

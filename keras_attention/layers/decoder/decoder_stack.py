@@ -7,14 +7,11 @@ import keras
 from keras import ops
 
 from keras_attention._place import Place, compiling
-from keras_attention._spec import Spec, Words, made, refuse
+from keras_attention._spec import Words, refuse
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers.base import CheckedLayer, check_initialised
+from keras_attention.layers.decoder._base import Decoder, check_attention, check_dtypes
 from keras_attention.layers.decoder._cells import (
     as_states,
-    check_built,
-    check_prepared,
-    check_step,
     first_state,
     output_size,
     run_at_least_once,
@@ -38,7 +35,7 @@ RNNS = (
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class DecoderStack(CheckedLayer):
+class DecoderStack(Decoder):
     """Stacks recurrent layers, of which the first is the query and the others read the context.
 
         s^1 = rnn_1(x)
@@ -93,13 +90,6 @@ class DecoderStack(CheckedLayer):
     first layer at the step before, so its context can also be an input of the first layer. Here, as
     in later implementations of GNMT, it is the output of the same step.
     """
-
-    CALL = Spec(
-        *("sequences: float[B T D]", "memory: float[B Tk Dv]"),
-        *("sequences_mask: bool[B T]?", "memory_mask: bool[B Tk]?"),
-    )
-    # What `AttentionRNN` chooses.
-    input_feeding = False
 
     def __init__(self, rnns: Iterable[Any], attention: ScoringMixin, **kwargs: Any) -> None:
         rnns = list(rnns) if isinstance(rnns, Iterable) else [rnns]
@@ -182,44 +172,16 @@ class DecoderStack(CheckedLayer):
             weights = None if weights is None else ops.take_along_axis(weights, back, axis=1)
         return outputs, weights, state
 
-    def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
-        """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
-        check_built(self)
-        tensors = {"memory": memory, "memory_mask": memory_mask}
-        self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
-        return self.attention._prepare(memory, value_mask=memory_mask)
-
-    def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
-        """Returns the state before the first `step`.
-
-        memory: from `prepare`. initial_state: as in a call.
-        """
-        check_prepared(self, memory)
-        return first_state(self, memory, initial_state)
-
-    def step(
+    def _step(
         self, inputs: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        """Runs one step. Without dropout, repeated steps give the outputs of one call.
-
-        Args:
-            inputs: x_i, `(B, D)`.
-            state: from `get_initial_state`, or from the step before.
-            memory: from `prepare`.
-
-        Returns:
-            `(output, state, weights)`: `(B, H)`, a `DecoderState`, `(B, Tk)`.
-        """
-        check_step(self, inputs, state, memory)
-        kept, position = state.attention, state.position
-        if self.attention.has_state:
-            kept = self.attention._given_state(memory, kept)
+        position = state.position
         options = {"position": position} if self.attention.uses_position else {}
         first, *others = self.rnns
         of_first, *of_others = state.cells
         inputs = ops.cast(inputs, self.compute_dtype)
         outputs, states = first.cell(inputs, of_first)
-        attended, _ = self.attention._attend(outputs, memory, kept, **options)
+        attended, _ = self.attention._attend(outputs, memory, state.attention, **options)
         new = [as_states(first.cell, states)]
         for n, (rnn, states) in enumerate(zip(others, of_others, strict=True)):
             joined = ops.concatenate([outputs, attended.output], axis=-1)
@@ -310,13 +272,6 @@ def check_stack(layer: str, dtype: str, rnns: list, attention: Any) -> None:
     if len(set(sizes)) > 1:
         expected = "`rnns` must have the same number of units from the second on, because their "
         refuse(layer, f"{expected}outputs are added", Words(f"{sizes} units"))
-    if not isinstance(attention, ScoringMixin):
-        expected = "`attention` must be one layer built on ScoringMixin, called as layer(query, "
-        expected += "value), such as BahdanauAttention(256)"
-        refuse(layer, expected, attention, made(attention))
-    check_initialised(attention)
-    for name, part in (*(("rnns", x) for x in rnns), ("attention", attention)):
-        if part.compute_dtype != dtype:
-            expected = "recurrent layers, attention and decoder must compute in one dtype"
-            given = Words(f"{dtype} for the decoder, {part.compute_dtype} for `{name}`")
-            refuse(layer, expected, given, "Give all of them the same `dtype`.")
+    check_attention(layer, attention)
+    parts = [*(("rnns", x) for x in rnns), ("attention", attention)]
+    check_dtypes(layer, dtype, "recurrent layers", parts)

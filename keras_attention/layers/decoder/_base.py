@@ -1,0 +1,81 @@
+"""What the decoders share: they read a memory, and they decode step by step."""
+
+from typing import Any
+
+from keras_attention._spec import Spec, Words, made, refuse
+from keras_attention._typing import Tensor
+from keras_attention.layers.base import CheckedLayer, check_initialised
+from keras_attention.layers.decoder._cells import (
+    check_built,
+    check_prepared,
+    check_step,
+    first_state,
+)
+from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.types import DecoderState, Memory
+
+
+class Decoder(CheckedLayer):
+    """A recurrence over sequences that attends to a memory.
+
+    A subclass has an `attention`, says what its cells hold in `_state_sizes`, and runs one step in
+    `_step(inputs, state, memory)`.
+    """
+
+    CALL = Spec(
+        *("sequences: float[B T D]", "memory: float[B Tk Dv]"),
+        *("sequences_mask: bool[B T]?", "memory_mask: bool[B Tk]?"),
+    )
+    input_feeding = False
+
+    def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
+        """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
+        check_built(self)
+        tensors = {"memory": memory, "memory_mask": memory_mask}
+        self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
+        return self.attention._prepare(memory, value_mask=memory_mask)
+
+    def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
+        """Returns the state before the first `step`.
+
+        memory: from `prepare`. initial_state: as in a call.
+        """
+        check_prepared(self, memory)
+        return first_state(self, memory, initial_state)
+
+    def step(
+        self, inputs: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, DecoderState, Tensor]:
+        """Runs one step. Without dropout, repeated steps give the outputs of one call.
+
+        Args:
+            inputs: x_i, `(B, D)`.
+            state: from `get_initial_state`, or from the step before.
+            memory: from `prepare`.
+
+        Returns:
+            `(output, state, weights)`: `(B, ...)`, a `DecoderState`, `(B, Tk)`.
+        """
+        check_step(self, inputs, state, memory)
+        if self.attention.has_state:
+            kept = self.attention._given_state(memory, state.attention)
+            state = state._replace(attention=kept)
+        return self._step(inputs, state, memory)
+
+
+def check_attention(layer: str, attention: Any) -> None:
+    """The attention of a decoder, before it is kept."""
+    if not isinstance(attention, ScoringMixin):
+        expected = "`attention` must be one layer built on ScoringMixin, called as layer(query, "
+        expected += "value), such as BahdanauAttention(256)"
+        refuse(layer, expected, attention, made(attention))
+    check_initialised(attention)
+
+
+def check_dtypes(layer: str, dtype: str, what: str, parts: list[tuple[str, Any]]) -> None:
+    """The compute dtypes of the parts of a decoder, which computes in `dtype`."""
+    for name, part in parts:
+        if getattr(part, "compute_dtype", dtype) != dtype:
+            expected = f"{what}, attention and decoder must compute in one dtype"
+            received = Words(f"{dtype} for the decoder, {part.compute_dtype} for `{name}`")
+            refuse(layer, expected, received, "Give all of them the same `dtype`.")
