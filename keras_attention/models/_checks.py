@@ -1,5 +1,6 @@
 """Checks of the parts of a model and of what it is called with."""
 
+import inspect
 from typing import Any
 
 import keras
@@ -27,8 +28,8 @@ RULES = {
     "hard": "with a HardAttention head, `decoder` must not depend on what it reads. Pass "
     'AttentionRNN(cell, attention, query="current", output_mode="cell"), without input_feeding.',
     "tied": "the head makes its logits with the transposed target embedding, so `target_embedding` "
-    "must be a keras.layers.ReversibleEmbedding. Or pass "
-    "head=keras.layers.Dense(vocabulary_size).",
+    "must be a keras.layers.ReversibleEmbedding, or another layer whose call has `reverse`. Or "
+    "pass head=keras.layers.Dense(vocabulary_size).",
     "reads": f"`reads` of the head must name what a head can read: {', '.join(sorted(READABLE))}",
     "end": "`end_token` must differ from `start_token` and `pad_token`",
     "padding": "`pad_token` must be the same in the model, its encoder and its head",
@@ -111,7 +112,8 @@ def check_parts(
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
     feeds = feeds or isinstance(decoder, DecoderStack)
     tied = head is None or getattr(head, "tied", False)
-    reversible = isinstance(target_embedding, keras.layers.ReversibleEmbedding)
+    call = getattr(target_embedding, "call", check_parts)
+    reversible = "reverse" in inspect.signature(call).parameters
     for rule, right, received in (
         ("encoder", isinstance(encoder, keras.layers.Layer), encoder),
         ("embedding", isinstance(target_embedding, keras.layers.Layer), target_embedding),

@@ -65,13 +65,26 @@ CASES = {
 }
 
 
+@keras.saving.register_keras_serializable(package="tests")
+class Reversible(layers.Embedding):
+    """What `keras.layers.ReversibleEmbedding` does, for Keras before 3.12."""
+
+    def call(self, inputs, reverse=False):
+        if not reverse:
+            return super().call(inputs)
+        return keras.ops.matmul(inputs, keras.ops.transpose(self.embeddings))
+
+
+REVERSIBLE = getattr(layers, "ReversibleEmbedding", Reversible)
+
+
 def make_model(name="additive", seed=0):
     """A model whose weights are random, so that every part matters."""
     decoder, head = CASES[name]
     deep = name in ("residual LSTMs", "stack")
     cell = layers.LSTM if deep else layers.GRU
     rnn = cell(H // 2, return_sequences=True, return_state=not deep)
-    table = layers.ReversibleEmbedding if name == "tied" else layers.Embedding
+    table = REVERSIBLE if name == "tied" else layers.Embedding
     known = V - 3 if name == "pointer" else V  # the other ids are extra words
     model = Seq2Seq(
         RecurrentEncoder(layers.Embedding(known, E), layers.Bidirectional(rnn)),

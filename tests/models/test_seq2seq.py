@@ -19,6 +19,7 @@ from keras_attention.models._export import texts_of
 from keras_attention.ops import compiling
 from tests.backends import only_on
 from tests.helpers import assert_refused, lengths_mask, numpy
+from tests.models import cases
 from tests.models.cases import CASES, END, SOURCES, START, TARGETS, V, bahdanau, by_hand, make_model
 
 VALID = TARGETS != 0
@@ -451,6 +452,13 @@ def test_mixed_precision():
     finally:
         keras.config.set_dtype_policy("float32")
     assert np.isfinite(found.scores).all()
+
+
+def test_the_logits_of_another_layer_whose_call_has_reverse(monkeypatch):
+    expected = make_model("tied")((SOURCES, TARGETS))
+    monkeypatch.setattr(cases, "REVERSIBLE", cases.Reversible)
+    found = make_model("tied")((SOURCES, TARGETS))
+    np.testing.assert_allclose(numpy(found), numpy(expected), atol=1e-6)
 
 
 MISTAKES = {
