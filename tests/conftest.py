@@ -1,7 +1,6 @@
 """Settings of all tests, and which cases of a test run by default."""
 
 import gc
-import itertools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -53,8 +52,8 @@ def _reproducible():
 def pytest_collection_modifyitems(items):
     """Divides the cases of every `each_value` test.
 
-    The default run has every value of every parameter, without the values that are marked slow. The
-    slow tests add every pair of values of two parameters. The remaining cases are `exhaustive`.
+    The default run has every value of every parameter, without the values that are marked slow,
+    which the slow tests add. The remaining cases are `exhaustive`.
     """
     tests = {}
     for item in items:
@@ -65,7 +64,7 @@ def pytest_collection_modifyitems(items):
         repeated = repeating(fast, values_of)
         usual = [case for case in fast if case not in repeated]
         rest = [case for case in cases if case not in usual]
-        exhaustive = repeating(rest, pairs_of, set().union(*map(pairs_of, usual)))
+        exhaustive = repeating(rest, values_of, set().union(*map(values_of, usual)))
         for case in rest:
             case.own_markers[:] = [x for x in case.own_markers if x.name != "slow"]
             case.add_marker("exhaustive" if case in exhaustive else "slow")
@@ -93,8 +92,3 @@ def values_of(case):
     parameters = case.callspec.params if hasattr(case, "callspec") else {}
     # Values such as arrays cannot be compared, but all cases share the same objects.
     return {(name, id(value)) for name, value in parameters.items()} or {None}
-
-
-def pairs_of(case):
-    values = values_of(case)
-    return {frozenset(pair) for pair in itertools.combinations(values, 2)} or values
