@@ -20,6 +20,8 @@ TENSORFLOW_ONLY = {
     "test_place.py": "asks what TensorFlow builds",
     "ops/test_gradient_memory.py": "tensors that graphs of TensorFlow store",
 }
+# Examples in docstrings that take seconds.
+SLOW_DOCTESTS = {"keras_attention.models.bidirectional_ensemble.BidirectionalEnsemble"}
 SEED = 11
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 collect_ignore = [] if BACKEND == "tensorflow" else list(TENSORFLOW_ONLY)
@@ -57,7 +59,11 @@ def pytest_collection_modifyitems(items):
     """
     tests = {}
     for item in items:
-        if item.get_closest_marker("each_value"):
+        if item.name in SLOW_DOCTESTS:
+            item.add_marker("slow")
+        if item.get_closest_marker("exhaustive"):
+            item.own_markers[:] = [x for x in item.own_markers if x.name != "slow"]
+        elif item.get_closest_marker("each_value"):
             tests.setdefault((item.module, item.cls, item.originalname), []).append(item)
     for cases in tests.values():
         fast = [case for case in cases if not case.get_closest_marker("slow")]

@@ -1,6 +1,7 @@
 """Exported models: layer by format, the table of docs/howto/export.md.
 
-Run all of it, some minutes, with `python -m pytest -m slow tests/conformance/test_formats.py`.
+Run all of it, some minutes, with
+`python -m pytest -m "slow or exhaustive" tests/conformance/test_formats.py`.
 """
 
 import keras
@@ -16,7 +17,12 @@ from tests.conformance.layers import CASES, VOCABULARY
 # The converters use what is deprecated in other packages.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
-EXPORTED = [name for name, case in CASES.items() if case.exported]
+# Of each layer one case is slow, and the others are exhaustive.
+EXPORTED = [
+    pytest.param(name, marks=pytest.mark.slow if case.first else pytest.mark.exhaustive)
+    for name, case in CASES.items()
+    if case.exported
+]
 # Numbers of samples and of additional steps. A model of unknown steps runs with both.
 SIZES = [(2, 0), (3, 5)]
 
@@ -97,12 +103,11 @@ def assert_exports(name, kind, folder, **options):
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX", "LiteRT"]))
+@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"]))
 def test_a_mask_is_exported(kind, tmp_path):
     assert_exports("bahdanau", kind, tmp_path, masked=("value",))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTED)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_export(kind, name, tmp_path):

@@ -122,6 +122,7 @@ def test_sentences_of_any_text(texts, longest):
     assert split(texts, longest) == pieces
 
 
+@pytest.mark.slow
 def test_sentences_inside_a_graph():
     signature = [tf.TensorSpec((None,), tf.string)]
     graph = tf.function(lambda texts: split_sentences(texts, 4), signature)

@@ -38,6 +38,7 @@ def weights_of(values):
     return DateTranslator(seed=0).build(hp).get_weights(), describe(hp)
 
 
+@pytest.mark.slow
 def test_a_model_is_the_same_whatever_was_built_before():
     values = {"units": 32, "learning_rate": 0.00123456, "attention_mechanism": "bahdanau"}
     (first, _), (between, _), (again, line) = (

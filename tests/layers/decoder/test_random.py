@@ -149,7 +149,7 @@ def test_the_gradient_belongs_to_the_numbers_of_the_forward_pass(name, place):
     assert found == pytest.approx(expected, rel=2e-2, abs=2e-2)
 
 
-@pytest.mark.parametrize("kind", ["cell", "score", "score with a state"])
+@pytest.mark.parametrize("kind", fast(["cell", "score", "score with a state"], ["score"]))
 @pytest.mark.parametrize("jit", fast([False, True], [False]) if BACKEND == "tensorflow" else [True])
 def test_a_model_trains(kind, jit):
     """`fit` fails if a random generator leaves the loop."""
