@@ -687,7 +687,7 @@ def parameters(name, is_fast=lambda case: True):
     """Cases, or their names, as parameters. Others than the fast ones are slow or exhaustive."""
 
     def marks(case):
-        return [] if is_fast(case) else [pytest.mark.slow if case.first else pytest.mark.exhaustive]
+        return [] if is_fast(case) else [slow_or_exhaustive(case)]
 
     return pytest.mark.parametrize(
         name,
@@ -703,6 +703,13 @@ def parameters(name, is_fast=lambda case: True):
     )
 
 
+def slow_or_exhaustive(case):
+    """Slow is one case of each layer; of the attentions with a state, which share a loop, one."""
+    recurrent = issubclass(case.layer, RecurrentScoringMixin)
+    slow = case.first and (not recurrent or case.layer is LocationSensitiveAttention)
+    return pytest.mark.slow if slow else pytest.mark.exhaustive
+
+
 def is_fast(case):
     """One case of each layer; of the layers with a loop, which takes longest, the decoder alone."""
     loops = RecurrentScoringMixin, DecoderStack, FeatureAttention, RETAIN
@@ -712,6 +719,8 @@ def is_fast(case):
 every_case = parameters("case")
 # For tests that take seconds a case.
 first_cases, first_names = parameters("case", is_fast), parameters("name", is_fast)
+# For tests that compile the gradient too: the tests of the decoder compile it.
+compiled_cases = parameters("case", lambda case: is_fast(case) and case.layer is not AttentionRNN)
 # For tests that start another process.
 slow_names = parameters("name", lambda case: False)
 

@@ -12,14 +12,13 @@ from keras import layers
 
 from keras_attention import AttentionRNN, RecurrentScoringMixin
 from tests import fast
-from tests.conformance.layers import CASES, VOCABULARY
+from tests.conformance.layers import CASES, VOCABULARY, slow_or_exhaustive
 
 # The converters use what is deprecated in other packages.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
-# Of each layer one case is slow, and the others are exhaustive.
 EXPORTED = [
-    pytest.param(name, marks=pytest.mark.slow if case.first else pytest.mark.exhaustive)
+    pytest.param(name, marks=slow_or_exhaustive(case))
     for name, case in CASES.items()
     if case.exported
 ]

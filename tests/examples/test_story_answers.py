@@ -289,9 +289,11 @@ def test_a_killed_run_leaves_no_process_and_resumes(data_path, tmp_path):
     assert len(after) == 4
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    "jobs",
+    [pytest.param("1", marks=pytest.mark.exhaustive), pytest.param("2", marks=pytest.mark.slow)],
+)
 def test_a_run_is_stopped_by_ctrl_c(jobs, data_path, tmp_path):
     more = ["--hops", "1", "--epochs", "100000", "--jobs", jobs]
     with start(data_path, tmp_path, *more, start_new_session=True) as run:

@@ -272,7 +272,7 @@ def test_nothing_valid_means_zero(kind, dtype):
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [(None, "mixed_float16"), ("conv", "mixed_bfloat16")],
+    [(None, "mixed_float16"), pytest.param("conv", "mixed_bfloat16", marks=pytest.mark.slow)],
 )
 def test_nothing_valid_means_zero_in_jit(kind, dtype):
     """The conformance tests compile recurrent encoders."""

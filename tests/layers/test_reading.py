@@ -78,7 +78,7 @@ def test_both_ways_are_the_same(score, alignment, masks, jit, monkeypatch):
 
 
 @pytest.mark.parametrize("score", ["general", "concat"])
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
 @pytest.mark.parametrize("weights_too", [False, True])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 @pytest.mark.each_value

@@ -123,8 +123,13 @@ def test_log_probability_notices_a_change():
     assert abs(found.scores - before.scores).max() > 1e-3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(Ensemble, marks=pytest.mark.slow),
+        pytest.param(BidirectionalEnsemble, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_an_ensemble_notices_a_change_of_a_member(kind):
     def make():
         models = [make_model("local-m", seed=n) for n in (0, 1)]

@@ -100,7 +100,9 @@ def test_data_sets_and_weights_of_samples(model):
     np.testing.assert_allclose(found, model.evaluate(SOURCES, TARGETS, sample_weight=weights), 1e-5)
 
 
-@pytest.mark.parametrize("given", [None, "sum_over_batch_size", "mean_with_sample_weight"])
+@pytest.mark.parametrize(
+    "given", fast([None, "sum_over_batch_size", "mean_with_sample_weight"], [None])
+)
 def test_padding_does_not_count_in_any_loss(given, model):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=given or "sum")
     model.compile("sgd", loss if given else None)
@@ -285,8 +287,13 @@ def test_several_sources():
     np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["state", "tied"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("state", marks=pytest.mark.slow),
+        pytest.param("tied", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_saved_model_generates_the_same(name, tmp_path):
     model = make_model(name)
     model.compile(keras.optimizers.Adam(0.01), metrics=["accuracy"])
@@ -348,6 +355,7 @@ def test_an_export_deletes_no_other_files(model, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keep", "mixed"]
 
 
+@pytest.mark.slow
 @only_on("tensorflow", reason="a SavedModel")
 def test_wrong_arguments_of_an_export_are_refused(model, tmp_path):
     import tensorflow as tf
