@@ -88,7 +88,7 @@ def test_training_drops_nothing_in_the_members(kind):
     assert abs(found - numpy(models[0]((SOURCES, TARGETS)))).max() > 1e-3
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
     class Everything(keras.layers.Layer):
         """An encoder that reads the padding."""
@@ -107,7 +107,7 @@ def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
             np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_loaded_file_generates_the_same(both, tmp_path):
     members = Ensemble([both.left_to_right, make_model("tied", seed=3)])
     model = BidirectionalEnsemble(members, both.right_to_left)
