@@ -1,7 +1,6 @@
 """Settings of all tests, and which cases of a test run by default."""
 
 import gc
-import itertools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -21,6 +20,8 @@ TENSORFLOW_ONLY = {
     "test_place.py": "asks what TensorFlow builds",
     "ops/test_gradient_memory.py": "tensors that graphs of TensorFlow store",
 }
+# Examples in docstrings that take seconds.
+SLOW_DOCTESTS = {"keras_attention.models.bidirectional_ensemble.BidirectionalEnsemble"}
 SEED = 11
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 collect_ignore = [] if BACKEND == "tensorflow" else list(TENSORFLOW_ONLY)
@@ -53,19 +54,23 @@ def _reproducible():
 def pytest_collection_modifyitems(items):
     """Divides the cases of every `each_value` test.
 
-    The default run has every value of every parameter, without the values that are marked slow. The
-    slow tests add every pair of values of two parameters. The remaining cases are `exhaustive`.
+    The default run has every value of every parameter, without the values that are marked slow,
+    which the slow tests add. The remaining cases are `exhaustive`.
     """
     tests = {}
     for item in items:
-        if item.get_closest_marker("each_value"):
+        if item.name in SLOW_DOCTESTS:
+            item.add_marker("slow")
+        if item.get_closest_marker("exhaustive"):
+            item.own_markers[:] = [x for x in item.own_markers if x.name != "slow"]
+        elif item.get_closest_marker("each_value"):
             tests.setdefault((item.module, item.cls, item.originalname), []).append(item)
     for cases in tests.values():
         fast = [case for case in cases if not case.get_closest_marker("slow")]
         repeated = repeating(fast, values_of)
         usual = [case for case in fast if case not in repeated]
         rest = [case for case in cases if case not in usual]
-        exhaustive = repeating(rest, pairs_of, set().union(*map(pairs_of, usual)))
+        exhaustive = repeating(rest, values_of, set().union(*map(values_of, usual)))
         for case in rest:
             case.own_markers[:] = [x for x in case.own_markers if x.name != "slow"]
             case.add_marker("exhaustive" if case in exhaustive else "slow")
@@ -93,8 +98,3 @@ def values_of(case):
     parameters = case.callspec.params if hasattr(case, "callspec") else {}
     # Values such as arrays cannot be compared, but all cases share the same objects.
     return {(name, id(value)) for name, value in parameters.items()} or {None}
-
-
-def pairs_of(case):
-    values = values_of(case)
-    return {frozenset(pair) for pair in itertools.combinations(values, 2)} or values

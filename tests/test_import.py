@@ -11,7 +11,7 @@ import pytest
 
 import keras_attention
 from keras_attention import __main__
-from tests import ROOT
+from tests import ROOT, fast
 
 OPTIONAL = "matplotlib", "keras_tuner", "tensorboard", "tensorflow_text", "sklearn"
 # Keras itself loads some of them, but never TensorFlow beside another backend.
@@ -37,7 +37,7 @@ def run(folder, code, *arguments, **environment):
     )
 
 
-@pytest.mark.parametrize("backend", ["jax", "torch"])
+@pytest.mark.parametrize("backend", fast(["jax", "torch"], ["jax"]))
 def test_the_import_loads_nothing_optional_and_no_other_backend(backend):
     pytest.importorskip(backend, reason="the backend is not installed")
     others = {"tensorflow", "jax", "torch"} - {backend}

@@ -86,10 +86,8 @@ class Case:
     fixed: bool = False
     # The scale of random weights and inputs, smaller where numbers grow for want of a softmax.
     scale: float = 1.0
-    # Whether the default run tests it where tests are expensive: one case of each layer.
+    # Whether it stands for its layer where tests are expensive: one case of each layer.
     first: bool = False
-    # Whether the default run also tests it in other processes: an attention and a decoder.
-    elsewhere: bool = False
     # Whether it is exported to every format, and whether it has the other duties too.
     exported: bool = False
     duties: bool = True
@@ -256,7 +254,6 @@ CASES = {
         ((TQ, TK),),
         masked_like="query",
         first=True,
-        elsewhere=True,
     ),
     "bahdanau, one step": Case(BahdanauAttention, {"units": 13}, (STEP, VALUE), ((TK,),)),
     "luong general": Case(
@@ -394,7 +391,6 @@ CASES = {
         memory="memory",
         masked_like="sequences",
         first=True,
-        elsewhere=True,
         exported=True,
     ),
     "decoder, stacked, input feeding": Case(
@@ -688,14 +684,18 @@ CASES |= {
 
 
 def parameters(name, is_fast=lambda case: True):
-    """Cases, or their names, as parameters; those that are not fast are slow."""
+    """Cases, or their names, as parameters. Others than the fast ones are slow or exhaustive."""
+
+    def marks(case):
+        return [] if is_fast(case) else [slow_or_exhaustive(case)]
+
     return pytest.mark.parametrize(
         name,
         [
             pytest.param(
                 key if name == "name" else case,
                 id=key,
-                marks=[] if is_fast(case) else [pytest.mark.slow],
+                marks=marks(case),
             )
             for key, case in CASES.items()
             if case.duties
@@ -703,17 +703,26 @@ def parameters(name, is_fast=lambda case: True):
     )
 
 
-def is_fast(case):
-    """One case of each layer; of the attentions with a state, which share their loop, one layer."""
+def slow_or_exhaustive(case):
+    """Slow is one case of each layer; of the attentions with a state, which share a loop, one."""
     recurrent = issubclass(case.layer, RecurrentScoringMixin)
-    return case.first and (not recurrent or case.layer is LocationSensitiveAttention)
+    slow = case.first and (not recurrent or case.layer is LocationSensitiveAttention)
+    return pytest.mark.slow if slow else pytest.mark.exhaustive
+
+
+def is_fast(case):
+    """One case of each layer; of the layers with a loop, which takes longest, the decoder alone."""
+    loops = RecurrentScoringMixin, DecoderStack, FeatureAttention, RETAIN
+    return case.first and not issubclass(case.layer, loops)
 
 
 every_case = parameters("case")
 # For tests that take seconds a case.
 first_cases, first_names = parameters("case", is_fast), parameters("name", is_fast)
+# For tests that compile the gradient too: the tests of the decoder compile it.
+compiled_cases = parameters("case", lambda case: is_fast(case) and case.layer is not AttentionRNN)
 # For tests that start another process.
-few_names = parameters("name", lambda case: case.elsewhere)
+slow_names = parameters("name", lambda case: False)
 
 
 def public_layers():

@@ -7,7 +7,7 @@ from keras import layers, ops, tree
 
 from keras_attention import RecurrentScoringMixin
 from tests.backends import dtypes
-from tests.conformance.layers import first_cases
+from tests.conformance.layers import compiled_cases, first_cases
 from tests.helpers import assert_all_close, assert_close, gradients, numpy
 
 
@@ -182,7 +182,7 @@ def test_nothing_valid_reads_zero_with_finite_gradients(case, dtype, jit):
     read_nothing(case, dtype, jit)
 
 
-@first_cases
+@compiled_cases
 def test_jit_calculates_the_same(case):
     outputs, found = read_nothing(case, "float32", jit=False)
     fast_outputs, fast_found = read_nothing(case, "float32", jit=True)

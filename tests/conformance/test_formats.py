@@ -1,6 +1,7 @@
 """Exported models: layer by format, the table of docs/howto/export.md.
 
-Run all of it, some minutes, with `python -m pytest -m slow tests/conformance/test_formats.py`.
+Run all of it, some minutes, with
+`python -m pytest -m "slow or exhaustive" tests/conformance/test_formats.py`.
 """
 
 import keras
@@ -11,12 +12,16 @@ from keras import layers
 
 from keras_attention import AttentionRNN, RecurrentScoringMixin
 from tests import fast
-from tests.conformance.layers import CASES, VOCABULARY
+from tests.conformance.layers import CASES, VOCABULARY, slow_or_exhaustive
 
 # The converters use what is deprecated in other packages.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
-EXPORTED = [name for name, case in CASES.items() if case.exported]
+EXPORTED = [
+    pytest.param(name, marks=slow_or_exhaustive(case))
+    for name, case in CASES.items()
+    if case.exported
+]
 # Numbers of samples and of additional steps. A model of unknown steps runs with both.
 SIZES = [(2, 0), (3, 5)]
 
@@ -97,12 +102,11 @@ def assert_exports(name, kind, folder, **options):
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX", "LiteRT"]))
+@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"]))
 def test_a_mask_is_exported(kind, tmp_path):
     assert_exports("bahdanau", kind, tmp_path, masked=("value",))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTED)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_export(kind, name, tmp_path):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import ops, tree
 
 from keras_attention import beam_search, greedy_search, sample_search
+from tests import fast
 from tests.backends import graphs
 from tests.conformance.layers import first_cases
 
@@ -71,9 +72,9 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
-def test_a_search_does_not_sort_the_vocabulary(search):
-    vocabulary = 501
+@pytest.mark.parametrize("name", fast(SEARCHES, ["beam", "sample"]))
+def test_a_search_does_not_sort_the_vocabulary(name):
+    vocabulary, search = 501, SEARCHES[name]
 
     def step(tokens, state, memory):
         return ops.one_hot(tokens, vocabulary) + memory, state, memory

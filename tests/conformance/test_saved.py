@@ -13,7 +13,7 @@ import pytest
 
 from tests import ROOT
 from tests.backends import BACKEND, on_tensorflow
-from tests.conformance.layers import CASES, few_names, first_cases, first_names
+from tests.conformance.layers import CASES, first_cases, first_names, slow_names
 from tests.helpers import numpy
 
 BLOCKED = """
@@ -108,7 +108,7 @@ def test_saving_and_loading(name, tmp_path):
 
 
 @on_tensorflow
-@few_names
+@slow_names
 def test_serving_without_keras(name, served):
     errors = served[name]
     assert len(errors) == len(CASES[name].model().outputs)
@@ -116,8 +116,7 @@ def test_serving_without_keras(name, served):
 
 
 @pytest.mark.parametrize("backend", OTHERS)
-@few_names
-@pytest.mark.slow
+@slow_names
 def test_another_backend(name, backend, loaded):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.backends import BACKEND
-from tests.conformance.layers import first_cases
+from tests.conformance.layers import compiled_cases
 from tests.helpers import numpy
 
 
@@ -13,7 +13,7 @@ def square_from_one(_, output):
     return keras.ops.mean(keras.ops.square(output - 1))
 
 
-@first_cases
+@compiled_cases
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "jit"])
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.each_value

@@ -21,8 +21,18 @@ def text_of(page):
     return (ROOT / page).read_text("utf-8")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if CODE.search(text_of(page))])
+# These pages take longest, and other tests run what they show.
+LONG = [f"docs/howto/{name}.md" for name in ("decode", "quantise", "serve", "tune")]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.exhaustive if page in LONG else pytest.mark.slow)
+        for page in PAGES
+        if CODE.search(text_of(page))
+    ],
+)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     """All blocks of a page share their names. A block of text after one is what it prints."""
     monkeypatch.chdir(tmp_path)

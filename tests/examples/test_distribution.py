@@ -15,7 +15,6 @@ import pytest
 from tests import ROOT
 from tests.helpers import wait_for
 
-pytestmark = pytest.mark.slow
 SIZE = ["--steps", "10", "--batch", "8", "--units", "8"]
 
 
@@ -108,6 +107,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_data_parallel_training_equals_one_device(trained):
     assert_equal(trained / "four", trained / "one")
     losses, weights = result(trained / "one")
@@ -115,10 +115,12 @@ def test_data_parallel_training_equals_one_device(trained):
     assert len(weights) > 30  # with the moments of the optimizer
 
 
+@pytest.mark.slow
 def test_model_parallel_training_equals_one_device(trained):
     assert_equal(trained / "split", trained / "one")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_four_devices_continues_on_one_and_two(trained):
     assert_equal(trained / "four, one", trained / "four, two")
     losses, _ = result(trained / "four, one")
@@ -126,6 +128,7 @@ def test_a_checkpoint_of_four_devices_continues_on_one_and_two(trained):
     assert losses[2] < losses[1]
 
 
+@pytest.mark.slow
 def test_mirrored_training_equals_one_device(tmp_path):
     def run(name, count):
         options = ["--epochs", 2, "--devices", count]
@@ -135,6 +138,7 @@ def test_mirrored_training_equals_one_device(tmp_path):
     assert_equal(tmp_path / "two", tmp_path / "one")
 
 
+@pytest.mark.exhaustive
 def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(trained, tmp_path):
     command = ["-m", "examples.distribution.processes", "--local", "2", *SIZE]
     command += ["--output", str(tmp_path / "two"), "--epochs"]
@@ -154,6 +158,7 @@ def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(trained
     assert_equal(tmp_path / "two", tmp_path / "one")
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_runs():
     page = (ROOT / "docs" / "howto" / "devices.md").read_text(encoding="utf-8")
     mirrored, *sharded = re.findall(r"```{code-block} python\n(.*?)```", page, re.DOTALL)
@@ -180,6 +185,7 @@ for options in (
 """
 
 
+@pytest.mark.slow
 def test_wrong_settings_are_refused():
     printed = finish(start("-c", SETTINGS, JAX_NUM_CPU_DEVICES="4"))
     for message in (
@@ -191,6 +197,7 @@ def test_wrong_settings_are_refused():
         assert message in printed
 
 
+@pytest.mark.slow
 def test_a_process_without_a_name_says_how_to_start_it():
     settings = {"KERAS_DISTRIBUTION_NUM_PROCESSES": "2"}
     printed = finish(start("-m", "examples.distribution.processes", **settings), code=1)

@@ -122,6 +122,7 @@ def test_sentences_of_any_text(texts, longest):
     assert split(texts, longest) == pieces
 
 
+@pytest.mark.slow
 def test_sentences_inside_a_graph():
     signature = [tf.TensorSpec((None,), tf.string)]
     graph = tf.function(lambda texts: split_sentences(texts, 4), signature)
@@ -772,8 +773,13 @@ def test_the_page_shows_the_weights_of_the_saved_model(whole_run, data_path):
 
 # `CSVLogger` does not close its file where `fit` is interrupted.
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.slow
-@pytest.mark.parametrize("encoder", ["ngrams", "none"])
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        pytest.param("none", marks=pytest.mark.slow),
+        pytest.param("ngrams", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_stopped_run_resumes_to_the_same_weights(
     encoder, data_path, tmp_path, monkeypatch, capsys
 ):

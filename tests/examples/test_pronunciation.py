@@ -237,7 +237,7 @@ def words(monkeypatch):
 
 # `CSVLogger` does not close its file where `fit` ends with an error.
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_run_continues_to_the_same_weights(words, tmp_path, monkeypatch):
     """It is killed in the second of three epochs, where a pass through the words ends too."""
     monkeypatch.setattr(command, "judge", lambda *_: ([], {}))
@@ -264,13 +264,18 @@ def test_a_killed_run_continues_to_the_same_weights(words, tmp_path, monkeypatch
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.slow
-def test_the_whole_command(words, tmp_path, capsys):
-    """Two models of both directions that are too small to learn anything write everything."""
-    command.main([*SMALL, "--output", str(tmp_path), "--ensemble", "2", "--backward", "1"])
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.exhaustive)],
+)
+def test_the_whole_command(count, words, tmp_path, capsys):
+    """A model that is too small to learn anything, or two of both directions, write everything."""
+    ensemble = ["--ensemble", "2", "--backward", "1"] if count == 2 else []
+    command.main([*SMALL, "--output", str(tmp_path), *ensemble])
     assert "The reloaded SavedModel agrees" in capsys.readouterr().out
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert [model["direction"] for model in summary["models"]] == ["left to right", "right to left"]
+    directions = ["left to right", "right to left"]
+    assert [model["direction"] for model in summary["models"]] == directions[:count]
     lines = (tmp_path / "test.tsv").read_text(encoding="utf-8").splitlines()
     pairs = [line.split("\t") for line in lines]
     wrong = sum(phones.split() != language.pronounce(word) for word, phones in pairs)

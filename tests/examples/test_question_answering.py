@@ -405,7 +405,7 @@ def run_example(output, *more, **options):
     return run.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_smoke_run_learns_and_serves(tmp_path):
     printed = run_example(tmp_path, "--smoke")
     assert "difference after reloading " in printed

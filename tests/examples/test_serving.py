@@ -95,7 +95,7 @@ def port(tmp_path_factory):
     process, port = start(path, "--max-rows", "10", "--max-length", "1000", "--timeout", "2")
     yield port
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(120) == 0
 
 
 def ask(port, body, path="/v1/models/model:predict", method="POST"):
@@ -210,7 +210,7 @@ def test_a_body_that_does_not_come(port):
 
 
 def connect(port):
-    return contextlib.closing(socket.create_connection(("127.0.0.1", port), timeout=20))
+    return contextlib.closing(socket.create_connection(("127.0.0.1", port), timeout=120))
 
 
 @pytest.mark.parametrize("first", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"])
@@ -222,7 +222,7 @@ def test_a_connection_ends_when_its_headers_come_too_slowly(first, port):
             assert connection.recv(10_000).startswith(b"HTTP/1.1 200 OK")
         connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
         connection.settimeout(0.1)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             try:
                 connection.sendall(b"a")
@@ -359,10 +359,11 @@ def test_a_port_that_is_taken(port, tmp_path):
 
 def batched(max_batch, max_waiting, use):
     """Uses a `Batcher` whose model waits for `use`. Returns the sizes of its batches."""
-    sizes, go = [], threading.Event()
+    sizes, busy, go = [], threading.Event(), threading.Event()
 
     def predict(rows):
-        assert go.wait(20)
+        busy.set()
+        assert go.wait(120)
         sizes.append(len(rows))
         if "bad" in rows:
             raise Refused(400, "bad")
@@ -372,7 +373,9 @@ def batched(max_batch, max_waiting, use):
 
     async def main():
         batcher = Batcher(predict, max_batch, max_waiting)
-        await use(batcher, go)
+        first = asyncio.create_task(batcher.submit(["first"]))
+        assert await asyncio.to_thread(busy.wait, 120)
+        await use(batcher, first, go)
 
     asyncio.run(main())
     return sizes
@@ -380,12 +383,11 @@ def batched(max_batch, max_waiting, use):
 
 @pytest.mark.parametrize(("wrong", "error"), [("bad", Refused), ("broken", RuntimeError)])
 def test_what_waits_is_answered_together_and_one_that_fails_alone(wrong, error):
-    async def use(batcher, go):
-        tasks = [asyncio.create_task(batcher.submit(["first"]))]
-        await asyncio.sleep(0.1)
+    async def use(batcher, first, go):
+        tasks = [first]
         tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b", wrong, "c")]
         tasks.append(asyncio.create_task(batcher.submit(["d", "e"])))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)  # every task begins and waits
         go.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(found.pop(3), error)
@@ -397,11 +399,9 @@ def test_what_waits_is_answered_together_and_one_that_fails_alone(wrong, error):
 
 
 def test_a_full_queue_and_one_that_left():
-    async def use(batcher, go):
-        tasks = [asyncio.create_task(batcher.submit(["first"]))]
-        await asyncio.sleep(0.1)
-        tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b")]
-        await asyncio.sleep(0.1)
+    async def use(batcher, first, go):
+        tasks = [first, *(asyncio.create_task(batcher.submit([x])) for x in ("a", "b"))]
+        await asyncio.sleep(0)  # every task begins and waits
         with pytest.raises(Refused, match="3 instances are waiting"):
             await batcher.submit(["c"])
         tasks.pop(1).cancel()

@@ -196,7 +196,7 @@ def run(folder, *options):
 
 # `CSVLogger` does not close its file where `fit` ends with an error.
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_run_continues_to_the_same_weights(tmp_path, monkeypatch):
     """With dropout, noise in the last two of four epochs, and longer utterances from epoch two."""
     monkeypatch.setattr(command, "evaluate", lambda *_: {})
@@ -222,8 +222,13 @@ def test_a_killed_run_continues_to_the_same_weights(tmp_path, monkeypatch):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("digits", [False, True], ids=["tones", "digits"])
+@pytest.mark.parametrize(
+    "digits",
+    [
+        pytest.param(False, marks=pytest.mark.slow, id="tones"),
+        pytest.param(True, marks=pytest.mark.exhaustive, id="digits"),
+    ],
+)
 def test_the_whole_command(digits, tmp_path, capsys):
     """A run that is too short to learn anything writes everything."""
     recordings = tmp_path / "recordings"

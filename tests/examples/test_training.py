@@ -34,7 +34,8 @@ def train(folder, best="val_loss"):
     batches = Batches(split, lambda rows: (X[rows], Y[rows]), seed=3, steps=4)
     data = batches.dataset((tf.TensorSpec((None, 5)), tf.TensorSpec((None, 1))))
     resume = Resume(folder, SETTINGS, batches)
-    model.compile(keras.optimizers.Adam(0.1), "mse")
+    # Eager, because a graph takes longer to trace than these steps take to run.
+    model.compile(keras.optimizers.Adam(0.1), "mse", run_eagerly=True)
     start = resume.restore(model)
     options = {"validation_data": (X[20:], Y[20:]), "verbose": 0, "shuffle": False}
     callbacks = resume.callbacks(best)

@@ -210,7 +210,7 @@ def test_a_run_that_is_killed_within_an_epoch_ends_with_the_same_weights(tmp_pat
         train("killed", "--learning-rate", "0.02")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_smoke_run_learns_in_both_directions_and_serves(tmp_path):
     started = [sys.executable, "-m", "examples.translation", "--smoke", "--output", str(tmp_path)]
     started += ["--ensemble", "2", "--backward", "1"]

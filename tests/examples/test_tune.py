@@ -38,6 +38,7 @@ def weights_of(values):
     return DateTranslator(seed=0).build(hp).get_weights(), describe(hp)
 
 
+@pytest.mark.slow
 def test_a_model_is_the_same_whatever_was_built_before():
     values = {"units": 32, "learning_rate": 0.00123456, "attention_mechanism": "bahdanau"}
     (first, _), (between, _), (again, line) = (
@@ -83,8 +84,14 @@ def finish(oracle):
     oracle.end_trial(trial)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("damaged", ["oracle.json", "trial_0/trial.json", "trial_1/trial.json"])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param("oracle.json", marks=pytest.mark.exhaustive),
+        pytest.param("trial_0/trial.json", marks=pytest.mark.slow),
+        pytest.param("trial_1/trial.json", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_files_that_a_kill_has_damaged(damaged, tmp_path):
     options = parse([*SMOKE, "--output", str(tmp_path)])
     tuner = make_tuner("bayesian", options)
@@ -125,6 +132,10 @@ def evaluate(model, *_, **__):
 Seq2Seq.fit, Seq2Seq.evaluate = fit, evaluate
 """
 FAILING = QUICK.replace("    history =", '    raise ArithmeticError("no luck")\n    history =', 1)
+# The second trial of a process does not end, so that a test can kill it.
+WAITING = QUICK.replace("def fit", "fits = []\n\ndef fit").replace(
+    "    history =", "    fits.append(1)\n    time.sleep(600 * (len(fits) > 1))\n    history =", 1
+)
 
 
 def search(folder, code, *options, until=None, stop=None):
@@ -133,6 +144,7 @@ def search(folder, code, *options, until=None, stop=None):
     In `QUICK` an epoch is half a second of sleep, and large models win.
     """
     (folder / "sitecustomize.py").write_text(code)
+    path = os.pathsep.join([str(folder), os.environ["PYTHONPATH"]])
     process = subprocess.Popen(
         [
             sys.executable,
@@ -146,7 +158,7 @@ def search(folder, code, *options, until=None, stop=None):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ["PYTHONPATH"]])},
+        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
     )
     text = ""
     with process.stdout as output:
@@ -156,16 +168,20 @@ def search(folder, code, *options, until=None, stop=None):
                 stop(process, text)
                 until = None
     assert until is None, text
-    return text, process.wait(60)
+    return text, process.wait(600)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["bayesian", "hyperband"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("bayesian", marks=pytest.mark.slow),
+        pytest.param("hyperband", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_search_that_is_killed_resumes(name, tmp_path):
     options = ["--searches", name, "--trials", "2", "--epochs", "2"]
-    killed, _ = search(
-        tmp_path, QUICK, *options, until="Running Trial #2", stop=lambda process, _: process.kill()
-    )
+    stop = lambda process, _: process.kill()  # noqa: E731
+    killed, _ = search(tmp_path, WAITING, *options, until="Running Trial #2", stop=stop)
     text, status = search(tmp_path, QUICK, *options)
     assert status == 0, text
     count = int(re.search(rf"{name}, (\d+) trials, all completed", text)[1])

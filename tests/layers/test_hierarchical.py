@@ -59,8 +59,8 @@ ENCODERS = {
     ),
 }
 every_encoder = pytest.mark.parametrize("kind", ENCODERS)
-# For tests that take seconds a kind: the default run leaves out parts of the sequential encoder.
-FEW = (None, "conv", "sequential")
+# For tests that take seconds a kind.
+FEW = (None, "conv")
 few_encoders = pytest.mark.parametrize("kind", fast([None, *ENCODERS], FEW))
 every_normalizer = pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
 
@@ -170,7 +170,7 @@ def test_lower_precision(normalizer, kind, dtype):
         *((kind, name, False) for kind in (None, "gru") for name in ("softmax", "sparsemax")),
         ("dense", "softmax", False),
         (None, "softmax", True),
-        ("dense", "sparsemax", True),
+        pytest.param("dense", "sparsemax", True, marks=pytest.mark.slow),
     ],
 )
 def test_gradients_are_those_of_the_paper(kind, normalizer, jit):
@@ -272,7 +272,7 @@ def test_nothing_valid_means_zero(kind, dtype):
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [(None, "mixed_float16"), ("conv", "mixed_bfloat16")],
+    [(None, "mixed_float16"), pytest.param("conv", "mixed_bfloat16", marks=pytest.mark.slow)],
 )
 def test_nothing_valid_means_zero_in_jit(kind, dtype):
     """The conformance tests compile recurrent encoders."""

@@ -36,6 +36,7 @@ def test_the_worked_example(mode):
 
 @pytest.mark.parametrize("chunk", [None, 3])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.each_value
 def test_recursive_equals_parallel(chunk, dtype):
     query, value = normal(1, 3, 9, 5, dtype=dtype), normal(2, 3, 40, 7, dtype=dtype)
     mask = np.arange(40) % 7 > 0
@@ -157,7 +158,7 @@ def test_a_step_that_can_read_nothing_keeps_its_place():
 
 @on_tensorflow
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("known", ["memory", "mask"])
+@pytest.mark.parametrize("known", fast(["memory", "mask"], ["mask"]))
 def test_only_the_mask_or_the_memory_knows_its_batch_size(known, jit):
     import tensorflow as tf
 

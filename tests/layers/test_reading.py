@@ -78,7 +78,7 @@ def test_both_ways_are_the_same(score, alignment, masks, jit, monkeypatch):
 
 
 @pytest.mark.parametrize("score", ["general", "concat"])
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
 @pytest.mark.parametrize("weights_too", [False, True])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 @pytest.mark.each_value
@@ -107,6 +107,7 @@ def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
         assert context.any() != is_long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", fast([{"normalizer": "sparsemax"}, {"units": 7}], [{"units": 7}])
 )
@@ -154,6 +155,7 @@ def assert_graph_differentiates(layer, jit=None):
         assert_close(x, numpy(y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 @pytest.mark.parametrize("jit", [None, True])
@@ -164,6 +166,7 @@ def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkey
     assert_graph_differentiates(layer, jit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", fast(["general", "concat"], ["general"]))
 def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
@@ -187,6 +190,7 @@ def forget_length(x):
     return tf.ensure_shape(tf.cond(tf.size(x) > 0, lambda: x, lambda: x[:, :0]), (None, None, D))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [None, True])
 @pytest.mark.parametrize("score", ["general", "concat"])
 @pytest.mark.each_value
@@ -211,6 +215,7 @@ def test_second_derivatives(score, jit, monkeypatch):
         np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is():
     """The additive score of a memory that may be short is compiled only in training."""
     layer = make_layer("concat", "local-p", dtype="float32")
@@ -231,7 +236,7 @@ def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is()
     assert [compiled_functions(None, backward) for backward in (False, True)] == [0, 0]
 
 
-@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("unknown", fast([False, True], [True]))
 def test_a_subclass_that_weighs_in_its_own_way(unknown, monkeypatch):
     class Squaring(LuongAttention):
         def weigh(self, scores, mask):
@@ -374,6 +379,7 @@ def test_long_memories_are_read_window_by_window(score, alignment):
     assert not pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alignment", fast(["local-p", "local-m"], ["local-p"]))
 def test_a_decoder_with_local_attention(alignment, monkeypatch):
     """In its loop, with and without weights, the decoder is the same as with all scores."""

@@ -219,6 +219,7 @@ def test_a_wrong_half_width(half_width):
 
 @few_mechanisms
 @pytest.mark.parametrize("half_width", [None, 2])
+@pytest.mark.each_value
 def test_in_a_decoder(name, half_width):
     """The loop equals the steps, also where a window adds a place to the state."""
     mechanism = RECURRENT[name]

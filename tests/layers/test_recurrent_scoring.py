@@ -11,6 +11,7 @@ from keras_attention import (
     RecurrentScoringMixin,
     Window,
 )
+from tests import fast
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import DQ, DV, TK, TQ, AnyCell, B, assert_close, assert_refused, normal, numpy
 from tests.past_weights import PastWeightsAttention
@@ -199,6 +200,7 @@ def test_dropout_in_a_decoder_drops_the_memory_once():
     assert set(np.round(factor, 4).flat) == {0.0, 2.0}
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_a_model_is_saved(tmp_path):
     import tensorflow as tf
@@ -386,8 +388,9 @@ def check_noise(weights, quiet):
 
 
 @on_tensorflow
-@pytest.mark.parametrize("place", ["eager", "graph", "XLA"])
+@pytest.mark.parametrize("place", fast(["eager", "graph", "XLA"], ["eager", "graph"]))
 @pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.each_value
 def test_random_numbers_of_a_step(place, inside):
     import tensorflow as tf
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention import RETAIN
+from tests import fast
 from tests.backends import dtypes
 from tests.helpers import (
     DTYPES,
@@ -61,7 +62,7 @@ def test_equals_the_paper(mask, unroll, dtype):
     assert_close(layer.contributions(inputs, mask), shares, dtype, **options)
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize("jit", fast([False, True], [False]), ids=["eager", "jit"])
 def test_gradients_are_those_of_the_paper(jit):
     layer = built()
 
@@ -114,7 +115,7 @@ def test_a_history_without_a_visit_has_the_logit_of_the_bias():
     assert not numpy(layer.contributions(normal(1, B, T, D), mask)).any()
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("policy", fast(["mixed_bfloat16", "mixed_float16"], ["mixed_float16"]))
 def test_contributions_of_a_loaded_model_in_mixed_precision(policy, tmp_path):
     layer, inputs = built(policy), normal(1, B, T, D).astype("float32")
     visits = keras.Input((None, D))

@@ -64,6 +64,7 @@ def test_equals_the_paper(normalizer, mask, dtype):
 
 @every_normalizer
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.each_value
 def test_gradients_are_those_of_the_paper(normalizer, jit):
     layer = built(normalizer)
 

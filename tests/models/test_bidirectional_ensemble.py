@@ -20,6 +20,7 @@ def both():
     return BidirectionalEnsemble(make_model(seed=1), make_model("hard, monotonic", seed=2))
 
 
+@pytest.mark.slow
 def test_generate_is_the_search_in_both_directions(both):
     states, memories = both.start(SOURCES)
     steps = both.left_to_right.step, both.right_to_left.step

@@ -53,7 +53,7 @@ def served(model, path):
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (("width", "strip"), ("width", "strip")),
+        pytest.param(("width", "strip"), ("width", "strip"), marks=pytest.mark.exhaustive),
         pytest.param((None, None), ("source", "source_1"), marks=pytest.mark.slow),
         pytest.param(None, ("width", "strip"), marks=pytest.mark.slow),
     ],
@@ -71,8 +71,13 @@ def test_several_inputs_keep_their_names(names, expected, tmp_path):
     np.testing.assert_allclose(found["scores"], wanted.scores, atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", WRAPS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("ensemble", marks=pytest.mark.slow),
+        pytest.param("both directions", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_an_ensemble_keeps_the_names_of_its_models(kind, tmp_path):
     model, source = two_sources(("width", "strip"))
     model((source, TARGETS))
@@ -80,5 +85,6 @@ def test_an_ensemble_keeps_the_names_of_its_models(kind, tmp_path):
     assert set(serve.structured_input_signature[1]) == {"width", "strip"}
 
 
+@pytest.mark.slow
 def test_a_single_input_is_called_source(tmp_path):
     assert set(served(make_model(), tmp_path / "saved").structured_input_signature[1]) == {"source"}

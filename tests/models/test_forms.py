@@ -9,6 +9,7 @@ import pytest
 from keras import layers
 
 from keras_attention import BidirectionalEnsemble, Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from tests import fast
 from tests.helpers import assert_refused, numpy
 from tests.models.cases import END, SOURCES, START, TARGETS, E, H, V, bahdanau, make_model
 
@@ -66,6 +67,7 @@ class Reading(layers.Layer):
         return memory, state, None if self.hides else mask
 
 
+@pytest.mark.slow
 def test_a_later_call_does_not_change_what_generate_cuts():
     parts = make_model()
     encoder = Reading(parts.encoder)
@@ -105,7 +107,7 @@ JOINED = {
 }
 
 
-@pytest.mark.parametrize("kind", JOINED)
+@pytest.mark.parametrize("kind", fast(JOINED, ["alone"]))
 def test_a_model_that_was_only_built_loads_weights(kind, tmp_path):
     model = JOINED[kind](make_model(seed=1), make_model(seed=2))
     expected = numpy(model((SOURCES, TARGETS)))

@@ -65,6 +65,7 @@ METHODS = {
 
 @pytest.mark.parametrize("kind", PAIRS)
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.each_value
 def test_a_second_source_that_equals_the_target_is_a_source(method, kind, editor):
     found = METHODS[method](editor, PAIRS[kind], TARGETS)
     np.testing.assert_allclose(found, loss_of(editor), rtol=1e-5)
@@ -75,6 +76,7 @@ def test_a_second_source_that_equals_the_target_is_a_source(method, kind, editor
 
 @pytest.mark.parametrize("weights", [(), (WEIGHTS,)])
 @pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.each_value
 def test_validation_reads_both_sources(kind, weights, editor):
     data = PAIRS[kind], TARGETS, *weights
     history = editor.fit(*data[:2], validation_data=data, epochs=2, verbose=0).history
@@ -109,6 +111,7 @@ def test_a_data_set_yields_pairs_with_and_without_the_target_again(editor):
     np.testing.assert_allclose(found, loss_of(editor), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_that_was_trained_on_two_sources_is_saved(tmp_path):
     source = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
     encoder = keras.Model(source, Both()(source))

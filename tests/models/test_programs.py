@@ -92,9 +92,14 @@ def assert_same(found, expected):
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
-# The default run changes one attribute of each kind.
-first = "window", "list"
-changes_first = [x if x in first else pytest.param(x, marks=pytest.mark.slow) for x in CHANGES]
+# The slow tests change one attribute of each kind.
+KINDS = "activation", "end", "list", "array", "layer"
+changes_first = [
+    pytest.param(x, marks=pytest.mark.slow if x in KINDS else pytest.mark.exhaustive)
+    if x != "window"
+    else x
+    for x in CHANGES
+]
 
 
 @pytest.mark.parametrize("name", changes_first)
@@ -118,8 +123,13 @@ def test_log_probability_notices_a_change():
     assert abs(found.scores - before.scores).max() > 1e-3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(Ensemble, marks=pytest.mark.slow),
+        pytest.param(BidirectionalEnsemble, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_an_ensemble_notices_a_change_of_a_member(kind):
     def make():
         models = [make_model("local-m", seed=n) for n in (0, 1)]
@@ -142,6 +152,7 @@ def traces(model):
     return len(traced) - before
 
 
+@pytest.mark.slow
 @compiled_only
 def test_a_program_is_kept_while_nothing_changes():
     model = monotonic()

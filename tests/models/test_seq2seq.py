@@ -17,6 +17,7 @@ from keras_attention import (
 )
 from keras_attention.models._export import texts_of
 from keras_attention.ops import compiling
+from tests import fast
 from tests.backends import only_on
 from tests.helpers import assert_refused, lengths_mask, numpy
 from tests.models import cases
@@ -24,12 +25,9 @@ from tests.models.cases import CASES, END, SOURCES, START, TARGETS, V, bahdanau,
 
 VALID = TARGETS != 0
 SHIFTED = np.pad(TARGETS[:, :-1], [(0, 0), (1, 0)], constant_values=START)
-every_case = pytest.mark.parametrize("name", CASES)
 # The default run has the cases whose steps differ most from a whole run.
-first = "local-m", "state", "pointer", "hard, monotonic"
 cases_first = pytest.mark.parametrize(
-    "name",
-    [name if name in first else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+    "name", fast(CASES, ["local-m", "state", "pointer", "hard, monotonic"])
 )
 
 
@@ -103,7 +101,9 @@ def test_data_sets_and_weights_of_samples(model):
     np.testing.assert_allclose(found, model.evaluate(SOURCES, TARGETS, sample_weight=weights), 1e-5)
 
 
-@pytest.mark.parametrize("given", [None, "sum_over_batch_size", "mean_with_sample_weight"])
+@pytest.mark.parametrize(
+    "given", fast([None, "sum_over_batch_size", "mean_with_sample_weight"], [None])
+)
 def test_padding_does_not_count_in_any_loss(given, model):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=given or "sum")
     model.compile("sgd", loss if given else None)
@@ -112,7 +112,7 @@ def test_padding_does_not_count_in_any_loss(given, model):
     np.testing.assert_allclose(np.ravel(model.test_on_batch(*wide))[0], expected, rtol=1e-5)
 
 
-@every_case
+@cases_first
 def test_nan_in_the_padding_of_a_memory_has_no_effect(name, models):
     model = models(name)
     expected = model((SOURCES, TARGETS))
@@ -127,6 +127,7 @@ def test_nan_in_the_padding_of_a_memory_has_no_effect(name, models):
     np.testing.assert_allclose(numpy(found)[VALID], numpy(expected)[VALID], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_source_without_a_mask_is_neither_cut_nor_padded(model):
     class Everything(keras.layers.Layer):
         def call(self, source, training=None):
@@ -143,6 +144,7 @@ def test_a_source_without_a_mask_is_neither_cut_nor_padded(model):
     assert found.weights[:, 0, 2:].any()
 
 
+@pytest.mark.slow
 def test_an_embedding_that_the_encoder_shares_is_loaded_once(tmp_path, model):
     table = keras.layers.Embedding(V, 5)
     encoder = RecurrentEncoder(table, keras.layers.GRU(8, return_sequences=True))
@@ -154,7 +156,7 @@ def test_an_embedding_that_the_encoder_shares_is_loaded_once(tmp_path, model):
     np.testing.assert_allclose(loaded.generate(SOURCES, 4, "greedy").scores, expected, atol=1e-6)
 
 
-@every_case
+@cases_first
 def test_padding_changes_nothing(name, models):
     model = models(name)
     more = [np.pad(x, [(0, 0), (0, 3)]) for x in (SOURCES, TARGETS)]
@@ -162,7 +164,7 @@ def test_padding_changes_nothing(name, models):
     np.testing.assert_allclose(numpy(padded)[:, :4][VALID], numpy(found)[VALID], atol=2e-6)
 
 
-@cases_first
+@pytest.mark.parametrize("name", fast(CASES, ["state"]))
 def test_the_score_of_a_search_is_the_log_probability_of_its_result(name, models):
     """So every step of the decoder, the attention and the head equals that of the whole run."""
     model = models(name)
@@ -233,6 +235,7 @@ def test_generate_takes_the_options_of_each_search(model):
     np.testing.assert_allclose(covered, np.concatenate(alone), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_generate_uses_the_weights_that_the_model_has(model):
     changed = make_model(seed=1)
     first = changed.generate(SOURCES, 6, "greedy")
@@ -285,8 +288,13 @@ def test_several_sources():
     np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["state", "tied"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("state", marks=pytest.mark.slow),
+        pytest.param("tied", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_saved_model_generates_the_same(name, tmp_path):
     model = make_model(name)
     model.compile(keras.optimizers.Adam(0.01), metrics=["accuracy"])
@@ -348,6 +356,7 @@ def test_an_export_deletes_no_other_files(model, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keep", "mixed"]
 
 
+@pytest.mark.slow
 @only_on("tensorflow", reason="a SavedModel")
 def test_wrong_arguments_of_an_export_are_refused(model, tmp_path):
     import tensorflow as tf

@@ -122,6 +122,7 @@ def gradients(function, jit=False):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("unroll", [False, True])
+@pytest.mark.each_value
 def test_equals_a_loop(training, jit, unroll):
     expected = [numpy(x) for x in gradients(by_loop)]
     found = gradients(lambda *x: by_sites(*x, training=training, unroll=unroll), jit)

@@ -337,6 +337,7 @@ def test_tf_function_with_unknown_sizes(jit_compile):
     assert_runs(run, decoder)
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_saved_model(tmp_path):
     import tensorflow as tf

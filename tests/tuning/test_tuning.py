@@ -220,6 +220,7 @@ def make_tuner(folder, hypermodel, trials=4):
     return tuner
 
 
+@pytest.mark.slow
 def test_a_search(tmp_path):
     hypermodel = AttentionHyperModel(build, units=(4, 8), prefix="read")
     tuner = make_tuner(tmp_path, hypermodel)
@@ -252,6 +253,7 @@ def test_failed_trials_are_not_hidden(tmp_path):
         completed_trials(tuner, failed="ignore")
 
 
+@pytest.mark.slow
 def test_three_failures_in_a_row_end_a_search(tmp_path):
     """As docs/howto/tune.md says of keras-tuner's default."""
     failures = None  # the tuner itself builds models to explore the space
@@ -271,6 +273,7 @@ def test_three_failures_in_a_row_end_a_search(tmp_path):
 
 
 # NumPy warns when keras-tuner reads the history of such a training.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:All-NaN axis encountered")
 def test_a_training_that_diverges(tmp_path):
     def diverge(hp, attention):

@@ -111,7 +111,7 @@ def test_masked_steps_keep_the_state_and_give_zeros(name):
 
 
 @few_cases
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
 @pytest.mark.each_value
 def test_masked_steps_may_hold_anything(name, jit):
     """The values at masked steps change neither outputs nor gradients."""
@@ -132,6 +132,7 @@ def test_masked_steps_may_hold_anything(name, jit):
 
 @pytest.mark.parametrize("name", ["bahdanau-lstm-concat", "current-stack-concat", "feeding-stack"])
 @pytest.mark.parametrize("training", [False, True])
+@pytest.mark.each_value
 def test_gradients_are_those_of_the_loop(name, training):
     small = {"bahdanau-lstm-concat": (("lstm", 3),)}.get(name, (("lstm", 2), ("gru", 3)))
     decoder = replace(CASES[name], cells=small)
@@ -252,6 +253,7 @@ def test_unrolled_is_the_loop(name):
     assert_all_close(keras.tree.flatten(result), expected)
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_unrolling_compiles():
     import tensorflow as tf
@@ -284,7 +286,7 @@ def test_keys_are_projected_once(name):
 
 @on_tensorflow
 @pytest.mark.parametrize(
-    "options", [PREVIOUS, FEEDING, CURRENT], ids=["previous", "feeding", "current"]
+    "options", fast([PREVIOUS, FEEDING, CURRENT], [CURRENT]), ids=["previous", "feeding", "current"]
 )
 def test_positions_beyond_256_are_exact_in_bfloat16(options):
     import tensorflow as tf
@@ -337,6 +339,7 @@ MIXED = {"dtype": "mixed_bfloat16"}
 
 
 # bfloat16 cannot count beyond 256.
+@pytest.mark.slow
 @on_tensorflow
 def test_gradients_by_the_keys_of_many_steps_add_up_in_mixed_precision():
     assert_gradients_add_up(BahdanauAttention(17, **MIXED), ["key_kernel"])
@@ -393,7 +396,7 @@ def test_a_translator_trains_and_padding_changes_nothing():
 
 
 @on_tensorflow
-@pytest.mark.parametrize("jit", [None, False, True], ids=["eager", "graph", "XLA"])
+@pytest.mark.parametrize("jit", fast([None, False, True], [None, False]))
 @pytest.mark.parametrize("empty", ["batch", "steps", "memory"])
 @few_cases
 @pytest.mark.each_value

@@ -15,7 +15,7 @@ from keras_attention import (
     RecurrentEncoder,
     Seq2Seq,
 )
-from tests import oracles
+from tests import fast, oracles
 from tests.backends import only_on
 from tests.helpers import (
     BAHDANAU,
@@ -229,7 +229,7 @@ def test_nothing_to_read(steps, batch):
 
 
 @only_on("tensorflow", reason="only a TensorFlow graph has unknown lengths")
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", fast([False, True], [False]))
 def test_unknown_lengths(training):
     import tensorflow as tf
 

@@ -40,7 +40,7 @@ def test_dropout_is_for_training(name):
     ("name", "jit"),
     [
         ("stack, feeding", False),
-        ("attention", False),
+        pytest.param("attention", False, marks=pytest.mark.slow),
         pytest.param("cell", False, marks=pytest.mark.slow),
         pytest.param("attention after the loop", False, marks=pytest.mark.slow),
         pytest.param("cell before the attention", False, marks=pytest.mark.slow),

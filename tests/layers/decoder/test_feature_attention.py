@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention import AttentionRNN, BahdanauAttention, FeatureAttention
+from tests import fast
 from tests.backends import dtypes
 from tests.helpers import (
     DTYPES,
@@ -63,7 +64,7 @@ def test_equals_the_paper(kind, mask, dtype):
 
 
 @pytest.mark.parametrize("unroll", [False, True], ids=["loop", "unrolled"])
-@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize("jit", fast([False, True], [False]), ids=["eager", "jit"])
 def test_gradients_are_those_of_the_paper(unroll, jit):
     layer = built(unroll=unroll)
 
@@ -129,6 +130,7 @@ def test_the_dropout_of_the_cell_is_for_training():
     assert not np.isclose(first, second).all()
 
 
+@pytest.mark.slow
 def test_the_dual_stage_model_trains_and_loads(tmp_path):
     series, past = keras.Input((T, N)), keras.Input((T, 1))
     encoded = FeatureAttention(keras.layers.LSTMCell(H), U)(series)

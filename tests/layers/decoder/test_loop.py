@@ -20,6 +20,7 @@ from keras_attention.layers.decoder import _loop
 from keras_attention.layers.decoder._sites import attention_site
 from keras_attention.ops import additive_score
 from keras_attention.ops.loops import leaves
+from tests import fast
 from tests.backends import compiled, gradients_by, on_tensorflow, tensor
 from tests.helpers import TK, AnyCell, B, assert_all_close, normal, numpy
 from tests.layers.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
@@ -101,8 +102,8 @@ COMBINATIONS = [
         [*ATTENTIONS][(i + j) % len(ATTENTIONS)],
         [*OPTIONS][(i - j) % 3],
         place,
-        # Unrolled loops take long to compile.
-        marks=[pytest.mark.slow] * (place == "unrolled"),
+        # The others take long to compile.
+        marks=[pytest.mark.slow] * (place not in ("eager", "graph")),
     )
     for i, cell in enumerate(CELLS)
     for j, place in enumerate(PLACES)
@@ -159,6 +160,7 @@ class LastTwoAttention(RecurrentScoringMixin):
         return ops.stack([weights, state[:, 0]], axis=1)
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_unknown_sizes_with_a_state_of_three_axes():
     import tensorflow as tf
@@ -320,7 +322,7 @@ SHARED = {
 
 @on_tensorflow
 @pytest.mark.parametrize("name", SHARED)
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", fast([False, True], [True]))
 def test_tensors_in_two_places_and_weights_of_a_cell(name, training):
     inputs, found = [tensor(x) for x in tensors()], []
     for cell in (layers.GRUCell, AnyCell):

@@ -6,6 +6,7 @@ import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention
+from tests import fast
 from tests.helpers import TK, B, assert_close, numpy
 from tests.layers.decoder.cases import DV, D, H, T, tensors
 
@@ -16,7 +17,7 @@ def model_of(*decoders):
     return keras.Model(inputs, outputs if len(outputs) > 1 else outputs[0])
 
 
-@pytest.mark.parametrize("shared", ["attention", "cell", "both"])
+@pytest.mark.parametrize("shared", fast(["attention", "cell", "both"], ["both"]))
 def test_decoders_that_share_a_part_share_it_after_loading(shared, tmp_path):
     attentions, cells = [BahdanauAttention(17)], [layers.GRUCell(H)]
     if shared == "attention":
@@ -44,6 +45,7 @@ def test_a_decoder_of_its_own_is_saved_as_before(tmp_path):
     assert_close(loaded(x), numpy(model(x)), "float32")
 
 
+@pytest.mark.slow
 def test_a_regularizer_of_the_decoder_counts_and_is_saved(tmp_path):
     options = {"activity_regularizer": keras.regularizers.L2(0.1)}
     model = model_of(AttentionRNN(layers.GRUCell(H), BahdanauAttention(17), **options))
