@@ -12,9 +12,8 @@ text), which it then runs in a process without keras.
     python -m examples.speech speak --attention location
 
 does one of both with another attention. `--alignment-loss guided` or `forward-sum` teaches it to
-read in order. No label says when a letter sounds, so there is no supervised loss. A Viterbi decoder
-of the tones judges what `speak` says, as does the listener in the same --output, or the one of
---listener.
+read in order; there are no labels for a supervised one. A Viterbi decoder of the tones judges what
+`speak` says, as does the listener in the same --output, or the one of --listener.
 
     python -m examples.speech --data DIR
 
@@ -50,8 +49,7 @@ def parse(argv=None):
     add = parser.add_argument
     add("task", nargs="?", choices=EPOCHS, help="default: both")
     add("--attention", choices=ATTENTIONS, default="gmm")
-    text = "a loss of the weights, in training (default: none)"
-    add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help=text)
+    add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help="in training only")
     add("--data", metavar="DIR", help='recordings of digits, or "download"')
     add("--voice", help="the speaker that `speak` learns (default: the first)")
     add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
