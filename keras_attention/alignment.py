@@ -1,18 +1,24 @@
-"""The loss of all monotonic alignments, and the durations of the best one.
+"""Losses that teach an attention its alignment, and the durations of the best one.
 
-Masks may have gaps. Masked steps have no effect.
+To add one to the loss of a model, return it from the hook `sequence_loss` of an attention:
+
+    class GuidedAttention(BahdanauAttention):
+        def sequence_loss(self, weights, query_mask, memory_mask):
+            return 10 * guided_attention_loss(weights, query_mask, memory_mask)
+
+Masks may have gaps. Masked steps have no effect, and positions count valid steps only.
 """
 
 from typing import Any
 
 from keras import ops
 
-from keras_attention._spec import Spec, dtype_of
+from keras_attention._spec import Spec, check_number, dtype_of
 from keras_attention._typing import Tensor
 from keras_attention.ops.loops import scan, swap_steps, where_valid
 from keras_attention.ops.products import as_dtype
 
-__all__ = ["durations", "forward_sum_loss"]
+__all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised_attention_loss"]
 
 # The log probability of what cannot happen. Unlike -inf it has finite gradients.
 NEVER = -1e30
@@ -21,6 +27,109 @@ TINY = 1e-30  # a weight is at least this large where its logarithm is taken
 MASKS = "query_mask: bool[B Tq]?", "memory_mask: bool[B Tk]?"
 OF_WEIGHTS = Spec("weights: float[B Tq Tk]", *MASKS, call="it on weights (batch, steps, memory)")
 OF_SCORES = Spec("scores: float[B Tq Tk]", *MASKS, call="it on scores (batch, steps, memory)")
+SUPERVISED = Spec(
+    *("alignment: any[B Tq Tk]", "weights: float[B Tq Tk]", *MASKS),
+    call="it on an alignment and weights (batch, steps, memory)",
+)
+
+
+def guided_attention_loss(
+    weights: Any, query_mask: Any = None, memory_mask: Any = None, width: float = 0.2
+) -> Tensor:
+    """How far weights are from the diagonal (Tachibana, Uenoyama and Aihara, 2018).
+
+        loss = mean_b mean_ij a[b,i,j] (1 - exp(-(i / Tq[b] - j / Tk[b])^2 / (2 width^2)))
+
+    i and j count the valid steps of a sample from 0, and Tq[b] and Tk[b] are their numbers. The
+    inner mean runs over the valid pairs of a sample. Without any, it is 0.
+
+    A row of weights sums to one, so the loss is at most 1 / Tk. Multiply it by 10, for example.
+
+    Args:
+        weights: a, `(B, Tq, Tk)`.
+        query_mask, memory_mask: `(B, Tq)` and `(B, Tk)` boolean, True for a valid step; None if all
+            are valid.
+        width: the distance from the diagonal, as a share of the length, at which a weight costs
+            0.39 of what it costs far away.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: a shape or a dtype does not fit; `width` is not a positive number.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.alignment import guided_attention_loss
+        >>> diagonal = numpy.eye(4)[None]
+        >>> print(f"{float(guided_attention_loss(diagonal)):.3f}")
+        0.000
+        >>> print(f"{float(guided_attention_loss(diagonal[:, ::-1])):.3f}")
+        0.193
+
+    Reference: https://arxiv.org/abs/1710.08969, section 4.1.
+    """
+    weights, query_mask, memory_mask = _checked(
+        "guided_attention_loss", OF_WEIGHTS, weights, query_mask, memory_mask
+    )
+    check_number("guided_attention_loss", "width", width, above=0)
+    query_mask, memory_mask = _filled(weights, query_mask, memory_mask)
+    place, wanted = (_place(x, weights.dtype) for x in (query_mask, memory_mask))
+    distance = ops.expand_dims(place, 2) - ops.expand_dims(wanted, 1)
+    far = 1 - ops.exp(-ops.square(distance) / (2 * width**2))
+    valid = _pairs(query_mask, memory_mask)
+    losses = ops.sum(far * ops.where(valid, weights, ops.zeros_like(weights)), axis=(1, 2))
+    count = ops.sum(ops.cast(valid, weights.dtype), axis=(1, 2))
+    return ops.mean(losses / ops.maximum(count, 1))
+
+
+def supervised_attention_loss(
+    alignment: Any, weights: Any, query_mask: Any = None, memory_mask: Any = None
+) -> Tensor:
+    """The cross-entropy of weights, beside an alignment that is known (Mi et al., 2016).
+
+        loss = mean_bi -sum_j t[b,i,j] log a[b,i,j]
+
+    The mean runs over the valid query steps where a t[b,i,j] is not zero. Without any, it is 0.
+
+    The arguments have the order of a loss of Keras. A model whose outputs are predictions and
+    weights can be compiled with `loss=[..., supervised_attention_loss]`. Its targets are then the
+    alignments, with rows of zeros where the query is padding.
+
+    Args:
+        alignment: t, `(B, Tq, Tk)`, any kind of numbers. A row sums to one, or to zero where
+            nothing is known.
+        weights: a, `(B, Tq, Tk)`. A weight below 1e-30 counts as 1e-30, and has no gradient.
+        query_mask, memory_mask: see `guided_attention_loss`.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: a shape or a dtype does not fit.
+
+    Example:
+        Nothing is known of the second step.
+
+        >>> import numpy
+        >>> from keras_attention.alignment import supervised_attention_loss
+        >>> weights = numpy.array([[[0.5, 0.5], [0.25, 0.75]]])
+        >>> alignment = numpy.array([[[1, 0], [0, 0]]])
+        >>> print(f"{float(supervised_attention_loss(alignment, weights)):.3f}")
+        0.693
+
+    Reference: https://arxiv.org/abs/1608.00112, section 3.
+    """
+    alignment, weights, query_mask, memory_mask = _checked(
+        "supervised_attention_loss", SUPERVISED, alignment, weights, query_mask, memory_mask
+    )
+    alignment = ops.cast(alignment, weights.dtype)
+    valid = _pairs(*_filled(weights, query_mask, memory_mask))
+    aligned = ops.logical_and(valid, ops.not_equal(alignment, 0))
+    logs = ops.log(ops.maximum(ops.where(aligned, weights, ops.ones_like(weights)), TINY))
+    losses = ops.where(aligned, -alignment * logs, ops.zeros_like(logs))
+    rows = ops.sum(ops.cast(ops.any(aligned, axis=2), weights.dtype))
+    return ops.sum(losses) / ops.maximum(rows, 1)
 
 
 def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = None) -> Tensor:
@@ -39,8 +148,7 @@ def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = Non
     Args:
         scores: e, `(B, Tq, Tk)`, before the softmax. Or its logarithm: of weights pass
             `ops.log(ops.maximum(weights, 1e-30))`.
-        query_mask, memory_mask: `(B, Tq)` and `(B, Tk)` boolean, True for a valid step; None if all
-            are valid.
+        query_mask, memory_mask: see `guided_attention_loss`.
 
     Returns:
         A scalar.
@@ -90,7 +198,7 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
 
     Args:
         weights: a, `(B, Tq, Tk)`. A weight below 1e-30 counts as 1e-30.
-        query_mask, memory_mask: see `forward_sum_loss`.
+        query_mask, memory_mask: see `guided_attention_loss`.
 
     Returns:
         d, `(B, Tk)`, int32. Each valid memory step has at least one, and the sum is the number of
@@ -143,15 +251,35 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
 
 def _floating(x):
     """The tensor in at least float32."""
-    x = ops.convert_to_tensor(x)
     return x if dtype_of(x) == "float64" else as_dtype(x, "float32")
 
 
-def _checked(where, spec, x, query_mask, memory_mask):
-    tensors = dict(zip(spec.names, (x, query_mask, memory_mask), strict=True))
-    spec.check(where, tensors)
-    masks = (None if x is None else ops.convert_to_tensor(x) for x in (query_mask, memory_mask))
-    return _floating(x), *masks
+def _checked(where, spec, *tensors):
+    """The tensors of a spec, of which the last two are masks."""
+    spec.check(where, dict(zip(spec.names, tensors, strict=True)))
+    *numbers, query_mask, memory_mask = (
+        None if x is None else ops.convert_to_tensor(x) for x in tensors
+    )
+    return *map(_floating, numbers), query_mask, memory_mask
+
+
+def _filled(weights, query_mask, memory_mask):
+    """The masks, all True in place of None."""
+    batch, steps, length = ops.shape(weights)
+    return (
+        ops.ones((batch, steps), "bool") if query_mask is None else query_mask,
+        ops.ones((batch, length), "bool") if memory_mask is None else memory_mask,
+    )
+
+
+def _pairs(query_mask, memory_mask):
+    return ops.logical_and(ops.expand_dims(query_mask, 2), ops.expand_dims(memory_mask, 1))
+
+
+def _place(mask, dtype):
+    """How many of the valid steps of a sample come before each of them, as a share of all."""
+    valid = ops.cast(mask, dtype)
+    return (ops.cumsum(valid, axis=1) - valid) / ops.maximum(ops.sum(valid, 1, keepdims=True), 1)
 
 
 def _blanked(scores, query_mask, memory_mask):

@@ -82,7 +82,8 @@ def _by_jax(function, inputs, variables, jit):
     import jax
 
     def run(inputs, values):
-        with keras.StatelessScope(list(zip(variables, values, strict=True))):
+        values = list(zip(variables, values, strict=True))
+        with keras.StatelessScope(values, collect_losses=True):
             return function(*inputs)
 
     run = jax.value_and_grad(run, argnums=(0, 1), has_aux=True)

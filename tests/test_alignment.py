@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.alignment import durations, forward_sum_loss
+from keras_attention.alignment import (
+    durations,
+    forward_sum_loss,
+    guided_attention_loss,
+    supervised_attention_loss,
+)
 from tests.backends import BACKEND, compiled, tensor
-from tests.helpers import Weightless, assert_gradients, normal, numpy
+from tests.helpers import Weightless, assert_gradients, assert_refused, gradients, normal, numpy
 
 B, TQ, TK = 5, 7, 3
 # All valid; gaps; more memory than steps; no step; no memory.
@@ -21,6 +26,7 @@ MEMORY_MASK = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0]], 
 masked = pytest.mark.parametrize("masks", [False, True], ids=["whole", "masks"])
 places = pytest.mark.parametrize("jit", [False])
 EXACT = 1e-10 if BACKEND == "tensorflow" else 2e-5
+LOOPS = 1e-12 if BACKEND == "tensorflow" else 2e-6
 
 
 def masks_of(masks):
@@ -62,8 +68,31 @@ def by_paths(scores, query_mask, memory_mask):
     return np.mean(losses)
 
 
-def close(actual, expected):
-    np.testing.assert_allclose(numpy(actual), expected, rtol=0, atol=EXACT * max(1, abs(expected)))
+def guided_by_loops(weights, query_mask, memory_mask, width):
+    losses = []
+    for a, of_query, of_memory in zip(weights, query_mask, memory_mask, strict=True):
+        a = a[of_query][:, of_memory]
+        total, (steps, length) = 0.0, a.shape
+        for i in range(steps):
+            for j in range(length):
+                distance = i / steps - j / length
+                total += a[i, j] * (1 - math.exp(-(distance**2) / (2 * width**2)))
+        losses.append(total / max(steps * length, 1))
+    return np.mean(losses)
+
+
+def supervised_by_loops(alignment, weights, query_mask, memory_mask):
+    losses = []
+    for t, a, of_query, of_memory in zip(alignment, weights, query_mask, memory_mask, strict=True):
+        for i in np.flatnonzero(of_query):
+            known = [j for j in np.flatnonzero(of_memory) if t[i, j] > 0]
+            if known:
+                losses.append(-sum(t[i, j] * math.log(a[i, j]) for j in known))
+    return np.mean(losses)
+
+
+def close(actual, expected, exact=EXACT):
+    np.testing.assert_allclose(numpy(actual), expected, rtol=0, atol=exact * max(1, abs(expected)))
 
 
 @masked
@@ -125,3 +154,144 @@ def test_durations_are_those_of_the_best_path(masks, jit):
 
 def test_durations_of_equal_weights_move_on_first():
     assert numpy(durations(np.full((1, 5, 3), 1 / 3, "float32"))).tolist() == [[1, 1, 3]]
+
+
+@masked
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("width", [0.2, 0.07])
+def test_the_guided_loss_equals_its_loops(masks, jit, width):
+    weights = soft(normal(1, B, TQ, TK))
+    function = compiled(lambda x: guided_attention_loss(x, **given(masks), width=width), jit)
+    close(function(tensor(weights)), guided_by_loops(weights, *masks_of(masks), width), LOOPS)
+
+
+@masked
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_supervised_loss_equals_its_loops(masks, jit):
+    alignment, weights = known_alignment(), soft(normal(1, B, TQ, TK))
+    function = compiled(lambda t, a: supervised_attention_loss(t, a, **given(masks)), jit)
+    expected = supervised_by_loops(alignment, weights, *masks_of(masks))
+    close(function(tensor(alignment), tensor(weights)), expected, LOOPS)
+
+
+def known_alignment():
+    """Soft rows; one row of which nothing is known, and zeros in the others."""
+    alignment = soft(normal(2, B, TQ, TK))
+    alignment[0, 2] = 0
+    alignment[:, :, 1] = 0
+    return alignment
+
+
+@masked
+def test_gradients_of_the_guided_and_the_supervised_loss(masks):
+    given_masks, of_oracle = given(masks), masks_of(masks)
+    alignment, weights = known_alignment(), soft(normal(1, B, TQ, TK))
+    assert_gradients(
+        Weightless,
+        lambda x: [guided_attention_loss(x, **given_masks)],
+        [weights],
+        lambda inputs, _: [np.array(guided_by_loops(inputs[0], *of_oracle, 0.2))],
+    )
+    assert_gradients(
+        Weightless,
+        lambda x: [supervised_attention_loss(tensor(alignment), x, **given_masks)],
+        [weights],
+        lambda inputs, _: [np.array(supervised_by_loops(alignment, inputs[0], *of_oracle))],
+    )
+
+
+LOSSES = {
+    "guided": lambda t, a, masks: guided_attention_loss(a, **masks),
+    "supervised": lambda t, a, masks: supervised_attention_loss(t, a, **masks),
+    "forward sum": lambda t, a, masks: forward_sum_loss(a, **masks),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
+    weights, alignment = soft(normal(1, B, TQ, TK)), soft(normal(2, B, TQ, TK))
+    valid = QUERY_MASK[:, :, None] & MEMORY_MASK[:, None]
+    (loss, slopes), (again, spoiled) = (
+        [numpy(*x) for x in gradients(Weightless, run_masked(name, t), [a])]
+        for t, a in (
+            (alignment, weights),
+            (np.where(valid, alignment, np.nan), np.where(valid, weights, np.nan)),
+        )
+    )
+    np.testing.assert_array_equal(loss, again)
+    np.testing.assert_array_equal(slopes, spoiled)
+    assert np.isfinite(slopes).all()
+    assert not slopes[~valid].any()
+    assert np.abs(slopes).max() > 1e-3
+    weights[1, 1, 0] = np.nan
+    assert np.isnan(numpy(*run_masked(name, alignment)(tensor(weights))))
+
+
+def run_masked(name, alignment):
+    return lambda weights: [LOSSES[name](tensor(alignment), weights, given(True))]
+
+
+def test_padding_has_no_effect_on_durations():
+    weights = soft(normal(1, B, TQ, TK))
+    valid = QUERY_MASK[:, :, None] & MEMORY_MASK[:, None]
+    spoiled = durations(tensor(np.where(valid, weights, np.nan)), **given(True))
+    assert numpy(spoiled).tolist() == numpy(durations(tensor(weights), **given(True))).tolist()
+
+
+def test_what_an_alignment_holds():
+    """Booleans and integers are alignments too. A NaN at a valid place propagates."""
+    weights, alignment = soft(normal(1, B, TQ, TK)), normal(2, B, TQ, TK) > 0.5
+    expected = supervised_by_loops(alignment, weights, *masks_of(False))
+    for kind in (bool, "int32"):
+        close(supervised_attention_loss(alignment.astype(kind), tensor(weights)), expected, LOOPS)
+    spoiled = np.where(np.arange(TK) == 1, np.nan, alignment)
+    assert np.isnan(numpy(supervised_attention_loss(tensor(spoiled), tensor(weights))))
+
+
+def test_weights_of_zero():
+    """The loss is finite where the weight of what is aligned is zero. That has no gradient."""
+    alignment, weights = np.eye(3)[None], np.eye(3)[None, ::-1]
+    outputs, found = gradients(
+        Weightless, lambda a: [supervised_attention_loss(tensor(alignment), a)], [weights]
+    )
+    assert numpy(*outputs) == pytest.approx(-2 / 3 * math.log(1e-30), rel=1e-6)
+    assert np.argwhere(numpy(*found)).tolist() == [[0, 1, 1]]
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (2, 3, 0), (2, 0, 0)])
+def test_nothing_to_align(shape):
+    empty = np.zeros(shape, "float32")
+    assert numpy(guided_attention_loss(empty)) == 0
+    assert numpy(supervised_attention_loss(empty, empty)) == 0
+    assert numpy(forward_sum_loss(empty)) == 0
+    assert numpy(durations(empty)).tolist() == [[0] * shape[2]] * 2
+
+
+@pytest.mark.parametrize("function", [guided_attention_loss, forward_sum_loss])
+def test_half_precision_is_computed_in_float32(function):
+    weights = soft(normal(1, B, TQ, TK)).astype("float32")
+    half = ops.cast(weights, "bfloat16")
+    found = function(half)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    assert numpy(found) == numpy(function(ops.cast(half, "float32")))
+
+
+WEIGHTS = np.ones((2, 3, 5), "float32")
+
+
+@pytest.mark.parametrize(
+    ("call", "fragments"),
+    [
+        (lambda: guided_attention_loss(WEIGHTS[0]), ("guided_attention_loss: `weights` must",)),
+        (lambda: guided_attention_loss(WEIGHTS, width=0), ("`width`", "received 0")),
+        (lambda: forward_sum_loss(WEIGHTS.astype(int)), ("forward_sum_loss: `scores` must",)),
+        (lambda: durations(WEIGHTS, np.ones((2, 5), bool)), ("`query_mask`", "(2, 5)")),
+        (lambda: durations(WEIGHTS, None, np.ones((2, 5))), ("`memory_mask`", "boolean")),
+        (
+            lambda: supervised_attention_loss(WEIGHTS[:, :2], WEIGHTS),
+            ("supervised_attention_loss: ", "`alignment` 2", "`weights` 3"),
+        ),
+    ],
+)
+def test_bad_arguments(call, fragments):
+    assert_refused(call, *fragments)

@@ -11,8 +11,9 @@ text), which it then runs in a process without keras.
     python -m examples.speech listen --attention content
     python -m examples.speech speak --attention location
 
-does one of both with another attention. A Viterbi decoder of the tones judges what `speak` says, as
-does the listener in the same --output, or the one of --listener.
+does one of both with another attention. `--alignment-loss guided` or `forward-sum` teaches it to
+read in order; there are no labels for a supervised one. A Viterbi decoder of the tones judges what
+`speak` says, as does the listener in the same --output, or the one of --listener.
 
     python -m examples.speech --data DIR
 
@@ -35,7 +36,7 @@ from examples.common.saving import write_model
 from examples.common.training import Resume, seed_model, warmup_cosine
 from examples.speech.data import Digits, dataset, make_data
 from examples.speech.evaluation import evaluate
-from examples.speech.model import ATTENTIONS, LOSSES, LateNoise, build_model
+from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, LOSSES, LateNoise, build_model
 from examples.speech.tones import Tones
 
 EPOCHS = {"listen": 20, "speak": 40}
@@ -48,6 +49,7 @@ def parse(argv=None):
     add = parser.add_argument
     add("task", nargs="?", choices=EPOCHS, help="default: both")
     add("--attention", choices=ATTENTIONS, default="gmm")
+    add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help="in training only")
     add("--data", metavar="DIR", help='recordings of digits, or "download"')
     add("--voice", help="the speaker that `speak` learns (default: the first)")
     add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
@@ -93,7 +95,7 @@ def run(task, language, arguments, output, listener=None):
 
     print(f"\n{task}, {arguments.attention}", flush=True)
     seed_model(arguments.seed)
-    model = build()
+    model = build(loss=arguments.alignment_loss)
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), LOSSES[task])
     model.fit(
@@ -107,7 +109,7 @@ def run(task, language, arguments, output, listener=None):
     )
     resume.load_best(model)
 
-    trained, model = model, build(arguments.half_width)  # and without an optimizer
+    trained, model = model, build(arguments.half_width)  # and without what only training needs
     model.set_weights(trained.get_weights())
     write_model(model, output / "model.keras", sample)
     summary = {

@@ -124,7 +124,7 @@ def speaker_batch(texts, frames, letters):
     inside = (place < steps[:, None]).astype("float32")
     stop = (place == steps[:, None] - 1).astype("float32")[..., None]
     targets, weights = {"frames": made, "stop": stop}, {"frames": inside, "stop": inside}
-    return (source, last), targets, weights
+    return (source, last, inside > 0), targets, weights
 
 
 def listener_batch(texts, frames, letters):

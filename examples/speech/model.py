@@ -18,7 +18,9 @@ from keras_attention import (
     MonotonicAttention,
     ResidualRNNCells,
     Seq2Seq,
+    StepwiseMonotonicAttention,
 )
+from keras_attention.alignment import forward_sum_loss, guided_attention_loss
 from keras_attention.search import free_run
 
 PAD, START, END, FIRST = range(4)  # FIRST is the first letter
@@ -29,11 +31,14 @@ ATTENTIONS = {
     "coverage": CoverageAttention,
     "monotonic": MonotonicAttention,
     "monotonic-hard": MonotonicAttention,
+    "stepwise": StepwiseMonotonicAttention,
+    "stepwise-hard": StepwiseMonotonicAttention,
     "forward": ForwardAttention,
     "forward-agent": ForwardAttention,
     "gmm": GMMAttention,
     "dynamic-convolution": DynamicConvolutionAttention,
 }
+ALIGNMENT_LOSSES = "none", "guided", "forward-sum"
 MEAN = {"reduction": "mean_with_sample_weight"}
 STOP = keras.losses.BinaryCrossentropy(from_logits=True, **MEAN)
 FRAMES = keras.losses.MeanSquaredError(**MEAN)
@@ -41,7 +46,7 @@ FRAMES = keras.losses.MeanSquaredError(**MEAN)
 LOSSES = {"listen": None, "speak": {"frames": FRAMES, "stop": STOP}}
 
 
-def make_attention(name, units, pace, half_width=None):
+def make_attention(name, units, pace, half_width=None, loss="none"):
     """An attention that starts at about the pace of the task.
 
     Args:
@@ -49,12 +54,17 @@ def make_attention(name, units, pace, half_width=None):
         units: its width.
         pace: how many memory steps it should move on in a step.
         half_width: restricts what it reads at inference, see `RecurrentScoringMixin`.
+        loss: one of `ALIGNMENT_LOSSES`.
     """
     # A place is read with the chance p: before that, (1 - p) / p places are skipped.
     monotonic = {"initial_offset": -math.log(pace), "initial_gain": 2.0, "noise": 3.0}
+    # A place is kept with the chance p: it is read 1 / (1 - p) times, and at least once.
+    stepwise = {**monotonic, "initial_offset": math.log(max(1 / pace - 1, 0.1))}
     options = {
         "monotonic": monotonic,
         "monotonic-hard": {**monotonic, "mode": "hard"},
+        "stepwise": stepwise,
+        "stepwise-hard": {**stepwise, "hard": True},
         "forward-agent": {"transition_agent": True},
         "gmm": {"initial_step": pace, "initial_width": max(1.0, pace)},
         # The mean of the prior is a tenth of the longest move.
@@ -62,14 +72,33 @@ def make_attention(name, units, pace, half_width=None):
     }.get(name, {})
     if name != "content":
         options["half_width"] = half_width
-    return ATTENTIONS[name](units, **options)
+    attention = ATTENTIONS[name]
+    if loss != "none":
+        attention = with_alignment_loss(attention, loss, listens=pace > 1)
+    return attention(units, **options)
+
+
+def with_alignment_loss(attention, loss, listens):
+    """A class of attention with a loss of its alignment, in place of its own loss if it has one."""
+
+    class Aligned(attention):
+        def sequence_loss(self, weights, query_mask, memory_mask):
+            if loss == "guided":
+                return 10 * guided_attention_loss(weights, query_mask, memory_mask)
+            scores, masks = ops.log(ops.maximum(weights, 1e-30)), [query_mask, memory_mask]
+            if listens:  # each sound belongs to a letter, so the sounds must be the queries
+                scores, masks = ops.transpose(scores, (0, 2, 1)), masks[::-1]
+            return 0.01 * forward_sum_loss(scores, *masks)
+
+    return Aligned
 
 
 def build_speaker(attention, letters, units):
     """From letters `(B, S)` and last frames `(B, T, MELS)` to groups of frames, and stop logits.
 
     Each step makes `SHARED` frames, `(B, T, SHARED * MELS)`, and reads the last frame of the step
-    before: the decoder of Tacotron (Wang et al., 2017, section 3.4).
+    before: the decoder of Tacotron (Wang et al., 2017, section 3.4). The third input, `(B, T)`, is
+    the mask of the steps.
 
     Args:
         attention: what `make_attention` returns.
@@ -78,23 +107,25 @@ def build_speaker(attention, letters, units):
     """
     source = keras.Input((None,), dtype="int32", name="letters")
     frames = keras.Input((None, MELS), name="last_frames")
+    valid = keras.Input((None,), dtype="bool", name="valid")
     embedding = layers.Embedding(letters, units // 2, mask_zero=True, name="letter_embedding")
     mask = embedding.compute_mask(source)
     # An encoder that knows no more than the letters around cannot count, and so generalises.
-    valid = ops.expand_dims(ops.cast(mask, "float32"), -1)
+    known = ops.expand_dims(ops.cast(mask, "float32"), -1)
     around = layers.Conv1D(units, 3, padding="same", activation="relu")
-    encoded = around(embedding(source) * valid)
+    encoded = around(embedding(source) * known)
     around = layers.Conv1D(units, 3, padding="same", activation="relu", name="encoder")
-    encoded = around(encoded * valid)
+    encoded = around(encoded * known)
     options = {"input_feeding": True, "output_mode": "concat", "name": "decoder"}
     decoder = AttentionRNN(layers.GRUCell(units), attention, **options)
-    hidden = decoder(build_prenet(units // 2)(frames), encoded, memory_mask=mask)
+    seen = build_prenet(units // 2)(frames)
+    hidden = decoder(seen, encoded, sequences_mask=valid, memory_mask=mask)
     hidden = layers.Dense(units, name="projection")(hidden)
     cells = ResidualRNNCells([layers.GRUCell(units), layers.GRUCell(units)])
     hidden = layers.RNN(cells, return_sequences=True, name="residual")(hidden)
     made = layers.Dense(SHARED * MELS, name="frames")(hidden)
     stop = layers.Dense(1, name="stop")(hidden)
-    return keras.Model([source, frames], {"frames": made, "stop": stop})
+    return keras.Model([source, frames, valid], {"frames": made, "stop": stop})
 
 
 def build_prenet(units):
@@ -128,7 +159,7 @@ def build_listener(attention, letters, units):
     return Seq2Seq(encoder, decoder, table, head, START, END, PAD)
 
 
-def build_model(task, arguments, letters, steps, sample, half_width=None):
+def build_model(task, arguments, letters, steps, sample, half_width=None, loss="none"):
     """Builds the listener or the speaker of a language, and its weights.
 
     Args:
@@ -136,10 +167,10 @@ def build_model(task, arguments, letters, steps, sample, half_width=None):
         letters: the number of letters.
         steps: how many groups of `SHARED` frames a letter has on average.
         sample: inputs of the model.
-        half_width: see `make_attention`.
+        half_width, loss: see `make_attention`.
     """
     pace, build = (steps, build_listener) if task == "listen" else (1 / steps, build_speaker)
-    attention = make_attention(arguments.attention, arguments.units // 2, pace, half_width)
+    attention = make_attention(arguments.attention, arguments.units // 2, pace, half_width, loss)
     model = build(attention, FIRST + letters, arguments.units)
     model(sample)
     return model

@@ -174,19 +174,6 @@ class RecurrentScoringMixin(ScoringMixin):
         check_result(self.name, "weigh", weights, *step.scores.shape)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
-    def sequence_loss(
-        self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
-    ) -> Tensor | None:
-        """A scalar to add to the loss of the model, in validation too, or None.
-
-        It is called once per call of the layer or of its decoder, and never by `step`.
-
-        Args:
-            weights: `(B, Tq, Tk)`, as the call returns them, in `score_dtype`.
-            query_mask, memory_mask: `(B, Tq)` and `(B, Tk)` boolean, or None.
-        """
-        return None
-
     def _read(self, query, memory, state, masks, window, stored, drop, training, drawn, **_):
         state = self._first_state(memory) if state is None else state
         query = ops.cast(query, self.score_dtype)
@@ -250,12 +237,6 @@ class RecurrentScoringMixin(ScoringMixin):
         drawn = self.draw(memory, steps)
         check_leaves(self.name, "draw", drawn, memory)
         return drawn
-
-    def _add_sequence_loss(self, weights, query_mask, memory_mask):
-        weights = ops.cast(weights, self.score_dtype)
-        loss = self.sequence_loss(weights, query_mask, memory_mask)
-        if loss is not None:
-            self.add_loss(loss)
 
     def _near(self, place, length):
         """The positions near the place that was read last, `(B, 1, Tk)`; all before the first."""

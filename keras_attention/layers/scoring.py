@@ -51,7 +51,10 @@ from keras_attention.recurrence import automatic
 
 __all__ = ["NORMALIZERS", "ScoringMixin", "drop_memory", "read_values", "set_weighing"]
 
-HOOKS = ["score", "project_query", "project_key", "weigh", "window", "combine", "output_size"]
+HOOKS = [
+    *("score", "project_query", "project_key", "weigh", "window", "combine", "output_size"),
+    "sequence_loss",
+]
 NORMALIZERS = {
     "softmax": masked_softmax,
     "sparsemax": masked_sparsemax,
@@ -86,11 +89,11 @@ class ScoringMixin(CheckedLayer):
         [0.5761, 0.2119, 0.2119]
 
     The hooks are, in the order in which people need them: `score`, `project_query`, `project_key`,
-    `weigh`, `window`, and `combine` with `output_size`. A layer with windows may also have a
-    `score_window`. A hook must treat each query independently: a decoder passes one query at a time
-    in its loop and all queries at once for gradients. A class that counts steps sets
-    `uses_position`. The mixin masks, drops weights and casts. It also saves the layer: store every
-    constructor argument in an attribute of the same name.
+    `weigh`, `window`, `combine` with `output_size`, and `sequence_loss`. A layer with windows may
+    also have a `score_window`. A hook of a step must treat each query independently: a decoder
+    passes one query at a time in its loop and all queries at once for gradients. A class that
+    counts steps sets `uses_position`. The mixin masks, drops weights and casts. It also saves the
+    layer: store every constructor argument in an attribute of the same name.
 
     Args:
         normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly
@@ -251,6 +254,20 @@ class ScoringMixin(CheckedLayer):
         """The features of the output, that is, of what `combine` returns."""
         return value_size
 
+    def sequence_loss(
+        self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
+    ) -> Tensor | None:
+        """A scalar to add to the loss of the model, in validation too, or None.
+
+        `keras_attention.alignment` has losses of alignments. The hook is called once per call of
+        the layer or of its decoder, and never by `attend` or `step`.
+
+        Args:
+            weights: `(B, Tq, Tk)`, as the call returns them, in `score_dtype`.
+            query_mask, memory_mask: `(B, Tq)` and `(B, Tk)` boolean, or None.
+        """
+        return None
+
     def call(
         self,
         query: Tensor,
@@ -271,12 +288,23 @@ class ScoringMixin(CheckedLayer):
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
             position=position,
-            return_attention_scores=return_attention_scores,
+            return_attention_scores=return_attention_scores or self._has_loss,
             training=training,
         )
-        if self.has_state and len(query.shape) == 3:
+        if len(query.shape) == 3:
             self._add_sequence_loss(attended.weights, query_mask, value_mask)
         return (attended.output, attended.weights) if return_attention_scores else attended.output
+
+    @property
+    def _has_loss(self):
+        return type(self).sequence_loss is not ScoringMixin.sequence_loss
+
+    def _add_sequence_loss(self, weights, query_mask, memory_mask):
+        if self._has_loss:
+            weights = as_dtype(weights, self.score_dtype)
+            loss = self.sequence_loss(weights, query_mask, memory_mask)
+            if loss is not None:
+                self.add_loss(loss)
 
     def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
         """Computes, once per memory, everything that does not depend on the query.

@@ -11,6 +11,8 @@ import pytest
 from examples.common.training import Resume
 from examples.speech import __main__ as command
 from examples.speech import data, evaluation, model, sound, tones
+from keras_attention import StepwiseMonotonicAttention
+from keras_attention.alignment import forward_sum_loss, guided_attention_loss
 
 LANGUAGE = tones.Tones()
 LETTERS = 5  # the ids of the models below, PAD, START and END among them
@@ -97,6 +99,7 @@ def test_recordings_that_lack_something_are_refused(tmp_path):
     [
         (["sing"], "invalid choice: 'sing'"),
         (["--attention", "luong"], "invalid choice: 'luong'"),
+        (["--alignment-loss", "supervised"], "invalid choice: 'supervised'"),
         (["--units", "6"], "--units must be a multiple of 4; received 6"),
         (["--lengths", "5", "0"], "argument --lengths: must be at least 1; received 0"),
         (["--attention", "content", "--half-width", "3"], "--half-width goes with an attention"),
@@ -126,7 +129,7 @@ def test_letters_that_differ():
 
 def test_batches_of_the_speaker():
     frames = make_frames(1, 9, 70)
-    (letters, last), targets, weights = data.speaker_batch(["ab", "b"], frames, "ab")
+    (letters, last, valid), targets, weights = data.speaker_batch(["ab", "b"], frames, "ab")
     np.testing.assert_array_equal(letters, [[3, 4, 0, 0], [4, 0, 0, 0]])
     steps = targets["frames"].shape[1]
     assert steps % data.SHAPES == 0
@@ -138,6 +141,7 @@ def test_batches_of_the_speaker():
     np.testing.assert_array_equal(targets["stop"].argmax(1).ravel(), [2, 17])
     assert targets["stop"].sum() == 2
     np.testing.assert_array_equal(weights["stop"].sum(1), [3, 18])
+    np.testing.assert_array_equal(valid, weights["stop"])
 
 
 def test_batches_of_the_listener():
@@ -157,6 +161,39 @@ def test_the_shortest_utterances_come_first():
         assert sorted(x for batch in batches() for x in batch) == texts
 
 
+@pytest.mark.parametrize("name", ["content", "stepwise-hard"])
+def test_losses_of_alignments(name):
+    """Letters are the memory of a speaker, and the query of a listener."""
+    rng = np.random.default_rng(1)
+    few, many = (rng.normal(size=(2, n, 5)).astype("float32") for n in (3, 7))
+    masks = np.arange(3) < [[3], [2]], np.arange(7) < [[7], [6]]
+    for pace, query, memory, valid in ((0.4, many, few, masks[::-1]), (2.5, few, many, masks)):
+        found = {}
+        for loss in model.ALIGNMENT_LOSSES:
+            keras.utils.set_random_seed(1)
+            attention = model.make_attention(name, 4, pace, loss=loss)
+            options = dict(zip(("query_mask", "value_mask"), valid, strict=True))
+            _, weights = attention(query, memory, **options, return_attention_scores=True)
+            found[loss] = [float(x) for x in attention.losses]
+        scores = np.log(np.maximum(weights, 1e-30))
+        scores = scores if pace < 1 else np.swapaxes(scores, 1, 2)
+        guided = 10 * guided_attention_loss(weights, *valid)
+        total = 0.01 * forward_sum_loss(scores, *masks[::-1])
+        assert found["none"] == []
+        assert found["guided"] == pytest.approx([float(guided)], rel=1e-5)
+        assert found["forward-sum"] == pytest.approx([float(total)], rel=1e-5)
+        assert float(total) > 0
+
+
+def test_stepwise_attention_starts_at_the_pace_of_the_task():
+    """A letter has 2.5 steps: one of them, and 1.5 more."""
+    for hard, name in ((False, "stepwise"), (True, "stepwise-hard")):
+        attention = model.make_attention(name, 4, 0.4)
+        assert isinstance(attention, StepwiseMonotonicAttention)
+        assert attention.hard == hard
+        assert attention.initial_offset == pytest.approx(np.log(1.5))
+
+
 def test_a_free_run_repeats_the_model():
     keras.utils.set_random_seed(1)
     built = model.build_speaker(model.make_attention("location", 4, 0.5), LETTERS, 8)
@@ -167,7 +204,7 @@ def test_a_free_run_repeats_the_model():
     run = model.Speaker(built, max_steps=5)(letters)
     frames = np.asarray(run.outputs)
     last = np.pad(frames[:, :-1, -sound.MELS :], [(0, 0), (1, 0), (0, 0)])
-    expected = built([letters, last])
+    expected = built([letters, last, np.ones(last.shape[:2], bool)])
     steps = int(np.max(run.lengths))
     np.testing.assert_allclose(frames[:, :steps], expected["frames"][:, :steps], atol=1e-5)
     stopped = np.asarray(expected["stop"])[:, :, 0] > 0

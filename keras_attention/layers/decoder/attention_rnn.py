@@ -181,13 +181,12 @@ class AttentionRNN(Decoder):
         state = first_state(self, prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
         inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
-        scores_wanted = return_attention_scores or self.attention.has_state
+        scores_wanted = return_attention_scores or self.attention._has_loss
         with refuse_changes(self.name, self.attention):
             outputs, weights, state = run_at_least_once(
                 lambda *inputs: run_loop(self, *inputs, scores_wanted, training), *inputs
             )
-        if self.attention.has_state:
-            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
+        self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
         results = [outputs]
         if self.return_state:
             results += [*state.cells, *leaves(state[1:3])]

@@ -127,13 +127,12 @@ class DecoderStack(Decoder):
         prepared = self.attention._prepare(memory, value_mask=memory_mask)
         state = first_state(self, prepared, initial_state)
         sequences = ops.cast(blanked(sequences, sequences_mask), self.compute_dtype)
-        scores_wanted = return_attention_scores or self.attention.has_state
+        scores_wanted = return_attention_scores or self.attention._has_loss
         outputs, weights, _ = run_at_least_once(
             lambda *inputs: self._run(*inputs, scores_wanted, training),
             *(sequences, prepared, state, sequences_mask),
         )
-        if self.attention.has_state:
-            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
+        self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
         return [outputs, weights] if return_attention_scores else outputs
 
     def _run(self, sequences, memory, state, mask, scores_wanted, training):
