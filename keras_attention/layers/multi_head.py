@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._place import value_of
 from keras_attention._spec import Words, check_int, is_integer, made, refuse
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers.base import check_initialised
@@ -13,6 +14,7 @@ from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.types import NO_RESIDUALS, Memory
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.products import as_dtype
+from keras_attention.recurrence import product
 
 __all__ = ["MultiHead"]
 
@@ -114,6 +116,24 @@ class MultiHead(ScoringMixin):
         outputs = [head.combine(query, x) for head, x in zip(self.heads, contexts, strict=True)]
         output = self.project(ops.concatenate(outputs, axis=-1), self.output_kernel)
         return as_dtype(output, self.compute_dtype)
+
+    def _combine_site(self):
+        """The product with O, whose gradient is computed after the loop."""
+        if any(type(head).combine is not ScoringMixin.combine for head in self.heads):
+            return super()._combine_site()
+        of_context = product([ops.cast(value_of(self.output_kernel), self.compute_dtype)])
+
+        def backward(prepared, residuals, upstream, query, context):
+            of_query = ops.zeros_like(query)
+            return [of_query, *of_context.backward(prepared, residuals, upstream, context)]
+
+        return of_context._replace(
+            apply=lambda weights, query, context: of_context.apply(weights, context),
+            backward=backward,
+            of_weights=lambda weights, residuals, upstream, query, context: of_context.of_weights(
+                weights, residuals, upstream, context
+            ),
+        )
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return self.attention.output_size(query_size, value_size)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN
+from keras_attention import AttentionRNN, LuongAttention
 from tests import fast, oracles
 from tests.helpers import (
     BAHDANAU,
@@ -18,6 +18,7 @@ from tests.helpers import (
     MECHANISMS,
     TK,
     B,
+    Heads,
     Mechanism,
     lengths_mask,
     normal,
@@ -104,7 +105,7 @@ CASES = {
     "feeding": Decoder(VECTOR, (("lstm", H),), FEEDING),
     "feeding-stack": Decoder(LUONG["concat-local-m"], STACK, {**FEEDING, "output_mode": "concat"}),
     "heads": Decoder(HEADS["heads, bahdanau"], STACK, {"output_mode": "concat"}),
-    "heads, feeding": Decoder(HEADS["heads, vector"], (("lstm", H),), FEEDING),
+    "heads, feeding": Decoder(Heads(LuongAttention, {"units": 3}), (("lstm", H),), FEEDING),
     "past weights": Decoder(PAST, STACK, PREVIOUS),
     "past weights after the loop": Decoder(PAST, (("gru", H),), CURRENT),
     "past weights-feeding": Decoder(PAST, (("lstm", H),), FEEDING),
