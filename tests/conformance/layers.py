@@ -373,7 +373,7 @@ CASES = {
     "heads with a state": Case(
         MultiHead,
         {"num_heads": 2},
-        (QUERY, VALUE, Argument("key", (TK,), 2)),
+        (QUERY, VALUE),
         ((TQ, TK),),
         {"attention": part(LocationSensitiveAttention, 13, 2, 3, half_width=2)},
         masked_like="query",
