@@ -27,6 +27,7 @@ from keras_attention import (
     Memory,
     MemoryHop,
     MonotonicAttention,
+    MultiHead,
     beam_search,
     greedy_search,
 )
@@ -134,9 +135,14 @@ def recurrence(_, cell, layers, attention, batch, steps, units):
 
 
 def remembering(variant, batch, steps, length, units, attention_units):
-    """A GRU decoder with each attention that has a state; see `states.py`."""
+    """A GRU decoder with each attention that has a state, or several heads; see `states.py`."""
     attention = {
         "additive": BahdanauAttention,
+        "4 heads": lambda units: MultiHead(BahdanauAttention(units // 4), 4),
+        "4 heads of all units": lambda units: MultiHead(BahdanauAttention(units), 4),
+        "4 location-sensitive heads": lambda units: MultiHead(
+            LocationSensitiveAttention(units // 4), 4
+        ),
         "location-sensitive": LocationSensitiveAttention,
         "coverage": CoverageAttention,
         "monotonic": MonotonicAttention,

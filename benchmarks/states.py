@@ -17,6 +17,7 @@ SIZES = {"batch": 32, "steps": 50, "length": 100, "units": 512, "attention_units
 NAMES = (
     *("additive", "location-sensitive", "coverage", "monotonic", "monotonic, chunks of 4"),
     *("forward", "forward, agent", "GMM V2b", "dynamic convolution"),
+    *("4 heads", "4 heads of all units", "4 location-sensitive heads"),
 )
 COLUMNS = {
     "TF graph": ("tensorflow", "graph"),

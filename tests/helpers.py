@@ -19,6 +19,7 @@ from keras_attention import (
     LocationSensitiveAttention,
     LuongAttention,
     MonotonicAttention,
+    MultiHead,
     StepwiseMonotonicAttention,
 )
 from tests import oracles, recurrent_oracles
@@ -170,6 +171,23 @@ class Mechanism:
         )
 
 
+@dataclass(frozen=True)
+class Heads(Mechanism):
+    """Several heads, each of which is the mechanism."""
+
+    count: int = 3
+
+    def make(self, **kwargs):
+        return MultiHead(super().make(**kwargs), self.count)
+
+    def row(self, layer, weights=None):
+        value_kernel, output_kernel, *others = weights or weight_arrays(layer)
+        size = len(others) // self.count
+        own = [others[n * size : (n + 1) * size] for n in range(self.count)]
+        rows = [super(Heads, self).row(*pair) for pair in zip(layer.heads, own, strict=True)]
+        return oracles.multi_head(rows, value_kernel, output_kernel)
+
+
 BAHDANAU = {
     "plain": Mechanism(BahdanauAttention, {"units": 17}),
     "bias": Mechanism(BahdanauAttention, {"units": 17, "use_bias": True}),
@@ -235,6 +253,12 @@ MECHANISMS = {
     "past weights": Mechanism(PastWeightsAttention),
     **{name: RECURRENT[name] for name in ("location", "monotonic, chunks", "gmm V2b")},
 }
+HEADS = {
+    f"heads, {name}": Heads(mechanism.layer, mechanism.options)
+    for name, mechanism in MECHANISMS.items()
+    if name in ("bahdanau", "concat-local-m", "vector", "location")
+}
+MECHANISMS |= HEADS
 
 
 class Weightless:

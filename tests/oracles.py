@@ -183,6 +183,23 @@ def luong(weights, score_mode="general", alignment="global", half_width=10, norm
     return row
 
 
+def multi_head(rows, value_kernel, output_kernel):
+    """Each row reads its own columns of the projected values. The first rows may read one more."""
+
+    def row(query, keys, values, valid, allowed, position):
+        joined, mean, first = [], np.zeros(len(keys)), 0
+        for h, head in enumerate(rows):
+            last = first + values.shape[1] // len(rows) + (h < values.shape[1] % len(rows))
+            own = np.array([value @ value_kernel[:, first:last] for value in values])
+            output, weights = head(query, keys, own, valid, allowed, position)
+            joined.extend(output)
+            mean = mean + weights / len(rows)
+            first = last
+        return np.array(joined) @ output_kernel, mean
+
+    return row
+
+
 def attend(
     row,
     query,

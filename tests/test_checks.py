@@ -273,7 +273,7 @@ MISTAKES = {
     "the heads of another layer": (
         lambda: LuongAttention(num_heads=2),
         "{'num_heads': 2}",
-        "For `num_heads`, use keras.layers.MultiHeadAttention; every layer here has one head.",
+        "For `num_heads`, wrap the layer, as in MultiHead(BahdanauAttention(32), num_heads=4).",
     ),
     "the gate of a pooling": (
         lambda: BahdanauAttention(4, gated=True),

@@ -20,8 +20,8 @@ __all__ = ["CheckedLayer", "as_in_a_call", "check_initialised"]
 FLAGS = ("use_causal_mask", "return_attention_scores")
 # Arguments of other layers, and what takes their place here.
 ELSEWHERE = {
-    "num_heads": "use keras.layers.MultiHeadAttention; every layer here has one head",
-    "key_dim": "use keras.layers.MultiHeadAttention; every layer here has one head",
+    "num_heads": "wrap the layer, as in MultiHead(BahdanauAttention(32), num_heads=4)",
+    "key_dim": "use keras.layers.MultiHeadAttention, which takes one",
     "gated": "use AttentionPooling, which takes one",
     "score_mode": "use LuongAttention, which takes one",
     "use_scale": 'LuongAttention("general") learns its scale; other scores have none',

@@ -49,7 +49,7 @@ from keras_attention.ops.windows.positions import (
 from keras_attention.ops.xla import run_as_part
 from keras_attention.recurrence import automatic
 
-__all__ = ["NORMALIZERS", "ScoringMixin", "drop_memory", "read_values", "set_weighing"]
+__all__ = ["NORMALIZERS", "ScoringMixin", "read_values", "set_weighing"]
 
 HOOKS = [
     *("score", "project_query", "project_key", "weigh", "window", "combine", "output_size"),
@@ -424,18 +424,16 @@ class ScoringMixin(CheckedLayer):
         query = blanked(query, query_mask)
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
         with compiling(True) if training else contextlib.nullcontext():
-            window = self.window(query, memory, position)
-            if window is not None:
-                check_window(self.name, window, query.shape)
             context, weights, state, residuals = self._read(
                 query,
                 memory,
                 state,
                 masks,
-                window,
+                self._window(query, memory, position),
                 stored,
                 drop and training,
                 weights_wanted=return_attention_scores,
+                position=position,
                 training=training,
                 drawn=drawn,
             )
@@ -450,6 +448,13 @@ class ScoringMixin(CheckedLayer):
             output = ops.squeeze(output, 1)
             weights = None if weights is None else ops.squeeze(weights, 1)
         return Attended(output, state, weights), residuals
+
+    def _window(self, query, memory, position):
+        """What the hook `window` returns, checked."""
+        window = self.window(query, memory, position)
+        if window is not None:
+            check_window(self.name, window, query.shape)
+        return window
 
     def _read(self, query, memory, state, masks, window, stored, drop, weights_wanted, **_):
         """Scores, weights and context of all queries.
@@ -474,6 +479,17 @@ class ScoringMixin(CheckedLayer):
         # One query may be read whole where many are gathered, so no scores are stored.
         context, weights = self._read_window(query, memory, masks, window, drop, weights_wanted)
         return context, weights, state, Residuals(query)
+
+    def _drop_memory(self, memory):
+        """The memory with dropout that is the same at every step of a loop around `attend`.
+
+        Dropping a weight at every step drops a value, so one draw before the loop is enough.
+        """
+        if self.dropout == 0:
+            return memory
+        keep = ops.ones_like(memory.value[:, :, :1])
+        keep = keras.random.dropout(keep, self.dropout, seed=self.seed_generator)
+        return memory._replace(value=memory.value * keep)
 
     def _projected(self, query, stored):
         """What `project_query` returns, in `score_dtype`, or the stored result of it."""
@@ -633,18 +649,6 @@ def read_values(layer, weights, value, drop, position=None):
     if position is not None:
         return window_sum(weights, value, position)
     return weighted_sums(weights, value)
-
-
-def drop_memory(layer, memory):
-    """The memory with dropout that is the same at every step of a loop around `attend`.
-
-    Dropping a weight at every step drops a value, so one draw before the loop is enough.
-    """
-    if layer.dropout == 0:
-        return memory
-    keep = ops.ones_like(memory.value[:, :, :1])
-    keep = keras.random.dropout(keep, layer.dropout, seed=layer.seed_generator)
-    return memory._replace(value=memory.value * keep)
 
 
 def check_hook(layer: type, name: str, original: Callable) -> None:

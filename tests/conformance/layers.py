@@ -32,6 +32,7 @@ from keras_attention import (
     MemoryHop,
     MemoryNetwork,
     MonotonicAttention,
+    MultiHead,
     RecurrentScoringMixin,
     ResidualRNNCells,
     StepwiseMonotonicAttention,
@@ -179,6 +180,10 @@ class Case:
 
 def part(kind, *args, **kwargs):
     return lambda dtype, unroll: kind(*args, **kwargs, dtype=dtype)
+
+
+def heads(kind, *args, **kwargs):
+    return lambda dtype, unroll: MultiHead(kind(*args, **kwargs, dtype=dtype), 2)
 
 
 def cell(kind, units):
@@ -352,6 +357,33 @@ CASES = {
             ),
         )
     },
+    "heads": Case(
+        MultiHead,
+        {"num_heads": 3, "normalizer": "softmax", "dropout": 0.0, "seed": None},
+        (QUERY, VALUE),
+        ((TQ, TK),),
+        {"attention": part(BahdanauAttention, 2, dropout=0.2, seed=3)},
+        masked_like="query",
+        first=True,
+        exported=True,
+    ),
+    "heads with a state": Case(
+        MultiHead,
+        {"num_heads": 2},
+        (QUERY, VALUE),
+        ((TQ, TK),),
+        {"attention": part(LocationSensitiveAttention, 13, 2, 3, half_width=2)},
+        masked_like="query",
+        exported=True,
+    ),
+    "heads, one step": Case(
+        MultiHead,
+        {"num_heads": 2},
+        (STEP, VALUE),
+        ((TK,),),
+        {"attention": part(LuongAttention, "general", "local-p", half_width=2, units=13)},
+        reads_zeros=False,
+    ),
     "flow": Case(
         BiDAFAttentionFlow,
         {},
@@ -427,6 +459,17 @@ CASES = {
         {"cell": cell(layers.GRUCell, 13), "attention": part(PastWeightsAttention)},
         memory="memory",
         masked_like="sequences",
+    ),
+    "decoder, heads with a state": Case(
+        AttentionRNN,
+        {"query": "previous"},
+        (SEQUENCES, MEMORY),
+        ((TQ, TK),),
+        {"cell": cell(layers.GRUCell, 13), "attention": heads(LocationSensitiveAttention, 2, 2, 3)},
+        memory="memory",
+        reads_zeros=False,
+        masked_like="sequences",
+        exported=True,
     ),
     "decoder, unrolled": Case(
         AttentionRNN,

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from keras_attention import AttentionRNN, RecurrentScoringMixin
+from keras_attention import AttentionRNN
 from tests import fast
 from tests.conformance.layers import CASES, VOCABULARY, slow_or_exhaustive
 
@@ -41,7 +41,7 @@ def make_model(name, steps_known=False, unroll=False, masked=()):
         embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True) if words else None
         tensors.append(embed(inputs[-1]) if words else inputs[-1])
     layer = case.make(unroll=unroll)
-    if unroll and isinstance(layer, RecurrentScoringMixin):
+    if unroll and getattr(layer, "has_state", False):
         # Its own loop cannot be unrolled, that of a decoder can.
         layer = AttentionRNN(layers.GRUCell(5), layer, unroll=True)
     model = keras.Model(inputs, layer(*tensors))

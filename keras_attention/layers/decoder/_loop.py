@@ -23,7 +23,6 @@ from keras_attention.layers.decoder._sites import (
     attention_site_with_state,
     has_sites,
 )
-from keras_attention.layers.scoring import drop_memory
 from keras_attention.layers.types import Attended, DecoderState, Memory
 from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked
@@ -59,7 +58,7 @@ def run_loop(
     sequences = ops.cast(sequences, decoder.compute_dtype)
     position, last = _positions(sequences, state.position, mask)
     if decoder.attends_inside and training:
-        memory = drop_memory(decoder.attention, memory)
+        memory = decoder.attention._drop_memory(memory)
     # Time comes first in the loop.
     inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
     sited = has_sites(decoder.cell, training) and all(map(is_floating, leaves(state.attention)))
@@ -87,7 +86,7 @@ def run_loop(
 def _draws(decoder, sequences, memory, state, training):
     """Whether the attention draws random numbers in its steps, such as by a `Dropout` layer."""
     attention = decoder.attention
-    # The mixin's own generator serves training alone, and `drop_memory`.
+    # The mixin's own generator serves training alone, and `_drop_memory`.
     own = getattr(attention, "seed_generator", None)
     serves = own is not None and not (training and attention.has_state)
     others = [x for x in attention.non_trainable_variables if not serves or x is not own.state]

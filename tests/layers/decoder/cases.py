@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN
+from keras_attention import AttentionRNN, LuongAttention
 from tests import fast, oracles
 from tests.helpers import (
     BAHDANAU,
     DQ,
+    HEADS,
     LUONG,
     MECHANISMS,
     TK,
     B,
+    Heads,
     Mechanism,
     lengths_mask,
     normal,
@@ -102,6 +104,8 @@ CASES = {
     ),
     "feeding": Decoder(VECTOR, (("lstm", H),), FEEDING),
     "feeding-stack": Decoder(LUONG["concat-local-m"], STACK, {**FEEDING, "output_mode": "concat"}),
+    "heads": Decoder(HEADS["heads, bahdanau"], STACK, {"output_mode": "concat"}),
+    "heads, feeding": Decoder(Heads(LuongAttention, {"units": 3}), (("lstm", H),), FEEDING),
     "past weights": Decoder(PAST, STACK, PREVIOUS),
     "past weights after the loop": Decoder(PAST, (("gru", H),), CURRENT),
     "past weights-feeding": Decoder(PAST, (("lstm", H),), FEEDING),
@@ -110,6 +114,7 @@ ATTENTIONS = {
     **{f"bahdanau-{name}": mechanism for name, mechanism in BAHDANAU.items()},
     **LUONG,
     "vector": VECTOR,
+    **{name: HEADS[name] for name in ("heads, concat-local-m", "heads, vector")},
     "past weights": PAST,
 }
 every_case = pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,277 @@
+"""Several heads of one attention."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._place import value_of
+from keras_attention._spec import Words, check_int, is_integer, made, refuse
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.layers.base import check_initialised
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.types import NO_RESIDUALS, Memory
+from keras_attention.ops.masks import blanked
+from keras_attention.ops.products import as_dtype
+from keras_attention.recurrence import product
+
+__all__ = ["MultiHead"]
+
+# What a head has, and this layer has not.
+OF_HEADS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class MultiHead(ScoringMixin):
+    """Gives any attention several heads over one memory.
+
+        a[h,b,i,:] = the weights of head h, from q[b,i] and k[b,:]
+        c[h,b,i]   = sum_j a[h,b,i,j] (V[h] v[b,j])
+        o[b,i]     = O [c[1,b,i]; ...; c[H,b,i]]
+
+    Each head is a copy of the attention, with weights and a state of its own. All heads see the
+    whole query and the whole key. Each reads its own part of the values, Dv / H features, so H
+    heads read as many numbers as one attention. With units of U / H, they also score as many.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, H heads.
+
+    Args:
+        attention: a layer built on `ScoringMixin` or `RecurrentScoringMixin`, which all heads are
+            copied from, without its weights. Its units, dropout and all others are those of one
+            head; the heads add their number, from 0, to its seed. Scores without weights, such as
+            "dot", are the same in all heads.
+        num_heads: H, at most Dv. Where it does not divide Dv, the first heads read one feature
+            more than the others.
+
+    Attributes:
+        heads: the H copies, a list of layers with the names head_0, head_1 and so on.
+
+    Weights:
+        value_kernel: the transposes of all V[h], side by side, `(Dv, Dv)`.
+        output_kernel: the transpose of O, `(Dv, Dv)`.
+        All others: see the attention. They exist once for each head.
+
+    Call arguments:
+        query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
+        value: `(B, Tk, Dv)`. key: `(B, Tk, Dk)`; defaults to the value.
+        All others: see `ScoringMixin`.
+
+    Returns:
+        Output o `(B, Tq, Dv)`; with `return_attention_scores` also the mean of the weights of all
+        heads, `(B, Tq, Tk)`. `head_weights` returns those of each. If the outputs of the attention
+        are not contexts, O takes what each head makes of its context, and has the size of one.
+
+    Raises:
+        ValueError: `attention` is no layer built on `ScoringMixin`; `num_heads` is not a positive
+            integer, or above Dv; an argument of the attention is given here; otherwise as the
+            attention.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import BahdanauAttention, MultiHead
+        >>> query, value = numpy.ones((2, 3, 5)), numpy.ones((2, 7, 12))
+        >>> attention = MultiHead(BahdanauAttention(13), num_heads=4)
+        >>> output, weights = attention(query, value, return_attention_scores=True)
+        >>> output.shape, weights.shape
+        (TensorShape([2, 3, 12]), TensorShape([2, 3, 7]))
+        >>> attention.head_weights(query, attention.prepare(value)).shape
+        TensorShape([2, 4, 3, 7])
+
+    Reference: https://arxiv.org/abs/1706.03762, section 3.2.2, with any score. With
+    `BahdanauAttention` or `LocationSensitiveAttention` it is the multi-head attention of ESPnet,
+    https://arxiv.org/abs/1804.00015. Unlike there, the width of the values does not depend on the
+    units of the score. A loss on the weights is that of the attention, of their mean.
+    """
+
+    def __init__(self, attention: ScoringMixin, num_heads: int, **kwargs: Any) -> None:
+        if kwargs.get("dtype") is None and isinstance(attention, keras.layers.Layer):
+            kwargs["dtype"] = attention.dtype_policy
+        super().__init__(**kwargs)
+        self._check_attention(attention, kwargs)
+        self.num_heads = check_int(self.name, "num_heads", num_heads)
+        self.heads = [_head(attention, n, self.dtype_policy) for n in range(num_heads)]
+        self.attention = self.heads[0]
+        self.has_state, self.uses_position = attention.has_state, attention.uses_position
+        self.decoder_query = attention.decoder_query
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        heads, size = self.num_heads, value_shape[-1]
+        if heads > size:
+            expected = "`num_heads` must be at most the number of features of `value`, of which "
+            expected += "each head reads a part"
+            refuse(self.name, expected, Words(f"num_heads={heads}, and {size} features"))
+        sizes = [size // heads + (n < size % heads) for n in range(heads)]
+        self._ends = [sum(sizes[:n]) for n in range(1, heads)]
+        self.value_kernel = self.add_weight((size, size), name="value_kernel")
+        for head, one in zip(self.heads, sizes, strict=True):
+            head.build(query_shape, (*value_shape[:-1], one), key_shape or value_shape)
+        joined = sum(self.output_size(query_shape[-1], one) for one in sizes)
+        shape = joined, self.output_size(query_shape[-1], size)
+        self.output_kernel = self.add_weight(shape, name="output_kernel")
+
+    def combine(self, query: Tensor, context: Tensor) -> Tensor:
+        contexts = ops.split(context, self._ends, axis=-1)
+        outputs = [head.combine(query, x) for head, x in zip(self.heads, contexts, strict=True)]
+        output = self.project(ops.concatenate(outputs, axis=-1), self.output_kernel)
+        return as_dtype(output, self.compute_dtype)
+
+    def _combine_site(self):
+        """The product with O, whose gradient is computed after the loop."""
+        if any(type(head).combine is not ScoringMixin.combine for head in self.heads):
+            return super()._combine_site()
+        of_context = product([ops.cast(value_of(self.output_kernel), self.compute_dtype)])
+
+        def backward(prepared, residuals, upstream, query, context):
+            of_query = ops.zeros_like(query)
+            return [of_query, *of_context.backward(prepared, residuals, upstream, context)]
+
+        return of_context._replace(
+            apply=lambda weights, query, context: of_context.apply(weights, context),
+            backward=backward,
+            of_weights=lambda weights, residuals, upstream, query, context: of_context.of_weights(
+                weights, residuals, upstream, context
+            ),
+        )
+
+    def output_size(self, query_size: int, value_size: int) -> int:
+        return self.attention.output_size(query_size, value_size)
+
+    def head_weights(
+        self, query: Tensor, memory: Memory, state: Any = None, **options: Any
+    ) -> Tensor:
+        """Returns the weights of each head, whose mean a call returns.
+
+        For a decoder, pass the queries of its steps: with query="current", the outputs of its cell.
+
+        Args:
+            query, state: as in `attend`. options: its other arguments, such as `query_mask`.
+            memory: a `Memory`, from `prepare`.
+
+        Returns:
+            Weights `(B, H, Tq, Tk)`, or `(B, H, Tk)` for one step.
+        """
+        self._check_memory(memory)
+        states = [state] * self.num_heads
+        if state is not None and self.has_state:
+            states = self._given_state(memory, state)
+        weights = [
+            head.attend(query, part, one, **options).weights
+            for head, part, one in zip(self.heads, self._parts(memory), states, strict=True)
+        ]
+        return ops.stack(weights, axis=1)
+
+    def _prepare(self, value, key=None, value_mask=None):
+        value = blanked(value, value_mask)
+        key = value if key is None else key
+        values = as_dtype(self.project(value, self.value_kernel), self.compute_dtype)
+        return _joined(
+            head._prepare(part, key, value_mask)
+            for head, part in zip(self.heads, ops.split(values, self._ends, axis=-1), strict=True)
+        )
+
+    def _parts(self, memory):
+        """The memory of each head."""
+        keys = ops.split(memory.key, self.num_heads, axis=-1)
+        values = ops.split(memory.value, self._ends, axis=-1)
+        return [Memory(*part, memory.mask) for part in zip(keys, values, strict=True)]
+
+    def _read(
+        self,
+        query,
+        memory,
+        state,
+        masks,
+        window,
+        stored,
+        drop,
+        position,
+        drawn,
+        **options,
+    ):
+        none = [None] * self.num_heads
+        each = zip(
+            self.heads,
+            self._parts(memory),
+            none if state is None else state,
+            [stored] * self.num_heads if stored is NO_RESIDUALS else stored,
+            none if drawn is None else drawn,
+            strict=True,
+        )
+        contexts, weights, states, residuals = zip(
+            *[
+                head._read(
+                    query,
+                    part,
+                    state,
+                    masks,
+                    head._window(query, part, position),
+                    stored,
+                    drop,
+                    position=position,
+                    drawn=drawn,
+                    **options,
+                )
+                for head, part, state, stored, drawn in each
+            ],
+            strict=True,
+        )
+        mean = None if weights[0] is None else sum(weights[1:], weights[0]) / self.num_heads
+        states = list(states) if self.has_state else None
+        return ops.concatenate(contexts, axis=-1), mean, states, list(residuals)
+
+    def _drop_memory(self, memory):
+        parts = zip(self.heads, self._parts(memory), strict=True)
+        return _joined(head._drop_memory(part) for head, part in parts)
+
+    def _first_state(self, memory):
+        parts = zip(self.heads, self._parts(memory), strict=True)
+        return [head._first_state(part) for head, part in parts]
+
+    _given_state = RecurrentScoringMixin._given_state
+
+    def _draw(self, memory, steps):
+        parts = zip(self.heads, self._parts(memory), strict=True)
+        return [head._draw(part, steps) for head, part in parts]
+
+    def _add_sequence_loss(self, weights, query_mask, memory_mask):
+        self.attention._add_sequence_loss(weights, query_mask, memory_mask)
+
+    def _check_attention(self, attention, arguments):
+        if not isinstance(attention, ScoringMixin):
+            expected = "`attention` must be one layer built on ScoringMixin, such as "
+            refuse(self.name, f"{expected}BahdanauAttention(32)", attention, made(attention))
+        check_initialised(attention)
+        if attention.activity_regularizer is not None:
+            expected = "`attention` must have no `activity_regularizer`, which its copies ignore"
+            refuse(self.name, expected, attention.activity_regularizer, "Give it to MultiHead.")
+        for name, default in OF_HEADS.items():
+            if arguments.get(name, default) != default:
+                remedy = f"Give it to the attention: {type(attention).__name__}(..., {name}=...)."
+                expected = f"`{name}` is an argument of each head"
+                refuse(self.name, expected, arguments[name], remedy)
+
+
+def _joined(memories):
+    """The memories of all heads as one."""
+    keys, values, masks = zip(*memories, strict=True)
+    return Memory(ops.concatenate(keys, axis=-1), ops.concatenate(values, axis=-1), masks[0])
+
+
+def _head(attention, number, dtype):
+    """A copy of an attention that differs in its name and in its random numbers."""
+    config = _seeded(attention.get_config(), number)
+    return type(attention).from_config({**config, "name": f"head_{number}", "dtype": dtype})
+
+
+def _seeded(config: Nested, number: int) -> Nested:
+    """A configuration with other seeds."""
+    if isinstance(config, (list, tuple)):
+        return type(config)(_seeded(x, number) for x in config)
+    if not isinstance(config, dict):
+        return config
+    return {
+        name: x + number if name == "seed" and is_integer(x) else _seeded(x, number)
+        for name, x in config.items()
+    }

@@ -1,0 +1,365 @@
+"""Several heads against loops: alone, in decoders, in beams and in files."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    CoverageAttention,
+    DecoderStack,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MemoryHop,
+    MonotonicAttention,
+    MultiHead,
+    RecurrentEncoder,
+    Seq2Seq,
+    beam_search,
+)
+from tests.backends import compiled, dtypes, tensor
+from tests.helpers import (
+    DK,
+    DQ,
+    DTYPES,
+    DV,
+    HEADS,
+    TK,
+    TQ,
+    B,
+    Heads,
+    assert_close,
+    assert_gradients,
+    assert_refused,
+    lengths_mask,
+    normal,
+    numpy,
+    randomize,
+)
+from tests.oracles import attend
+
+every_mechanism = pytest.mark.parametrize("name", HEADS)
+MASKS = {
+    "query_mask": np.array([[True, True, True], [True, False, True]]),
+    "value_mask": np.array([[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 0, 1, 1, 1]], bool),
+}
+
+
+@every_mechanism
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
+def test_equals_the_paper(name, dtype, jit):
+    mechanism = HEADS[name]
+    layer = mechanism.built(dtype=dtype)
+    inputs = mechanism.tensors(dtype)
+
+    def call(*inputs):
+        return layer(*inputs, **MASKS, return_attention_scores=True)
+
+    output, weights = compiled(call, jit)(*map(tensor, inputs))
+    expected = attend(mechanism.row(layer), *inputs, **MASKS)
+    assert dtypes(output, weights) == [dtype, dtype]
+    assert_close(output, expected[0], dtype, before=1)
+    assert_close(weights, expected[1], dtype)
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        Heads(BahdanauAttention, {"units": 2}, 2),
+        Heads(LuongAttention, {"alignment": "local-p", "half_width": 1, "units": 2}, 2),
+        Heads(LocationSensitiveAttention, {"units": 2, "filters": 1, "kernel_size": 3}, 2),
+    ],
+    ids=["bahdanau", "vector", "location"],
+)
+def test_gradients_are_those_of_the_paper(heads):
+    layer = heads.built(dq=2, dk=2, dv=5, dtype="float64")
+    inputs = normal(1, B, TQ, 2), normal(2, B, TK, 5), normal(3, B, TK, 2)
+
+    def oracle(inputs, weights):
+        return attend(heads.row(layer, weights), *inputs, **MASKS)
+
+    def call(*inputs):
+        return layer(*inputs, **MASKS, return_attention_scores=True)
+
+    assert_gradients(layer, call, inputs, oracle)
+
+
+@every_mechanism
+def test_single_steps_equal_the_whole(name):
+    mechanism = HEADS[name]
+    layer = mechanism.built(dtype="float64")
+    query, value, key = map(tensor, mechanism.tensors())
+    mask = tensor(MASKS["value_mask"])
+    expected = layer(query, value, key, value_mask=mask, return_attention_scores=True)
+    memory, state = layer.prepare(value, key, mask), None
+    for i in range(TQ):
+        options = {"position": i} if layer.uses_position else {}
+        of_heads = layer.head_weights(query[:, i], memory, state, **options)
+        output, state, weights = layer.attend(query[:, i], memory, state, **options)
+        assert_close(output, numpy(expected[0][:, i]))
+        assert_close(weights, numpy(expected[1][:, i]))
+        assert_close(weights, numpy(of_heads).mean(1))
+    assert isinstance(state, list) == layer.has_state
+    of_heads = numpy(layer.head_weights(query, memory))
+    assert of_heads.shape == (B, 3, TQ, TK)
+    assert_close(expected[1], of_heads.mean(1))
+    assert np.abs(of_heads[:, 0] - of_heads[:, 1]).max() > 1e-3
+
+
+@every_mechanism
+def test_nan_in_padding_has_no_effect(name):
+    mechanism = HEADS[name]
+    layer = mechanism.built(dtype="float64")
+    inputs = mechanism.tensors()
+    spoiled = [np.array(x) for x in inputs]
+    for x, mask in zip(spoiled, [MASKS["query_mask"], *[MASKS["value_mask"]] * 2], strict=True):
+        x[~mask] = np.nan
+    assert_close(layer(*map(tensor, spoiled), **MASKS), numpy(layer(*inputs, **MASKS)))
+
+
+def test_weights_and_names():
+    layer = MultiHead(BahdanauAttention(17), 3)
+    layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DK))
+    shapes = {"/".join(x.path.split("/")[1:]): tuple(x.shape) for x in layer.weights}
+    assert shapes == {
+        "value_kernel": (DV, DV),
+        "output_kernel": (DV, DV),
+        **{
+            f"head_{n}/{name}": shape
+            for n in range(3)
+            for name, shape in (
+                ("query_kernel", (DQ, 17)),
+                ("key_kernel", (DK, 17)),
+                ("score_vector", (17,)),
+            )
+        },
+    }
+    # DV = 13 features: the first head reads one more.
+    memory = layer.prepare(normal(1, B, TK, DV), normal(2, B, TK, DK))
+    assert [x.value.shape for x in layer._parts(memory)] == [(B, TK, n) for n in (5, 4, 4)]
+    assert [x.key.shape for x in layer._parts(memory)] == [(B, TK, 17)] * 3
+
+
+def test_it_follows_its_attention():
+    for attention in (
+        BahdanauAttention(3),
+        LuongAttention("general", "local-m"),
+        LocationSensitiveAttention(3),
+    ):
+        layer = MultiHead(attention, 2)
+        for name in ("has_state", "uses_position", "decoder_query"):
+            assert getattr(layer, name) == getattr(attention, name)
+        assert all(head is not attention for head in layer.heads)
+
+
+class Drawn(BahdanauAttention):
+    """Has an initializer with a seed of its own."""
+
+    def __init__(self, units, initializer, **kwargs):
+        super().__init__(units, **kwargs)
+        self.initializer = keras.initializers.get(initializer)
+
+    def build(self, *shapes):
+        super().build(*shapes)
+        self.score_vector.assign(self.initializer(self.score_vector.shape))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "initializer": keras.initializers.serialize(self.initializer),
+        }
+
+
+def test_each_head_has_its_own_seeds():
+    layer = MultiHead(Drawn(17, keras.initializers.RandomNormal(seed=3), dropout=0.5, seed=5), 3)
+    again = MultiHead.from_config(
+        {**layer.get_config(), "attention": Drawn.from_config(layer.attention.get_config())}
+    )
+    for one in (layer, again):
+        assert [head.seed for head in one.heads] == [5, 6, 7]
+        one.build((B, TQ, DQ), (B, TK, DV))
+    vectors = [numpy(head.score_vector) for head in layer.heads]
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
+    for head, vector in zip(again.heads, vectors, strict=True):
+        assert np.array_equal(numpy(head.score_vector), vector)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_each_head_drops_its_own_memory_steps(inside):
+    """With unit vectors as memory and identities as kernels, the output shows what was read."""
+    layer = MultiHead(BahdanauAttention(17, dropout=0.4, seed=3), 2)
+    batch, steps, length = 101, 3, 8
+    decoder = AttentionRNN(keras.layers.GRUCell(5), layer, output_mode="attention")
+    query, memory = normal(1, batch, steps, 5), np.tile(np.eye(length), (batch, 1, 1))
+    called = decoder if inside else layer
+    called.build(query.shape, memory.shape)
+    layer.value_kernel.assign(np.tile(np.eye(4), (2, 2)) * np.eye(length))
+    layer.output_kernel.assign(np.eye(length))
+    read = numpy(called(query, memory, training=True)) == 0
+    for part in (read[..., :4], read[..., 4:]):
+        assert 0.3 < part.mean() < 0.5
+    assert np.array_equal(read, np.repeat(read[:, :1], steps, axis=1)) == inside
+    assert np.abs(numpy(called(query, memory))).min() > 0
+
+
+def test_the_loss_on_the_weights_is_that_of_their_mean():
+    layer = MultiHead(CoverageAttention(17, loss_weight=0.5), 3)
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DV)
+    _, weights = layer(query, value, return_attention_scores=True)
+    one = CoverageAttention(17, loss_weight=0.5)
+    expected = one.sequence_loss(weights, None, None)
+    assert len(layer.losses) == 1
+    assert_close(layer.losses[0], numpy(expected), "float32")
+
+
+def decoders():
+    attention = LocationSensitiveAttention(17, filters=3, kernel_size=5)
+    rnns = [keras.layers.GRU(n, return_sequences=True) for n in (7, 11)]
+    return {
+        "loop": AttentionRNN(keras.layers.GRUCell(11), MultiHead(attention, 3)),
+        "stack": DecoderStack(rnns, MultiHead(attention, 3)),
+    }
+
+
+@pytest.mark.parametrize("name", decoders())
+def test_in_a_decoder_the_steps_equal_the_whole(name):
+    decoder = decoders()[name]
+    sequences, memory = normal(1, B, 5, 3, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+    mask = lengths_mask([5, 7], TK)
+    outputs, weights = decoder(sequences, memory, memory_mask=mask, return_attention_scores=True)
+    prepared = decoder.prepare(tensor(memory), tensor(mask))
+    state = decoder.get_initial_state(prepared)
+    for i in range(5):
+        output, state, read = decoder.step(tensor(sequences[:, i]), state, prepared)
+        assert_close(output, numpy(outputs[:, i]), "float32")
+        assert_close(read, numpy(weights[:, i]), "float32")
+    assert len(keras.tree.flatten(state.attention)) == 3
+
+
+def test_a_decoder_resumes_with_the_states_of_all_heads():
+    attention = MultiHead(LocationSensitiveAttention(17, 3, 5), 3)
+    decoder = AttentionRNN(keras.layers.GRUCell(11), attention, return_state=True)
+    sequences, memory = normal(1, B, 5, 3, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+    whole, *last = decoder(sequences, memory)
+    assert len(last) == 4
+    _, *state = decoder(sequences[:, :2], memory)
+    rest, *again = decoder(sequences[:, 2:], memory, initial_state=state)
+    assert_close(rest, numpy(whole[:, 2:]), "float32")
+    for x, y in zip(again, last, strict=True):
+        assert_close(x, numpy(y), "float32")
+
+
+def test_the_weights_of_each_head_in_a_decoder():
+    """A GRU has the query of a step, its last state, among its outputs."""
+    decoder = AttentionRNN(keras.layers.GRUCell(11), MultiHead(LocationSensitiveAttention(7), 3))
+    sequences, memory = normal(1, B, 5, 3, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+    outputs, weights = decoder(sequences, memory, return_attention_scores=True)
+    queries = np.concatenate([np.zeros((B, 1, 11)), numpy(outputs)[:, :-1]], 1).astype("float32")
+    of_heads = decoder.attention.head_weights(queries, decoder.prepare(memory))
+    assert_close(weights, numpy(of_heads).mean(1), "float32")
+
+
+def test_each_beam_carries_the_states_of_all_heads():
+    """A call with the tokens of a hypothesis returns the same weights as the search."""
+    vocabulary, start, end = 7, 2, 1
+    double = {"dtype": "float64"}
+    attention = MultiHead(LocationSensitiveAttention(17, 3, 5, **double), 3)
+    decoder = AttentionRNN(keras.layers.GRUCell(11, **double), attention)
+    embed = keras.layers.Embedding(vocabulary, 3, **double)
+    head = keras.layers.Dense(vocabulary, **double)
+    memory = normal(2, B, TK, DV)
+    head(decoder(embed(np.zeros((B, 1))), memory))
+    for n, layer in enumerate((embed, decoder, head)):
+        randomize(layer, n, scale=1)
+
+    def step(tokens, state, memory):
+        output, state, weights = decoder.step(embed(tokens), state, memory)
+        return head(output), state, weights
+
+    prepared = decoder.prepare(tensor(memory))
+    tokens = {"start_token": start, "end_token": end, "max_length": 4}
+    state = decoder.get_initial_state(prepared)
+    found = beam_search(step, state, prepared, beam_width=2, **tokens)
+    for k in range(2):
+        words = np.concatenate([np.full((B, 1), start), numpy(found.tokens)[:, k, :-1]], 1)
+        _, weights = decoder(embed(words), memory, return_attention_scores=True)
+        for b, length in enumerate(numpy(found.lengths).astype(int)[:, k]):
+            assert_close(numpy(found.weights)[b, k, :length], numpy(weights)[b, :length])
+
+
+@pytest.mark.slow
+def test_a_model_with_heads_is_loaded_and_generates_the_same(tmp_path):
+    gru = keras.layers.Bidirectional(keras.layers.GRU(4, return_sequences=True))
+    attention = MultiHead(LocationSensitiveAttention(5, 2, 3, dropout=0.1, seed=3), 3)
+    model = Seq2Seq(
+        RecurrentEncoder(keras.layers.Embedding(9, 5), gru),
+        AttentionRNN(keras.layers.GRUCell(7), attention),
+        target_embedding=keras.layers.Embedding(9, 5),
+        head=keras.layers.Dense(9),
+        start_token=1,
+        end_token=2,
+    )
+    source = np.array([[4, 5, 6, 3], [7, 8, 0, 0]])
+    model((source, source))
+    randomize(model, scale=1)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    results = [one.generate(source, max_length=6) for one in (model, loaded)]
+    assert np.array_equal(*(numpy(x.tokens) for x in results))
+    assert_close(results[1].weights, numpy(results[0].weights), "float32")
+
+
+def test_heads_of_another_dtype():
+    layer = MultiHead(MonotonicAttention(5), 2, dtype="float16")
+    assert {head.content.compute_dtype for head in layer.heads} == {"float16"}
+    assert MultiHead(BahdanauAttention(5, dtype="float64"), 2).compute_dtype == "float64"
+
+
+@pytest.mark.parametrize(
+    ("make", "fragments"),
+    [
+        (lambda: MultiHead(None, 2), ("`attention`", "built on ScoringMixin", "received None")),
+        (lambda: MultiHead(BahdanauAttention, 2), ("`attention`", "BahdanauAttention(...)")),
+        (lambda: MultiHead(BahdanauAttention(3), 0), ("`num_heads`", "a positive integer", "0")),
+        (
+            lambda: MultiHead(BahdanauAttention(3), 2, dropout=0.1),
+            ("`dropout`", "each head", "received 0.1", "BahdanauAttention(..., dropout=...)"),
+        ),
+        (
+            lambda: MultiHead(BahdanauAttention(3), 2, normalizer="sparsemax"),
+            ("`normalizer`", "each head", "received 'sparsemax'"),
+        ),
+        (lambda: MultiHead(BahdanauAttention(3), 2, seed=4), ("`seed`", "each head", "received 4")),
+        (
+            lambda: MultiHead(BahdanauAttention(3, activity_regularizer="l2"), 2),
+            ("`attention`", "`activity_regularizer`", "Give it to MultiHead."),
+        ),
+        (
+            lambda: MultiHead(BahdanauAttention(3), 4)(np.ones((1, 2, 5)), np.ones((1, 2, 3))),
+            ("`num_heads`", "features of `value`", "num_heads=4, and 3 features"),
+        ),
+        (
+            lambda: MultiHead(MemoryHop(), 2)(np.ones((1, 5)), np.ones((1, 2, 5))),
+            ("head_0: the number of features", "received `query` 5, `value` 3"),
+        ),
+    ],
+)
+def test_refusals(make, fragments):
+    assert_refused(make, *fragments)
+
+
+def test_a_state_that_does_not_fit():
+    layer = MultiHead(LocationSensitiveAttention(7), 3)
+    layer.build((B, DQ), (B, TK, DV))
+    memory = layer.prepare(np.ones((B, TK, DV)))
+    query, wrong = np.ones((B, DQ)), [ops.zeros((B, TK))] * 2
+    assert_refused(lambda: layer.attend(query, memory, wrong), "`state`", "shapes")
+    assert_refused(lambda: layer.head_weights(query, memory, wrong), "`state`", "shapes")
+    plain = MultiHead(BahdanauAttention(7), 3)
+    plain.build((B, DQ), (B, TK, DV))
+    memory = plain.prepare(np.ones((B, TK, DV)))
+    assert_refused(lambda: plain.head_weights(query, memory, wrong), "no state", "Leave `state`")
