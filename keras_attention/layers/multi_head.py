@@ -235,8 +235,14 @@ class MultiHead(ScoringMixin):
         parts = zip(self.heads, self._parts(memory), strict=True)
         return [head._draw(part, steps) for head, part in parts]
 
-    def _add_sequence_loss(self, weights, query_mask, memory_mask):
-        self.attention._add_sequence_loss(weights, query_mask, memory_mask)
+    @property
+    def _has_loss(self):
+        return self.attention._has_loss
+
+    def sequence_loss(
+        self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
+    ) -> Tensor | None:
+        return self.attention.sequence_loss(weights, query_mask, memory_mask)
 
     def _check_attention(self, attention, arguments):
         if not isinstance(attention, ScoringMixin):

@@ -10,6 +10,7 @@ from keras_attention import (
     DecoderStack,
     LocationSensitiveAttention,
     LuongAttention,
+    MultiHead,
     RecurrentEncoder,
     Seq2Seq,
 )
@@ -41,6 +42,7 @@ ATTENTIONS = {
         "general", alignment="local-p", units=7, **options
     ),
     "state": lambda kind, **options: kind(LocationSensitiveAttention)(7, 2, 3, **options),
+    "heads": lambda kind, **options: MultiHead(kind(BahdanauAttention)(7, **options), 2),
 }
 
 
@@ -75,7 +77,7 @@ def built(name, decoder, kind, dtype):
     ("name", "decoder"),
     [
         *(("additive", decoder) for decoder in DECODERS),
-        *((name, decoder) for name in ("window", "state") for decoder in ("none", "fed")),
+        *((name, decoder) for name in ("window", "state", "heads") for decoder in ("none", "fed")),
     ],
 )
 def test_the_loss_is_that_of_the_weights(name, decoder):
