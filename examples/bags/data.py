@@ -205,7 +205,7 @@ def make_digits(train, test, seed):
             rows[nines] = rng.choice(half[digits[half] == 9], nines.sum())
         chosen.append(rows)
     rows = np.concatenate(chosen)
-    names = [f"bag {bag + 1}" for bag in range(len(sizes))]
+    names = [str(bag + 1) for bag in range(len(sizes))]
     classes = ["without a 9", "with a 9"]
     return Bags(images[rows].astype("float32"), sizes, labels, classes, names, digits[rows] == 9)
 

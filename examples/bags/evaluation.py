@@ -179,12 +179,12 @@ def make_serve(reader):
 
 
 def draw(bags, bag, weights):
-    """The instances with the largest weights: images of digits, or rows of a table."""
+    """The instances with the largest weights: images, places, or the first features of a row."""
     rows, marked = bags.of(bag), ()
-    shown = [f"instance {n}" for n in range(len(weights))]
+    shown = [", ".join(f"{x:g}" for x in row[:4]) for row in bags.instances[rows]]
     if bags.truth is not None:
         shown, marked = bags.instances[rows].reshape(-1, 8, 8), np.flatnonzero(bags.truth[rows])
     elif bags.places is not None:
         shown = [f"at {', '.join(map(str, place))}" for place in bags.places[rows]]
-    title = f"{bags.names[bag]}: {bags.classes[bags.labels[bag]]}"
+    title = f"bag {bags.names[bag]}, class: {bags.classes[bags.labels[bag]]}"
     return plot_bag(weights, shown, marked=marked, title=title)
