@@ -28,7 +28,9 @@ _SPLIT_AXES = {
     # p = S sigmoid(v_p . tanh(W_p q)) is a sum over units, like e.
     "position_kernel": (False, True),
     "position_vector": (True,),
-    # h = tanh(W_c [c; q]). A device computes its own units.
+    # V v, of several heads. A device computes its own features of the values.
+    "value_kernel": (False, True),
+    # h = tanh(W_c [c; q]), and O c of several heads. A device computes its own units.
     "output_kernel": (False, True),
     # f U, w z and T g are added to W q and V k, so they are split like them. tanh(W q) H is a sum
     # over units.

@@ -158,5 +158,5 @@ def redundancy(weights: Tensor, mask: Tensor | None) -> Tensor:
     squares = ops.square(overlap - ops.eye(weights.shape[1], dtype=weights.dtype))
     squares = ops.sum(squares, axis=(1, 2))
     if mask is not None:
-        squares = ops.where(ops.any(mask, axis=(1, 2)), squares, ops.zeros_like(squares))
+        squares = ops.where(ops.any(mask[:, 0], axis=1), squares, ops.zeros_like(squares))
     return ops.mean(squares)
