@@ -114,7 +114,7 @@ ATTENTIONS = {
     **{f"bahdanau-{name}": mechanism for name, mechanism in BAHDANAU.items()},
     **LUONG,
     "vector": VECTOR,
-    **{name: HEADS[name] for name in ("heads, concat-local-m", "heads, vector")},
+    **{name: HEADS[name] for name in ("heads, concat-local-m", "heads, bahdanau")},
     "past weights": PAST,
 }
 every_case = pytest.mark.parametrize("name", CASES)
