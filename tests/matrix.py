@@ -4,8 +4,8 @@
 
 On TensorFlow these are the default tests, on JAX and PyTorch those in `TESTS`. At the end a
 table shows how many tests passed, failed and were skipped, and why they were skipped. With
-`--keras lowest` every dependency with a lower bound has that version, and the tests are those of
-the package: the examples need newer versions. With `--keras newest` Keras
+`--keras lowest` every dependency is installed at its lower bound. Only the tests of the package run
+then, because the examples need newer versions. With `--keras newest` Keras
 is the nightly build of today. With `--short` only a part runs, `SHORT`.
 """
 

@@ -12,7 +12,7 @@ POOLINGS = ("gated", "attention", "mean", "max")
 class PlainPooling(layers.Layer):
     """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`.
 
-    The features must not be negative. An empty bag gives zeros.
+    Features must be nonnegative. For an empty bag, the result is all zeros.
     """
 
     def __init__(self, kind, **kwargs):

@@ -38,9 +38,9 @@ class MultiHead(ScoringMixin):
 
     Args:
         attention: a layer built on `ScoringMixin` or `RecurrentScoringMixin`, which all heads are
-            copied from, without its weights. Its units, dropout and all others are those of one
-            head; the heads add their number, from 0, to its seed. Scores without weights, such as
-            "dot", are the same in all heads.
+            copied from, without its weights. Its arguments, such as the units and the dropout,
+            apply to each head. Head n adds n, counted from 0, to its seed. A score without
+            weights, such as "dot", is the same in all heads.
         num_heads: H, at most Dv. Where it does not divide Dv, the first heads read one feature
             more than the others.
 
@@ -59,8 +59,9 @@ class MultiHead(ScoringMixin):
 
     Returns:
         Output o `(B, Tq, Dv)`; with `return_attention_scores` also the mean of the weights of all
-        heads, `(B, Tq, Tk)`. `head_weights` returns those of each. If the outputs of the attention
-        are not contexts, O takes what each head makes of its context, and has the size of one.
+        heads, `(B, Tq, Tk)`. `head_weights` returns the weights of each head. An attention may
+        transform its context, as `LuongAttention(units=...)` does. Then O joins the transformed
+        contexts, and the output has the size of one of them.
 
     Raises:
         ValueError: `attention` is no layer built on `ScoringMixin`; `num_heads` is not a positive

@@ -63,7 +63,7 @@ class Upper(tf.Module):
             start = tf.zeros(10**5)
 
         def waits(_):
-            # With the time in it, or TensorFlow would look for the file once.
+            # The path depends on the time: otherwise TensorFlow looks for the file only once.
             nothing = tf.strings.substr(tf.strings.as_string(tf.timestamp()), 0, 0)
             return slow & tf.equal(tf.size(tf.io.matching_files(self.path + nothing)), 0)
 

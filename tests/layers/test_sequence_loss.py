@@ -81,7 +81,7 @@ def built(name, decoder, kind, dtype):
     ],
 )
 def test_the_loss_is_that_of_the_weights(name, decoder):
-    """Its gradients are those of the weights that a layer without it returns; masks reach it."""
+    """It equals the loss of the weights that a layer without the hook returns, gradients too."""
     dtype, inputs = "float64", [normal(1, B, TQ, DQ), normal(2, B, TK, DV)]
     layer = built(name, decoder, guided, dtype)
     twin = built(name, decoder, lambda attention: attention, dtype)

@@ -35,14 +35,18 @@ class Both(keras.layers.Layer):
         return ops.concatenate([first, second], 1), state, ops.concatenate([mask, more], 1)
 
 
-@pytest.fixture(scope="module")
-def editor():
+def make_editor():
     table, head = keras.layers.Embedding(V, 5), keras.layers.Dense(V)
     model = Seq2Seq(Both(), bahdanau(), table, head, START, END)
     model(((SOURCES, TARGETS), TARGETS))
     # Without learning, every loss is that of the same weights.
     model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
     return model
+
+
+@pytest.fixture(scope="module")
+def editor():
+    return make_editor()
 
 
 def loss_of(model, weights=(1, 1, 1)):
@@ -173,11 +177,11 @@ def yields(*batch):
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_the_message_names_the_mistake(name, editor):
+def test_the_message_names_the_mistake(name):
     kind, call, *fragments = WRONG[name]
-    model = editor
+    # On JAX with Keras 3.12, a `fit` that raises leaves a model without its weights.
+    model = {"one": make_model, "two": make_editor, "new": new_model}[kind]()
     if kind != "two":
-        model = make_model() if kind == "one" else new_model()
         model.compile("sgd", run_eagerly=True)
     assert_refused(lambda: call(model), *fragments)
 
