@@ -6,11 +6,10 @@ import keras
 from keras import ops
 
 from keras_attention._place import value_of
-from keras_attention._spec import Words, check_int, is_integer, made, refuse
+from keras_attention._spec import Words, check_int, is_integer, refuse
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers.base import check_initialised
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.scoring import ScoringMixin, check_attention
 from keras_attention.layers.types import NO_RESIDUALS, Memory
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.products import as_dtype
@@ -246,10 +245,7 @@ class MultiHead(ScoringMixin):
         return self.attention.sequence_loss(weights, query_mask, memory_mask)
 
     def _check_attention(self, attention, arguments):
-        if not isinstance(attention, ScoringMixin):
-            expected = "`attention` must be one layer built on ScoringMixin, such as "
-            refuse(self.name, f"{expected}BahdanauAttention(32)", attention, made(attention))
-        check_initialised(attention)
+        check_attention(self.name, attention)
         if attention.activity_regularizer is not None:
             expected = "`attention` must have no `activity_regularizer`, which its copies ignore"
             refuse(self.name, expected, attention.activity_regularizer, "Give it to MultiHead.")

@@ -21,10 +21,11 @@ from keras_attention._spec import (
     described,
     is_integer,
     is_tensor,
+    made,
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer, as_in_a_call
+from keras_attention.layers.base import CheckedLayer, as_in_a_call, check_initialised
 from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory, Residuals, Window
 from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.loops import leaves, pack_like
@@ -49,7 +50,7 @@ from keras_attention.ops.windows.positions import (
 from keras_attention.ops.xla import run_as_part
 from keras_attention.recurrence import automatic
 
-__all__ = ["NORMALIZERS", "ScoringMixin", "read_values", "set_weighing"]
+__all__ = ["NORMALIZERS", "ScoringMixin", "check_attention", "read_values", "set_weighing"]
 
 HOOKS = [
     *("score", "project_query", "project_key", "weigh", "window", "combine", "output_size"),
@@ -695,3 +696,12 @@ def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
     if not right:
         expected = f"`position`, the numbers of the steps of the query, must be {wanted}"
         refuse(layer.name, expected, position, remedy)
+
+
+def check_attention(layer: str, attention: Any) -> None:
+    """The attention that a decoder or `MultiHead` is given."""
+    if not isinstance(attention, ScoringMixin):
+        expected = "`attention` must be one layer built on ScoringMixin, called as layer(query, "
+        expected += "value), such as BahdanauAttention(256)"
+        refuse(layer, expected, attention, made(attention))
+    check_initialised(attention)

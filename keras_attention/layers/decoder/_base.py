@@ -2,16 +2,15 @@
 
 from typing import Any
 
-from keras_attention._spec import Spec, Words, made, refuse
+from keras_attention._spec import Spec, Words, refuse
 from keras_attention._typing import Tensor
-from keras_attention.layers.base import CheckedLayer, check_initialised
+from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.decoder._cells import (
     check_built,
     check_prepared,
     check_step,
     first_state,
 )
-from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.types import DecoderState, Memory
 
 
@@ -61,15 +60,6 @@ class Decoder(CheckedLayer):
             kept = self.attention._given_state(memory, state.attention)
             state = state._replace(attention=kept)
         return self._step(inputs, state, memory)
-
-
-def check_attention(layer: str, attention: Any) -> None:
-    """The attention of a decoder, before it is kept."""
-    if not isinstance(attention, ScoringMixin):
-        expected = "`attention` must be one layer built on ScoringMixin, called as layer(query, "
-        expected += "value), such as BahdanauAttention(256)"
-        refuse(layer, expected, attention, made(attention))
-    check_initialised(attention)
 
 
 def check_dtypes(layer: str, dtype: str, what: str, parts: list[tuple[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from keras_attention._spec import (
     shape_of,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.decoder._base import Decoder, check_attention, check_dtypes
+from keras_attention.layers.decoder._base import Decoder, check_dtypes
 from keras_attention.layers.decoder._cells import (
     check_cells,
     first_state,
@@ -26,7 +26,7 @@ from keras_attention.layers.decoder._cells import (
     state_sizes,
 )
 from keras_attention.layers.decoder._loop import refuse_changes, run_loop, run_step
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.scoring import ScoringMixin, check_attention
 from keras_attention.ops.loops import leaves
 from keras_attention.ops.masks import blanked
 

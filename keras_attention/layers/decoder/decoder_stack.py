@@ -9,7 +9,7 @@ from keras import ops
 from keras_attention._place import Place, compiling
 from keras_attention._spec import Words, refuse
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers.decoder._base import Decoder, check_attention, check_dtypes
+from keras_attention.layers.decoder._base import Decoder, check_dtypes
 from keras_attention.layers.decoder._cells import (
     as_states,
     first_state,
@@ -19,7 +19,7 @@ from keras_attention.layers.decoder._cells import (
     state_sizes,
 )
 from keras_attention.layers.decoder._sites import CellSites, has_sites
-from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.scoring import ScoringMixin, check_attention
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import swap_steps
 from keras_attention.ops.masks import blanked
