@@ -1,7 +1,8 @@
 """Builds the documentation: python -m sphinx -W --keep-going -n docs build/docs.
 
-The build runs the short scripts of `examples/`, unless they ran before and have not changed.
-`-D plot_gallery=0` leaves them out. `-D sphinx_gallery_conf.filename_pattern=calculator` runs one.
+The build runs the short scripts of `examples/`, two at a time, unless they ran before and have not
+changed. `-D plot_gallery=0` leaves them out.
+`-D sphinx_gallery_conf.filename_pattern=calculator` runs one.
 """
 
 import pathlib
@@ -54,6 +55,7 @@ sphinx_gallery_conf = {
     "reset_modules": ("gallery.reset",),
     "capture_repr": (),
     "abort_on_example_error": True,
+    "parallel": 2,
     "write_computation_times": False,
     "min_reported_time": 1,
     "download_all_examples": False,

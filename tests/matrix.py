@@ -5,20 +5,22 @@
 On TensorFlow these are the default tests, on JAX and PyTorch those in `TESTS`. At the end a
 table shows how many tests passed, failed and were skipped, and why they were skipped. With
 `--keras lowest` every dependency is installed at its lower bound. Only the tests of the package run
-then, because the examples need newer versions. With `--keras newest` Keras
-is the nightly build of today. With `--short` only a part runs, `SHORT`.
+then, because the examples need newer versions. With `--keras newest` Keras is the nightly build of
+today. With `--short` only `SHORT` runs, on the stable Keras.
 """
 
 import argparse
 import collections
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
 import xml.etree.ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.conftest import TENSORFLOW_ONLY
@@ -39,7 +41,6 @@ FOLDERS = [
 # The tests of each backend, and a short version of some rows for CI.
 TESTS = {"tensorflow": [], "jax": ["tests/jax", *FOLDERS], "torch": FOLDERS}
 SHORT = {
-    ("tensorflow", "nightly"): ["tests/conformance", "tests/layers/test_dropped_masks.py"],
     ("jax", "stable"): ["tests/jax", "tests/search/test_search.py"],
     ("torch", "stable"): FOLDERS,
 }
@@ -103,19 +104,26 @@ def main():
         for b in options.backends
         for k in options.keras
     }
+    cells = SHORT if options.short else cells
     rows, reasons = [], []
-    for (backend, keras), folders in (SHORT if options.short else cells).items():
-        start = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
+        # pip mostly waits, so the next environments are made while tests run.
+        environments = {}
+        for backend, keras in cells:
             few = options.short or keras == "lowest"
             extras = f"test,{backend}" if few else EXTRAS[backend]
-            python = install(Path(folder) / "venv", extras, keras)
+            path = Path(folder) / f"{backend}_{keras}"
+            environments[backend, keras] = pool.submit(install, path, extras, keras)
+        for (backend, keras), folders in cells.items():
+            python = environments[backend, keras].result()
+            start = time.perf_counter()
             counts, skipped = run(python, backend, folders, Path(folder) / "report.xml")
-        rows.append((backend, keras, *counts, round(time.perf_counter() - start)))
-        reasons += [(backend, keras, n, reason) for reason, n in sorted(skipped.items())]
-        ignored = {} if backend == "tensorflow" else TENSORFLOW_ONLY
-        chosen = tuple(folder.removeprefix("tests/") for folder in folders)
-        reasons += [(backend, keras, x, y) for x, y in ignored.items() if x.startswith(chosen)]
+            shutil.rmtree(python.parents[1])
+            rows.append((backend, keras, *counts, round(time.perf_counter() - start)))
+            reasons += [(backend, keras, n, reason) for reason, n in sorted(skipped.items())]
+            ignored = {} if backend == "tensorflow" else TENSORFLOW_ONLY
+            chosen = tuple(folder.removeprefix("tests/") for folder in folders)
+            reasons += [(backend, keras, x, y) for x, y in ignored.items() if x.startswith(chosen)]
     for backend, keras, skipped, reason in reasons:
         print(f"{backend}, {keras}: skipped {skipped}: {reason}")
     print("backend     keras     passed  failed  skipped  seconds")

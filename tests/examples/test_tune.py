@@ -193,7 +193,7 @@ def test_a_search_that_is_killed_resumes(name, tmp_path):
     assert "Running Trial" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_worker_that_is_killed_ends_the_search(tmp_path):
     options = ["--trials", "3", "--distributed", "2"]
 
