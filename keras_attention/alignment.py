@@ -38,12 +38,15 @@ def guided_attention_loss(
 ) -> Tensor:
     """How far weights are from the diagonal (Tachibana, Uenoyama and Aihara, 2018).
 
-        loss = mean_b mean_ij a[b,i,j] (1 - exp(-(i / Tq[b] - j / Tk[b])^2 / (2 width^2)))
+        n[b,i,:] = a[b,i,:] / sum_j a[b,i,j]
+        loss     = mean_b mean_ij n[b,i,j] (1 - exp(-(i / Tq[b] - j / Tk[b])^2 / (2 width^2)))
 
     i and j count the valid steps of a sample from 0, and Tq[b] and Tk[b] are their numbers. The
     inner mean runs over the valid pairs of a sample. Without any, it is 0.
 
-    A row of weights sums to one, so the loss is at most 1 / Tk. Multiply it by 10, for example.
+    The loss is at most 1 / Tk. Multiply it by 10, for example. The paper has only weights that sum
+    to one. Those of a monotonic attention may sum to less; without n, it would lower the loss by
+    leaving the memory. A sum below 1e-30 counts as 1e-30.
 
     Args:
         weights: a, `(B, Tq, Tk)`.
@@ -78,7 +81,9 @@ def guided_attention_loss(
     distance = ops.expand_dims(place, 2) - ops.expand_dims(wanted, 1)
     far = 1 - ops.exp(-ops.square(distance) / (2 * width**2))
     valid = _pairs(query_mask, memory_mask)
-    losses = ops.sum(far * ops.where(valid, weights, ops.zeros_like(weights)), axis=(1, 2))
+    weights = ops.where(valid, weights, ops.zeros_like(weights))
+    sums = ops.sum(weights, axis=2, keepdims=True)
+    losses = ops.sum(far * weights / ops.maximum(sums, TINY), axis=(1, 2))
     count = ops.sum(ops.cast(valid, weights.dtype), axis=(1, 2))
     return ops.mean(losses / ops.maximum(count, 1))
 
