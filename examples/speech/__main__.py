@@ -5,22 +5,21 @@
 learns a generated language of tones: `listen` turns its sound into letters, `speak` turns letters
 into sound, and then listens to what it says. Each takes about five minutes on two cores. Trained on
 texts of at most 20 letters, both are judged on texts of 20, 50, 200 and 500 letters. Each writes an
-alignment picture, WAV files, a `.keras` file, and a SavedModel (text to waveform, waveform to
-text), which it then runs in a process without keras.
+alignment picture, WAV files, a `.keras` file and a SavedModel, text to waveform or back.
 
     python -m examples.speech listen --attention content
     python -m examples.speech speak --attention location
 
 does one of both with another attention. `--alignment-loss guided` or `forward-sum` teaches it to
-read in order; there are no labels for a supervised one. A Viterbi decoder of the tones judges what
-`speak` says, as does the listener in the same --output, or the one of --listener.
+read in order. A Viterbi decoder of the tones judges what `speak` says, as does the listener in the
+same --output, or the one of --listener.
 
     python -m examples.speech --data DIR
 
-does the same with recordings of spoken digits in random strings, `DIR` being the folder
-`recordings` of https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`.
-`speak` learns one voice. The recordings 0 to 4 of each digit and speaker judge the models, 5 to 7
-choose the best epoch. An interrupted run resumes when the same command is run again.
+does the same with recordings of spoken digits, `DIR` being the folder `recordings` of
+https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`. `speak` learns one
+voice. The recordings 0 to 4 of each digit and speaker judge the models, 5 to 7 choose the best
+epoch. The same command resumes an interrupted run.
 """
 
 import json
@@ -36,12 +35,12 @@ from examples.common.saving import write_model
 from examples.common.training import Resume, seed_model, warmup_cosine
 from examples.speech.data import Digits, dataset, make_data
 from examples.speech.evaluation import evaluate
-from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, LOSSES, LateNoise, build_model
+from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
 from examples.speech.tones import Tones
 
 EPOCHS = {"listen": 20, "speak": 40}
 # Options that change no weight.
-FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "listener"
+FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
 
 
 def parse(argv=None):
@@ -61,10 +60,9 @@ def parse(argv=None):
     add("--batch-size", type=types.count, default=32)
     add("--learning-rate", type=types.number, default=2e-3, help="the highest one")
     add("--beam", type=types.count, default=5, metavar="N", help="width of the search")
-    text = "read only within D places of the place read last; when judging, not in training"
-    add("--half-width", type=types.count, metavar="D", help=text)
-    text = "the model.keras that judges `speak` (default: of the listener in --output)"
-    add("--listener", metavar="FILE", type=pathlib.Path, help=text)
+    add("--half-width", type=types.count, metavar="D", help="judge with windows of 2 D + 1 places")
+    add("--hard", action="store_true", help="judge with one place read at a step")
+    add("--listener", metavar="FILE", type=pathlib.Path, help="the model.keras that judges `speak`")
     add("--seed", type=types.seed, default=1)
     add("--output", default="output/speech", help="folder for the results")
     arguments = parser.parse_args(argv)
@@ -76,6 +74,8 @@ def parse(argv=None):
         parser.error(f"--units must be a multiple of 4; received {arguments.units}")
     if arguments.half_width and arguments.attention == "content":
         parser.error("--half-width goes with an attention that has a state, not with content")
+    if arguments.hard and arguments.attention not in HARD:
+        parser.error(f"--hard goes with --attention {' or '.join(HARD)}")
     if arguments.listener and not arguments.listener.is_file():
         parser.error(f"--listener {arguments.listener}: no such file")
     if arguments.voice and not digits:
@@ -109,7 +109,7 @@ def run(task, language, arguments, output, listener=None):
     )
     resume.load_best(model)
 
-    trained, model = model, build(arguments.half_width)  # and without what only training needs
+    trained, model = model, build(half_width=arguments.half_width, hard=arguments.hard)
     model.set_weights(trained.get_weights())
     write_model(model, output / "model.keras", sample)
     summary = {

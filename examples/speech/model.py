@@ -30,14 +30,14 @@ ATTENTIONS = {
     "location": LocationSensitiveAttention,
     "coverage": CoverageAttention,
     "monotonic": MonotonicAttention,
-    "monotonic-hard": MonotonicAttention,
     "stepwise": StepwiseMonotonicAttention,
-    "stepwise-hard": StepwiseMonotonicAttention,
     "forward": ForwardAttention,
     "forward-agent": ForwardAttention,
     "gmm": GMMAttention,
     "dynamic-convolution": DynamicConvolutionAttention,
 }
+# What a monotonic attention needs to read one memory step at inference. It trains alike.
+HARD = {"monotonic": {"mode": "hard"}, "stepwise": {"hard": True}}
 ALIGNMENT_LOSSES = "none", "guided", "forward-sum"
 MEAN = {"reduction": "mean_with_sample_weight"}
 STOP = keras.losses.BinaryCrossentropy(from_logits=True, **MEAN)
@@ -46,7 +46,7 @@ FRAMES = keras.losses.MeanSquaredError(**MEAN)
 LOSSES = {"listen": None, "speak": {"frames": FRAMES, "stop": STOP}}
 
 
-def make_attention(name, units, pace, half_width=None, loss="none"):
+def make_attention(name, units, pace, half_width=None, hard=False, loss="none"):
     """An attention that starts at about the pace of the task.
 
     Args:
@@ -54,6 +54,7 @@ def make_attention(name, units, pace, half_width=None, loss="none"):
         units: its width.
         pace: how many memory steps it should move on in a step.
         half_width: restricts what it reads at inference, see `RecurrentScoringMixin`.
+        hard: whether it reads one memory step at inference, for a name in `HARD`.
         loss: one of `ALIGNMENT_LOSSES`.
     """
     # A place is read with the chance p: before that, (1 - p) / p places are skipped.
@@ -62,9 +63,7 @@ def make_attention(name, units, pace, half_width=None, loss="none"):
     stepwise = {**monotonic, "initial_offset": math.log(max(1 / pace - 1, 0.1))}
     options = {
         "monotonic": monotonic,
-        "monotonic-hard": {**monotonic, "mode": "hard"},
         "stepwise": stepwise,
-        "stepwise-hard": {**stepwise, "hard": True},
         "forward-agent": {"transition_agent": True},
         "gmm": {"initial_step": pace, "initial_width": max(1.0, pace)},
         # The mean of the prior is a tenth of the longest move.
@@ -72,6 +71,8 @@ def make_attention(name, units, pace, half_width=None, loss="none"):
     }.get(name, {})
     if name != "content":
         options["half_width"] = half_width
+    if hard:
+        options |= HARD[name]
     attention = ATTENTIONS[name]
     if loss != "none":
         attention = with_alignment_loss(attention, loss, listens=pace > 1)
@@ -159,7 +160,7 @@ def build_listener(attention, letters, units):
     return Seq2Seq(encoder, decoder, table, head, START, END, PAD)
 
 
-def build_model(task, arguments, letters, steps, sample, half_width=None, loss="none"):
+def build_model(task, arguments, letters, steps, sample, **options):
     """Builds the listener or the speaker of a language, and its weights.
 
     Args:
@@ -167,10 +168,10 @@ def build_model(task, arguments, letters, steps, sample, half_width=None, loss="
         letters: the number of letters.
         steps: how many groups of `SHARED` frames a letter has on average.
         sample: inputs of the model.
-        half_width, loss: see `make_attention`.
+        options: `half_width`, `hard` and `loss`, see `make_attention`.
     """
     pace, build = (steps, build_listener) if task == "listen" else (1 / steps, build_speaker)
-    attention = make_attention(arguments.attention, arguments.units // 2, pace, half_width, loss)
+    attention = make_attention(arguments.attention, arguments.units // 2, pace, **options)
     model = build(attention, FIRST + letters, arguments.units)
     model(sample)
     return model

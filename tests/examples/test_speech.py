@@ -103,6 +103,7 @@ def test_recordings_that_lack_something_are_refused(tmp_path):
         (["--units", "6"], "--units must be a multiple of 4; received 6"),
         (["--lengths", "5", "0"], "argument --lengths: must be at least 1; received 0"),
         (["--attention", "content", "--half-width", "3"], "--half-width goes with an attention"),
+        (["--attention", "gmm", "--hard"], "--hard goes with --attention monotonic or stepwise"),
         (["speak", "--listener", "absent.keras"], "--listener absent.keras: no such file"),
         (["--voice", "ann"], "--voice goes with --data"),
     ],
@@ -161,7 +162,7 @@ def test_the_shortest_utterances_come_first():
         assert sorted(x for batch in batches() for x in batch) == texts
 
 
-@pytest.mark.parametrize("name", ["content", "stepwise-hard"])
+@pytest.mark.parametrize("name", ["content", "stepwise"])
 def test_losses_of_alignments(name):
     """Letters are the memory of a speaker, and the query of a listener."""
     rng = np.random.default_rng(1)
@@ -187,8 +188,8 @@ def test_losses_of_alignments(name):
 
 def test_stepwise_attention_starts_at_the_pace_of_the_task():
     """A letter has 2.5 steps: one of them, and 1.5 more."""
-    for hard, name in ((False, "stepwise"), (True, "stepwise-hard")):
-        attention = model.make_attention(name, 4, 0.4)
+    for hard in (False, True):
+        attention = model.make_attention("stepwise", 4, 0.4, hard=hard)
         assert isinstance(attention, StepwiseMonotonicAttention)
         assert attention.hard == hard
         assert attention.initial_offset == pytest.approx(np.log(1.5))
