@@ -38,6 +38,7 @@ from keras_attention.layers.luong import ALIGNMENTS, SCORES, LuongAttention
 from keras_attention.layers.monotonic import MonotonicAttention
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.stepwise_monotonic import StepwiseMonotonicAttention
 
 __all__ = ["AttentionHyperModel", "attention_space", "completed_trials", "failure_cause"]
 
@@ -48,6 +49,7 @@ OTHERS = {
     "location_sensitive": (LocationSensitiveAttention, {"cumulative": (True, False)}),
     "coverage": (CoverageAttention, {"loss_weight": (1.0, 0.3, 0.1)}),
     "monotonic": (MonotonicAttention, {"initial_offset": (-4.0, -1.0), "noise": (1.0, 0.3)}),
+    "stepwise": (StepwiseMonotonicAttention, {"initial_offset": (0.0, 1.0), "noise": (1.0, 0.3)}),
     "forward": (ForwardAttention, {"transition_agent": (False, True)}),
     "gmm": (GMMAttention, {"version": VERSIONS[::-1], "components": (5, 10)}),
     "dynamic_convolution": (DynamicConvolutionAttention, {"filters": (8, 16)}),
@@ -94,6 +96,7 @@ def attention_space(
         location_sensitive_...    `units`, cumulative
         coverage_...              `units`, loss_weight
         monotonic_...             `units`, initial_offset, noise
+        stepwise_...              `units`, initial_offset, noise
         forward_...               `units`, transition_agent
         gmm_...                   `units`, version, components
         dynamic_convolution_...   `units`, filters
@@ -107,8 +110,8 @@ def attention_space(
             the layers of a model different ones. A search that resumes in its folder keeps the
             names and bounds that it began with.
         mechanisms: some of "bahdanau", "luong", "location_sensitive", "coverage", "monotonic",
-            "forward", "gmm" and "dynamic_convolution". All but the first two have a state; put them
-            into an `AttentionRNN`.
+            "stepwise", "forward", "gmm" and "dynamic_convolution". All but the first two have a
+            state; put them into an `AttentionRNN`.
         scores: the scores of `LuongAttention` to search. "dot" needs a query as wide as the key;
             "location" needs `max_length`.
         alignments: the alignments of `LuongAttention` to search. "local-m" is left out by default:
@@ -192,7 +195,7 @@ def attention_space(
             # A Choice would turn booleans into numbers.
             kind = hp.Boolean if isinstance(values[0], bool) else partial(hp.Choice, values=values)
             options[argument] = kind(name(f"{label}{argument}"), default=values[0])
-        if layer in (GMMAttention, MonotonicAttention):
+        if layer in (GMMAttention, MonotonicAttention, StepwiseMonotonicAttention):
             del options["normalizer"]  # their weights are not normalised
         return layer(**options)
 

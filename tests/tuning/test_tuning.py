@@ -69,7 +69,7 @@ def test_every_attention_with_a_state(name):
         assert type(made) is layer
         config = made.get_config()
         assert {x: config[x] for x in chosen} == chosen
-        normalized = name not in ("gmm", "monotonic")
+        normalized = name not in ("gmm", "monotonic", "stepwise")
         assert config["units"] == 64
         assert config["normalizer"] == ("entmax15" if normalized else "softmax")
         assert made(np.ones((2, 3, 5)), np.ones((2, 7, 5))).shape == (2, 3, 5)
