@@ -16,6 +16,7 @@ from keras import ops
 from keras_attention._spec import Spec, check_number, dtype_of
 from keras_attention._typing import Tensor
 from keras_attention.ops.loops import scan, swap_steps, where_valid
+from keras_attention.ops.masks import mean_or_zero
 from keras_attention.ops.products import as_dtype
 
 __all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised_attention_loss"]
@@ -42,7 +43,7 @@ def guided_attention_loss(
         loss     = mean_b mean_ij n[b,i,j] (1 - exp(-(i / Tq[b] - j / Tk[b])^2 / (2 width^2)))
 
     i and j count the valid steps of a sample from 0, and Tq[b] and Tk[b] are their numbers. The
-    inner mean runs over the valid pairs of a sample. Without any, it is 0.
+    inner mean runs over the valid pairs of a sample. If there is none, it is 0.
 
     The loss is at most 1 / Tk. Multiply it by 10, for example. The paper has only weights that sum
     to one. Those of a monotonic attention may sum to less; without n, it would lower the loss by
@@ -85,21 +86,23 @@ def guided_attention_loss(
     sums = ops.sum(weights, axis=2, keepdims=True)
     losses = ops.sum(far * weights / ops.maximum(sums, TINY), axis=(1, 2))
     count = ops.sum(ops.cast(valid, weights.dtype), axis=(1, 2))
-    return ops.mean(losses / ops.maximum(count, 1))
+    return mean_or_zero(losses / ops.maximum(count, 1))
 
 
 def supervised_attention_loss(
     alignment: Any, weights: Any, query_mask: Any = None, memory_mask: Any = None
 ) -> Tensor:
-    """The cross-entropy of weights, beside an alignment that is known (Mi et al., 2016).
+    """The cross-entropy between weights and a known alignment (Mi et al., 2016).
 
-        loss = mean_bi -sum_j t[b,i,j] log a[b,i,j]
+        loss[b] = mean_i -sum_j t[b,i,j] log a[b,i,j]
 
-    The mean runs over the valid query steps where a t[b,i,j] is not zero. Without any, it is 0.
+    The mean runs over the valid query steps where a t[b,i,j] is not zero. If there is none, it is
+    0.
 
-    The arguments have the order of a loss of Keras. A model whose outputs are predictions and
-    weights can be compiled with `loss=[..., supervised_attention_loss]`. Its targets are then the
-    alignments, with rows of zeros where the query is padding.
+    Like a loss of Keras it takes the target first, and returns a loss for each sample. A model
+    whose outputs are predictions and weights can be compiled with
+    `loss=[..., supervised_attention_loss]`. Its targets are then the alignments, with rows of zeros
+    where the query is padding. In a hook `sequence_loss`, return the mean, `ops.mean(loss)`.
 
     Args:
         alignment: t, `(B, Tq, Tk)`, any kind of numbers. A row sums to one, or to zero where
@@ -108,7 +111,7 @@ def supervised_attention_loss(
         query_mask, memory_mask: see `guided_attention_loss`.
 
     Returns:
-        A scalar.
+        `(B,)`.
 
     Raises:
         ValueError: a shape or a dtype does not fit.
@@ -120,7 +123,7 @@ def supervised_attention_loss(
         >>> from keras_attention.alignment import supervised_attention_loss
         >>> weights = numpy.array([[[0.5, 0.5], [0.25, 0.75]]])
         >>> alignment = numpy.array([[[1, 0], [0, 0]]])
-        >>> print(f"{float(supervised_attention_loss(alignment, weights)):.3f}")
+        >>> print(f"{float(supervised_attention_loss(alignment, weights)[0]):.3f}")
         0.693
 
     Reference: https://arxiv.org/abs/1608.00112, section 3.
@@ -133,8 +136,8 @@ def supervised_attention_loss(
     aligned = ops.logical_and(valid, ops.not_equal(alignment, 0))
     logs = ops.log(ops.maximum(ops.where(aligned, weights, ops.ones_like(weights)), TINY))
     losses = ops.where(aligned, -alignment * logs, ops.zeros_like(logs))
-    rows = ops.sum(ops.cast(ops.any(aligned, axis=2), weights.dtype))
-    return ops.sum(losses) / ops.maximum(rows, 1)
+    rows = ops.sum(ops.cast(ops.any(aligned, axis=2), weights.dtype), axis=1)
+    return ops.sum(losses, axis=(1, 2)) / ops.maximum(rows, 1)
 
 
 def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = None) -> Tensor:
@@ -190,7 +193,7 @@ def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = Non
 
     total = _at(scan(step, first, steps)[0], count)
     possible = ops.logical_not(total <= NEVER / 2)
-    return ops.mean(ops.where(possible, -total, ops.zeros_like(total)))
+    return mean_or_zero(ops.where(possible, -total, ops.zeros_like(total)))
 
 
 def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> Tensor:
@@ -316,7 +319,8 @@ def _table(scores, query_mask, memory_mask):
         count = ops.sum(ops.cast(memory_mask, "int32"), axis=1)
     steps = ops.pad(swap_steps(scores), [[0, 0], [0, 0], [1, 0]], constant_values=NEVER)
     column = ops.arange(length + 1, dtype="int32")
-    first = ops.where(column == 0, ops.zeros_like(steps[0]), ops.full_like(steps[0], NEVER))
+    first = ops.full(ops.shape(steps)[1:], NEVER, scores.dtype)
+    first = ops.where(column == 0, ops.zeros_like(first), first)
     return first, (steps, None if query_mask is None else swap_steps(query_mask)), count
 
 

@@ -93,8 +93,9 @@ def forward(weights, transition_agent=False):
             before = last[j - 1] if j > 0 else 0.0
             reached = (1 - move) * last[j] + move * before if transition_agent else last[j] + before
             align[j] = reached * soft[j]
-        if align.any():
-            align = align / sum(align)
+        if not align.any():
+            return align, state
+        align = align / sum(align)
         if transition_agent:
             both = np.concatenate([align @ values, query])
             move = sigmoid(both @ weights["agent_vector"] + weights["agent_bias"])

@@ -14,7 +14,7 @@ from keras_attention.alignment import (
     guided_attention_loss,
     supervised_attention_loss,
 )
-from tests.backends import BACKEND, compiled, tensor
+from tests.backends import BACKEND, compiled, on_tensorflow, tensor
 from tests.helpers import Weightless, assert_gradients, assert_refused, gradients, normal, numpy
 
 B, TQ, TK = 5, 7, 3
@@ -85,15 +85,18 @@ def guided_by_loops(weights, query_mask, memory_mask, width):
 def supervised_by_loops(alignment, weights, query_mask, memory_mask):
     losses = []
     for t, a, of_query, of_memory in zip(alignment, weights, query_mask, memory_mask, strict=True):
+        rows = []
         for i in np.flatnonzero(of_query):
             known = [j for j in np.flatnonzero(of_memory) if t[i, j] > 0]
             if known:
-                losses.append(-sum(t[i, j] * math.log(a[i, j]) for j in known))
-    return np.mean(losses)
+                rows.append(-sum(t[i, j] * math.log(a[i, j]) for j in known))
+        losses.append(np.mean(rows) if rows else 0.0)
+    return np.array(losses)
 
 
 def close(actual, expected, exact=EXACT):
-    np.testing.assert_allclose(numpy(actual), expected, rtol=0, atol=exact * max(1, abs(expected)))
+    size = max(1, np.max(np.abs(expected)))
+    np.testing.assert_allclose(numpy(actual), expected, rtol=0, atol=exact * size)
 
 
 @masked
@@ -205,7 +208,7 @@ def test_gradients_of_the_guided_and_the_supervised_loss(masks):
         Weightless,
         lambda x: [supervised_attention_loss(tensor(alignment), x, **given_masks)],
         [weights],
-        lambda inputs, _: [np.array(supervised_by_loops(alignment, inputs[0], *of_oracle))],
+        lambda inputs, _: [supervised_by_loops(alignment, inputs[0], *of_oracle)],
     )
 
 
@@ -233,7 +236,7 @@ def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
     assert not slopes[~valid].any()
     assert np.abs(slopes).max() > 1e-3
     weights[1, 1, 0] = np.nan
-    assert np.isnan(numpy(*run_masked(name, alignment)(tensor(weights))))
+    assert np.isnan(numpy(*run_masked(name, alignment)(tensor(weights)))).any()
 
 
 def run_masked(name, alignment):
@@ -254,7 +257,7 @@ def test_what_an_alignment_holds():
     for kind in (bool, "int32"):
         close(supervised_attention_loss(alignment.astype(kind), tensor(weights)), expected, LOOPS)
     spoiled = np.where(np.arange(TK) == 1, np.nan, alignment)
-    assert np.isnan(numpy(supervised_attention_loss(tensor(spoiled), tensor(weights))))
+    assert np.isnan(numpy(supervised_attention_loss(tensor(spoiled), tensor(weights)))).all()
 
 
 def test_weights_of_zero():
@@ -267,13 +270,42 @@ def test_weights_of_zero():
     assert np.argwhere(numpy(*found)).tolist() == [[0, 1, 1]]
 
 
-@pytest.mark.parametrize("shape", [(2, 0, 3), (2, 3, 0), (2, 0, 0)])
+EMPTY = [(2, 0, 3), (2, 3, 0), (2, 0, 0), (0, 2, 3)]
+
+
+@pytest.mark.parametrize("shape", EMPTY)
 def test_nothing_to_align(shape):
     empty = np.zeros(shape, "float32")
     assert numpy(guided_attention_loss(empty)) == 0
-    assert numpy(supervised_attention_loss(empty, empty)) == 0
+    assert numpy(supervised_attention_loss(empty, empty)).tolist() == [0] * shape[0]
     assert numpy(forward_sum_loss(empty)) == 0
-    assert numpy(durations(empty)).tolist() == [[0] * shape[2]] * 2
+    assert numpy(durations(empty)).tolist() == [[0] * shape[2]] * shape[0]
+
+
+@on_tensorflow
+@pytest.mark.parametrize("shape", EMPTY)
+def test_nothing_to_align_in_a_graph_that_knows_no_size(shape):
+    import tensorflow as tf
+
+    def run(weights):
+        losses = guided_attention_loss(weights), forward_sum_loss(weights)
+        return *losses, supervised_attention_loss(weights, weights)
+
+    run = tf.function(run, [tf.TensorSpec((None, None, None))], autograph=False)
+    *losses, supervised = map(numpy, run(np.zeros(shape, "float32")))
+    assert losses == [0, 0]
+    assert supervised.tolist() == [0] * shape[0]
+
+
+def test_a_sample_weight_belongs_to_its_sample():
+    weights, alignment = keras.Input((None, 2)), np.eye(2)[[[0], [1]]]
+    model = keras.Model(weights, weights)
+    model.compile("sgd", supervised_attention_loss)
+    given = np.array([[[0.9, 0.1]], [[0.9, 0.1]]], "float32")
+    for sample_weight, expected in (([1, 0], 0.9), ([0, 1], 0.1)):
+        sample_weight = np.array(sample_weight, "float32")
+        found = model.evaluate(given, alignment, sample_weight=sample_weight, verbose=0)
+        assert found == pytest.approx(-math.log(expected) / 2, rel=1e-5)
 
 
 @pytest.mark.parametrize("function", [guided_attention_loss, forward_sum_loss])

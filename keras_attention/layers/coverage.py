@@ -10,6 +10,7 @@ from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import score_with_locations, set_content
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.types import Memory
+from keras_attention.ops.masks import mean_or_zero
 
 __all__ = ["CoverageAttention"]
 
@@ -89,4 +90,4 @@ class CoverageAttention(RecurrentScoringMixin):
         loss = ops.sum(ops.minimum(weights, coverage), axis=2)  # zero at masked steps
         count = ops.ones_like(loss) if query_mask is None else ops.cast(query_mask, loss.dtype)
         steps = ops.maximum(ops.sum(count, axis=1), 1.0)
-        return self.loss_weight * ops.mean(ops.sum(loss, axis=1) / steps)
+        return self.loss_weight * mean_or_zero(ops.sum(loss, axis=1) / steps)

@@ -100,12 +100,15 @@ class ForwardAttention(RecurrentScoringMixin):
         reached = ops.where(mask, reached, ops.ones_like(reached))
         weights = self.weigh(step.scores + ops.log(reached), mask, state)
         new = ops.squeeze(weights, 1)
+        # Where a mask leaves nothing that can be reached, the step changes nothing. NaN stays NaN.
+        nothing = ops.all(new == 0, axis=-1, keepdims=True)
+        new = ops.where(nothing, last, new)
         if move is None:
             return weights, new
         context = weighted_sums(weights, ops.cast(step.memory.value, self.score_dtype))
         both = ops.squeeze(ops.concatenate([context, step.query], axis=-1), 1)
         vector = ops.cast(self.agent_vector, self.score_dtype)
         logit = ops.sum(both * vector, axis=-1, keepdims=True)
-        move = ops.sigmoid(logit + ops.cast(self.agent_bias, self.score_dtype))
+        chance = ops.sigmoid(logit + ops.cast(self.agent_bias, self.score_dtype))
         # Something must stay, because nothing is left of what moves beyond the end.
-        return weights, (new, ops.minimum(move, SURE))
+        return weights, (new, ops.where(nothing, move, ops.minimum(chance, SURE)))

@@ -9,7 +9,7 @@ from keras_attention._spec import Spec, check_bool, check_int, check_number
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.scoring import NORMALIZERS, read_values, set_weighing
-from keras_attention.ops.masks import blanked
+from keras_attention.ops.masks import blanked, mean_or_zero
 from keras_attention.ops.products import as_dtype, dot_score
 
 __all__ = ["AttentionPooling"]
@@ -159,4 +159,4 @@ def redundancy(weights: Tensor, mask: Tensor | None) -> Tensor:
     squares = ops.sum(squares, axis=(1, 2))
     if mask is not None:
         squares = ops.where(ops.any(mask[:, 0], axis=1), squares, ops.zeros_like(squares))
-    return ops.mean(squares)
+    return mean_or_zero(squares)

@@ -118,7 +118,7 @@ class Seq2Seq(PairTrainer, Generator):
         """Logits and weights of all steps, each of which reads the target before it."""
         source, target = check_pair(self.name, inputs)
         target = ops.cast(target, "int32")
-        tokens = ops.pad(target[:, :-1], [[0, 0], [1, 0]], constant_values=self.start_token)
+        tokens = ops.pad(target, [[0, 0], [1, 0]], constant_values=self.start_token)[:, :-1]
         # The first step stays valid, so that a target of padding alone causes no empty row.
         first = ops.arange(ops.shape(target)[1]) == 0
         valid = ops.logical_or(ops.not_equal(target, self.pad_token), first)

@@ -28,7 +28,21 @@ def first_largest(x: Tensor) -> Tensor:
     if x.shape[-1] == 0:
         return ops.zeros(ops.shape(x)[:-1], "int32")
     largest = ops.cast(x == ops.max(x, axis=-1, keepdims=True, initial=-math.inf), "int32")
+    if x.shape[-1] is None:  # a graph may run without a number, of which argmax would fail
+        largest = ops.pad(largest, [[0, 0]] * (len(x.shape) - 1) + [[0, 1]])
     return ops.cast(ops.argmax(largest, axis=-1), "int32")
+
+
+def mean_or_zero(x: Tensor) -> Tensor:
+    """The mean of a vector; zero without a number.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.ops.masks import mean_or_zero
+        >>> [float(mean_or_zero(numpy.array(x, "float32"))) for x in ([1, 3], [])]
+        [2.0, 0.0]
+    """
+    return ops.sum(x) / ops.cast(ops.maximum(ops.shape(x)[0], 1), x.dtype)
 
 
 def last_valid(mask: Tensor) -> Tensor:

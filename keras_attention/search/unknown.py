@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attention._spec import Spec, check_token
 from keras_attention._typing import Tensor
+from keras_attention.ops.masks import first_largest
 from keras_attention.ops.samples import take_rows
 
 __all__ = ["replace_unknown"]
@@ -69,6 +70,9 @@ def replace_unknown(
     if memory_mask is not None:
         mask = ops.expand_dims(ops.convert_to_tensor(memory_mask), (1, 2) if beams else 1)
         weights = ops.where(mask, weights, ops.zeros_like(weights))
-    copies = take_rows(source, ops.cast(ops.argmax(weights, axis=-1), "int32"))
+    # One place more, because there may be none.
+    weights = ops.pad(weights, [[0, 0]] * (len(weights.shape) - 1) + [[0, 1]])
+    source = ops.pad(ops.convert_to_tensor(source), [[0, 0], [0, 1]])
+    copies = take_rows(source, first_largest(weights))
     replaced = (tokens == unknown_token) & (ops.max(weights, axis=-1) > 0)
     return ops.where(replaced, ops.cast(copies, tokens.dtype), tokens)

@@ -60,6 +60,12 @@ def test_training_reduces_the_loss():
     assert history[-1] < 0.6 * history[0]
 
 
+def test_the_loss_of_no_sample_is_zero():
+    layer = CoverageAttention(3)
+    layer(*(x[:0] for x in INPUTS))
+    assert [float(numpy(x)) for x in layer.losses] == [0.0]
+
+
 def test_without_a_loss():
     layer = CoverageAttention(11, 0)
     layer(*INPUTS)

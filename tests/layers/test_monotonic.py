@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import AttentionRNN, MonotonicAttention
+from keras_attention import AttentionRNN, MonotonicAttention, StepwiseMonotonicAttention
 from tests import fast
 from tests.backends import BACKEND, on_tensorflow, tensor
 from tests.helpers import assert_close, assert_refused, gradients, normal, numpy
@@ -180,6 +180,24 @@ def test_only_the_mask_or_the_memory_knows_its_batch_size(known, jit):
 
     found = tf.function(call, specs, autograph=False, jit_compile=jit)(*inputs, mask)
     assert_close(found, numpy(call(*inputs, mask)))
+
+
+@on_tensorflow
+@pytest.mark.parametrize(
+    "layer",
+    [
+        MonotonicAttention(3, "hard"),
+        StepwiseMonotonicAttention(3, half_width=2),
+    ],
+    ids=["hard", "stepwise"],
+)
+def test_no_memory_in_a_graph_that_knows_no_size(layer):
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec((None, None, 2)), tf.TensorSpec((None, None, 4))]
+    run = tf.function(layer.__call__, specs, autograph=False)
+    output = run(np.ones((2, 3, 2), "float32"), np.ones((2, 0, 4), "float32"))
+    assert numpy(output).tolist() == np.zeros((2, 3, 4)).tolist()
 
 
 def test_hard_mode_does_not_hide_nan():

@@ -169,6 +169,12 @@ def test_without_a_penalty_there_is_no_loss():
     assert layer.losses == []
 
 
+def test_the_penalty_of_no_bag_is_zero():
+    layer = built(**FORMS["rows"])
+    layer(normal(1, 0, T, D))
+    assert [float(numpy(x)) for x in layer.losses] == [0.0]
+
+
 def test_rows_are_queries_of_their_own():
     """Each row is what a layer with this query alone reads: one row for each class, as in CLAM."""
     layer, inputs = built(gated=True, rows=3, dtype="float64"), normal(1, B, T, D)

@@ -618,6 +618,10 @@ def test_a_head_without_the_end_token_is_refused(model):
     assert_refused(lambda: Seq2Seq(*parts, START, END)((SOURCES, TARGETS)), message)
 
 
+def test_targets_without_a_step(model):
+    assert model((SOURCES, np.zeros((len(SOURCES), 0), "int32"))).shape == (len(SOURCES), 0, V)
+
+
 def test_an_empty_source_alone_gives_the_result_that_it_gives_beside_others(model):
     alone, beside = (model.generate(x, 4, beam_width=2) for x in ([[]], [[], [5, 3]]))
     assert np.array_equal(alone.tokens[0], beside.tokens[0])

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attention.search import replace_unknown
 from tests.backends import tensor
+from tests.helpers import numpy
 
 B, K, L, TK, UNKNOWN = 2, 3, 5, 7, 3
 
@@ -39,6 +40,12 @@ def test_replace_unknown_is_the_loop(shape, masked):
     given = [tensor(x) for x in (tokens, weights, source)]
     found = replace_unknown(*given, UNKNOWN, tensor(mask) if masked else None)
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+def test_without_a_source_nothing_is_replaced():
+    tokens, source = np.array([[UNKNOWN, 1]]), np.zeros((1, 0), "int32")
+    copied = replace_unknown(tokens, np.zeros((1, 2, 0)), source, UNKNOWN)
+    assert numpy(copied).tolist() == [[UNKNOWN, 1]]
 
 
 @pytest.mark.parametrize(

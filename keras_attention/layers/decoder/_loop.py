@@ -1,6 +1,7 @@
 """The loop of a decoder over its steps."""
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -333,7 +334,7 @@ def _attributes(layer, prefix="") -> dict[str, list[Tensor]]:
     for name, value in vars(layer).items():
         if isinstance(value, keras.layers.Layer):
             kept |= _attributes(value, f"{prefix}{name}.")
-        elif name not in _OF_KERAS:
+        elif name not in _of_keras():
             kept[prefix + name] = tree.flatten(value)
     return kept
 
@@ -344,4 +345,7 @@ def _same(first, second):
     return [*map(id, first)] == [*map(id, second)]
 
 
-_OF_KERAS = set(vars(keras.layers.Layer()))
+@functools.cache
+def _of_keras():
+    """What Keras itself keeps in the attributes of a layer."""
+    return set(vars(keras.layers.Layer(name="layer")))
