@@ -39,7 +39,7 @@ _programs = set()
 
 
 class Compiling(NamedTuple):
-    """What holds where code is called or traced, and for the gradients of what it computes.
+    """The compilation settings of a piece of code and of its gradients.
 
     Attributes:
         choice: the choice of the user; None: compile where the sizes are known.

@@ -3,8 +3,8 @@
     python -m examples.bags
 
 learns which bags of 10 to 60 images of digits hold a 9, from 200 bags whose images have no labels.
-Gated attention stands beside plain attention, the mean, the largest, and scikit-learn on pooled
-features. The largest weights lie on the nines. The command draws a bag, and writes a `.keras` file
+It compares gated attention with plain attention, mean pooling, max pooling, and scikit-learn on
+pooled features. The largest weights lie on the nines. The command draws a bag, and writes a `.keras` file
 and a SavedModel that takes one bag.
 
     python -m examples.bags --data bags.csv --repeats 5

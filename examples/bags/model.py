@@ -79,7 +79,8 @@ def restart(model, twin):
     """Gives a compiled model the weights of a new twin, so that `fit` traces it only once."""
     model.set_weights(twin.get_weights())
     for variable in model.optimizer.variables:
-        variable.assign(ops.zeros_like(variable))
+        if variable.name != "learning_rate":  # a number, unless it follows a schedule
+            variable.assign(ops.zeros_like(variable))
 
 
 def with_scaling(reader, mean, deviation):

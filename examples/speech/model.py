@@ -111,7 +111,7 @@ def build_speaker(attention, letters, units):
     valid = keras.Input((None,), dtype="bool", name="valid")
     embedding = layers.Embedding(letters, units // 2, mask_zero=True, name="letter_embedding")
     mask = embedding.compute_mask(source)
-    # An encoder that knows no more than the letters around cannot count, and so generalises.
+    # An encoder that sees only neighbouring letters cannot count positions, and so generalises.
     known = ops.expand_dims(ops.cast(mask, "float32"), -1)
     around = layers.Conv1D(units, 3, padding="same", activation="relu")
     encoded = around(embedding(source) * known)

@@ -1,4 +1,4 @@
-"""What attentions have in common that stay or move on with a learned probability."""
+"""The base of attentions that stay or move on with a learned probability."""
 
 from typing import Any
 

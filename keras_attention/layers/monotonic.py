@@ -47,8 +47,8 @@ class MonotonicAttention(MovingMixin):
         mode: how a is computed. "parallel" takes about log2(Tk) passes over the memory, "recursive"
             one step of a loop for each memory step; the result is the same. "hard" trains like
             "parallel", but at inference reads the first memory step, from the last one read on,
-            with p of at least 1/2. It reads nothing once it has found none, such as before
-            training has raised p.
+            with p of at least 1/2. Once there is none, this and all later steps read nothing.
+            That is common before training.
         noise: the standard deviation of the noise that training adds to e. The model learns a p
             near 0 or 1 to overcome it.
         chunk_size: w, in memory steps, or None for the attention without chunks.

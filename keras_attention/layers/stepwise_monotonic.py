@@ -26,7 +26,7 @@ class StepwiseMonotonicAttention(MovingMixin):
 
     Before the first step all weight is on the first valid memory step. No memory step is skipped.
     A masked one is passed: weight moves on to the next valid one. What moves on from the last one
-    is lost, so a row sums to the probability of not having reached the end, at most one.
+    is lost, so a row sums to the probability that the end was not passed, at most one.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 

@@ -24,9 +24,9 @@ __all__ = [
 
 @functools.cache
 def bound(function: Callable[..., Any], first: Any) -> Callable[..., Any]:
-    """The function with its first argument given, always as the same object.
+    """A `partial` of the function. Equal arguments return the same object.
 
-    What the functions below compile or trace, they store for each object.
+    The functions below store what they compile or trace, for each object.
     """
     return functools.partial(function, first)
 

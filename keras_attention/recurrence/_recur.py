@@ -128,8 +128,8 @@ def sum_of_rows(upstream: Tensor) -> Tensor:
 def stored_transposed(x: Tensor) -> Tensor:
     """The transpose of a matrix, as an array of its own.
 
-    If a product takes the transpose of a kernel, XLA moves nothing, and in a loop the product needs
-    half as much time again. XLA cannot remove the maximum, which changes no value.
+    If a product takes the transpose of a kernel, XLA moves nothing, and in a loop the product takes
+    1.5 times as long. XLA cannot remove the maximum, which changes no value.
     """
     half = keras.backend.standardize_dtype(x.dtype) == "float16"
     return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)

@@ -36,7 +36,7 @@ __all__ = ["Forms", "run", "stores_tanh"]
 
 
 # The table of measured sizes, on two cores. They count numbers of the tensor of all pairs,
-# B Tq Tk U, if nothing else is said. `python benchmarks/speed.py --only additive` repeats the
+# B Tq Tk U, unless noted otherwise. `python benchmarks/speed.py --only additive` repeats the
 # measurements, unless a reason is given.
 
 # Fewer numbers are computed whole, even where XLA compiles: a loop costs more than it saves.
