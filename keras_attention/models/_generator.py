@@ -34,7 +34,8 @@ class LogProbability(NamedTuple):
     Attributes:
         scores: `(B,)`, the sum of the tokens' log probabilities.
         log_probs: `(B, T)`, zero at padding.
-        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, or None.
+        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, a list of
+            them for several memories, or None.
 
     Example:
         The perplexity of targets, here for a model to which all tokens are equally probable:
@@ -206,8 +207,8 @@ class Generator(keras.Model):
 
         Returns:
             `SearchResult` of NumPy arrays: tokens `(B, L)`, lengths and scores `(B,)`, weights
-            `(B, L, Tk)`. With `n_best`, and for "sample" with more than one of `samples`, an axis K
-            follows the first.
+            `(B, L, Tk)`, of several memories a list. With `n_best`, and for "sample" with more than
+            one of `samples`, an axis K follows the first.
         """
         kept = check_search(self.name, self._searches, search, max_length, n_best, options, prefix)
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
