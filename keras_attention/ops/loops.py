@@ -70,6 +70,8 @@ def pack_like(structure: Nested, tensors: list[Any]) -> Nested:
 
 def map_leaves(function: Callable[..., Any], *structures: Nested) -> Nested:
     """Calls a function for the tensors of structures of the same nesting. None stays None."""
+    if structures[0] is None:
+        return None
     return tree.map_structure(lambda x, *y: None if x is None else function(x, *y), *structures)
 
 
