@@ -15,7 +15,7 @@ import contextlib
 import functools
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import keras
@@ -36,6 +36,8 @@ AXES = {
     **{"B": "batch", "T": "steps", "Tq": "steps", "J": "steps", "Tk": "memory steps"},
     **{"S": "sentences", "N": "sentences", "W": "words", "W'": "words", "K": "beams"},
 }
+# What each of several memories has of its own. All have the same batch.
+OWN_AXES = {"Tk", "Dk", "Dv"}
 KINDS = {
     "float": "hold vectors of floating-point numbers",
     "int": "hold word ids, integers",
@@ -71,6 +73,10 @@ REMEDIES = {
         "inputs",
         "agree",
     ): "In a search, read the memory that it passes to `step`: it is repeated for the beams.",
+    ("value", "several"): "{call}. For several memories, use a MultiSource.",
+    ("memory", "several"): "{call}. For several memories, use a MultiSource as the attention.",
+    ("weights", "several"): "This reads the weights of one memory. Pass those of one, such as "
+    "weights[0]; in a model, let the decoder read one memory, or take another head.",
     ("source", "shape"): "Pass a batch: one source is source[None].",
     ("source", "several"): "Call fit(source, target) or generate(source, max_length). For several "
     "sources, write an encoder that reads all of them.",
@@ -103,6 +109,14 @@ class Argument(NamedTuple):
     forms: dict[int, tuple[str, ...]]
     optional: bool
 
+    def of_one(self, n: int) -> "Argument":
+        """The item n of a list of such tensors. Of masks alone, some may be None."""
+        forms = {
+            rank: tuple(f"{x}{n}" if x in OWN_AXES else x for x in axes)
+            for rank, axes in self.forms.items()
+        }
+        return Argument(f"{self.name}[{n}]", self.kind, forms, self.kind == "bool")
+
 
 class Form(NamedTuple):
     """Stands for a tensor of which a layer knows only the shape, when it is built."""
@@ -127,6 +141,7 @@ class Spec:
         self.names = dict.fromkeys(x.name for x in self.arguments)
         self.tensors = [x.name for x in self.arguments if not x.optional]
         self.call = call or f"layer({', '.join(self.tensors)})"
+        self.lists: dict[str, int] = {}
 
     def but(self, *declarations: str) -> "Spec":
         """A copy with other declarations of some arguments."""
@@ -134,6 +149,23 @@ class Spec:
         new = {x.name: x for x in spec.arguments}
         spec.arguments = [new.get(x.name, x) for x in self.arguments]
         spec.names, spec.tensors = self.names, self.tensors
+        return spec
+
+    def of_each(self, count: int | None) -> "Spec":
+        """The same for several memories: all that has the axis Tk comes in lists of `count` items.
+
+        None changes nothing.
+        """
+        if count is None:
+            return self
+        spec = Spec(call=self.call)
+        spec.names, spec.tensors = self.names, self.tensors
+        for argument in self.arguments:
+            if any("Tk" in axes for axes in argument.forms.values()):
+                spec.lists[argument.name] = count
+                spec.arguments += map(argument.of_one, range(count))
+            else:
+                spec.arguments.append(argument)
         return spec
 
     def check(
@@ -151,6 +183,7 @@ class Spec:
             built: sizes that the layer was built for, by axis.
             call: how to write this call, if it is not that of the layer.
         """
+        tensors = self._items(layer, tensors) if self.lists else tensors
         sizes = {**built}
         for argument in self.arguments:
             name, kind, forms, optional = argument
@@ -175,15 +208,31 @@ class Spec:
 
     def check_shapes(self, layer: str, shapes: Mapping[str, Any]) -> dict[str, int]:
         """`check` for a layer that is built of shapes. Returns the numbers of features by axis."""
-        kinds = {x.name: x.kind for x in self.arguments}
+        kinds = {x.name.partition("[")[0]: x.kind for x in self.arguments}
         sizes = self.check(layer, {n: _form(shape, kinds[n]) for n, shape in shapes.items()})
         return {axis: size for axis, size in sizes.items() if axis[0] == "D"}
+
+    def _items(self, layer, tensors):
+        """The tensors by name, those of a list by names such as value[0]."""
+        items = {name: x for name, x in tensors.items() if name not in self.lists}
+        for name, count in self.lists.items():
+            x = tensors.get(name)
+            if x is None and (name not in tensors or name not in self.tensors):
+                continue
+            is_list = isinstance(x, (list, tuple)) and not hasattr(x, "_fields")
+            if not is_list or len(x) != count:
+                expected = f"`{name}` must be a list of {count}, one for each attention"
+                received = Words(counted(x)) if is_list else x
+                remedy = f"Pass {name}=[first, second], in the order of the attentions."
+                refuse(layer, expected, received, remedy)
+            items |= {f"{name}[{n}]": one for n, one in enumerate(x)}
+        return items
 
     def _refuse(self, layer, argument, tensors, built, sizes, call):
         """Words the error: finds the problem, and its remedy in the table."""
         name, kind, *_ = argument
         problem, expected, received = self._problem(argument, tensors, built, sizes)
-        keys = (name, problem), (kind, problem), problem
+        keys = (name.partition("[")[0], problem), (kind, problem), problem
         remedy = next((REMEDIES[key] for key in keys if key in REMEDIES), "")
         masks = masks_by_name(self.names)
         refuse(
@@ -209,7 +258,7 @@ class Spec:
         if not is_dense(x):
             problem = _sparsity(x)
             return problem, f"{must} be a dense tensor", Words(f"a {problem} one")
-        pairs, shape = name == "attention_mask", tuple(x.shape)
+        pairs, shape = name.startswith("attention_mask"), tuple(x.shape)
         if kind not in (kind_of(x.dtype), "any"):
             valid = "attention is allowed" if pairs else "a step is valid"
             problem = "mask" if kind == "float" and kind_of(x.dtype) == "bool" else "kind"
@@ -217,7 +266,7 @@ class Spec:
         received = Words(shape)
         if kind == "bool":
             wanted = " or ".join(str(tuple(map(sizes.get, axes))) for axes in forms.values())
-            of = "inputs" if name == "mask" else name.removesuffix("_mask")
+            of = "inputs" if name == "mask" else name.replace("_mask", "")
             of = "pair of a query and a memory step" if pairs else f"step of `{of}`"
             return "size", f"{must} have shape {wanted}, one truth value for each {of}", received
         if len(shape) not in forms:
@@ -229,10 +278,10 @@ class Spec:
         pairs = zip(axes, shape, strict=True)
         axis, size = next((a, n) for a, n in pairs if is_known(n) and sizes.get(a, n) != n)
         if axis in built:
-            what = AXES.get(axis, "features")
+            what = _word_of(axis)
             expected = f"the layer was built for a `{name}` of {built[axis]} {what}"
             return "built", expected, received
-        what = "batch size" if axis == "B" else f"number of {AXES.get(axis, 'features')}"
+        what = "batch size" if axis == "B" else f"number of {_word_of(axis)}"
         other = self._other(axis, name, tensors)
         expected = f"the {what} must be the same in `{other}` and `{name}`"
         return "agree", expected, Words(f"`{other}` {sizes[axis]}, `{name}` {size}")
@@ -247,19 +296,27 @@ class Spec:
         return name
 
 
+def _word_of(axis):
+    """What the size of an axis counts. The axis of one of several memories has a number."""
+    return AXES.get(axis.rstrip("0123456789"), "features")
+
+
 def _in_words(forms):
     """The shapes that an argument may have."""
-    named = [", ".join(AXES.get(x, "features") for x in axes) for axes in forms.values()]
+    named = [", ".join(_word_of(x) for x in axes) for axes in forms.values()]
     return ", or ".join(f"({axes})" for axes in named) + " for one step" * (len(forms) > 1)
 
 
 def _form(shape, kind):
-    """A stand-in for a tensor, or a list of them for the list of shapes of a list."""
-    if shape is None:
-        return None
+    """A stand-in for a tensor, or a list of them."""
+    return None if shape is None else map_shapes(lambda one: Form(one, kind), shape)
+
+
+def map_shapes(function: Callable[[Shape], Any], shape: Any) -> Any:
+    """The result of a function for a shape, or a list of results for a list of shapes."""
     if any(isinstance(size, (list, tuple)) for size in shape):
-        return [Form(one, kind) for one in shape]
-    return Form(tuple(shape), kind)
+        return [function(tuple(one)) for one in shape]
+    return function(tuple(shape))
 
 
 def masks_by_name(names: Iterable[str]) -> str:

@@ -200,6 +200,37 @@ def multi_head(rows, value_kernel, output_kernel):
     return row
 
 
+def multi_source(rows, sizes):
+    """Each row reads a block of the memory; outputs and weights stand side by side.
+
+    `sizes` lists the steps, key features and value features of the blocks. Keys and values are
+    zero outside of the blocks on their diagonal; see `blocks`.
+    """
+
+    def row(query, keys, values, valid, allowed, position):
+        outputs, weights, j, k, v = [], [], 0, 0, 0
+        for one, (steps, of_key, of_value) in zip(rows, sizes, strict=True):
+            at = slice(j, j + steps)
+            own = keys[at, k : k + of_key], values[at, v : v + of_value]
+            output, align = one(query, *own, valid[at], allowed[at], position)
+            outputs.extend(output)
+            weights.extend(align)
+            j, k, v = j + steps, k + of_key, v + of_value
+        return np.array(outputs), np.array(weights)
+
+    return row
+
+
+def blocks(memories):
+    """One memory of several, `(B, Tk, Dv)` each, that stand on its diagonal."""
+    steps = sum(x.shape[1] for x in memories)
+    joined, j, v = np.zeros((len(memories[0]), steps, sum(x.shape[2] for x in memories))), 0, 0
+    for x in memories:
+        joined[:, j : j + x.shape[1], v : v + x.shape[2]] = x
+        j, v = j + x.shape[1], v + x.shape[2]
+    return joined
+
+
 def attend(
     row,
     query,

@@ -18,7 +18,7 @@ PROGRAMS = {
     "traced training step": (254, 1130, 21),
 }
 SOURCE = {
-    "lines of code": 9175,
+    "lines of code": 9420,
     "share of checks, %": 10.3,
     "modules of which more than 60% is checks": 2,
     "context variables": 1,

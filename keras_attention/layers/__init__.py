@@ -20,6 +20,7 @@ from keras_attention.layers.memory_hop import MemoryHop
 from keras_attention.layers.memory_network import MemoryNetwork
 from keras_attention.layers.monotonic import MonotonicAttention
 from keras_attention.layers.multi_head import MultiHead
+from keras_attention.layers.multi_source import MultiSource
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.retain import RETAIN
@@ -50,6 +51,7 @@ __all__ = [
     "MemoryNetwork",
     "MonotonicAttention",
     "MultiHead",
+    "MultiSource",
     "RecurrentScoringMixin",
     "ResidualRNNCells",
     "ScoringMixin",

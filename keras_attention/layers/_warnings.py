@@ -56,9 +56,11 @@ def warn_of_dropped_masks(layer: str, arguments: dict[str, Any]) -> None:
     masks = MASKS | ({"query": "query_mask"} if "context" in arguments else {})
     masked = arguments.get("attention_mask") is not None
     for name in masks.keys() & arguments.keys():
-        if masked or arguments.get(masks[name]) is not None:
-            continue
-        operations = list(_operations_before(arguments[name]))
+        # Of several memories, each has a mask of its own.
+        given, known = (keras.tree.flatten(arguments.get(x)) for x in (name, masks[name]))
+        pairs = zip(given, known if len(known) == len(given) else [None] * len(given), strict=True)
+        unmasked = [x for x, mask in pairs if mask is None and not masked]
+        operations = [one for x in unmasked for one in _operations_before(x)]
         # Other operations may change the steps, so that the mask does not fit any more.
         if all(_keeps_steps(x) for x in operations):
             dropped = [x.name for x in operations if _drops(x)]

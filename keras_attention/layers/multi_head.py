@@ -8,21 +8,18 @@ from keras import ops
 from keras_attention._place import value_of
 from keras_attention._spec import Words, check_int, is_integer, refuse
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.layers.scoring import ScoringMixin, check_attention
-from keras_attention.layers.types import NO_RESIDUALS, Memory
+from keras_attention.layers._several import Several
+from keras_attention.layers.scoring import ScoringMixin
+from keras_attention.layers.types import Memory
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.products import as_dtype
 from keras_attention.recurrence import product
 
 __all__ = ["MultiHead"]
 
-# What a head has, and this layer has not.
-OF_HEADS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
-
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MultiHead(ScoringMixin):
+class MultiHead(Several):
     """Gives any attention several heads over one memory.
 
         a[h,b,i,:] = the weights of head h, from q[b,i] and k[b,:]
@@ -88,7 +85,7 @@ class MultiHead(ScoringMixin):
         if kwargs.get("dtype") is None and isinstance(attention, keras.layers.Layer):
             kwargs["dtype"] = attention.dtype_policy
         super().__init__(**kwargs)
-        self._check_attention(attention, kwargs)
+        self._check_member("attention", attention, kwargs, "head")
         self.num_heads = check_int(self.name, "num_heads", num_heads)
         self.heads = [_head(attention, n, self.dtype_policy) for n in range(num_heads)]
         self.attention = self.heads[0]
@@ -158,7 +155,7 @@ class MultiHead(ScoringMixin):
             states = self._given_state(memory, state)
         weights = [
             head.attend(query, part, one, **options).weights
-            for head, part, one in zip(self.heads, self._parts(memory), states, strict=True)
+            for head, part, one in self._each(memory, states)
         ]
         return ops.stack(weights, axis=1)
 
@@ -166,74 +163,26 @@ class MultiHead(ScoringMixin):
         value = blanked(value, value_mask)
         key = value if key is None else key
         values = as_dtype(self.project(value, self.value_kernel), self.compute_dtype)
-        return _joined(
-            head._prepare(part, key, value_mask)
-            for head, part in zip(self.heads, ops.split(values, self._ends, axis=-1), strict=True)
-        )
+        pairs = zip(self.heads, ops.split(values, self._ends, axis=-1), strict=True)
+        return self._join([head._prepare(part, key, value_mask) for head, part in pairs])
+
+    def _members(self):
+        return self.heads
 
     def _parts(self, memory):
-        """The memory of each head."""
         keys = ops.split(memory.key, self.num_heads, axis=-1)
         values = ops.split(memory.value, self._ends, axis=-1)
         return [Memory(*part, memory.mask) for part in zip(keys, values, strict=True)]
 
-    def _read(
-        self,
-        query,
-        memory,
-        state,
-        masks,
-        window,
-        stored,
-        drop,
-        position,
-        drawn,
-        **options,
-    ):
-        none = [None] * self.num_heads
-        each = zip(
-            self.heads,
-            self._parts(memory),
-            none if state is None else state,
-            [stored] * self.num_heads if stored is NO_RESIDUALS else stored,
-            none if drawn is None else drawn,
-            strict=True,
-        )
-        contexts, weights, states, residuals = zip(
-            *[
-                head._read(
-                    query,
-                    part,
-                    state,
-                    masks,
-                    head._window(query, part, position),
-                    stored,
-                    drop,
-                    position=position,
-                    drawn=drawn,
-                    **options,
-                )
-                for head, part, state, stored, drawn in each
-            ],
-            strict=True,
-        )
-        mean = None if weights[0] is None else sum(weights[1:], weights[0]) / self.num_heads
-        states = list(states) if self.has_state else None
-        return ops.concatenate(contexts, axis=-1), mean, states, list(residuals)
+    def _join(self, memories):
+        keys, values, masks = zip(*memories, strict=True)
+        return Memory(ops.concatenate(keys, axis=-1), ops.concatenate(values, axis=-1), masks[0])
 
-    def _drop_memory(self, memory):
-        parts = zip(self.heads, self._parts(memory), strict=True)
-        return _joined(head._drop_memory(part) for head, part in parts)
+    def _masks(self, masks):
+        return [masks] * self.num_heads
 
-    def _first_state(self, memory):
-        parts = zip(self.heads, self._parts(memory), strict=True)
-        return [head._first_state(part) for head, part in parts]
-
-    _given_state = RecurrentScoringMixin._given_state
-
-    def _draw(self, memory, steps):
-        parts = zip(self.heads, self._parts(memory), strict=True)
-        return [head._draw(part, steps) for head, part in parts]
+    def _joint_weights(self, weights):
+        return None if weights[0] is None else sum(weights[1:], weights[0]) / self.num_heads
 
     @property
     def _has_loss(self):
@@ -243,23 +192,6 @@ class MultiHead(ScoringMixin):
         self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
     ) -> Tensor | None:
         return self.attention.sequence_loss(weights, query_mask, memory_mask)
-
-    def _check_attention(self, attention, arguments):
-        check_attention(self.name, attention)
-        if attention.activity_regularizer is not None:
-            expected = "`attention` must have no `activity_regularizer`, which its copies ignore"
-            refuse(self.name, expected, attention.activity_regularizer, "Give it to MultiHead.")
-        for name, default in OF_HEADS.items():
-            if arguments.get(name, default) != default:
-                remedy = f"Give it to the attention: {type(attention).__name__}(..., {name}=...)."
-                expected = f"`{name}` is an argument of each head"
-                refuse(self.name, expected, arguments[name], remedy)
-
-
-def _joined(memories):
-    """The memories of all heads as one."""
-    keys, values, masks = zip(*memories, strict=True)
-    return Memory(ops.concatenate(keys, axis=-1), ops.concatenate(values, axis=-1), masks[0])
 
 
 def _head(attention, number, dtype):

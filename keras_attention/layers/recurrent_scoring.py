@@ -262,7 +262,7 @@ class RecurrentScoringMixin(ScoringMixin):
     def _given_state(self, memory, state):
         """A state, or a flat list of its tensors, as the layer keeps it."""
         first = self._first_state(memory)
-        flat = isinstance(state, list) and not any(map(tree.is_nested, state))
+        flat = isinstance(state, list) and not any(tree.is_nested(x) or x is None for x in state)
         remedy = "Pass what the previous step returned, for this memory; None on the first step."
         check_state(self.name, "`state`", state, leaves(first) if flat else first, remedy)
         return _cast_like(state, first)

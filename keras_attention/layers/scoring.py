@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention._place import Place, compiling, value_of
 from keras_attention._spec import (
+    Form,
     Spec,
     Words,
     check_bool,
@@ -22,13 +23,14 @@ from keras_attention._spec import (
     is_integer,
     is_tensor,
     made,
+    map_shapes,
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer, as_in_a_call, check_initialised
 from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory, Residuals, Window
 from keras_attention.ops.gradients import differentiable_cond, restored
-from keras_attention.ops.loops import leaves, pack_like
+from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.masks import Masks, all_of, blanked
 from keras_attention.ops.normalize import (
     masked_entmax15,
@@ -50,7 +52,14 @@ from keras_attention.ops.windows.positions import (
 from keras_attention.ops.xla import run_as_part
 from keras_attention.recurrence import automatic
 
-__all__ = ["NORMALIZERS", "ScoringMixin", "check_attention", "read_values", "set_weighing"]
+__all__ = [
+    "NORMALIZERS",
+    "ScoringMixin",
+    "build_attention",
+    "check_attention",
+    "read_values",
+    "set_weighing",
+]
 
 HOOKS = [
     *("score", "project_query", "project_key", "weigh", "window", "combine", "output_size"),
@@ -145,6 +154,8 @@ class ScoringMixin(CheckedLayer):
     uses_position: bool = False
     # Whether the attention has a state, as a `RecurrentScoringMixin` has.
     has_state: bool = False
+    # How many memories a call takes, in lists. None: one memory, which is no list.
+    memory_count: int | None = None
     # A score for windows, `score_window(query, key, position)`: keys `(B, Tk, Dp)` at positions
     # `(B, Tq, W)` to scores `(B, Tq, W)`. Without one, windows mask the scores of the whole memory.
     score_window: Callable[..., Tensor] | None = None
@@ -282,6 +293,7 @@ class ScoringMixin(CheckedLayer):
         position: int | Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
+        has_loss = self._has_loss and len(query.shape) == 3
         attended, _ = self._attend(
             query,
             self._prepare(value, key, value_mask),
@@ -289,10 +301,10 @@ class ScoringMixin(CheckedLayer):
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
             position=position,
-            return_attention_scores=return_attention_scores or self._has_loss,
+            return_attention_scores=return_attention_scores or has_loss,
             training=training,
         )
-        if len(query.shape) == 3:
+        if has_loss:
             self._add_sequence_loss(attended.weights, query_mask, value_mask)
         return (attended.output, attended.weights) if return_attention_scores else attended.output
 
@@ -301,11 +313,10 @@ class ScoringMixin(CheckedLayer):
         return type(self).sequence_loss is not ScoringMixin.sequence_loss
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
-        if self._has_loss:
-            weights = as_dtype(weights, self.score_dtype)
-            loss = self.sequence_loss(weights, query_mask, memory_mask)
-            if loss is not None:
-                self.add_loss(loss)
+        weights = map_leaves(lambda x: as_dtype(x, self.score_dtype), weights)
+        loss = self.sequence_loss(weights, query_mask, memory_mask)
+        if loss is not None:
+            self.add_loss(loss)
 
     def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
         """Computes, once per memory, everything that does not depend on the query.
@@ -419,9 +430,9 @@ class ScoringMixin(CheckedLayer):
             query = ops.expand_dims(query, 1)
             query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
             if attention_mask is not None:
-                attention_mask = ops.expand_dims(attention_mask, 1)
+                attention_mask = map_leaves(lambda x: ops.expand_dims(x, 1), attention_mask)
             if drawn is not None:
-                drawn = pack_like(drawn, [ops.expand_dims(x, 0) for x in leaves(drawn)])
+                drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
         query = blanked(query, query_mask)
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
         with compiling(True) if training else contextlib.nullcontext():
@@ -440,15 +451,19 @@ class ScoringMixin(CheckedLayer):
             )
         output = self.combine(query, context) if combine else context
         if combine and self._own & {"combine", "output_size"}:
-            size = self.output_size(query.shape[-1], memory.value.shape[-1])
+            sizes = map_leaves(lambda x: x.shape[-1], memory.value)
+            size = self.output_size(query.shape[-1], sizes)
             remedy = "Override output_size(query_size, value_size), or change `combine`."
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
-        weights = None if weights is None else as_dtype(weights, self.compute_dtype)
-        if one_step:
-            output = ops.squeeze(output, 1)
-            weights = None if weights is None else ops.squeeze(weights, 1)
+        output = ops.squeeze(output, 1) if one_step else output
+        weights = None if weights is None else self._returned(weights, one_step)
         return Attended(output, state, weights), residuals
+
+    def _returned(self, weights, one_step):
+        """Weights as `attend` returns them: in the compute dtype, of one step without its axis."""
+        weights = as_dtype(weights, self.compute_dtype)
+        return ops.squeeze(weights, 1) if one_step else weights
 
     def _window(self, query, memory, position):
         """What the hook `window` returns, checked."""
@@ -625,7 +640,8 @@ class ScoringMixin(CheckedLayer):
     ) -> Shape:
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
         self.CALL.check_shapes(self.name, shapes)
-        return (*query_shape[:-1], self.output_size(query_shape[-1], value_shape[-1]))
+        sizes = map_shapes(lambda shape: shape[-1], value_shape)
+        return (*query_shape[:-1], self.output_size(query_shape[-1], sizes))
 
 
 def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
@@ -698,10 +714,23 @@ def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
         refuse(layer.name, expected, position, remedy)
 
 
-def check_attention(layer: str, attention: Any) -> None:
-    """The attention that a decoder or `MultiHead` is given."""
+def build_attention(
+    attention: ScoringMixin, query_shape: Shape, value_shape: Shape, key_shape: Shape = None
+) -> None:
+    """Builds an attention. If it has been built before, the shapes must fit."""
+    shapes = {"query": query_shape, "value": value_shape}
+    shapes |= {} if key_shape is None else {"key": key_shape}
+    shapes = {name: map_shapes(tuple, x) for name, x in shapes.items()}
+    if not attention.built:
+        attention.build(*shapes.values())
+    forms = {name: map_shapes(lambda x: Form(x, "float"), x) for name, x in shapes.items()}
+    attention.CALL.check(attention.name, {"key": forms["value"], **forms}, attention._sizes)
+
+
+def check_attention(layer: str, attention: Any, name: str = "attention") -> None:
+    """The attention that a decoder, or a layer of several attentions, is given."""
     if not isinstance(attention, ScoringMixin):
-        expected = "`attention` must be one layer built on ScoringMixin, called as layer(query, "
+        expected = f"`{name}` must be one layer built on ScoringMixin, called as layer(query, "
         expected += "value), such as BahdanauAttention(256)"
         refuse(layer, expected, attention, made(attention))
     check_initialised(attention)

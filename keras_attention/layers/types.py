@@ -13,6 +13,8 @@ class Memory(NamedTuple):
         value: `(B, Tk, Dv)`.
         mask: `(B, Tk)` boolean, or None where every step is valid.
 
+    With `MultiSource`, each is a list with an item for each memory.
+
     Example:
         >>> import keras, numpy
         >>> from keras_attention import BahdanauAttention
@@ -70,7 +72,7 @@ class Attended(NamedTuple):
     Attributes:
         output: `(B, Tq, Do)`, or `(B, Do)` for one query.
         state: the state of the attention, or None.
-        weights: `(B, Tq, Tk)`, or `(B, Tk)` for one query.
+        weights: `(B, Tq, Tk)`, or `(B, Tk)` for one query; for several memories a list.
 
     Example:
         >>> import numpy

@@ -15,6 +15,8 @@ by name, `head(output, context=...)`:
 
 The output is `(B, T, H)`. In one step of decoding, the axis T is missing everywhere: output
 `(B, H)`, tokens `(B,)`, weights `(B, Tk)`. Memory, mask and source keep their shapes.
+With several memories, weights, memory and memory_mask are lists, and the contexts stand side by
+side.
 
 A head returns logits `(B, T, V)`, or `(B, V)` for one step; log probabilities are logits too. It
 may have more attributes:

@@ -11,6 +11,7 @@ from keras_attention._place import is_symbolic
 from keras_attention._spec import dtype_of, is_integer
 from keras_attention._typing import Nested
 from keras_attention.models._checks import check
+from keras_attention.ops.loops import map_leaves
 
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
 
@@ -113,25 +114,23 @@ def _of_width(x, width, fill):
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])], constant_values=fill)
 
 
-def widened(weights: np.ndarray | None, batch: Nested, source: Nested) -> np.ndarray | None:
+def widened(weights: np.ndarray, batch: Nested, source: Nested) -> np.ndarray:
     """Gives weights `(..., Tk)` the width of the source, if they have that of its batch."""
     ids = isinstance(source, np.ndarray) and source.ndim == 2
-    if weights is None or not ids or weights.shape[-1] != max(1, batch.shape[1]):
+    if not ids or weights.shape[-1] != max(1, batch.shape[1]):
         return weights
     return _of_width(weights, source.shape[1], 0)
 
 
-def joined(results: list[tuple[np.ndarray, tuple]]) -> list[np.ndarray | None]:
+def joined(results: list[tuple[np.ndarray, Nested]]) -> Nested:
     """Joins the results of batches, in the order of the samples. Shorter rows get zeros."""
     order = np.argsort(np.concatenate([rows for rows, _ in results]))
 
     def join(*items):
-        if items[0] is None:
-            return None
         items = [x[: len(rows)] for x, (rows, _) in zip(items, results, strict=True)]
         if items[0].ndim > 1:
             width = max(x.shape[-1] for x in items)
             items = [_of_width(x, width, 0) for x in items]
         return np.concatenate(items)[order]
 
-    return list(map(join, *(items for _, items in results)))
+    return map_leaves(join, *(items for _, items in results))

@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import tree
 
 from keras_attention._spec import Words, check_token, is_tensor, refuse
 from keras_attention.layers import DecoderStack
@@ -39,8 +40,9 @@ RULES = {
     "vocabulary": "both models must have one vocabulary. Train them with the same tokens",
     # What they return.
     "encoded": "the encoder must return (memory, state, mask): vectors (batch, steps, features), "
-    "states of the cell as a list or None, and a boolean mask or None. Make the mask of ids, such "
-    "as source != 0. A functional model cannot return None: return zeros, and a mask of ones.",
+    "states of the cell as a list or None, and a boolean mask or None; of several memories, lists "
+    "of vectors and of masks. Make the mask of ids, such as source != 0. A functional model cannot "
+    "return None: return zeros, and a mask of ones.",
     "mask": "the encoder must return a mask, as at the first call, because padding is cut off. "
     "Make a new Seq2Seq of the same parts.",
     "all logits": "`head` must return a logit for every token, the end token too. Pass "
@@ -138,13 +140,18 @@ def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:
 
 
 def check_encoded(model: str, encoded: Any) -> tuple[Any, Any, Any]:
-    """What an encoder returned: a memory, a state and a mask."""
+    """What an encoder returned: a memory, a state and a mask. Several memories become lists."""
     right = isinstance(encoded, (tuple, list)) and len(encoded) == 3
-    right = right and is_tensor(encoded[0], "float", None, None, None)
-    mask = encoded[2] if right else None
-    right = right and (mask is None or is_tensor(mask, "bool", *encoded[0].shape[:2]))
+    memory, state, mask = encoded if right else (None, None, None)
+    memories = tree.flatten(memory)
+    masks = [None] * len(memories) if mask is None else tree.flatten(mask)
+    right = len(masks) == len(memories) and all(
+        is_tensor(x, "float", None, None, None)
+        and (one is None or is_tensor(one, "bool", *x.shape[:2]))
+        for x, one in zip(memories, masks, strict=True)
+    )
     check(model, "encoded", right, encoded)
-    return tuple(encoded)
+    return (memories, state, masks) if tree.is_nested(memory) else (memory, state, mask)
 
 
 def check_targets(model: Any, target: Any) -> None:

@@ -20,6 +20,7 @@ from keras_attention.models._export import (
 from keras_attention.models._forms import IDS, FirstCall, symbolic
 from keras_attention.models._programs import Programs
 from keras_attention.models._searches import SEARCHES, check_search, make_seeds
+from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.samples import take_last
 from keras_attention.search import SearchResult
 from keras_attention.search.limits import Limits, check_vocabulary
@@ -33,7 +34,8 @@ class LogProbability(NamedTuple):
     Attributes:
         scores: `(B,)`, the sum of the tokens' log probabilities.
         log_probs: `(B, T)`, zero at padding.
-        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, or None.
+        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, a list of
+            them for several memories, or None.
 
     Example:
         The perplexity of targets, here for a model to which all tokens are equally probable:
@@ -205,8 +207,8 @@ class Generator(keras.Model):
 
         Returns:
             `SearchResult` of NumPy arrays: tokens `(B, L)`, lengths and scores `(B,)`, weights
-            `(B, L, Tk)`. With `n_best`, and for "sample" with more than one of `samples`, an axis K
-            follows the first.
+            `(B, L, Tk)`, of several memories a list. With `n_best`, and for "sample" with more than
+            one of `samples`, an axis K follows the first.
         """
         kept = check_search(self.name, self._searches, search, max_length, n_best, options, prefix)
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
@@ -276,8 +278,9 @@ class Generator(keras.Model):
 
         The SavedModel runs without keras. Its input is "source". Several inputs keep the keys of a
         dictionary, or the names of the inputs of a functional encoder. It returns a dictionary with
-        the items of a `SearchResult`, and with `detokenize` also "texts". An earlier SavedModel is
-        replaced when the new one is complete. Exporting needs the TensorFlow backend.
+        the items of a `SearchResult`, and with `detokenize` also "texts". The weights of several
+        memories are "weights_0", "weights_1" and so on. An earlier SavedModel is replaced when the
+        new one is complete. Exporting needs the TensorFlow backend.
 
         Args:
             path: the folder: a new one, an empty one or a SavedModel.
@@ -297,7 +300,8 @@ class Generator(keras.Model):
                 source = tokenize(source)
                 check_tokenized(source)
             searched = best(self.search_batch(source, max_length, search, **options), kept)
-            result = {name: x for name, x in searched._asdict().items() if x is not None}
+            items = tree.flatten_with_path(searched._asdict())
+            result = {"_".join(map(str, path)): x for path, x in items if x is not None}
             if detokenize is not None:
                 result["texts"] = texts_of(detokenize, searched.tokens, searched.lengths)
             return result
@@ -330,12 +334,13 @@ class Generator(keras.Model):
         by_batch = []
         for (rows, batch), seed in zip(cut, seeds, strict=True):
             results = self._programs(self, key, run, batch, seed)
-            results = kind(*(None if x is None else ops.convert_to_numpy(x) for x in results))
+            results = map_leaves(ops.convert_to_numpy, kind(*results))
             if self._cut_token is not None:
-                weights = widened(results.weights, batch[0], arrays[0])
+                sources = batch[0], arrays[0]
+                weights = map_leaves(lambda x, y=sources: widened(x, *y), results.weights)
                 results = results._replace(weights=weights)
             by_batch.append((rows, results))
-        return kind(*joined(by_batch))
+        return joined(by_batch)
 
 
 class Joint(Generator):
@@ -362,4 +367,4 @@ def best(result: SearchResult, kept: int | None) -> SearchResult:
     if len(result.tokens.shape) == 2:
         return result
     index = 0 if kept is None else slice(kept)
-    return SearchResult(*(x if x is None else x[:, index] for x in result))
+    return map_leaves(lambda x: x[:, index], result)

@@ -39,7 +39,8 @@ class Seq2Seq(PairTrainer, Generator):
     Args:
         encoder: a layer or model from the source to `(memory, state, mask)`: memory `(B, Tk, D)`;
             the initial state of the decoder, as `AttentionRNN` takes it, or None for zeros; mask
-            `(B, Tk)` boolean, or None if all memory steps are valid. `RecurrentEncoder` is one.
+            `(B, Tk)` boolean, or None if all memory steps are valid. `RecurrentEncoder` is one. For
+            a decoder with `MultiSource`, memory and mask are lists.
         decoder: an `AttentionRNN`, or a layer with its call, `prepare`, `get_initial_state` and
             `step`.
         target_embedding: a layer from ids to vectors, such as `keras.layers.Embedding`.
@@ -123,7 +124,7 @@ class Seq2Seq(PairTrainer, Generator):
         first = ops.arange(ops.shape(target)[1]) == 0
         valid = ops.logical_or(ops.not_equal(target, self.pad_token), first)
         memory, state, mask = self._encode(source, training)
-        memory = blanked(memory, mask)
+        memory = tree.map_structure(blanked, memory, mask)
         vectors = self._embed(tokens, training)
         reads = getattr(self.head, "reads", ())
         weights_wanted = weights_wanted or bool({"weights", "context"} & set(reads))
@@ -143,7 +144,7 @@ class Seq2Seq(PairTrainer, Generator):
         if self._first_call is None:
             size = logits.shape[-1]
             check(self.name, "all logits", size is None or size > self.end_token, size)
-            self._first_call = FirstCall(form_of(tuple(inputs)), mask is not None, size)
+            self._first_call = FirstCall(form_of(tuple(inputs)), _masks_all(mask), size)
         return logits, weights
 
     def _encode(self, source, training=None):
@@ -152,7 +153,7 @@ class Seq2Seq(PairTrainer, Generator):
             check(self.name, "sources", not first.several or not hasattr(source, "shape"), source)
         encoded = self.encoder(self._known(source), training=training)
         memory, state, mask = check_encoded(self.name, encoded)
-        check(self.name, "mask", self._cut_token is None or mask is not None, mask)
+        check(self.name, "mask", self._cut_token is None or _masks_all(mask), mask)
         return memory, state, mask
 
     def _embed(self, tokens, training=None):
@@ -193,9 +194,7 @@ class Seq2Seq(PairTrainer, Generator):
         kept = source if "source" in getattr(self.head, "reads", ()) else None
         return (self.decoder.get_initial_state(memory, state), head_state), (memory, kept)
 
-    def step(
-        self, tokens: Tensor, state: Nested, memory: Nested
-    ) -> tuple[Tensor, Nested, Tensor | None]:
+    def step(self, tokens: Tensor, state: Nested, memory: Nested) -> tuple[Tensor, Nested, Nested]:
         """Predicts the next token, as the step of a search does; see `keras_attention.search`.
 
         Args:
@@ -216,7 +215,8 @@ class Seq2Seq(PairTrainer, Generator):
         return self._allowed(logits), (decoder_state, head_state), weights
 
     def _memory_mask(self, memory):
-        return memory[0].mask
+        mask = memory[0].mask
+        return None if tree.is_nested(mask) else mask  # no penalty covers several memories
 
     def _distribution(self, source, target):
         source = with_a_step(source, self._cut_token)
@@ -230,7 +230,15 @@ class Seq2Seq(PairTrainer, Generator):
         return ops.where(forbidden, ops.cast(-float("inf"), logits.dtype), logits)
 
 
+def _masks_all(mask):
+    """Whether all memories have a mask."""
+    return all(x is not None for x in tree.flatten(mask))
+
+
 def _context(weights, memory):
+    """The weights times the memory; of several memories side by side."""
+    if tree.is_nested(memory):
+        return ops.concatenate(list(map(_context, weights, memory)), axis=-1)
     weights = ops.cast(weights, memory.dtype)
     if len(weights.shape) == 2:
         return ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), memory), 1)

@@ -10,7 +10,7 @@ from keras import ops, tree
 from keras_attention._place import Place, in_graph
 from keras_attention._typing import Nested, Tensor
 
-__all__ = ["Body", "leaves", "pack_like", "scan", "swap_steps", "where_valid"]
+__all__ = ["Body", "leaves", "map_leaves", "pack_like", "scan", "swap_steps", "where_valid"]
 
 # body(carry, inputs of one step) -> (carry, outputs of the step)
 Body = Callable[[Nested, Nested], tuple[Nested, Nested]]
@@ -66,6 +66,13 @@ def pack_like(structure: Nested, tensors: list[Any]) -> Nested:
     rest = iter(tensors)
     flat = [None if x is None else next(rest) for x in tree.flatten(structure)]
     return tree.pack_sequence_as(structure, flat)
+
+
+def map_leaves(function: Callable[..., Any], *structures: Nested) -> Nested:
+    """Calls a function for the tensors of structures of the same nesting. None stays None."""
+    if structures[0] is None:
+        return None
+    return tree.map_structure(lambda x, *y: None if x is None else function(x, *y), *structures)
 
 
 def swap_steps(x: Tensor) -> Tensor:

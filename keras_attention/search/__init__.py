@@ -13,7 +13,8 @@ hypotheses by one token:
              tensors `(N, ...)` and None. The search repeats it for the beams once.
     logits:  `(N, V)`, unnormalised. A logit of -inf forbids a token; a row of -inf or NaN forbids
              the sequence.
-    weights: `(N, Tk)`, the attention weights of this step, or None.
+    weights: `(N, Tk)`, the attention weights of this step, a list of them for several memories, or
+             None.
 
 Sizes: B samples, K beams, N = B K hypotheses, V tokens in the vocabulary, Tk memory steps.
 """

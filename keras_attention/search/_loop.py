@@ -7,7 +7,7 @@ from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import without_gradients
-from keras_attention.ops.loops import pack_like
+from keras_attention.ops.loops import leaves, map_leaves, pack_like
 from keras_attention.ops.samples import take_rows
 from keras_attention.search._result import SearchResult, by_sample, cleared
 from keras_attention.search._step import (
@@ -97,16 +97,17 @@ def run_search(
     count, max_length, end_token = batch * width, limits.max_length, limits.end_token
     rules = limits.rules(masks.get("prefix"))
     positions = ops.arange(max_length, dtype="int32")
+    nesting = []
 
     def advance(t, carry):
-        beams, leaves = carry
-        outputs = step(beams.last, pack_like(state, leaves), memory)
+        beams, carried = carry
+        outputs = step(beams.last, pack_like(state, carried), memory)
         rows = "float", beams.last.shape[0], None
         check_outputs(outputs, {"logits": rows, "state": None, "weights": rows}, SQUEEZE)
         logits, new, weights = outputs
         check_logits(logits, end_token)
         check_weights(weights, memory_mask, sums_weights)
-        leaves = leaves_of(new, before)
+        carried = leaves_of(new, before)
         logits = allowed = ops.cast(logits, "float32")
         for rule in rules:
             allowed = rule(allowed, beams.tokens, t)
@@ -117,8 +118,8 @@ def run_search(
         parent, last, gains, scores = choose(moment)
         now = positions == t
         if parent is not None:
-            beams, leaves = tree.map_structure(
-                lambda x: _take_beams(x, parent, width), (beams, leaves)
+            beams, carried = tree.map_structure(
+                lambda x: _take_beams(x, parent, width), (beams, carried)
             )
             beams = beams._replace(
                 origins=ops.where(now, ops.expand_dims(parent, -1), beams.origins)
@@ -134,7 +135,8 @@ def run_search(
             living=(last != end_token) & (scores != IMPOSSIBLE),
         )
         # Weights stay where they were computed. After the loop, `origins` finds them.
-        return (beams, leaves), [] if weights is None else [weights]
+        nesting[:] = [weights]
+        return (beams, carried), leaves(weights)
 
     order = ops.arange(count, dtype="int32")
     first = independent | (order % width == 0)  # who lives before the first step
@@ -152,11 +154,12 @@ def run_search(
     )
     carry = beams, list(before.values())
     (beams, _), history = run_steps(advance, carry, max_length, lambda carry: carry[0].living)
-    weights = _take_history(history[0], beams.origins, width) if history else None
+    weights = [_take_history(x, beams.origins, width) for x in history]
+    weights = pack_like(nesting[0], weights)
     result = SearchResult(beams.tokens, beams.lengths, beams.scores, weights, beams.log_probs)
     result = cleared(result, beams.scores != IMPOSSIBLE, end_token)
     result = result if beam_width is None else by_sample(result, width)
-    return tree.map_structure(lambda x: x if x is None else x[:0], result) if empty else result
+    return map_leaves(lambda x: x[:0], result) if empty else result
 
 
 def run_steps(

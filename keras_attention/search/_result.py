@@ -3,9 +3,10 @@
 import math
 from typing import NamedTuple
 
-from keras import ops, tree
+from keras import ops
 
-from keras_attention._typing import Tensor
+from keras_attention._typing import Nested, Tensor
+from keras_attention.ops.loops import map_leaves
 
 
 class SearchResult(NamedTuple):
@@ -23,7 +24,8 @@ class SearchResult(NamedTuple):
             draw; the score of a beam search, with its penalties, in descending order. The sum of
             `log_probs` is the log probability.
         weights: `(B, L, Tk)` or `(B, K, L, Tk)`: the attention weights of the step that chose
-            each token, zeros after the end; None if the step returns no weights.
+            each token, zeros after the end; for several memories a list of them; None if the step
+            returns no weights.
         log_probs: float32, `(B, L)` or `(B, K, L)`: the log probability of each token under the
             model, zeros after the end.
 
@@ -45,7 +47,7 @@ class SearchResult(NamedTuple):
     tokens: Tensor
     lengths: Tensor
     scores: Tensor
-    weights: Tensor | None
+    weights: Nested
     log_probs: Tensor
 
 
@@ -56,7 +58,7 @@ def by_sample(result: SearchResult, width: int) -> SearchResult:
         count, *sizes = ops.shape(x)
         return ops.reshape(x, (count // width, width, *sizes))
 
-    return tree.map_structure(lambda x: x if x is None else split(x), result)
+    return map_leaves(split, result)
 
 
 def cleared(result: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
@@ -64,13 +66,12 @@ def cleared(result: SearchResult, exists: Tensor, end_token: int) -> SearchResul
     lengths = ops.where(exists, result.lengths, 0)
     place = ops.arange(result.tokens.shape[-1], dtype="int32")
     valid = place < ops.expand_dims(lengths, -1)
-    weights = result.weights
-    if weights is not None:
-        weights = ops.where(ops.expand_dims(valid, -1), weights, ops.zeros_like(weights))
     return SearchResult(
         tokens=ops.where(ops.expand_dims(exists, -1), result.tokens, end_token),
         lengths=lengths,
         scores=ops.where(exists, result.scores, -math.inf),
-        weights=weights,
+        weights=map_leaves(
+            lambda x: ops.where(ops.expand_dims(valid, -1), x, ops.zeros_like(x)), result.weights
+        ),
         log_probs=ops.where(valid, result.log_probs, 0.0),
     )

@@ -21,6 +21,7 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Nested, Size, Tensor
+from keras_attention.ops.loops import leaves
 
 # Larger numbers are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.
@@ -70,13 +71,16 @@ def batch_size(
 
 
 def check_outputs(outputs: Any, wanted: dict[str, tuple | None], remedy: str) -> None:
-    """The outputs of a step: a tuple of tensors, of a kind and a shape. Weights may be None."""
+    """The outputs of a step: a tuple of tensors, of a kind and a shape. Weights may be None.
+
+    Weights of several memories are nested.
+    """
     if not isinstance(outputs, tuple) or len(outputs) != len(wanted):
         expected = f"`step` must return the tuple ({', '.join(wanted)}), None for what is missing"
         refuse("search", expected, Words(counted(outputs)))
     for (name, form), x in zip(wanted.items(), outputs, strict=True):
-        missing = name == "weights" and x is None
-        if form and not missing and not is_tensor(x, *form):
+        each = leaves(x) if name == "weights" else [x]
+        if form and not all(is_tensor(one, *form) for one in each):
             expected = f"`step` must return {name}, {form[0]} of shape {form[1:]}"
             refuse("search", expected, x, remedy)
 
@@ -93,6 +97,12 @@ def check_logits(logits: Tensor, end_token: int) -> None:
 
 def check_weights(weights: Tensor | None, mask: Tensor | None, wanted: bool) -> None:
     """The weights `(N, Tk)` of a step, which the coverage of a memory needs, and its mask."""
+    if tree.is_nested(weights):
+        if wanted:
+            expected = "`coverage_penalty` counts the weights of one memory"
+            remedy = "Leave it out, or write a `step` that returns the weights of one memory."
+            refuse("beam_search", expected, weights, remedy)
+        return
     if weights is None and wanted:
         expected = "`coverage_penalty` needs the weights, the third output of `step`"
         refuse("beam_search", expected, None)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from keras import ops
 
 from keras_attention._spec import Words, fits, refuse
-from keras_attention._typing import Tensor
+from keras_attention._typing import Nested, Tensor
+from keras_attention.ops.loops import leaves, map_leaves
 from keras_attention.search._step import Step, check_step
 
 __all__ = ["average", "average_steps"]
@@ -68,13 +69,11 @@ def average_steps(steps: Sequence[Step]) -> Step:
     return step
 
 
-def average(
-    logits: Sequence[Tensor], weights: Sequence[Tensor | None] = (None,)
-) -> tuple[Tensor, Tensor | None]:
+def average(logits: Sequence[Tensor], weights: Sequence[Nested] = (None,)) -> tuple[Tensor, Nested]:
     """The logarithm of the mean of probabilities, and the mean of the weights; see `average_steps`.
 
     Args:
-        logits: `(..., V)` of each model. weights: `(..., Tk)` or None of each model.
+        logits: `(..., V)` of each model. weights: `(..., Tk)` of each, a list of them, or None.
     """
     sizes = [x.shape[-1] for x in logits]
     if len(set(sizes)) > 1:
@@ -82,7 +81,8 @@ def average(
         refuse("average_steps", expected, Words(f"logits for {sizes} tokens"))
     log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
     mixed = functools.reduce(ops.logaddexp, log_probs) - math.log(len(log_probs))
-    first, *others = weights
-    if any(x is None or not fits(tuple(first.shape), tuple(x.shape)) for x in weights):
-        return mixed, first
-    return mixed, sum(others, first) / len(weights)
+    shapes = [[tuple(x.shape) for x in leaves(one)] for one in weights]
+    alike = all(len(x) == len(shapes[0]) and all(map(fits, x, shapes[0])) for x in shapes)
+    if not shapes[0] or not alike:
+        return mixed, weights[0]
+    return mixed, map_leaves(lambda *x: sum(x[1:], x[0]) / len(x), *weights)

@@ -1,6 +1,6 @@
 """Beam search."""
 
-from keras import ops
+from keras import ops, tree
 
 from keras_attention._spec import check_choice, check_int, check_number, is_tensor, refuse
 from keras_attention._typing import Nested, Tensor
@@ -136,7 +136,7 @@ def beam_search(
     check_number("beam_search", "coverage_penalty", coverage_penalty, 0, LARGEST_FACTOR)
     check_choice("beam_search", "coverage", coverage, ("gnmt", "summary"))
     if memory_mask is None and coverage_penalty and isinstance(memory, Memory):
-        memory_mask = memory.mask
+        memory_mask = None if tree.is_nested(memory.mask) else memory.mask
     if memory_mask is not None:
         if not is_tensor(memory_mask, "bool", None, None):
             expected = "`memory_mask` must be boolean (batch, memory steps), True where it is valid"

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from keras import ops, tree
+from keras import ops
 
 from keras_attention._spec import Words, counted, refuse
 from keras_attention._typing import Nested
+from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.samples import take_rows
 from keras_attention.search._loop import length_factor
 from keras_attention.search._result import SearchResult, by_sample, cleared
@@ -117,7 +118,7 @@ def bidirectional_search(
     exists &= ops.concatenate([left.lengths > -1, ~_among(right, left)], axis=1)
     result = result._replace(scores=ops.where(exists, scores, -math.inf), log_probs=log_probs)
     best = _best(result.scores, exists & ops.any(result.tokens == end_token, axis=-1), beam_width)
-    result = SearchResult(*(x if x is None else take_rows(x, best) for x in result))
+    result = map_leaves(lambda x: take_rows(x, best), result)
     return cleared(result, result.scores > -math.inf, end_token)
 
 
@@ -132,15 +133,14 @@ def _forced(result, model, tokens):
     """Scores the sequences `(B, K, L)`: a greedy search with each of them as its prefix."""
     width = ops.shape(result.tokens)[1]
     step, *parts = model
-    parts = tree.map_structure(lambda x: None if x is None else ops.repeat(x, width, axis=0), parts)
+    parts = map_leaves(lambda x: ops.repeat(x, width, axis=0), parts)
     prefix = ops.reshape(result.tokens, (-1, tokens["max_length"]))
     return by_sample(greedy_search(step, *parts, **tokens, prefix=prefix), width)
 
 
 def _joined(first, second):
     """All sequences of both, `(B, 2 K, ...)`."""
-    pairs = zip(first, second, strict=True)
-    return SearchResult(*(None if x is None else ops.concatenate([x, y], axis=1) for x, y in pairs))
+    return map_leaves(lambda x, y: ops.concatenate([x, y], axis=1), first, second)
 
 
 def _among(result, others):

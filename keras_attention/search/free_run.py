@@ -35,7 +35,8 @@ class FreeRun(NamedTuple):
         outputs: `(B, L, ...)`, zeros after the end.
         lengths: int32, `(B,)`: the number of steps, the one that stopped included; L for a sample
             that never stopped.
-        weights: `(B, L, Tk)`, zeros after the end; None if the step returns no weights.
+        weights: `(B, L, Tk)`, zeros after the end; for several memories a list of them; None if the
+            step returns no weights.
 
     Example:
         >>> from keras import ops
@@ -50,7 +51,7 @@ class FreeRun(NamedTuple):
 
     outputs: Tensor
     lengths: Tensor
-    weights: Tensor | None
+    weights: Nested
 
 
 @without_gradients()
@@ -69,8 +70,8 @@ def free_run(
 
     Args:
         step: `step(last, state, memory) -> (output, stop, state, weights)`. The output and `last`
-            are `(B, ...)`, stop is a logit `(B,)`, and weights are `(B, Tk)` or None. The state
-            returns with the same nesting, shapes and dtypes.
+            are `(B, ...)`, stop is a logit `(B,)`, and weights are `(B, Tk)`, a list of
+            them or None. The state returns with the same nesting, shapes and dtypes.
         state: the initial state, tensors `(B, ...)` in any nesting, or None.
         memory: what every step reads, tensors `(B, ...)` in any nesting, or None.
         first: what the first step receives in place of an output, `(B, ...)`.
@@ -100,6 +101,7 @@ def free_run(
     first = ops.convert_to_tensor(first)
     before, constants = named_leaves("state", state), named_leaves("memory", memory)
     batch = batch_size({"first": first, **before, **constants}, "first, state and memory", "")
+    nesting = []
 
     def advance(t, carry):
         last, carried, living, lengths = carry
@@ -109,6 +111,7 @@ def free_run(
         wanted |= {"state": None, "weights": ("float", size, None)}
         check_outputs(outputs, wanted, LIKE_FIRST)
         output, stop, new, weights = outputs
+        nesting[:] = [weights]
         emitted = leaves([output, weights])
         emitted = where_valid(living, emitted, [ops.zeros_like(x) for x in emitted])
         lengths = lengths + ops.cast(living, "int32")
@@ -118,4 +121,4 @@ def free_run(
     carry = first, list(before.values()), ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
     (*_, lengths), history = run_steps(advance, carry, max_steps, lambda carry: carry[2])
     outputs, *weights = (ops.moveaxis(x, 0, 1) for x in history)
-    return FreeRun(outputs, lengths, weights[0] if weights else None)
+    return FreeRun(outputs, lengths, pack_like(nesting[0], weights))

@@ -33,6 +33,7 @@ from keras_attention import (
     MemoryNetwork,
     MonotonicAttention,
     MultiHead,
+    MultiSource,
     RecurrentScoringMixin,
     ResidualRNNCells,
     StepwiseMonotonicAttention,
@@ -47,6 +48,8 @@ VOCABULARY = 9
 @dataclass(frozen=True)
 class Argument:
     """A call argument of shape (batch, *steps, features).
+
+    Those whose names end in a number, such as "value 0" and "value 1", are the items of a list.
 
     With steps it is made of embedded words, whose padding is masked. The last number of steps
     counts words, the ones before it count groups of words. Without features the layer takes the
@@ -99,8 +102,22 @@ class Case:
         options = {**self.options, **({"unroll": True} if loops else {})}
         return self.layer(**options, **parts, dtype=dtype)
 
+    def named(self, items):
+        """The arguments of a call by name, of one item for each of `arguments`."""
+        found = {}
+        for argument, x in zip(self.arguments, items, strict=True):
+            name, _, number = argument.name.partition(" ")
+            found[name] = [*found.get(name, []), x] if number else x
+        return found
+
+    def masks(self, masks):
+        """The masks of a call by name, of one mask or None for each of `arguments`."""
+        given = {name: x for name, x in self.named(masks).items() if x is not None}
+        return {self.mask_of(name): x for name, x in given.items()}
+
     def mask_of(self, argument):
         """The name of the mask of a call argument, or None."""
+        argument = argument.partition(" ")[0]
         known = inspect.signature(self.layer.call).parameters
         return next((name for name in (f"{argument}_mask", "mask") if name in known), None)
 
@@ -138,7 +155,7 @@ class Case:
 
     def built(self, dtype="float32"):
         layer = self.make(dtype)
-        layer.build(*self.shapes(None, known=False))
+        layer.build(*self.named(self.shapes(None, known=False)).values())
         return randomize(layer, scale=0.5 * self.scale)
 
     def model(self, batch=None, dtype="float32", scores=True, then=None):
@@ -147,7 +164,7 @@ class Case:
         inputs, tensors = [], []
         shapes = self.shapes(batch, known=batch is not None)
         for argument, shape in zip(self.arguments, shapes, strict=True):
-            name = f"{argument.name}_in"
+            name = f"{argument.name}_in".replace(" ", "_")
             if argument.steps and argument.size:
                 inputs.append(keras.Input(batch_shape=shape[:-1], dtype="int32", name=name))
                 embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
@@ -156,6 +173,7 @@ class Case:
                 inputs.append(keras.Input(batch_shape=shape, dtype=argument.dtype, name=name))
                 tensors.append(inputs[-1])
         layer = self.make(dtype)
+        tensors = self.named(tensors).values()
         outputs = tree.flatten(layer(*tensors, return_attention_scores=scores))
         model = keras.Model(inputs, outputs if then is None else then(outputs[0]))
         return randomize(model, scale=0.5 * self.scale)
@@ -195,6 +213,10 @@ def cells(*makers):
     return lambda dtype, unroll: [make(dtype, unroll) for make in makers]
 
 
+def sources(*makers):
+    return lambda dtype, unroll: MultiSource(cells(*makers)(dtype, unroll), dtype=dtype)
+
+
 def residual(*makers):
     return lambda dtype, unroll: ResidualRNNCells(
         [make(dtype, unroll) for make in makers], dtype=dtype
@@ -232,8 +254,10 @@ def sequential(*makers):
 TQ, TK, DQ, DV = 3, 7, 5, 11
 QUERY, STEP = Argument("query", (TQ,), DQ), Argument("query", (), DQ)
 VALUE = Argument("value", (TK,), DV)
+VALUES = Argument("value 0", (TK,), DV), Argument("value 1", (5,), 2)
 CONTEXT, QUESTION = Argument("context", (TK,), DQ), Argument("query", (TQ,), DQ)
 SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
+MEMORIES = Argument("memory 0", (TK,), DV), Argument("memory 1", (5,), 2)
 STORY, ASKED = Argument("story", (5, 7), None), Argument("question", (3,), None)
 WORDS, SENTENCES = Argument("inputs", (TK,), DV), Argument("inputs", (TQ, TK), DQ)
 
@@ -384,6 +408,46 @@ CASES = {
         {"attention": part(LuongAttention, "general", "local-p", half_width=2, units=13)},
         reads_zeros=False,
     ),
+    "sources": Case(
+        MultiSource,
+        {"normalizer": "softmax", "dropout": 0.0, "seed": None},
+        (QUERY, *VALUES),
+        ((TQ, TK), (TQ, 5)),
+        {
+            "attentions": cells(
+                part(BahdanauAttention, 13, dropout=0.2, seed=3), part(LuongAttention, "general")
+            )
+        },
+        masked_like="query",
+        first=True,
+        exported=True,
+    ),
+    "sources with a state": Case(
+        MultiSource,
+        {},
+        (QUERY, *VALUES),
+        ((TQ, TK), (TQ, 5)),
+        {
+            "attentions": cells(
+                part(LuongAttention, "general", "local-p", half_width=2, units=3),
+                part(LocationSensitiveAttention, 13, 2, 3, half_width=2),
+            )
+        },
+        masked_like="query",
+        reads_zeros=False,
+        exported=True,
+    ),
+    "sources, one step": Case(
+        MultiSource,
+        {},
+        (STEP, *VALUES),
+        ((TK,), (5,)),
+        {
+            "attentions": cells(
+                heads(BahdanauAttention, 13), part(LuongAttention, "location", max_length=17)
+            )
+        },
+    ),
     "flow": Case(
         BiDAFAttentionFlow,
         {},
@@ -466,6 +530,22 @@ CASES = {
         (SEQUENCES, MEMORY),
         ((TQ, TK),),
         {"cell": cell(layers.GRUCell, 13), "attention": heads(LocationSensitiveAttention, 2, 2, 3)},
+        memory="memory",
+        reads_zeros=False,
+        masked_like="sequences",
+        exported=True,
+    ),
+    "decoder, several memories": Case(
+        AttentionRNN,
+        {"query": "previous"},
+        (SEQUENCES, *MEMORIES),
+        ((TQ, TK), (TQ, 5)),
+        {
+            "cell": cell(layers.GRUCell, 13),
+            "attention": sources(
+                part(BahdanauAttention, 2), part(LocationSensitiveAttention, 13, 2, 3)
+            ),
+        },
         memory="memory",
         reads_zeros=False,
         masked_like="sequences",

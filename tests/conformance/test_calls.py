@@ -22,15 +22,19 @@ def flat_shapes(shapes):
 def test_compute_output_shape(case):
     layer = case.built()
     tensors = case.tensors(2)
-    result = layer(*tensors)
-    assert layer.compute_output_shape(*case.shapes(2)) == tree.map_structure(
+    result = layer(*case.named(tensors).values())
+    shapes = case.named(case.shapes(2)).values()
+    assert layer.compute_output_shape(*shapes) == tree.map_structure(
         lambda x: tuple(x.shape), result
     )
-    outputs = tree.flatten(layer(*case.symbols(), return_attention_scores=True))
-    unknown = flat_shapes(layer.compute_output_shape(*case.shapes(None, known=False)))
+    symbols = case.named(case.symbols()).values()
+    outputs = tree.flatten(layer(*symbols, return_attention_scores=True))
+    shapes = case.named(case.shapes(None, known=False)).values()
+    unknown = flat_shapes(layer.compute_output_shape(*shapes))
     assert [tuple(x.shape) for x in outputs[: -len(case.scores)]] == unknown
     for output, shape in zip(outputs[-len(case.scores) :], case.scores, strict=True):
         assert len(output.shape) == 1 + len(shape)
+    tensors = case.named(tensors).values()
     actual = tree.flatten(layer(*tensors, return_attention_scores=True))[-len(case.scores) :]
     assert [tuple(x.shape) for x in actual] == [(2, *shape) for shape in case.scores]
 
@@ -42,12 +46,13 @@ def test_compute_output_shape(case):
 def test_compute_output_spec(case, policy):
     """Called directly, where Keras casts no inputs, it returns the shapes and dtypes of a call."""
     layer = case.built(policy)
-    called = layer(*case.symbols(), return_attention_scores=True)
+    called = layer(*case.named(case.symbols()).values(), return_attention_scores=True)
     for dtype in ("float32", layer.compute_dtype):
         symbols = [
             keras.KerasTensor(x.shape, x.dtype if x.dtype == "int32" else dtype)
             for x in case.symbols()
         ]
+        symbols = case.named(symbols).values()
         told = layer.compute_output_spec(*symbols, return_attention_scores=True)
         tree.assert_same_structure(told, called)
         for x, y in zip(tree.flatten(told), tree.flatten(called), strict=True):
@@ -69,14 +74,14 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
     for batch, more in ((2, 0), (3, 5)):
         inputs = case.inputs(batch, more)
         embeddings = (x for x in model.layers if isinstance(x, layers.Embedding))
-        tensors, masks, words = [], {}, []
+        tensors, masks, words = [], [], []
         for argument, x in zip(case.arguments, inputs, strict=True):
             embedded = argument.steps and argument.size
             tensors.append(numpy(next(embeddings)(x)) if embedded else x)
             if argument.steps and (not argument.size or case.mask_of(argument.name)):
                 words.append(x != 0)
-            if embedded and case.mask_of(argument.name):
-                masks[case.mask_of(argument.name)] = x != 0
+            masks.append((x != 0) if embedded and case.mask_of(argument.name) else None)
+        tensors, masks = case.named(tensors).values(), case.masks(masks)
         expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
         result = model.predict_on_batch(inputs)
         for x, y in zip(result, expected, strict=True):
@@ -122,7 +127,7 @@ def test_mixed_precision(case, policy):
     mixed, plain = case.built(policy), case.built()
     # Switches, such as `linear` of a memory network, are boolean.
     assert {weight.dtype for weight in mixed.weights} <= {"float32", "bool"}
-    tensors = case.tensors(2)
+    tensors = case.named(case.tensors(2)).values()
     outputs, expected = (
         tree.flatten(layer(*tensors, return_attention_scores=True)) for layer in (mixed, plain)
     )
@@ -136,7 +141,8 @@ def test_mixed_precision(case, policy):
         assert found == (plain_name if as_is else policy.removeprefix("mixed_"))
     # Inputs and weights are rounded too, in layers that hold layers and in loops.
     assert_all_close(outputs, expected, policy, before=2.5)
-    outputs = tree.flatten(mixed(*case.symbols(), return_attention_scores=True))
+    symbols = case.named(case.symbols()).values()
+    outputs = tree.flatten(mixed(*symbols, return_attention_scores=True))
     known = {mixed.compute_dtype, "int32", *["float32"] * kept}
     assert {x.dtype for x in outputs} <= known
 
@@ -144,22 +150,23 @@ def test_mixed_precision(case, policy):
 def read_nothing(case, dtype, jit):
     """Outputs and gradients when the first sample has no memory and the second has one step."""
     layer, tensors = case.built(dtype), case.tensors(3)
-    names = [argument.name for argument in case.arguments]
-    memory = case.arguments[names.index(case.memory)]
-    mask = np.ones((3, *memory.steps), bool)
-    mask[0], mask[1, 1:] = False, False
-    # Padding masks ids, which have no gradients.
-    masks = {case.mask_of(case.memory): mask} if memory.size else {}
-    if not memory.size:
-        tensors[names.index(case.memory)] *= mask
-    ids = {a.name: x for a, x in zip(case.arguments, tensors, strict=True) if not a.size}
-    floats = {a.name: x for a, x in zip(case.arguments, tensors, strict=True) if a.size}
+    masks = []
+    for n, memory in enumerate(case.arguments):
+        masks.append(None)
+        if memory.name.partition(" ")[0] == case.memory:
+            mask = np.ones((3, *memory.steps), bool)
+            mask[0], mask[1, 1:] = False, False
+            # Padding masks ids, which have no gradients.
+            masks[n] = mask if memory.size else None
+            tensors[n] *= 1 if memory.size else mask
+    floats = [n for n, argument in enumerate(case.arguments) if argument.size]
 
-    def call(*tensors):
-        named = dict(zip(floats, tensors, strict=True))
-        return tree.flatten(layer(**ids, **named, **masks, return_attention_scores=True))
+    def call(*inputs):
+        given = dict(zip(floats, inputs, strict=True))
+        named = case.named([given.get(n, x) for n, x in enumerate(tensors)]) | case.masks(masks)
+        return tree.flatten(layer(**named, return_attention_scores=True))
 
-    inputs = [ops.cast(x, layer.compute_dtype) for x in floats.values()]
+    inputs = [ops.cast(x, layer.compute_dtype) for x in [tensors[n] for n in floats]]
     outputs, found = gradients(layer, call, inputs, jit)
     outputs, found = [numpy(x) for x in outputs], [numpy(x) for x in found]
     for weights in outputs[-len(case.scores) :]:

@@ -44,7 +44,7 @@ def make_model(name, steps_known=False, unroll=False, masked=()):
     if unroll and getattr(layer, "has_state", False):
         # Its own loop cannot be unrolled, that of a decoder can.
         layer = AttentionRNN(layers.GRUCell(5), layer, unroll=True)
-    model = keras.Model(inputs, layer(*tensors))
+    model = keras.Model(inputs, layer(*case.named(tensors).values()))
     batches, rng = [], np.random.default_rng(5)
     for samples, more in SIZES[: 1 if steps_known else None]:
         batches.append(case.tensors(samples, more))

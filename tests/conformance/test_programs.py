@@ -33,7 +33,8 @@ def training_graph(case):
         with tf.GradientTape() as tape:
             floats = [x for x in inputs if x.dtype.is_floating]
             tape.watch(floats)
-            outputs = tree.flatten(layer(*inputs, return_attention_scores=True, training=True))
+            named = case.named(inputs)
+            outputs = tree.flatten(layer(**named, return_attention_scores=True, training=True))
             loss = tf.add_n([tf.reduce_sum(tf.square(tf.cast(x, "float32"))) for x in outputs])
         return tape.gradient(loss, [*floats, *(w.value for w in layer.trainable_weights)])
 

@@ -44,14 +44,18 @@ def inputs_of(tensors, rng):
 
 def assert_padding_changes_nothing(model):
     rng = np.random.default_rng(3)
-    pair = [keras.KerasTensor((None, None), "int32")] * 2
-    tensors = pair if isinstance(model, Seq2Seq) else model.inputs
+    if isinstance(model, Seq2Seq):
+        count = len(getattr(model.encoder, "inputs", [None]))
+        tensors = [keras.KerasTensor((None, None), "int32")] * (count + 1)
+    else:
+        tensors, count = model.inputs, 1
     inputs = list(inputs_of(tensors, rng))
     longer = [
         np.pad(x, [(0, MORE * (axis > 0 and n is None)) for axis, n in enumerate(tensor.shape)])
         for x, tensor in zip(inputs, tensors, strict=True)
     ]
     assert sum(x.size for x in longer) > sum(x.size for x in inputs)
+    inputs, longer = (((*x[:count],), x[-1]) if count > 1 else x for x in (inputs, longer))
     if not model.built:
         model(inputs)
     for variable in model.trainable_variables:
@@ -107,8 +111,9 @@ def test_stories():
         assert_padding_changes_nothing(model)
 
 
-# Two scripts have series of one length, and two have two models.
-ONE_MODEL = sorted(set(SCRIPTS) - {"copy_names", "driving_series", "forecast", "recommend_items"})
+# Two scripts have series of one length, and three have two models.
+OTHERS = {"copy_names", "driving_series", "forecast", "inflect_words", "recommend_items"}
+ONE_MODEL = sorted(set(SCRIPTS) - OTHERS)
 
 
 def run_until_training(name):
@@ -131,6 +136,7 @@ def test_recommend_items(normalizer):
     assert_padding_changes_nothing(run_until_training("recommend_items")["make_model"](normalizer))
 
 
-def test_copy_names():
-    for model, _ in run_until_training("copy_names")["variants"].values():
+@pytest.mark.parametrize("name", ["copy_names", "inflect_words"])
+def test_two_models(name):
+    for model, _ in run_until_training(name)["variants"].values():
         assert_padding_changes_nothing(model)

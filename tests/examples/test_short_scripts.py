@@ -20,6 +20,7 @@ SCRIPTS = (
     "find_digits",
     "follow_stories",
     "forecast",
+    "inflect_words",
     "own_attention",
     "read_passages",
     "recommend_items",

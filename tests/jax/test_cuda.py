@@ -31,6 +31,7 @@ def test_every_case(case):
     def loss(weights, floats):
         rest = iter(floats)
         given = [next(rest) if x.dtype == "float32" else x for x in inputs]
+        given = case.named(given).values()
         outputs, _ = layer.stateless_call(weights, others, *given, training=True)
         return sum(ops.sum(ops.sin(x)) for x in leaves(outputs))
 

@@ -99,7 +99,10 @@ def test_frames_of_any_shape_and_no_weights():
             lambda o, s, z, w: (o, s, z, w[:1]),
             ("weights, float of shape (3, None)", "received float32 of shape (1, 5)"),
         ),
-        (lambda o, s, z, w: (o, s, z, [w]), ("weights, float of shape (3, None)", "received [")),
+        (
+            lambda o, s, z, w: (o, s, z, [w, o[0]]),
+            ("weights, float of shape (3, None)", "received ["),
+        ),
         (lambda o, s, z, w: (o, s, None, w), ("`step` must return the state with the structure",)),
     ],
 )

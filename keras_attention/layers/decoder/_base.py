@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_attention._spec import Spec, Words, refuse
+from keras_attention._spec import Spec, Words, map_shapes, refuse
 from keras_attention._typing import Tensor
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.decoder._cells import (
@@ -11,6 +11,7 @@ from keras_attention.layers.decoder._cells import (
     check_step,
     first_state,
 )
+from keras_attention.layers.scoring import build_attention
 from keras_attention.layers.types import DecoderState, Memory
 
 
@@ -25,7 +26,24 @@ class Decoder(CheckedLayer):
         *("sequences: float[B T D]", "memory: float[B Tk Dv]"),
         *("sequences_mask: bool[B T]?", "memory_mask: bool[B Tk]?"),
     )
+    STEP = Spec(
+        "memory: float[B Tk Dv]",
+        "inputs: float[B D]",
+        call="step(inputs, state, memory) without an axis of steps. Embed token ids first: "
+        "embedding(tokens)",
+    )
     input_feeding = False
+
+    def _take_attention(self, attention):
+        """Sets the attention, and declares as many memories as it takes."""
+        self.attention = attention
+        count = attention.memory_count
+        self.CALL, self.STEP = self.CALL.of_each(count), self.STEP.of_each(count)
+
+    def _build_attention(self, query_shape, memory_shape):
+        build_attention(self.attention, query_shape, memory_shape)
+        sizes = map_shapes(lambda shape: shape[-1], memory_shape)
+        self._attention_size = self.attention.output_size(query_shape[-1], sizes)
 
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""

@@ -7,7 +7,6 @@ from keras import ops, tree
 
 from keras_attention._place import in_graph, value_of
 from keras_attention._spec import (
-    Spec,
     Words,
     dtype_of,
     fits,
@@ -19,7 +18,7 @@ from keras_attention._spec import (
 )
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.types import DecoderState, Memory
-from keras_attention.ops.loops import leaves, pack_like
+from keras_attention.ops.loops import leaves, map_leaves, pack_like
 from keras_attention.ops.random import generator_states
 
 
@@ -133,7 +132,7 @@ def run_at_least_once(run, sequences, memory, state, mask):
     outputs, weights, last = run(padded, memory, state, mask)
     pairs = zip(leaves(last), leaves(state), strict=True)
     last = pack_like(last, [ops.where(count > 0, *pair) for pair in pairs])
-    return outputs[:, :count], None if weights is None else weights[:, :count], last
+    return outputs[:, :count], map_leaves(lambda x: x[:, :count], weights), last
 
 
 def with_constant_weights(layer, run):
@@ -198,17 +197,10 @@ def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None
     refuse(layer, expected, Words("another first state"), remedy)
 
 
-STEP = Spec(
-    "memory: float[B Tk Dv]",
-    "inputs: float[B D]",
-    call="step(inputs, state, memory) without an axis of steps. Embed token ids first: "
-    "embedding(tokens)",
-)
-
-
 def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderState:
     """The state before the first step; see `AttentionRNN.get_initial_state`."""
-    attention, batch = decoder.attention, ops.shape(memory.value)[0]
+    attention, value = decoder.attention, leaves(memory.value)[0]
+    batch = ops.shape(value)[0]
     state = attention._first_state(memory) if attention.has_state else None
     cells, fed = decoder._state_shapes
     groups = {"cell state": cells, "fed vector": fed}
@@ -228,7 +220,7 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     integers = hasattr(last, "dtype") and "int" in dtype_of(last) and len(last.shape) == 1
     if integers and not complete:
         *states, position = states
-    check_states(decoder.name, "initial_state", states, groups, memory.value.shape[0])
+    check_states(decoder.name, "initial_state", states, groups, value.shape[0])
     shapes = [*cells, *fed]
     if states[len(shapes) :]:
         state = attention._given_state(memory, states[len(shapes) :])
@@ -257,7 +249,8 @@ def check_prepared(decoder: Any, memory: Any) -> None:
 def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
     """The arguments of one step of a decoder; `_given_state` checks that of the attention."""
     check_prepared(decoder, memory)
-    STEP.check(decoder.name, {"memory": memory.value, "inputs": inputs}, decoder._sizes)
+    tensors = {"memory": memory.value, "inputs": inputs}
+    sizes = decoder.STEP.check(decoder.name, tensors, decoder._sizes)
     if not isinstance(state, DecoderState):
         expected = "`state` must be the DecoderState that get_initial_state(memory) or the previous"
         remedy = "Start from states of an encoder: get_initial_state(memory, initial_state)."
@@ -268,7 +261,7 @@ def check_step(decoder: Any, inputs: Any, state: Any, memory: Any) -> None:
     cells, fed = decoder._state_shapes
     groups = {"cell state": cells, "fed vector": fed}
     states = tree.flatten(state.cells if state.fed is None else (state.cells, state.fed))
-    check_states(decoder.name, "state", states, groups, memory.value.shape[0])
+    check_states(decoder.name, "state", states, groups, sizes.get("B"))
 
 
 def state_shapes(decoder: Any) -> tuple[tuple, tuple]:

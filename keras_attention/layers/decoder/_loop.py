@@ -25,7 +25,7 @@ from keras_attention.layers.decoder._sites import (
     has_sites,
 )
 from keras_attention.layers.types import Attended, DecoderState, Memory
-from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
+from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.random import changed_by, generator_states, scan_drawing
 from keras_attention.ops.xla import pad_axis, round_up_length
@@ -67,7 +67,7 @@ def run_loop(
     run = _run_sites if sited else _run_any
     with compiling(True if training else None):
         carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
-    outputs, weights = (None if x is None else swap_steps(x) for x in outputs)
+    outputs, weights = map_leaves(swap_steps, outputs)
     if not decoder.attends_inside:
         options = {"position": position} if decoder.attention.uses_position else {}
         (attended, _, weights), _ = decoder.attention._attend(
@@ -80,7 +80,7 @@ def run_loop(
         )
         outputs = _joined(decoder, outputs, attended)
     outputs = blanked(outputs, mask)
-    weights = blanked(weights, mask) if return_scores else None
+    weights = map_leaves(lambda x: blanked(x, mask), weights) if return_scores else None
     return outputs, weights, DecoderState(*carry, last)
 
 
@@ -104,7 +104,7 @@ def _draws(decoder, sequences, memory, state, training):
 
     if training and attention.has_state:
         changed_by(draw, attention)
-    batch, size = ops.shape(memory.value)[0], query_size(decoder.cell, decoder.query)
+    batch, size = ops.shape(sequences)[0], query_size(decoder.cell, decoder.query)
     query = ops.zeros((batch, size), decoder.compute_dtype)
     read = _read(decoder, memory, True, training, drawn[0] if drawn else None)
     changed = changed_by(lambda: read(query, state.attention, state.position), attention)
@@ -117,21 +117,27 @@ def _draws(decoder, sequences, memory, state, training):
 
 def _run_sites(decoder, inputs, memory, carry, return_scores, training):
     """The loop over cells with sites, which has a gradient of its own."""
-    if training and runs_alone(inputs[0], memory.value):
+    if training and runs_alone(inputs[0], *leaves(memory.value)):
         return _run_padded(decoder, inputs, memory, carry, return_scores)
     return _recur(decoder, inputs, memory, carry, return_scores, training)
 
 
 def _run_padded(decoder, inputs, memory, carry, return_scores):
     """Rounds unknown numbers of steps up, so that XLA compiles few programs for all lengths."""
-    steps, length = ops.shape(inputs[0])[0], ops.shape(memory.value)[1]
-    more = [0 if isinstance(n, int) else round_up_length(n) - n for n in (steps, length)]
-    inputs = [None if x is None else pad_axis(x, 0, more[0]) for x in inputs]
-    if not isinstance(length, int):
-        mask = memory.mask
-        if mask is None:
-            mask = ops.ones(ops.shape(memory.value)[:2], "bool")
-        memory = Memory(*(pad_axis(x, 1, more[1]) for x in (memory.key, memory.value, mask)))
+    steps = ops.shape(inputs[0])[0]
+    inputs = [None if x is None else pad_axis(x, 0, _missing(steps)) for x in inputs]
+    lengths = map_leaves(lambda x: ops.shape(x)[1], memory.value)
+    missing = map_leaves(_missing, lengths)
+
+    def masked(x, mask, more):
+        known = isinstance(more, int) or mask is not None
+        return mask if known else ops.ones(ops.shape(x)[:2], "bool")
+
+    mask = tree.map_structure(masked, memory.value, memory.mask, missing)
+    memory = Memory(
+        *(map_leaves(lambda x, more: pad_axis(x, 1, more), x, missing) for x in memory[:2]),
+        map_leaves(lambda x, more: pad_axis(x, 1, more), mask, missing),
+    )
     limit = None if isinstance(steps, int) else steps
     cells, fed, kept = carry
     (cells, fed, last), (outputs, weights) = _recur(
@@ -143,12 +149,17 @@ def _run_padded(decoder, inputs, memory, carry, return_scores):
         True,
         limit,
     )
-    weights = None if weights is None else weights[:steps, :, :length]
+    weights = map_leaves(lambda x, n: x[:steps, :, :n], weights, lengths)
     cut = [
         x[(slice(None), *map(slice, ops.shape(y)[1:]))]
         for x, y in zip(leaves(last), leaves(kept), strict=True)
     ]
     return (cells, fed, pack_like(kept, cut)), (outputs[:steps], weights)
+
+
+def _missing(size):
+    """How many steps an unknown number of steps is rounded up by."""
+    return 0 if isinstance(size, int) else round_up_length(size) - size
 
 
 def _like_memory(decoder, state, memory):
@@ -180,17 +191,17 @@ def _recur(decoder, inputs, memory, carry, return_scores, training, steps=None):
         sites["combine"] = combining
     if not attention.uses_position or not inside:
         position = None
+    count = len(leaves(memory.value))
 
     def step(call, carry, x):
         x, drawn = x
 
         def read(query, state, position):
-            count = [] if position is None else [position]
-            context, *more = call("attention", query, *leaves(state), *leaves(drawn), *count)
+            at = [] if position is None else [position]
+            context, *more = call("attention", query, *leaves(state), *leaves(drawn), *at)
             output = context if combining is None else call("combine", query, context)[0]
-            if not attention.has_state:
-                return Attended(output, None, more[0] if return_scores else None)
-            return Attended(output, pack_like(state, more[1:]), more[0])
+            weights = pack_like(memory.value, more) if more else None
+            return Attended(output, pack_like(state, more[count:]), weights)
 
         def run(_, fed, states):
             return cells(call, fed, states)

@@ -283,7 +283,7 @@ def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
             stored=stored,
             **options,
         )
-        return [attended.output, *([attended.weights] if return_scores else [])], residuals
+        return [attended.output, *leaves(attended.weights if return_scores else None)], residuals
 
     def backward(weights, residuals, upstream, query, *position):
         def function(query):
@@ -336,7 +336,7 @@ def attention_site_with_state(
             stored=stored,
             **options,
         )
-        return [attended.output, attended.weights, *leaves(attended.state)], residuals
+        return [attended.output, *leaves(attended.weights), *leaves(attended.state)], residuals
 
     def backward(weights, residuals, upstream, *arguments):
         def function(weights, *arguments):
@@ -352,15 +352,16 @@ def _variables(attention):
 
 
 def _weights(attention, memory):
-    return [memory.key, memory.value, *map(value_of, _variables(attention))]
+    return [*leaves(memory[:2]), *map(value_of, _variables(attention))]
 
 
 def _attend_with(attention, weights, memory, query, **options):
     """Attends with these keys, values and values of the variables, as in a call of the layer."""
-    key, value, *weights = weights
+    count = len(leaves(memory[:2]))
+    key, value = pack_like(memory[:2], list(weights[:count]))
 
     def attend():
-        with keras.StatelessScope(list(zip(_variables(attention), weights, strict=True))):
+        with keras.StatelessScope(list(zip(_variables(attention), weights[count:], strict=True))):
             memory_now = memory._replace(key=key, value=value)
             return attention._attend(query, memory_now, combine=False, **options)
 

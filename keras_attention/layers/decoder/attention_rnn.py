@@ -8,10 +8,10 @@ from keras import tree
 
 from keras_attention._spec import (
     UNROLLED,
-    Form,
     Words,
     check_bool,
     check_choice,
+    map_shapes,
     refuse,
     shape_of,
 )
@@ -128,7 +128,7 @@ class AttentionRNN(Decoder):
         if isinstance(cell, (list, tuple)):
             cell = keras.layers.StackedRNNCells(cells, dtype=self.dtype_policy)
         self.cell = cell
-        self.attention = attention
+        self._take_attention(attention)
         for part in (cell, attention):
             _decoders_of.setdefault(part, weakref.WeakSet()).add(self)
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
@@ -156,13 +156,7 @@ class AttentionRNN(Decoder):
         self._sizes = self._check_shapes(sequences_shape, memory_shape)
         batch, _, features = sequences_shape
         size = query_size(self.cell, self.query)
-        if not self.attention.built:
-            self.attention.build((batch, size), tuple(memory_shape))
-        # It may have been built before.
-        forms = {"query": Form((batch, size), "float"), "value": Form(memory_shape, "float")}
-        attention = self.attention
-        attention.CALL.check(attention.name, {**forms, "key": forms["value"]}, attention._sizes)
-        self._attention_size = self.attention.output_size(size, memory_shape[-1])
+        self._build_attention((batch, size), memory_shape)
         self._state_shapes = state_shapes(self)
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
@@ -181,12 +175,14 @@ class AttentionRNN(Decoder):
         state = first_state(self, prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
         inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
-        scores_wanted = return_attention_scores or self.attention._has_loss
+        has_loss = self.attention._has_loss
+        scores_wanted = return_attention_scores or has_loss
         with refuse_changes(self.name, self.attention):
             outputs, weights, state = run_at_least_once(
                 lambda *inputs: run_loop(self, *inputs, scores_wanted, training), *inputs
             )
-        self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
+        if has_loss:
+            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
         results = [outputs]
         if self.return_state:
             results += [*state.cells, *leaves(state[1:3])]
@@ -242,8 +238,10 @@ class AttentionRNN(Decoder):
         self._check_shapes(sequences_shape, memory_shape)
         if not self.built:
             self.build(sequences_shape, memory_shape)
-        shapes = sequences_shape, memory_shape
-        given = [keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes]
+        given = [
+            map_shapes(lambda x: keras.KerasTensor(x, dtype=self.compute_dtype), shape)
+            for shape in (sequences_shape, memory_shape)
+        ]
         return tree.map_structure(lambda x: tuple(x.shape), self.compute_output_spec(*given))
 
 

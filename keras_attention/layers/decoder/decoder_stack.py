@@ -21,7 +21,7 @@ from keras_attention.layers.decoder._cells import (
 from keras_attention.layers.decoder._sites import CellSites, has_sites
 from keras_attention.layers.scoring import ScoringMixin, check_attention
 from keras_attention.layers.types import DecoderState, Memory
-from keras_attention.ops.loops import swap_steps
+from keras_attention.ops.loops import map_leaves, swap_steps
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.xla import pad_axis, round_up_length
 from keras_attention.recurrence import recur, runs_alone
@@ -97,7 +97,8 @@ class DecoderStack(Decoder):
             kwargs["dtype"] = getattr(rnns[0], "dtype_policy", None)
         super().__init__(**kwargs)
         check_stack(self.name, self.compute_dtype, rnns, attention)
-        self.rnns, self.attention = rnns, attention
+        self.rnns = rnns
+        self._take_attention(attention)
         self.supports_masking = True
 
     def build(self, sequences_shape: Shape, memory_shape: Shape = None) -> None:
@@ -105,9 +106,7 @@ class DecoderStack(Decoder):
         self._sizes = self.CALL.check_shapes(self.name, shapes)
         batch, steps, width = sequences_shape
         size = output_size(self.rnns[0].cell)
-        if not self.attention.built:
-            self.attention.build((batch, size), tuple(memory_shape))
-        self._attention_size = self.attention.output_size(size, memory_shape[-1])
+        self._build_attention((batch, size), memory_shape)
         self._state_shapes = state_shapes(self)
         for rnn in self.rnns:
             if not rnn.built:
@@ -127,12 +126,14 @@ class DecoderStack(Decoder):
         prepared = self.attention._prepare(memory, value_mask=memory_mask)
         state = first_state(self, prepared, initial_state)
         sequences = ops.cast(blanked(sequences, sequences_mask), self.compute_dtype)
-        scores_wanted = return_attention_scores or self.attention._has_loss
+        has_loss = self.attention._has_loss
+        scores_wanted = return_attention_scores or has_loss
         outputs, weights, _ = run_at_least_once(
             lambda *inputs: self._run(*inputs, scores_wanted, training),
             *(sequences, prepared, state, sequences_mask),
         )
-        self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
+        if has_loss:
+            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
         return [outputs, weights] if return_attention_scores else outputs
 
     def _run(self, sequences, memory, state, mask, scores_wanted, training):
@@ -165,10 +166,12 @@ class DecoderStack(Decoder):
             hidden = run_rnn(rnn, joined, states, training)
             outputs = ops.add(outputs, hidden) if n else hidden
         outputs = blanked(outputs, mask)
-        weights = blanked(attended.weights, mask) if scores_wanted else None
+        weights = attended.weights if scores_wanted else None
+        weights = map_leaves(lambda x: blanked(x, mask), weights)
         if back is not None:
-            outputs = ops.take_along_axis(outputs, back, axis=1)
-            weights = None if weights is None else ops.take_along_axis(weights, back, axis=1)
+            outputs, weights = map_leaves(
+                lambda x: ops.take_along_axis(x, back, axis=1), (outputs, weights)
+            )
         return outputs, weights, state
 
     def _step(

@@ -1,0 +1,121 @@
+"""What attentions that are made of others have in common."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from keras import ops
+
+from keras_attention._spec import refuse
+from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.layers.scoring import ScoringMixin, check_attention
+from keras_attention.layers.types import NO_RESIDUALS
+
+# What the attentions inside have, and a layer around them has not.
+OF_MEMBERS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
+
+
+class Several(ScoringMixin):
+    """Attentions that answer the same queries. Each reads a memory of its own.
+
+    The state is a list: that of each attention, None for one without a state.
+    """
+
+    def _members(self):
+        """The attentions."""
+        raise NotImplementedError
+
+    def _parts(self, memory):
+        """The memories that the attentions read."""
+        raise NotImplementedError
+
+    def _join(self, memories):
+        """One memory of those of all attentions."""
+        raise NotImplementedError
+
+    def _masks(self, masks):
+        """The masks of each attention."""
+        raise NotImplementedError
+
+    def _joint_weights(self, weights):
+        """The weights that a call returns, of those of all attentions. Some may be None."""
+        raise NotImplementedError
+
+    def _each(self, memory: Any, *others: Iterable | None) -> Iterator:
+        """For each attention: itself, its memory, and its item of every other list, or None."""
+        members = self._members()
+        others = [[None] * len(members) if x is None else x for x in others]
+        return zip(members, self._parts(memory), *others, strict=True)
+
+    def _read(
+        self,
+        query,
+        memory,
+        state,
+        masks,
+        window,
+        stored,
+        drop,
+        position,
+        drawn,
+        **options,
+    ):
+        stored = [NO_RESIDUALS] * len(self._members()) if stored is NO_RESIDUALS else stored
+        contexts, weights, states, residuals = zip(
+            *[
+                one._read(
+                    query,
+                    part,
+                    state,
+                    masks,
+                    one._window(query, part, position),
+                    stored,
+                    drop,
+                    position=position,
+                    drawn=drawn,
+                    **options,
+                )
+                for one, part, state, masks, stored, drawn in self._each(
+                    memory, state, self._masks(masks), stored, drawn
+                )
+            ],
+            strict=True,
+        )
+        context, states = ops.concatenate(contexts, axis=-1), list(states)
+        return (
+            context,
+            self._joint_weights(weights),
+            states if self.has_state else None,
+            list(residuals),
+        )
+
+    def _drop_memory(self, memory):
+        return self._join([one._drop_memory(part) for one, part in self._each(memory)])
+
+    def _first_state(self, memory):
+        return [
+            one._first_state(part) if one.has_state else None for one, part in self._each(memory)
+        ]
+
+    _given_state = RecurrentScoringMixin._given_state
+
+    def _draw(self, memory, steps):
+        return [
+            one._draw(part, steps) if one.has_state else None for one, part in self._each(memory)
+        ]
+
+    def _check_member(self, name, attention, arguments, what="attention"):
+        """One of the attentions. Their own arguments must not be given to this layer."""
+        check_attention(self.name, attention, name)
+        kind = type(self).__name__
+        if attention.memory_count is not None:
+            expected = f"`{name}` must read one memory"
+            remedy = "Make MultiSource the outermost: MultiSource([MultiHead(...), ...])."
+            refuse(self.name, expected, attention, remedy)
+        if attention.activity_regularizer is not None:
+            expected = f"`{name}` must have no `activity_regularizer`, which would have no effect"
+            refuse(self.name, expected, attention.activity_regularizer, f"Give it to {kind}.")
+        for argument, default in OF_MEMBERS.items():
+            if arguments.get(argument, default) != default:
+                example = f"{type(attention).__name__}(..., {argument}=...)"
+                expected = f"`{argument}` is an argument of each {what}"
+                refuse(self.name, expected, arguments[argument], f"Give it there: {example}.")

@@ -1,0 +1,183 @@
+"""One attention for each of several memories."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention._spec import Words, refuse
+from keras_attention._typing import Shape, Tensor
+from keras_attention.layers._several import Several
+from keras_attention.layers.scoring import ScoringMixin, build_attention
+from keras_attention.layers.types import Memory
+from keras_attention.ops.loops import map_leaves
+
+__all__ = ["MultiSource"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class MultiSource(Several):
+    """Attends to several memories, to each with an attention of its own.
+
+        a[n,b,i,:] = the weights of attention n, from q[b,i] and k[n,b,:]
+        c[n,b,i]   = sum_j a[n,b,i,j] v[n,b,j]
+        o[b,i]     = [o[1,b,i]; ...; o[N,b,i]]
+
+    Here o[n] is the output of attention n: its context, unless it transforms the context. The
+    memories may differ in length and in features: a word and its grammatical features, a document
+    and a question, a sentence in two languages.
+
+    Sizes: B samples, Tq query steps, N memories; Tk steps, Dk and Dv features of each.
+
+    Args:
+        attentions: a list of at least two layers built on `ScoringMixin` or
+            `RecurrentScoringMixin`, one for each memory. Their arguments, such as the units and the
+            dropout, apply to each. A `MultiHead` may be one of them. In an `AttentionRNN`, the
+            first attention says which query is the default.
+
+    Weights:
+        Those of the attentions.
+
+    Call arguments:
+        query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
+        value: a list of N tensors `(B, Tk, Dv)`. key: a list of N tensors `(B, Tk, Dk)`; defaults
+            to the values.
+        value_mask: a list of N masks `(B, Tk)`, boolean, or None where all steps are valid.
+        attention_mask: a list of N masks `(Tq, Tk)` or `(B, Tq, Tk)`, boolean, or None.
+        All others: see `ScoringMixin`.
+
+    A decoder around this layer takes its memories and their masks in the same lists:
+    `decoder(sequences, [first, second], memory_mask=[mask, None])`. A `Memory`, from `prepare`, has
+    lists of keys, of values and of masks.
+
+    Returns:
+        Output o `(B, Tq, Do)`, where Do is the sum of the features of all outputs; with
+        `return_attention_scores` also a list of N weights `(B, Tq, Tk)`.
+
+    Raises:
+        ValueError: `attentions` is no list of at least two attentions, or they compute in different
+            dtypes; an argument of the attentions is given here; the lists of a call have other
+            lengths; otherwise as the attentions.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MultiSource
+        >>> attention = MultiSource([BahdanauAttention(13), LuongAttention("general")])
+        >>> decoder = AttentionRNN(keras.layers.GRUCell(7), attention)
+        >>> words, letters, features = (numpy.ones((2, n, 5)) for n in (3, 11, 4))
+        >>> outputs, weights = decoder(words, [letters, features], return_attention_scores=True)
+        >>> outputs.shape, [x.shape for x in weights]
+        (TensorShape([2, 3, 7]), [TensorShape([2, 3, 11]), TensorShape([2, 3, 4])])
+
+    References: https://arxiv.org/abs/1601.00710, section 3, multi-source attention. There all
+    attentions are local, and a layer joins the contexts with the query, as
+    `LuongAttention(units=...)` does for each. https://arxiv.org/abs/1704.06567 compares this "flat"
+    concatenation with others.
+    """
+
+    def __init__(self, attentions: Iterable[ScoringMixin], **kwargs: Any) -> None:
+        attentions = list(attentions) if isinstance(attentions, Iterable) else [attentions]
+        first = next(iter(attentions), None)
+        if kwargs.get("dtype") is None and isinstance(first, keras.layers.Layer):
+            kwargs["dtype"] = first.dtype_policy
+        super().__init__(**kwargs)
+        self._check_attentions(attentions, kwargs)
+        self.attentions = attentions
+        self.memory_count = len(attentions)
+        self.CALL, self.STEP = (x.of_each(self.memory_count) for x in (self.CALL, self.STEP))
+        self.has_state = any(one.has_state for one in attentions)
+        self.uses_position = any(one.uses_position for one in attentions)
+        self.decoder_query = attentions[0].decoder_query
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        keys = [None] * self.memory_count if key_shape is None else key_shape
+        for one, value, key in zip(self.attentions, value_shape, keys, strict=True):
+            build_attention(one, query_shape, value, key)
+        sizes = [value[-1] for value in value_shape]
+        self._ends = [sum(sizes[:n]) for n in range(1, len(sizes))]
+
+    def combine(self, query: Tensor, context: Tensor) -> Tensor:
+        contexts = ops.split(context, self._ends, axis=-1)
+        outputs = [one.combine(query, x) for one, x in zip(self.attentions, contexts, strict=True)]
+        return ops.concatenate(outputs, axis=-1)
+
+    def _combine_site(self):
+        plain = all(type(one).combine is ScoringMixin.combine for one in self.attentions)
+        return None if plain else super()._combine_site()
+
+    def output_size(self, query_size: int, value_size: list[int]) -> int:
+        """The features of all outputs. `value_size` lists the features of each memory."""
+        pairs = zip(self.attentions, value_size, strict=True)
+        return sum(one.output_size(query_size, size) for one, size in pairs)
+
+    def _prepare(self, value, key=None, value_mask=None):
+        none = [None] * self.memory_count
+        each = zip(
+            self.attentions,
+            value,
+            none if key is None else key,
+            none if value_mask is None else value_mask,
+            strict=True,
+        )
+        return self._join([one._prepare(*tensors) for one, *tensors in each])
+
+    def _members(self):
+        return self.attentions
+
+    def _parts(self, memory):
+        return [Memory(*part) for part in zip(*memory, strict=True)]
+
+    def _join(self, memories):
+        return Memory(*map(list, zip(*memories, strict=True)))
+
+    def _masks(self, masks):
+        pairs = [None] * self.memory_count if masks.pairs is None else masks.pairs
+        both = zip(masks.memory, pairs, strict=True)
+        return [masks._replace(memory=x, pairs=y) for x, y in both]
+
+    def _joint_weights(self, weights):
+        return list(weights)
+
+    def _returned(self, weights, one_step):
+        return map_leaves(lambda x: super(MultiSource, self)._returned(x, one_step), weights)
+
+    @property
+    def _has_loss(self):
+        return any(one._has_loss for one in self.attentions)
+
+    def sequence_loss(
+        self, weights: list[Tensor], query_mask: Tensor | None, memory_mask: list | None
+    ) -> Tensor | None:
+        """The sum of the losses of the attentions. `weights` and `memory_mask` are lists."""
+        masks = [None] * self.memory_count if memory_mask is None else memory_mask
+        each = zip(self.attentions, weights, masks, strict=True)
+        losses = [one.sequence_loss(x, query_mask, mask) for one, x, mask in each]
+        losses = [x for x in losses if x is not None]
+        return sum(losses[1:], losses[0]) if losses else None
+
+    def get_config(self) -> dict[str, Any]:
+        attentions = [keras.saving.serialize_keras_object(one) for one in self.attentions]
+        return {**super().get_config(), "attentions": attentions}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "MultiSource":
+        attentions = [
+            keras.saving.deserialize_keras_object(x) if isinstance(x, dict) else x
+            for x in config["attentions"]
+        ]
+        return super().from_config({**config, "attentions": attentions})
+
+    def _check_attentions(self, attentions, arguments):
+        if len(attentions) < 2:
+            expected = "`attentions` must be a list of at least two attentions, one for each memory"
+            refuse(self.name, expected, attentions, "One memory needs no MultiSource.")
+        for n, one in enumerate(attentions):
+            self._check_member(f"attentions[{n}]", one, arguments)
+        if len({id(one) for one in attentions}) < len(attentions):
+            refuse(self.name, "`attentions` must not hold one more than once", attentions)
+        dtypes = [one.compute_dtype for one in attentions]
+        if set(dtypes) != {self.compute_dtype}:
+            expected = f"`attentions` must compute in the dtype of the layer, {self.compute_dtype}"
+            refuse(self.name, expected, Words(dtypes), "Give all of them the same `dtype`.")
