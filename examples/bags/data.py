@@ -103,7 +103,8 @@ def read(path, labels=None):
 def _first_bad(bags):
     row = np.flatnonzero(~np.isfinite(bags.instances).all(axis=1))[0]
     bag = np.searchsorted(bags.sizes.cumsum(), row, side="right")
-    return f"the bag {bags.names[bag]!r} has NaN or infinite features. Replace them, or leave the instance out"
+    remedy = "Replace them, or leave the instance out"
+    return f"the bag {bags.names[bag]!r} has NaN or infinite ones. {remedy}"
 
 
 def _rows(path):

@@ -135,7 +135,7 @@ def check_listener(path, serve, samples):
 
 
 def check_speaker(path, text):
-    """Runs the SavedModel in a process without keras. Its dropout stays on, so outputs are not compared."""
+    """Runs the SavedModel without keras. Its dropout stays on, so no outputs are compared."""
     answer = ask_saved_model(path, {"texts": [text]})
     (samples,), (size,) = answer["samples"], answer["sample_counts"]
     weights = np.array(answer["alignments"][0])

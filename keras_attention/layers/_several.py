@@ -12,6 +12,7 @@ from keras_attention.layers.types import NO_RESIDUALS
 
 # What the attentions inside have, and a layer around them has not.
 OF_MEMBERS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
+HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
 
 
 class Several(ScoringMixin):
@@ -19,6 +20,15 @@ class Several(ScoringMixin):
 
     The state is a list: that of each attention, None for one without a state.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in HOOKS_OF_MEMBERS:
+            if name in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__}: `{name}` is a hook of the attentions inside, which this "
+                    "layer would not call. Override it in a class of the attention."
+                )
 
     def _members(self):
         """The attentions."""

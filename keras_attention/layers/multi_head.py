@@ -103,7 +103,11 @@ class MultiHead(Several):
         self._ends = [sum(sizes[:n]) for n in range(1, heads)]
         self.value_kernel = self.add_weight((size, size), name="value_kernel")
         for head, one in zip(self.heads, sizes, strict=True):
-            head.build(query_shape, (*value_shape[:-1], one), key_shape or value_shape)
+            try:
+                head.build(query_shape, (*value_shape[:-1], one), key_shape or value_shape)
+            except ValueError as error:
+                part = f"{self.name}: a head reads {one} of the {size} features of `value`"
+                raise ValueError(f"{part}. Its attention refuses them: {error}") from None
         joined = sum(self.output_size(query_shape[-1], one) for one in sizes)
         shape = joined, self.output_size(query_shape[-1], size)
         self.output_kernel = self.add_weight(shape, name="output_kernel")
@@ -116,7 +120,8 @@ class MultiHead(Several):
 
     def _combine_site(self):
         """The product with O, whose gradient is computed after the loop."""
-        if any(type(head).combine is not ScoringMixin.combine for head in self.heads):
+        own = type(self).combine is not MultiHead.combine
+        if own or any(type(head).combine is not ScoringMixin.combine for head in self.heads):
             return super()._combine_site()
         of_context = product([ops.cast(value_of(self.output_kernel), self.compute_dtype)])
 
@@ -186,7 +191,8 @@ class MultiHead(Several):
 
     @property
     def _has_loss(self):
-        return self.attention._has_loss
+        own = type(self).sequence_loss is not MultiHead.sequence_loss
+        return own or self.attention._has_loss
 
     def sequence_loss(
         self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None

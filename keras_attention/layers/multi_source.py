@@ -104,7 +104,8 @@ class MultiSource(Several):
         return ops.concatenate(outputs, axis=-1)
 
     def _combine_site(self):
-        plain = all(type(one).combine is ScoringMixin.combine for one in self.attentions)
+        plain = type(self).combine is MultiSource.combine
+        plain = plain and all(type(x).combine is ScoringMixin.combine for x in self.attentions)
         return None if plain else super()._combine_site()
 
     def output_size(self, query_size: int, value_size: list[int]) -> int:
@@ -145,7 +146,8 @@ class MultiSource(Several):
 
     @property
     def _has_loss(self):
-        return any(one._has_loss for one in self.attentions)
+        own = type(self).sequence_loss is not MultiSource.sequence_loss
+        return own or any(one._has_loss for one in self.attentions)
 
     def sequence_loss(
         self, weights: list[Tensor], query_mask: Tensor | None, memory_mask: list | None

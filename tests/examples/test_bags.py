@@ -75,7 +75,7 @@ def test_a_folder_has_a_file_for_each_bag(tmp_path):
         ([HEADER, [*ROWS[0][:3], "no"], ROWS[0]], "line 3: the bag 'b' has the labels 'no' and"),
         ([HEADER, ROWS[0], ["word", "b", "2", "yes"]], "line 3: expected a bag, a label and"),
         ([HEADER, ROWS[0], ROWS[1][:3]], "line 3: expected a bag, a label and numbers"),
-        ([HEADER, ["nan", "b", "2", "yes"]], "the bag 'b' has others"),
+        ([HEADER, ["nan", "b", "2", "yes"]], "the bag 'b' has NaN or infinite ones"),
     ],
 )
 def test_bad_tables(tmp_path, rows, fragment):

@@ -344,7 +344,7 @@ def test_heads_of_another_dtype():
         ),
         (
             lambda: MultiHead(MemoryHop(), 2)(np.ones((1, 5)), np.ones((1, 2, 5))),
-            ("head_0: the number of features", "received `query` 5, `value` 3"),
+            ("a head reads 3 of the 5 features", "head_0: the number of", "`query` 5, `value` 3"),
         ),
     ],
 )
@@ -363,3 +363,41 @@ def test_a_state_that_does_not_fit():
     plain.build((B, DQ), (B, TK, DV))
     memory = plain.prepare(np.ones((B, TK, DV)))
     assert_refused(lambda: plain.head_weights(query, memory, wrong), "no state", "Leave `state`")
+
+
+class Doubled(MultiHead):
+    def combine(self, query, context):
+        return 2 * super().combine(query, context)
+
+
+class Summed(MultiHead):
+    def sequence_loss(self, weights, query_mask, memory_mask):
+        return ops.sum(weights)
+
+
+@pytest.mark.parametrize("fed", [False, True])
+def test_a_decoder_uses_the_combine_of_a_subclass(fed):
+    attention = Doubled(BahdanauAttention(5), 2)
+    cell, options = keras.layers.GRUCell(7), {"query": "current", "input_feeding": fed}
+    decoder = AttentionRNN(cell, attention, **options)
+    words, memory = (normal(n, B, 3, DV, dtype="float32") for n in (1, 2))
+    whole = decoder(words, memory)
+    prepared = decoder.prepare(memory)
+    state, outputs = decoder.get_initial_state(prepared), []
+    for i in range(3):
+        output, state, _ = decoder.step(words[:, i], state, prepared)
+        outputs.append(numpy(output))
+    np.testing.assert_allclose(numpy(whole), np.stack(outputs, 1), atol=1e-5)
+
+
+def test_the_loss_of_a_subclass():
+    layer = Summed(BahdanauAttention(5), 2)
+    layer(*(normal(n, B, 3, DV, dtype="float32") for n in (1, 2)))
+    assert [float(numpy(x)) for x in layer.losses] == pytest.approx([3 * B], rel=1e-5)
+
+
+@pytest.mark.parametrize("hook", ["score", "project_query", "project_key", "weigh", "window"])
+def test_hooks_of_the_heads_are_refused(hook):
+    function = getattr(BahdanauAttention, hook)
+    with pytest.raises(TypeError, match=f"Mine: `{hook}` is a hook of the attentions inside"):
+        type("Mine", (MultiHead,), {hook: function})

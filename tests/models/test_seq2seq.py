@@ -463,6 +463,17 @@ def test_mixed_precision():
     assert np.isfinite(found.scores).all()
 
 
+def test_an_encoder_of_another_dtype():
+    encoder = RecurrentEncoder(
+        keras.layers.Embedding(V, 7), keras.layers.GRU(8, return_sequences=True)
+    )
+    cell = keras.layers.GRUCell(8, dtype="mixed_bfloat16")
+    decoder = AttentionRNN(cell, BahdanauAttention(5, dtype="mixed_bfloat16"))
+    parts = encoder, decoder, keras.layers.Embedding(V, 7), keras.layers.Dense(V)
+    model = Seq2Seq(*parts, START, END)
+    assert np.isfinite(model.generate(SOURCES, 4, beam_width=2).scores).all()
+
+
 def test_the_logits_of_another_layer_whose_call_has_reverse(monkeypatch):
     expected = make_model("tied")((SOURCES, TARGETS))
     monkeypatch.setattr(cases, "REVERSIBLE", cases.Reversible)

@@ -19,6 +19,7 @@ from keras_attention._spec import (
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves, map_leaves, pack_like
+from keras_attention.ops.products import as_dtype
 from keras_attention.ops.random import generator_states
 
 
@@ -224,6 +225,8 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     shapes = [*cells, *fed]
     if states[len(shapes) :]:
         state = attention._given_state(memory, states[len(shapes) :])
+    # An encoder may compute in another dtype.
+    states = [as_dtype(x, decoder.compute_dtype) for x in states[: len(shapes)]]
     for shape in shapes[len(states) :]:
         states.append(ops.zeros((batch, *shape), decoder.compute_dtype))
     vector = states[len(cells)] if fed else None
