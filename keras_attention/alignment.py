@@ -77,11 +77,11 @@ def guided_attention_loss(
         "guided_attention_loss", OF_WEIGHTS, weights, query_mask, memory_mask
     )
     check_number("guided_attention_loss", "width", width, above=0)
-    query_mask, memory_mask = _filled(weights, query_mask, memory_mask)
-    place, wanted = (_place(x, weights.dtype) for x in (query_mask, memory_mask))
-    distance = ops.expand_dims(place, 2) - ops.expand_dims(wanted, 1)
-    far = 1 - ops.exp(-ops.square(distance) / (2 * width**2))
-    valid = _pairs(query_mask, memory_mask)
+    query_mask, memory_mask = _full_masks(weights, query_mask, memory_mask)
+    of_query = ops.expand_dims(_relative_position(query_mask, weights.dtype), 2)
+    of_memory = ops.expand_dims(_relative_position(memory_mask, weights.dtype), 1)
+    far = 1 - ops.exp(-ops.square(of_query - of_memory) / (2 * width**2))
+    valid = _valid_pairs(query_mask, memory_mask)
     weights = ops.where(valid, weights, ops.zeros_like(weights))
     sums = ops.sum(weights, axis=2, keepdims=True)
     losses = ops.sum(far * weights / ops.maximum(sums, TINY), axis=(1, 2))
@@ -132,7 +132,7 @@ def supervised_attention_loss(
         "supervised_attention_loss", SUPERVISED, alignment, weights, query_mask, memory_mask
     )
     alignment = ops.cast(alignment, weights.dtype)
-    valid = _pairs(*_filled(weights, query_mask, memory_mask))
+    valid = _valid_pairs(*_full_masks(weights, query_mask, memory_mask))
     aligned = ops.logical_and(valid, ops.not_equal(alignment, 0))
     logs = ops.log(ops.maximum(ops.where(aligned, weights, ops.ones_like(weights)), TINY))
     losses = ops.where(aligned, -alignment * logs, ops.zeros_like(logs))
@@ -180,18 +180,18 @@ def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = Non
     )
     if 0 in scores.shape[1:]:
         return ops.zeros((), scores.dtype)
-    scores = ops.log_softmax(_blanked(scores, query_mask, memory_mask), axis=-1)
-    first, steps, count = _table(scores, query_mask, memory_mask)
+    scores = ops.log_softmax(_finite_scores(scores, query_mask, memory_mask), axis=-1)
+    first, steps, count = _time_major(scores, query_mask, memory_mask)
 
     def step(total, inputs):
         scores, valid = inputs
-        moved = _moved(total)
-        # The gradient of a maximum is wrong for equal numbers, so none flows through it.
+        moved = _one_step_on(total)
+        # The gradient of `largest` cancels, so none flows through it.
         largest = ops.stop_gradient(ops.maximum(total, moved))
         both = largest + ops.log(ops.exp(total - largest) + ops.exp(moved - largest))
         return where_valid(valid, scores + both, total), None
 
-    total = _at(scan(step, first, steps)[0], count)
+    total = _take_column(scan(step, first, steps)[0], count)
     possible = ops.logical_not(total <= NEVER / 2)
     return mean_or_zero(ops.where(possible, -total, ops.zeros_like(total)))
 
@@ -230,13 +230,13 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
     )
     if 0 in weights.shape[1:]:
         return ops.zeros((ops.shape(weights)[0], ops.shape(weights)[2]), "int32")
-    scores = _blanked(ops.log(ops.maximum(weights, TINY)), query_mask, memory_mask)
-    first, (scores, valid), count = _table(scores, query_mask, memory_mask)
+    scores = _finite_scores(ops.log(ops.maximum(weights, TINY)), query_mask, memory_mask)
+    first, (scores, valid), count = _time_major(scores, query_mask, memory_mask)
     position = ops.arange(ops.shape(first)[1], dtype="int32")
 
     def forward(best, inputs):
         scores, valid = inputs
-        moved = _moved(best)
+        moved = _one_step_on(best)
         return where_valid(valid, scores + ops.maximum(best, moved), best), moved > best
 
     def backward(place, inputs):
@@ -248,7 +248,7 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
 
     best, moves = scan(forward, first, (scores, valid), differentiated=False)
     _, read = scan(backward, count, (moves, valid), reverse=True, differentiated=False)
-    possible = ops.cast(ops.logical_not(_at(best, count) <= NEVER / 2), "int32")
+    possible = ops.cast(ops.logical_not(_take_column(best, count) <= NEVER / 2), "int32")
     # JAX sums in int64 where it is allowed.
     spent = ops.cast(ops.sum(read, axis=0)[:, 1:], "int32") * ops.expand_dims(possible, 1)
     if memory_mask is None:
@@ -262,16 +262,16 @@ def _floating(x):
     return x if dtype_of(x) == "float64" else as_dtype(x, "float32")
 
 
-def _checked(where, spec, *tensors):
+def _checked(caller, spec, *tensors):
     """The tensors of a spec, of which the last two are masks."""
-    spec.check(where, dict(zip(spec.names, tensors, strict=True)))
+    spec.check(caller, dict(zip(spec.names, tensors, strict=True)))
     *numbers, query_mask, memory_mask = (
         None if x is None else ops.convert_to_tensor(x) for x in tensors
     )
     return *map(_floating, numbers), query_mask, memory_mask
 
 
-def _filled(weights, query_mask, memory_mask):
+def _full_masks(weights, query_mask, memory_mask):
     """The masks, all True in place of None."""
     batch, steps, length = ops.shape(weights)
     return (
@@ -280,17 +280,17 @@ def _filled(weights, query_mask, memory_mask):
     )
 
 
-def _pairs(query_mask, memory_mask):
+def _valid_pairs(query_mask, memory_mask):
     return ops.logical_and(ops.expand_dims(query_mask, 2), ops.expand_dims(memory_mask, 1))
 
 
-def _place(mask, dtype):
+def _relative_position(mask, dtype):
     """How many of the valid steps of a sample come before each of them, as a share of all."""
     valid = ops.cast(mask, dtype)
     return (ops.cumsum(valid, axis=1) - valid) / ops.maximum(ops.sum(valid, 1, keepdims=True), 1)
 
 
-def _blanked(scores, query_mask, memory_mask):
+def _finite_scores(scores, query_mask, memory_mask):
     """Scores without what is masked, and finite."""
     scores = ops.where(scores < NEVER, ops.full_like(scores, NEVER), scores)
     if memory_mask is not None:
@@ -300,7 +300,7 @@ def _blanked(scores, query_mask, memory_mask):
     return scores
 
 
-def _table(scores, query_mask, memory_mask):
+def _time_major(scores, query_mask, memory_mask):
     """What a loop over the query steps needs, with valid memory steps side by side.
 
     Column 0 stands before the first memory step, and every path begins there.
@@ -324,11 +324,11 @@ def _table(scores, query_mask, memory_mask):
     return first, (steps, None if query_mask is None else swap_steps(query_mask)), count
 
 
-def _moved(total):
+def _one_step_on(total):
     return ops.pad(total[:, :-1], [[0, 0], [1, 0]], constant_values=NEVER)
 
 
-def _at(total, count):
+def _take_column(total, count):
     column = ops.arange(ops.shape(total)[1], dtype="int32")
     here = column == ops.expand_dims(count, 1)
     return ops.sum(ops.where(here, total, ops.zeros_like(total)), axis=1)
