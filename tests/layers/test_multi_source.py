@@ -23,6 +23,7 @@ from keras_attention import (
     Seq2Seq,
     beam_search,
 )
+from keras_attention.ops import compiling
 from keras_attention.search import average_steps, free_run, greedy_search, replace_unknown
 from tests import fast, oracles
 from tests.backends import compiled, dtypes, on_tensorflow, only_on, tensor
@@ -513,6 +514,11 @@ def test_tags_and_letters_behind_the_masks_do_not_count():
 
 @pytest.mark.slow
 def test_a_model_of_two_sources_trains_generates_and_is_loaded(tmp_path):
+    with compiling(False):  # compiling every program would take most of the time
+        train_and_load(tmp_path)
+
+
+def train_and_load(tmp_path):
     model = make_model()
     model.compile(keras.optimizers.SGD(0.1))
     before = [numpy(x) for x in model.trainable_weights]
