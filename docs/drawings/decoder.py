@@ -1,10 +1,13 @@
 """Attention inside a decoder, and the heads that read its weights."""
 
 import numpy as np
-from canvas import COLOURS, LINE, Drawing, letters
+from canvas import COLOURS, LINE, Drawing, letters, softmax
 from step import Step
 
-__all__ = ["attention_after", "attention_before", "hard", "pointer", "recurrence", "residual_cells"]
+__all__ = [
+    *("attention_after", "attention_before", "hard", "heads", "pointer", "recurrence"),
+    *("residual_cells", "sources"),
+]
 
 
 def attention(drawing, x, y, w):
@@ -174,4 +177,48 @@ def recurrence():
     drawing.arrow((middle, 240), (middle, 282), kind="weights")
     drawing.box(middle, 300, r"gradient of $W = \sum_t h_{t-1}^\top g_t$", "context", 282, 34)
     drawing.text(240, 346, "after the loop: one large product in place of T small ones", 12, LINE)
+    return drawing
+
+
+def heads():
+    drawing = Drawing(330)
+    drawing.box(70, 34, "query $q_i$", "query", 100)
+    memory = 246 + 56 * np.arange(4)
+    drawing.cells(memory, 34, letters("h", 4), "value", 46)
+    drawing.text(176, 34, "memory", 11.5, COLOURS["value"][1])
+    scores = np.array([[2, 0, 0, -1], [-1, 0, 2, 1], [0, 1.5, 0, 1]])
+    for n, (x, row) in enumerate(zip((94, 240, 386), scores, strict=True), 1):
+        drawing.arrow((330, 50), (330, 62), (x + 16, 62), (x + 16, 90), kind="value")
+        drawing.arrow((70, 50), (70, 74), (x - 16, 74), (x - 16, 90), kind="query")
+        drawing.box(x, 106, f"head {n}", "score", 116)
+        drawing.arrow((x, 122), (x, 140))
+        drawing.bars(
+            x + 28 * np.array([-1.5, -0.5, 0.5, 1.5]), 186, softmax(row), "weights", 40, 18
+        )
+        drawing.arrow((x, 190), (x, 208))
+        drawing.box(x, 224, f"$c_{{{n},i}}$", "context", 76)
+        drawing.arrow((x, 240), (x, 262))
+    drawing.box(240, 279, r"$o_i = O\,[c_{1,i};\ c_{2,i};\ c_{3,i}]$", "context", 408, 32)
+    drawing.text(240, 312, "each head reads its own part of the features", 11.5, LINE)
+    return drawing
+
+
+def sources():
+    drawing = Drawing(352)
+    drawing.box(240, 34, "query $q_i$", "query", 96)
+    scores = np.array([0.0, 2, 1, -1]), np.array([2.0, 0])
+    for n, (x, row) in enumerate(zip((118, 362), scores, strict=True), 1):
+        xs = x + 48 * (np.arange(len(row)) - (len(row) - 1) / 2)
+        drawing.cells(xs, 92, [f"$h^{n}_{j}$" for j in range(1, len(row) + 1)], "value", 40)
+        drawing.text(x, 66, f"memory {n}", 11.5, COLOURS["value"][1])
+        drawing.arrow((x, 106), (x, 130), kind="value")
+        side = 76 if n == 1 else -76
+        drawing.arrow((240, 50), (240, 146), (x + side, 146), kind="query")
+        drawing.box(x, 146, f"attention {n}", "score", 150)
+        drawing.arrow((x, 162), (x, 180))
+        drawing.bars(xs, 232, softmax(row), "weights", 46, 26)
+        drawing.arrow((x, 236), (x, 252))
+        drawing.box(x, 268, f"$c_{{{n},i}}$", "context", 90)
+        drawing.arrow((x, 284), (x, 304))
+    drawing.box(240, 320, r"$o_i = [c_{1,i};\ c_{2,i}]$", "context", 400, 32)
     return drawing
