@@ -24,13 +24,13 @@ from keras_attention import (
     HierarchicalAttention,
     LocationSensitiveAttention,
     LuongAttention,
-    Memory,
     MemoryHop,
     MonotonicAttention,
     MultiHead,
     beam_search,
     greedy_search,
 )
+from keras_attention.layers import Memory
 from keras_attention.ops import additive_score, compiling
 from keras_attention.ops.loops import leaves, pack_like
 

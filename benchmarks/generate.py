@@ -23,7 +23,8 @@ def make_translator(words, units):
     import keras
     from keras import layers
 
-    from keras_attention import AttentionRNN, LuongAttention, Readout, RecurrentEncoder, Seq2Seq
+    from keras_attention import AttentionRNN, LuongAttention, RecurrentEncoder, Seq2Seq
+    from keras_attention.models import Readout
 
     keras.utils.set_random_seed(1)
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
@@ -85,7 +86,7 @@ def bare(model, sentences, jit):
 def column(arguments):
     import statistics
 
-    from keras_attention import BidirectionalEnsemble
+    from keras_attention.models import BidirectionalEnsemble
 
     words, units, count = (50, 16, 100) if arguments.small else (8000, 512, 1000)
     sentences, jit = make_sentences(count, words), arguments.column != "TensorFlow"

@@ -3,9 +3,9 @@ Copy names that the model has never seen
 ========================================
 
 "Zorvi sold a red boat to Melkan ." becomes "Melkan owns a red boat ." Every sentence has names of
-its own, so no vocabulary holds them. :py:obj:`keras_attention.PointerGenerator` writes each word
-from the vocabulary or copies one from the sentence. The same model with an ordinary head has to
-write "[UNK]". Look at the picture: where the model copies, it points at the name.
+its own, so no vocabulary holds them. :py:obj:`keras_attention.models.PointerGenerator` writes each
+word from the vocabulary or copies one from the sentence. The same model with an ordinary head has
+to write "[UNK]". Look at the picture: where the model copies, it points at the name.
 
 Paper: See, Liu and Manning, 2017, https://arxiv.org/abs/1704.04368
 """
@@ -18,11 +18,10 @@ import numpy as np
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
-    ExtendedVocabulary,
-    PointerGenerator,
     RecurrentEncoder,
     Seq2Seq,
 )
+from keras_attention.models import ExtendedVocabulary, PointerGenerator
 from keras_attention.plotting import plot_attention
 
 SEED = 0
@@ -51,8 +50,8 @@ rng = np.random.default_rng(SEED)
 # Data
 # ----
 # Names have two to four syllables, and hardly any occurs twice.
-# :py:obj:`keras_attention.ExtendedVocabulary` gives the unknown words of a sentence numbers behind
-# the numbers of the vocabulary, so that the model can copy them.
+# :py:obj:`keras_attention.models.ExtendedVocabulary` gives the unknown words of a sentence numbers
+# behind the numbers of the vocabulary, so that the model can copy them.
 def make_name():
     syllables = [rng.choice(list(CONSONANTS)) + rng.choice(list("aeiou")) for _ in range(4)]
     return "".join(syllables[: rng.integers(2, 5)]).capitalize()

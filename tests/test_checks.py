@@ -15,13 +15,13 @@ from keras_attention import (
     BiDAFAttentionFlow,
     HierarchicalAttention,
     LuongAttention,
-    Memory,
     MemoryHop,
     MemoryNetwork,
     ScoringMixin,
     beam_search,
     greedy_search,
 )
+from keras_attention.layers import Memory
 from keras_attention.ops import compiling
 from tests.helpers import assert_refused
 

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.files import check_settings, make_folder, remove, whole_file, write_text
-from keras_attention import BidirectionalEnsemble, Ensemble
+from keras_attention import Ensemble
+from keras_attention.models import BidirectionalEnsemble
 
 # With another backend TensorFlow only handles text, and must not reserve the memory of the GPUs.
 if keras.backend.backend() != "tensorflow":

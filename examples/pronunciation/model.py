@@ -10,12 +10,11 @@ from examples.pronunciation.data import END, PAD, START, encode_words, pad
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
-    HardAttention,
     LuongAttention,
     MonotonicAttention,
-    Readout,
     Seq2Seq,
 )
+from keras_attention.models import HardAttention, Readout
 from keras_attention.search import reverse_tokens
 
 ATTENTIONS = ("hard-monotonic", "hard", "soft", "monotonic")

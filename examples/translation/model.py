@@ -8,10 +8,10 @@ from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
     LuongAttention,
-    Readout,
     RecurrentEncoder,
     Seq2Seq,
 )
+from keras_attention.models import Readout
 
 ATTENTIONS = (
     "bahdanau",

@@ -47,7 +47,8 @@ class Window(NamedTuple):
 
         >>> import numpy
         >>> from keras import ops
-        >>> from keras_attention import BahdanauAttention, Window
+        >>> from keras_attention import BahdanauAttention
+        >>> from keras_attention.layers import Window
         >>> class DiagonalAttention(BahdanauAttention):
         ...     uses_position = True
         ...     def window(self, query, memory, position):

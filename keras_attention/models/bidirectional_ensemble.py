@@ -57,7 +57,8 @@ class BidirectionalEnsemble(Joint):
 
     Example:
         >>> import keras, numpy
-        >>> from keras_attention import AttentionRNN, BahdanauAttention, BidirectionalEnsemble
+        >>> from keras_attention import AttentionRNN, BahdanauAttention
+        >>> from keras_attention.models import BidirectionalEnsemble
         >>> from keras_attention import RecurrentEncoder, Seq2Seq
         >>> from keras_attention.search import reverse_tokens
         >>> def translator():

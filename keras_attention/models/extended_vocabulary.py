@@ -24,7 +24,7 @@ class ExtendedVocabulary:
         ValueError: `max_extra` is not a positive integer, or `unknown_token` is not an id.
 
     Example:
-        >>> from keras_attention import ExtendedVocabulary
+        >>> from keras_attention.models import ExtendedVocabulary
         >>> vocabulary = ExtendedVocabulary(["[PAD]", "[UNK]", "the", "cat"], max_extra=2)
         >>> ids, extra = vocabulary.encode_sources([["the", "ocelot", "saw", "the", "ocelot"]])
         >>> ids, extra

@@ -93,7 +93,7 @@ class HardAttention(Head):
 
     Example:
         >>> import numpy
-        >>> from keras_attention import HardAttention
+        >>> from keras_attention.models import HardAttention
         >>> output, memory = numpy.ones((2, 3, 5)), numpy.ones((2, 7, 11))
         >>> weights = numpy.full((2, 3, 7), 1 / 7)
         >>> HardAttention(9, units=13)(output, weights=weights, memory=memory).shape

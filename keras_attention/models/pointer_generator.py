@@ -58,7 +58,7 @@ class PointerGenerator(Head):
 
     Example:
         >>> import numpy
-        >>> from keras_attention import PointerGenerator
+        >>> from keras_attention.models import PointerGenerator
         >>> head = PointerGenerator(vocabulary_size=9, max_extra=2)
         >>> step, weights = numpy.ones((1, 5)), numpy.full((1, 3), 1 / 3)
         >>> source = numpy.array([[4, 9, 9]])  # token 4, then an extra word twice

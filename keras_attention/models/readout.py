@@ -50,7 +50,7 @@ class Readout(Head):
 
     Example:
         >>> import numpy
-        >>> from keras_attention import Readout
+        >>> from keras_attention.models import Readout
         >>> Readout(5, 9)(numpy.ones((2, 3, 4)), inputs=numpy.ones((2, 3, 7))).shape
         TensorShape([2, 3, 9])
 

@@ -18,11 +18,11 @@ from keras_attention import (
     MemoryHop,
     MultiHead,
     MultiSource,
-    PointerGenerator,
     RecurrentEncoder,
     Seq2Seq,
     beam_search,
 )
+from keras_attention.models import PointerGenerator
 from keras_attention.ops import compiling
 from keras_attention.search import average_steps, free_run, greedy_search, replace_unknown
 from tests import fast, oracles

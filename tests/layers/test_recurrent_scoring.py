@@ -9,8 +9,8 @@ from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
     RecurrentScoringMixin,
-    Window,
 )
+from keras_attention.layers import Window
 from tests import fast
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import DQ, DV, TK, TQ, AnyCell, B, assert_close, assert_refused, normal, numpy

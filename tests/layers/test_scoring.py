@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ScoringMixin, Window
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ScoringMixin
+from keras_attention.layers import Window
 from tests.backends import XLA
 from tests.helpers import (
     DK,

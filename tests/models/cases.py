@@ -8,15 +8,13 @@ from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
     DecoderStack,
-    HardAttention,
     LocationSensitiveAttention,
     LuongAttention,
-    PointerGenerator,
-    Readout,
     RecurrentEncoder,
     ResidualRNNCells,
     Seq2Seq,
 )
+from keras_attention.models import HardAttention, PointerGenerator, Readout
 from tests.helpers import randomize
 
 V, E, H, U = 11, 5, 8, 7

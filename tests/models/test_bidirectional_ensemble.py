@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import BidirectionalEnsemble, Ensemble, Seq2Seq
+from keras_attention import Ensemble, Seq2Seq
+from keras_attention.models import BidirectionalEnsemble
 from keras_attention.search import bidirectional_search, reverse_tokens
 from tests.backends import only_on
 from tests.helpers import assert_refused, numpy

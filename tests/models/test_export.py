@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import BidirectionalEnsemble, Ensemble, Seq2Seq
+from keras_attention import Ensemble, Seq2Seq
+from keras_attention.models import BidirectionalEnsemble
 from tests.backends import only_on
 from tests.models.cases import END, SOURCES, START, TARGETS, V, bahdanau, make_model
 

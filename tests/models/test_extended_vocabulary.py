@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_attention import ExtendedVocabulary
+from keras_attention.models import ExtendedVocabulary
 from tests.helpers import assert_refused
 
 WORDS = ["[PAD]", "[UNK]", "a", "b"]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import BidirectionalEnsemble, Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from keras_attention.models import BidirectionalEnsemble
 from tests import fast
 from tests.helpers import assert_refused, numpy
 from tests.models.cases import END, SOURCES, START, TARGETS, E, H, V, bahdanau, make_model

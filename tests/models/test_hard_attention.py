@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import HardAttention
+from keras_attention.models import HardAttention
 from tests import fast
 from tests.backends import dtypes, gradients_by, tensor
 from tests.helpers import (

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import HardAttention, PointerGenerator, Readout
+from keras_attention.models import HardAttention, PointerGenerator, Readout
 from tests.backends import XLA, dtypes
 from tests.helpers import normal, numpy, randomize
 

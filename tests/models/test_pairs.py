@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import BidirectionalEnsemble, Ensemble, Seq2Seq
+from keras_attention import Ensemble, Seq2Seq
+from keras_attention.models import BidirectionalEnsemble
 from keras_attention.ops import compiling
 from tests.helpers import assert_refused, numpy
 from tests.models.cases import END, SOURCES, START, TARGETS, V, bahdanau, make_model

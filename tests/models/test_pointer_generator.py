@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import PointerGenerator
+from keras_attention.models import PointerGenerator
 from tests import fast
 from tests.backends import BACKEND, dtypes, tensor
 from tests.helpers import (

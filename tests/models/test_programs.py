@@ -10,12 +10,12 @@ from keras import layers
 
 from keras_attention import (
     AttentionRNN,
-    BidirectionalEnsemble,
     Ensemble,
     MonotonicAttention,
     RecurrentEncoder,
     Seq2Seq,
 )
+from keras_attention.models import BidirectionalEnsemble
 from keras_attention.models._searches import OWN, SEARCHES
 from tests.backends import only_on
 from tests.helpers import randomize

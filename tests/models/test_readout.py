@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import Readout
+from keras_attention.models import Readout
 from tests.backends import dtypes
 from tests.helpers import (
     DTYPES,

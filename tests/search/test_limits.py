@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import Memory
+from keras_attention.layers import Memory
 from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
 from tests import fast
 from tests.backends import compiled, on_tensorflow

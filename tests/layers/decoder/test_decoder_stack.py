@@ -10,11 +10,11 @@ import keras_attention.layers.decoder.decoder_stack as module
 from keras_attention import (
     BahdanauAttention,
     DecoderStack,
-    HardAttention,
     LuongAttention,
     RecurrentEncoder,
     Seq2Seq,
 )
+from keras_attention.models import HardAttention
 from tests import fast, oracles
 from tests.backends import only_on
 from tests.helpers import (
