@@ -62,6 +62,12 @@ def test_another_distribution_has_the_same_folder(last, tmp_path):
         assert "pip uninstall -y keras-attention && pip install --force-reinstall" in message
 
 
+def test_the_import_takes_no_name_of_a_layer():
+    code = "import keras, keras_attention; print(keras.layers.Layer().name)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["layer"]
+
+
 def test_the_versions_for_an_issue(capsys):
     __main__.main()
     printed = capsys.readouterr().out
