@@ -75,7 +75,7 @@ REMEDIES = {
     ): "In a search, read the memory that it passes to `step`: it is repeated for the beams.",
     ("value", "several"): "{call}. For several memories, use a MultiSource.",
     ("memory", "several"): "{call}. For several memories, use a MultiSource as the attention.",
-    ("weights", "several"): "This reads the weights of one memory. Pass those of one, such as "
+    ("weights", "several"): "It reads one memory. Pass the weights for that memory, such as "
     "weights[0]; in a model, let the decoder read one memory, or take another head.",
     ("source", "shape"): "Pass a batch: one source is source[None].",
     ("source", "several"): "Call fit(source, target) or generate(source, max_length). For several "
@@ -213,7 +213,7 @@ class Spec:
         return {axis: size for axis, size in sizes.items() if axis[0] == "D"}
 
     def _items(self, layer, tensors):
-        """The tensors by name, those of a list by names such as value[0]."""
+        """The tensors by name. Each item of a list gets a name with its index, such as value[0]."""
         items = {name: x for name, x in tensors.items() if name not in self.lists}
         for name, count in self.lists.items():
             x = tensors.get(name)

@@ -45,9 +45,9 @@ def guided_attention_loss(
     i and j count the valid steps of a sample from 0, and Tq[b] and Tk[b] are their numbers. The
     inner mean runs over the valid pairs of a sample. If there is none, it is 0.
 
-    The loss is at most 1 / Tk. Multiply it by 10, for example. The paper has only weights that sum
-    to one. Those of a monotonic attention may sum to less; without n, it would lower the loss by
-    leaving the memory. A sum below 1e-30 counts as 1e-30.
+    The loss is at most 1 / Tk. Multiply it by 10, for example. In the paper,
+    weights always sum to one. A row of a monotonic attention may sum to less. Without n, such an
+    attention would lower the loss by moving past the memory. A sum below 1e-30 counts as 1e-30.
 
     Args:
         weights: a, `(B, Tq, Tk)`.

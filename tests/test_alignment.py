@@ -161,7 +161,7 @@ def test_durations_of_equal_weights_move_on_first():
 
 
 def leaking(weights):
-    """Rows that sum to less than one, and one to nothing, as those of a monotonic attention."""
+    """Scales rows to sums below one, and one row to zero, as monotonic attention does."""
     weights = weights * np.random.default_rng(3).uniform(0.1, 1, (B, TQ, 1))
     weights[0, 1], weights[1, 2] = 0, 1e-20 * weights[1, 2]
     return weights

@@ -1,4 +1,4 @@
-"""What attentions that are made of others have in common."""
+"""The base of attentions that are made of other attentions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.scoring import ScoringMixin, check_attention
 from keras_attention.layers.types import NO_RESIDUALS
 
-# What the attentions inside have, and a layer around them has not.
+# Arguments that each member takes, and this layer does not.
 OF_MEMBERS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
 HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
 
@@ -18,7 +18,7 @@ HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
 class Several(ScoringMixin):
     """Attentions that answer the same queries. Each reads a memory of its own.
 
-    The state is a list: that of each attention, None for one without a state.
+    The state is a list with the state of each attention, or None for one without a state.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -39,7 +39,7 @@ class Several(ScoringMixin):
         raise NotImplementedError
 
     def _join(self, memories):
-        """One memory of those of all attentions."""
+        """Joins the memories of all attentions into one."""
         raise NotImplementedError
 
     def _masks(self, masks):
@@ -47,7 +47,7 @@ class Several(ScoringMixin):
         raise NotImplementedError
 
     def _joint_weights(self, weights):
-        """The weights that a call returns, of those of all attentions. Some may be None."""
+        """Joins the weights of all attentions into what a call returns. Some may be None."""
         raise NotImplementedError
 
     def _each(self, memory: Any, *others: Iterable | None) -> Iterator:
@@ -114,7 +114,7 @@ class Several(ScoringMixin):
         ]
 
     def _check_member(self, name, attention, arguments, what="attention"):
-        """One of the attentions. Their own arguments must not be given to this layer."""
+        """Refuses a member that cannot be one, and arguments that belong to the members."""
         check_attention(self.name, attention, name)
         kind = type(self).__name__
         if attention.memory_count is not None:

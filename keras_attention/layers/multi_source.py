@@ -37,7 +37,7 @@ class MultiSource(Several):
             first attention says which query is the default.
 
     Weights:
-        Those of the attentions.
+        See the attentions.
 
     Call arguments:
         query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.

@@ -37,7 +37,7 @@ RULES = {
     "models": "`models` must be a list of Seq2Seq models. To join both directions, make an "
     "Ensemble of each direction first.",
     "tokens": "the models must have the same start_token, end_token and pad_token",
-    "vocabulary": "both models must have one vocabulary. Train them with the same tokens",
+    "vocabulary": "both models must have one vocabulary",
     # What they return.
     "encoded": "the encoder must return (memory, state, mask): vectors (batch, steps, features), "
     "states of the cell as a list or None, and a boolean mask or None; of several memories, lists "
