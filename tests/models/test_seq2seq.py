@@ -465,7 +465,7 @@ def test_mixed_precision():
 
 def test_an_encoder_of_another_dtype():
     encoder = RecurrentEncoder(
-        keras.layers.Embedding(V, 7), keras.layers.GRU(8, return_sequences=True)
+        keras.layers.Embedding(V, 7), keras.layers.GRU(8, return_sequences=True, return_state=True)
     )
     cell = keras.layers.GRUCell(8, dtype="mixed_bfloat16")
     decoder = AttentionRNN(cell, BahdanauAttention(5, dtype="mixed_bfloat16"))
