@@ -49,6 +49,7 @@ def parse(argv):
     add("--hidden", nargs="*", type=types.count, default=[64], help="widths before the pooling")
     add("--units", type=types.count, default=64, help="of the attention")
     add("--dropout", type=types.share, default=0.5, help="share of the features")
+    add("--drop-instances", type=types.share, default=0.3, help="share hidden in training")
     add("--members", type=types.count, default=5, help="networks that vote")
     options = parser.parse_args(argv)
     if options.data == "" or (options.labels and not options.data):
@@ -59,7 +60,7 @@ def parse(argv):
 def build(bags, pooling, options):
     """A compiled model, its reader, and a function that makes twins of the model."""
     sizes = bags.instances.shape[1], len(bags.classes), pooling, options.hidden
-    sizes += options.units, options.dropout, options.members
+    sizes += options.units, options.dropout, options.drop_instances, options.members
     model, reader = build_model(*sizes)
     rate = warmup_cosine(options.learning_rate, options.steps, last=0.0)
     optimizer = keras.optimizers.AdamW(rate, weight_decay=options.weight_decay)

@@ -6,6 +6,7 @@ from keras import layers, ops
 from keras_attention import AttentionPooling
 
 POOLINGS = ("gated", "attention", "mean", "max")
+LEAST = 8  # in a smaller bag each instance may decide
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -34,7 +35,31 @@ class PlainPooling(layers.Layer):
         return {**super().get_config(), "kind": self.kind}
 
 
-def build_model(features, classes, pooling, hidden, units, dropout, members):
+@keras.saving.register_keras_serializable(package="keras_attention_examples")
+class DropInstances(layers.Layer):
+    """Hides a share of each bag in training: a mask `(B, T)` to a mask.
+
+    One clear instance is enough to know the class of a bag. A model that loses it now and then must
+    learn to find the others too. Where fewer than `LEAST` would be left, none is hidden.
+    """
+
+    def __init__(self, rate, **kwargs):
+        super().__init__(**kwargs)
+        self.rate, self.seed_generator = rate, keras.random.SeedGenerator()
+
+    def call(self, mask, training=False):
+        if not training:
+            return mask
+        drawn = keras.random.uniform(ops.shape(mask), seed=self.seed_generator)
+        kept = ops.logical_and(mask, drawn >= self.rate)
+        left = ops.sum(ops.cast(kept, "int32"), axis=1, keepdims=True)
+        return ops.where(left >= LEAST, kept, mask)
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.rate}
+
+
+def build_model(features, classes, pooling, hidden, units, dropout, drop_instances, members):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
     Args:
@@ -44,6 +69,7 @@ def build_model(features, classes, pooling, hidden, units, dropout, members):
         hidden: the widths of the layers before the pooling.
         units: of `AttentionPooling`.
         dropout: the share of the features that are dropped, after each layer.
+        drop_instances: the share of the instances that are hidden in training.
         members: the number of networks, which learn side by side and vote.
 
     Returns:
@@ -56,16 +82,16 @@ def build_model(features, classes, pooling, hidden, units, dropout, members):
     mask = keras.Input((None,), dtype="bool", name="mask")
     logits, weights = [], []
     for n in range(members):
-        x = instances
+        x, kept = instances, DropInstances(drop_instances)(mask)
         for width in hidden:
             x = layers.Dense(width, "relu")(x)
             x = layers.Dropout(dropout)(x)
         if pooling in ("gated", "attention"):
             attention = AttentionPooling(units, gated=pooling == "gated", name=f"attention_{n}")
-            bag, weight = attention(x, mask=mask, return_attention_scores=True)
+            bag, weight = attention(x, mask=kept, return_attention_scores=True)
             weights.append(weight)
         else:
-            bag = PlainPooling(pooling)(x, mask=mask)
+            bag = PlainPooling(pooling)(x, mask=kept)
         logits.append(layers.Dense(classes)(bag))
     logits = ops.stack(logits, axis=1)
     outputs = {"probabilities": ops.mean(ops.softmax(logits), axis=1)}
@@ -83,10 +109,11 @@ def restart(model, twin):
             variable.assign(ops.zeros_like(variable))
 
 
-def with_scaling(reader, mean, deviation):
-    """A reader of instances that are not standardised."""
+def with_scaling(reader, mean, deviation, limit):
+    """A reader of instances that are neither standardised nor cut at the limit."""
     instances = keras.Input((None, len(mean)), name="instances")
     mask = keras.Input((None,), dtype="bool", name="mask")
     scale = layers.Normalization(mean=mean, variance=deviation**2)
     inputs = {"instances": instances, "mask": mask}
-    return keras.Model(inputs, reader({"instances": scale(instances), "mask": mask}))
+    scaled = ops.clip(scale(instances), -limit, limit)
+    return keras.Model(inputs, reader({"instances": scaled, "mask": mask}))

@@ -8,7 +8,7 @@ import pytest
 
 from examples.bags import __main__ as command
 from examples.bags.data import make_digits, read, split
-from examples.bags.model import PlainPooling, build_model, with_scaling
+from examples.bags.model import DropInstances, PlainPooling, build_model, with_scaling
 from tests.helpers import assert_close, normal
 
 HEADER = ["x", "Bag", "y", "label"]
@@ -110,9 +110,12 @@ def test_padded_bags_and_scaled_ones():
         assert given["mask"][row].tolist() == [n < size for n in range(max(bags.sizes[chosen]))]
     assert not given["instances"][~given["mask"]].any()
     scaled, (mean, deviation) = bags.scaled(chosen)
-    rows = np.concatenate([scaled.instances[bags.of(bag)] for bag in chosen])
-    np.testing.assert_allclose(rows.mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(scaled.instances * deviation + mean, bags.instances, atol=1e-4)
+    rows = np.concatenate([bags.instances[bags.of(bag)] for bag in chosen])
+    np.testing.assert_allclose(mean, rows.mean(0), atol=1e-5)
+    np.testing.assert_allclose(deviation[rows.std(0) > 0], rows.std(0)[rows.std(0) > 0], atol=1e-5)
+    expected = np.clip((bags.instances - mean) / deviation, -3, 3)
+    assert (np.abs(expected) == 3).any()  # an outlier
+    np.testing.assert_allclose(scaled.instances, expected, atol=1e-5)
 
 
 def test_every_bag_is_tested_once():
@@ -133,8 +136,21 @@ def test_plain_poolings(kind):
     assert_close(found, expected, "float32")
 
 
+def test_dropped_instances():
+    mask = np.arange(400) < np.array([[400], [12], [7], [0]])
+    drop = DropInstances(0.5)
+    np.testing.assert_array_equal(drop(mask), mask)
+    for _ in range(20):
+        kept = np.array(drop(mask, training=True))
+        assert not (kept & ~mask).any()
+        assert 8 <= kept[1].sum() <= 12
+        assert kept[2:].sum(axis=1).tolist() == [7, 0]
+        assert 0.3 < kept[0].mean() < 0.7
+    np.testing.assert_array_equal(DropInstances(0.0)(mask, training=True), mask)
+
+
 def test_the_reader_averages_members_and_knows_the_scale():
-    model, reader = build_model(7, 2, "gated", [11], 5, 0.5, members=3)
+    model, reader = build_model(7, 2, "gated", [11], 5, 0.5, 0.3, members=3)
     bags, mask = normal(1, 2, 4, 7).astype("float32"), np.arange(4) < np.array([[4], [2]])
     logits = model.predict_on_batch({"instances": bags, "mask": mask})
     assert logits.shape == (2, 3, 2)
@@ -145,7 +161,7 @@ def test_the_reader_averages_members_and_knows_the_scale():
     assert_close(found["weights"].sum(1), np.ones(2), "float32")
     mean, deviation = normal(2, 7), 1 + np.abs(normal(3, 7))
     raw = {"instances": (bags * deviation + mean).astype("float32"), "mask": mask}
-    again = with_scaling(reader, mean, deviation).predict_on_batch(raw)
+    again = with_scaling(reader, mean, deviation, 100.0).predict_on_batch(raw)
     np.testing.assert_allclose(again["weights"], found["weights"], atol=1e-4)
 
 
