@@ -265,7 +265,9 @@ class Spec:
             return problem, f"{must} {KINDS[kind].format(valid)}", Words(f"dtype {dtype_of(x)}")
         received = Words(shape)
         if kind == "bool":
-            wanted = " or ".join(str(tuple(map(sizes.get, axes))) for axes in forms.values())
+            named = [[_size(axis, sizes) for axis in axes] for axes in forms.values()]
+            shapes = [f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in named]
+            wanted = " or ".join(shapes)
             of = "inputs" if name == "mask" else name.replace("_mask", "")
             of = "pair of a query and a memory step" if pairs else f"step of `{of}`"
             return "size", f"{must} have shape {wanted}, one truth value for each {of}", received
@@ -299,6 +301,11 @@ class Spec:
 def _word_of(axis):
     """What the size of an axis counts. The axis of one of several memories has a number."""
     return AXES.get(axis.rstrip("0123456789"), "features")
+
+
+def _size(axis, sizes):
+    """The size of an axis, in words where it is unknown."""
+    return str(sizes[axis]) if is_known(sizes.get(axis)) else _word_of(axis)
 
 
 def _in_words(forms):

@@ -41,6 +41,11 @@ def test_sizes_that_are_not_known_agree_with_all():
     for mask in (np.ones((3, 7), bool), np.ones((2, 4, 7), bool)):
         checked(query=unknown, attention_mask=mask)
     assert_refused(lambda: checked(query=keras.KerasTensor((2, 3, None))), "must be known")
+    tensors = {
+        "value": keras.KerasTensor((None, 7, 11)),
+        "mask": keras.KerasTensor((None, 3), "bool"),
+    }
+    assert_refused(lambda: SPEC.check("layer", tensors), "`mask` must have shape (batch, 7), one")
 
 
 def test_arguments_that_are_not_given_are_not_checked():

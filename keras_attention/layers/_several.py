@@ -1,5 +1,6 @@
 """The base of attentions that are made of other attentions."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,6 +14,11 @@ from keras_attention.layers.types import NO_RESIDUALS
 # Arguments that each member takes, and this layer does not.
 OF_MEMBERS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
 HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
+
+
+def ends(sizes: list[int]) -> list[int]:
+    """Where parts of these sizes end, without the last one, as `ops.split` takes it."""
+    return list(itertools.accumulate(sizes[:-1]))
 
 
 class Several(ScoringMixin):

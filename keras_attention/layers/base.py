@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self
 
 import keras
@@ -41,6 +41,16 @@ def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
     if layer.compute_dtype == layer.variable_dtype:
         return function()
     return _Caller(dtype=layer.dtype_policy, name="caller")(function=function)
+
+
+def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """The weights of a layer that have gradients."""
+    return [x for x in layer.weights if "float" in x.dtype]
+
+
+def with_weights(layer: keras.layers.Layer, values: Iterable[Tensor]) -> keras.StatelessScope:
+    """A scope in which the `float_weights` of a layer have these values."""
+    return keras.StatelessScope(list(zip(float_weights(layer), values, strict=True)))
 
 
 class _Caller(keras.layers.Layer):
@@ -121,8 +131,8 @@ class CheckedLayer(keras.layers.Layer):
         for name in _arguments_of(type(self)):
             if hasattr(self, name):
                 value = getattr(self, name)
-                layer = isinstance(value, keras.layers.Layer)
-                config[name] = keras.saving.serialize_keras_object(value) if layer else value
+                layers = isinstance(_first(value), keras.layers.Layer)
+                config[name] = keras.saving.serialize_keras_object(value) if layers else value
             elif type(self).get_config is CheckedLayer.get_config:
                 raise ValueError(
                     f"{self.name}: the layer has no attribute `{name}`, so the argument `{name}` "
@@ -135,9 +145,14 @@ class CheckedLayer(keras.layers.Layer):
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])
             for name in _arguments_of(cls)
-            if isinstance(config.get(name), dict) and "class_name" in config[name]
+            if isinstance(_first(config.get(name)), dict) and "class_name" in _first(config[name])
         }
         return super().from_config({**config, **layers})
+
+
+def _first(value):
+    """The first item of a list, or a value that is no list."""
+    return next(iter(value), None) if isinstance(value, (list, tuple)) else value
 
 
 def check_initialised(layer: keras.layers.Layer) -> None:

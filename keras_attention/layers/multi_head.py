@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention._place import value_of
 from keras_attention._spec import Words, check_int, is_integer, refuse
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._several import Several
+from keras_attention.layers._several import Several, ends
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.types import Memory
 from keras_attention.ops.masks import blanked
@@ -28,7 +28,7 @@ class MultiHead(Several):
 
     Each head is a copy of the attention, with weights and a state of its own. All heads see the
     whole query and the whole key. Each reads its own part of the values, Dv / H features, so H
-    heads read as many numbers as one attention. With units of U / H, they also score as many.
+    heads read as many numbers as one attention. With U / H units each, they also cost as much.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, H heads.
 
@@ -45,7 +45,8 @@ class MultiHead(Several):
 
     Weights:
         value_kernel: the transposes of all V[h], side by side, `(Dv, Dv)`.
-        output_kernel: the transpose of O, `(Dv, Dv)`.
+        output_kernel: the transpose of O, `(Dv, Dv)`. For an attention that transforms its context
+            `(Dc, Do)`: Dc features of all heads together, Do of the attention without heads.
         All others: see the attention. They exist once for each head.
 
     Call arguments:
@@ -57,12 +58,12 @@ class MultiHead(Several):
         Output o `(B, Tq, Dv)`; with `return_attention_scores` also the mean of the weights of all
         heads, `(B, Tq, Tk)`. `head_weights` returns the weights of each head. An attention may
         transform its context, as `LuongAttention(units=...)` does. Then O joins the transformed
-        contexts, and the output has the size of one of them.
+        contexts, and the output has the size that the attention has without heads.
 
     Raises:
         ValueError: `attention` is no layer built on `ScoringMixin`; `num_heads` is not a positive
-            integer, or above Dv; an argument of the attention is given here; otherwise as the
-            attention.
+            integer, or above Dv; `dropout`, `normalizer` or `seed` is passed to this layer. Also
+            what the attention raises.
 
     Example:
         >>> import numpy
@@ -78,7 +79,7 @@ class MultiHead(Several):
     Reference: https://arxiv.org/abs/1706.03762, section 3.2.2, with any score. With
     `BahdanauAttention` or `LocationSensitiveAttention` it is the multi-head attention of ESPnet,
     https://arxiv.org/abs/1804.00015. Unlike there, the width of the values does not depend on the
-    units of the score. A loss on the weights is that of the attention, of their mean.
+    units of the score. The attention's loss is computed from the mean of the heads' weights.
     """
 
     def __init__(self, attention: ScoringMixin, num_heads: int, **kwargs: Any) -> None:
@@ -100,7 +101,7 @@ class MultiHead(Several):
             expected += "each head reads a part"
             refuse(self.name, expected, Words(f"num_heads={heads}, and {size} features"))
         sizes = [size // heads + (n < size % heads) for n in range(heads)]
-        self._ends = [sum(sizes[:n]) for n in range(1, heads)]
+        self._ends = ends(sizes)
         self.value_kernel = self.add_weight((size, size), name="value_kernel")
         for head, one in zip(self.heads, sizes, strict=True):
             try:

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attention._spec import Words, refuse
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._several import Several
+from keras_attention.layers._several import Several, ends
 from keras_attention.layers.scoring import ScoringMixin, build_attention
 from keras_attention.layers.types import Memory
 from keras_attention.ops.loops import map_leaves
@@ -57,8 +57,8 @@ class MultiSource(Several):
 
     Raises:
         ValueError: `attentions` is no list of at least two attentions, or they compute in different
-            dtypes; an argument of the attentions is given here; the lists of a call have other
-            lengths; otherwise as the attentions.
+            dtypes; `dropout`, `normalizer` or `seed` is passed to this layer; a list of a call does
+            not have N items. Also what the attentions raise.
 
     Example:
         >>> import keras, numpy
@@ -95,8 +95,7 @@ class MultiSource(Several):
         keys = [None] * self.memory_count if key_shape is None else key_shape
         for one, value, key in zip(self.attentions, value_shape, keys, strict=True):
             build_attention(one, query_shape, value, key)
-        sizes = [value[-1] for value in value_shape]
-        self._ends = [sum(sizes[:n]) for n in range(1, len(sizes))]
+        self._ends = ends([value[-1] for value in value_shape])
 
     def combine(self, query: Tensor, context: Tensor) -> Tensor:
         contexts = ops.split(context, self._ends, axis=-1)
@@ -159,18 +158,6 @@ class MultiSource(Several):
         losses = [x for x in losses if x is not None]
         return sum(losses[1:], losses[0]) if losses else None
 
-    def get_config(self) -> dict[str, Any]:
-        attentions = [keras.saving.serialize_keras_object(one) for one in self.attentions]
-        return {**super().get_config(), "attentions": attentions}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "MultiSource":
-        attentions = [
-            keras.saving.deserialize_keras_object(x) if isinstance(x, dict) else x
-            for x in config["attentions"]
-        ]
-        return super().from_config({**config, "attentions": attentions})
-
     def _check_attentions(self, attentions, arguments):
         if len(attentions) < 2:
             expected = "`attentions` must be a list of at least two attentions, one for each memory"
@@ -178,7 +165,7 @@ class MultiSource(Several):
         for n, one in enumerate(attentions):
             self._check_member(f"attentions[{n}]", one, arguments)
         if len({id(one) for one in attentions}) < len(attentions):
-            refuse(self.name, "`attentions` must not hold one more than once", attentions)
+            refuse(self.name, "`attentions` must not hold the same attention twice", attentions)
         dtypes = [one.compute_dtype for one in attentions]
         if set(dtypes) != {self.compute_dtype}:
             expected = f"`attentions` must compute in the dtype of the layer, {self.compute_dtype}"

@@ -27,7 +27,13 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer, as_in_a_call, check_initialised
+from keras_attention.layers.base import (
+    CheckedLayer,
+    as_in_a_call,
+    check_initialised,
+    float_weights,
+    with_weights,
+)
 from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory, Residuals, Window
 from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.loops import map_leaves
@@ -466,8 +472,8 @@ class ScoringMixin(CheckedLayer):
         return ops.squeeze(weights, 1) if one_step else weights
 
     def _window(self, query, memory, position):
-        """What the hook `window` returns, checked."""
-        window = self.window(query, memory, position)
+        """What the hook `window` returns, checked. Only a class that counts steps gets them."""
+        window = self.window(query, memory, position if self.uses_position else None)
         if window is not None:
             check_window(self.name, window, query.shape)
         return window
@@ -571,11 +577,9 @@ class ScoringMixin(CheckedLayer):
 
         # A TensorFlow graph does not know the length before it runs. Gradients flow to the
         # arguments of a branch alone, so the weights of the layer are arguments too.
-        variables = [x for x in self.weights if "float" in x.dtype]
-
         def branch(read):
-            def run(query, key, value, center, *values):
-                with keras.StatelessScope(list(zip(variables, values, strict=True))):
+            def run(query, key, value, center, *weights):
+                with with_weights(self, weights):
                     moved = memory._replace(key=key, value=value)
                     results = read(query, moved, window._replace(center=center))
                 return results[: 1 + weights_wanted]
@@ -583,7 +587,7 @@ class ScoringMixin(CheckedLayer):
             return run
 
         tensors = query, memory.key, memory.value, window.center
-        tensors += tuple(ops.convert_to_tensor(x) for x in variables)
+        tensors += tuple(ops.convert_to_tensor(x) for x in float_weights(self))
         context, *weights = differentiable_cond(
             length > longest, branch(gathered), branch(whole), *tensors
         )
@@ -621,16 +625,15 @@ class ScoringMixin(CheckedLayer):
         """`combine` as a site of a recurrence, `(query, context) -> [output]`, or None."""
         if type(self).combine is ScoringMixin.combine:
             return None
-        variables = [x for x in self.weights if "float" in x.dtype]
 
         def run(weights, *arguments):
             def combine():
-                with keras.StatelessScope(list(zip(variables, weights, strict=True))):
+                with with_weights(self, weights):
                     return self.combine(*(ops.expand_dims(x, 1) for x in arguments))
 
             return [ops.squeeze(as_in_a_call(self, combine), 1)]
 
-        return automatic([value_of(x) for x in variables], run)
+        return automatic([value_of(x) for x in float_weights(self)], run)
 
     def compute_output_shape(
         self,

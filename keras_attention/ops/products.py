@@ -13,7 +13,16 @@ from keras import ops
 from keras_attention._place import in_graph
 from keras_attention._typing import Tensor
 
-__all__ = ["as_dtype", "dot_score", "project", "weighted_sums"]
+__all__ = [
+    "as_dtype",
+    "dot_score",
+    "kernel_gradient",
+    "multiply",
+    "project",
+    "stored_transposed",
+    "sum_of_rows",
+    "weighted_sums",
+]
 
 
 # Eager TensorFlow multiplies by one kernel for each sample up to this many numbers of all kernels:
@@ -96,6 +105,39 @@ def weighted_sums(weights: Tensor, value: Tensor) -> Tensor:
     import torch
 
     return torch.bmm(weights, value)
+
+
+def multiply(x: Tensor, kernel: Tensor) -> Tensor:
+    """Multiplies one step, `(B, D)`, or all steps, `(T, B, D)`, by a kernel."""
+    if keras.backend.backend() != "jax":
+        return project(x, kernel)
+    # A reshape would mix steps and samples, and devices that share the samples would collect all.
+    return ops.matmul(x, kernel)
+
+
+def kernel_gradient(x: Tensor, upstream: Tensor) -> Tensor:
+    """The gradient of the kernel of `multiply`, from all steps: x^T g."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.lax.dot_general(x, upstream, (((0, 1), (0, 1)), ((), ())))
+    x, upstream = (ops.reshape(y, (-1, y.shape[-1])) for y in (x, upstream))
+    return ops.matmul(ops.transpose(x), upstream)
+
+
+def sum_of_rows(upstream: Tensor) -> Tensor:
+    """The gradient of a bias, from all steps."""
+    return ops.sum(upstream, axis=(0, 1))
+
+
+def stored_transposed(x: Tensor) -> Tensor:
+    """The transpose of a matrix, as an array of its own.
+
+    If a product takes the transpose of a kernel, XLA moves nothing, and in a loop the product takes
+    1.5 times as long. XLA cannot remove the maximum, which changes no weight of a usable size.
+    """
+    half = keras.backend.standardize_dtype(x.dtype) == "float16"
+    return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
 
 
 def as_dtype(x: Tensor, dtype: str) -> Tensor:

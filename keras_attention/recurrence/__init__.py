@@ -39,24 +39,16 @@ from keras_attention.recurrence._recur import (
     Site,
     automatic,
     automatic_gradients,
-    kernel_gradient,
-    multiply,
     product,
     recur,
     runs_alone,
-    stored_transposed,
-    sum_of_rows,
 )
 
 __all__ = [
     "Site",
     "automatic",
     "automatic_gradients",
-    "kernel_gradient",
-    "multiply",
     "product",
     "recur",
     "runs_alone",
-    "stored_transposed",
-    "sum_of_rows",
 ]

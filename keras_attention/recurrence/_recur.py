@@ -12,7 +12,12 @@ from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import linearize, vector_jacobian
 from keras_attention.ops.loops import leaves, pack_like, scan
-from keras_attention.ops.products import project
+from keras_attention.ops.products import (
+    kernel_gradient,
+    multiply,
+    stored_transposed,
+    sum_of_rows,
+)
 from keras_attention.ops.xla import compiled_alone
 
 
@@ -41,10 +46,6 @@ class Site(NamedTuple):
     of_weights: Callable[..., list[Tensor]] | None = None
     prepare: Callable[[list[Tensor]], Any] = list
     added: Sequence[Tensor] = ()
-
-    def plus_added(self, results: list[Tensor], added: Sequence[Tensor]) -> list[Tensor]:
-        """The results of a step, with the slices of `added` for this step."""
-        return [*map(ops.add, results, added), *results[len(added) :]]
 
 
 def product(
@@ -102,39 +103,6 @@ def automatic_gradients(
     return leaves(vector_jacobian(run, (floats, list(weights)), list(upstream))[0])
 
 
-def multiply(x: Tensor, kernel: Tensor) -> Tensor:
-    """Multiplies one step, `(B, D)`, or all steps, `(T, B, D)`, by a kernel."""
-    if keras.backend.backend() != "jax":
-        return project(x, kernel)
-    # A reshape would mix steps and samples, and devices that share the samples would collect all.
-    return ops.matmul(x, kernel)
-
-
-def kernel_gradient(x: Tensor, upstream: Tensor) -> Tensor:
-    """The gradient of the kernel of `multiply`, from all steps: x^T g."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return jax.lax.dot_general(x, upstream, (((0, 1), (0, 1)), ((), ())))
-    x, upstream = (ops.reshape(y, (-1, y.shape[-1])) for y in (x, upstream))
-    return ops.matmul(ops.transpose(x), upstream)
-
-
-def sum_of_rows(upstream: Tensor) -> Tensor:
-    """The gradient of a bias, from all steps."""
-    return ops.sum(upstream, axis=(0, 1))
-
-
-def stored_transposed(x: Tensor) -> Tensor:
-    """The transpose of a matrix, as an array of its own.
-
-    If a product takes the transpose of a kernel, XLA moves nothing, and in a loop the product takes
-    1.5 times as long. XLA cannot remove the maximum, which changes no value.
-    """
-    half = keras.backend.standardize_dtype(x.dtype) == "float16"
-    return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
-
-
 # call(name of the site, *arguments) -> results
 Call = Callable[..., list[Tensor]]
 # step(call, carry, inputs) -> (carry, outputs)
@@ -175,7 +143,7 @@ def recur(
 
         def call(name, *arguments):
             results, _ = sites[name].apply(sites[name].weights, *arguments)
-            return sites[name].plus_added(results, added[name])
+            return _plus_added(results, added[name])
 
         return step(call, carry, inputs)
 
@@ -239,14 +207,14 @@ class _Recurrence:
 
         def body(carry, x):
             added, inputs = x
-            carry, calls = _apart(carry), {}
+            carry, calls = _without_duplicates(carry), {}
 
             def call(name, *arguments):
                 site = self.sites[name]
                 if name in calls:
                     raise ValueError(f"A step called the site {name!r} twice; give it two sites.")
                 results, residuals = site.apply(weights[name], *arguments)
-                results = site.plus_added(results, added[name])
+                results = _plus_added(results, added[name])
                 calls[name] = _Call(list(arguments), results, residuals)
                 return results
 
@@ -254,8 +222,8 @@ class _Recurrence:
             missing = self.sites.keys() - calls.keys()
             if missing:
                 raise ValueError(f"A step did not call the sites {sorted(missing)}.")
-            there = [*leaves(inputs), *leaves(outputs)]
-            stored, places = _distinct(there, leaves((carry, calls)))
+            stored_already = [*leaves(inputs), *leaves(outputs)]
+            stored, places = _distinct(stored_already, leaves((carry, calls)))
             places = pack_like((carry, calls), places)
             if self.places not in (None, places):
                 raise ValueError("Every step must compute the same.")
@@ -292,7 +260,7 @@ class _Recurrence:
             body, (of_last, totals), inputs, reverse=True, **self.options
         )
         of_weights, of_added = dict(totals), {}
-        for name, call in self._at_places(self.inputs, stored)[1].items():
+        for name, call in self._stored_calls(self.inputs, stored)[1].items():
             site, upstream = self.sites[name], of_results[name]
             of_added[name] = upstream[: len(site.added)]
             if site.of_weights is not None:
@@ -308,17 +276,17 @@ class _Recurrence:
         sites is differentiated automatically. The gradients go back from the end of the step to the
         last site, through this site, from its arguments to the site before, and so on.
         """
-        carry, calls = self._at_places(inputs, stored)
+        carry, calls = self._stored_calls(inputs, stored)
         results = {name: call.results for name, call in calls.items()}
 
         def between(carry, results):
-            reached = []
+            calls_in_order = []
 
             def call(name, *arguments):
-                reached.append((name, [x for x in arguments if is_floating(x)]))
+                calls_in_order.append((name, [x for x in arguments if is_floating(x)]))
                 return results[name]
 
-            return [("step", self.step(call, carry, inputs)), *reached]
+            return [("step", self.step(call, carry, inputs)), *calls_in_order]
 
         names, pull = linearize(between, carry, results)
         # The gradient of every tensor of the carry and of the results, so far; None stands for 0.
@@ -338,10 +306,15 @@ class _Recurrence:
         of_carry = _without_none(gradients, leaves(places[0]), leaves(carry))
         return pack_like(carry, of_carry), of_results, of_weights
 
-    def _at_places(self, inputs, stored):
+    def _stored_calls(self, inputs, stored):
         """The carry, and the call of every site."""
         tensors = [*leaves(inputs), *stored]
         return pack_like(self.places, [tensors[n] for n in leaves(self.places)])
+
+
+def _plus_added(results: list[Tensor], added: Sequence[Tensor]) -> list[Tensor]:
+    """The results of a site, with the slices of `Site.added` for this step."""
+    return [*map(ops.add, results, added), *results[len(added) :]]
 
 
 def _without_none(gradients, places, tensors):
@@ -357,8 +330,8 @@ def _sum(first, second):
     return ops.add(first, second)
 
 
-def _apart(carry):
-    """The carry, where a tensor that stands in two places has become two tensors."""
+def _without_duplicates(carry):
+    """Copies a tensor that the carry holds twice, so that each place gets its own gradient."""
     seen, tensors = set(), []
     for x in leaves(carry):
         tensors.append(ops.copy(x) if id(x) in seen else x)
@@ -366,12 +339,12 @@ def _apart(carry):
     return pack_like(carry, tensors)
 
 
-def _distinct(there, tensors):
-    """The tensors that are not there yet, each once; and the place of each in both lists."""
-    places = {id(x): n for n, x in enumerate(there)}
+def _distinct(stored_already, tensors):
+    """The tensors that are not stored yet, each once; and the place of each in both lists."""
+    places = {id(x): n for n, x in enumerate(stored_already)}
     new = []
     for x in tensors:
         if id(x) not in places:
-            places[id(x)] = len(there) + len(new)
+            places[id(x)] = len(stored_already) + len(new)
             new.append(x)
     return new, [places[id(x)] for x in tensors]

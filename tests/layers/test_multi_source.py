@@ -389,6 +389,22 @@ def test_it_follows_its_attentions():
     assert MultiSource(double).compute_dtype == "float64"
 
 
+class Windowed(BahdanauAttention):
+    """Notes the position that its window gets. It does not count steps."""
+
+    def window(self, query, memory, position):
+        assert position is None
+
+
+def test_only_an_attention_that_counts_steps_gets_their_numbers():
+    attentions = [LuongAttention("dot", alignment="local-m", half_width=2), Windowed(13)]
+    layer = AttentionRNN(keras.layers.GRUCell(7), MultiSource(attentions))
+    words, first, second = normal(1, B, T, D), normal(2, B, 5, 7), normal(3, B, 4, 7)
+    assert layer(words, [first, second]).shape[:2] == (B, T)
+    layer = DecoderStack([keras.layers.GRU(7, return_sequences=True) for _ in "ab"], Windowed(13))
+    assert layer(words, first).shape == (B, T, 7)
+
+
 VOCABULARY, START, END = 7, 1, 2
 
 
@@ -604,7 +620,7 @@ REFUSALS = {
         lambda: MultiSource([BahdanauAttention, LuongAttention()]),
         ("`attentions[0]`", "Make one: BahdanauAttention(...)."),
     ),
-    "one twice": (lambda: MultiSource([LAYER.attentions[0]] * 2), ("more than once",)),
+    "one twice": (lambda: MultiSource([LAYER.attentions[0]] * 2), ("same attention twice",)),
     "dtypes": (
         lambda: MultiSource([BahdanauAttention(3), BahdanauAttention(3, dtype="float64")]),
         ("in the dtype of the layer, float32", "'float64'", "the same `dtype`"),

@@ -1,11 +1,8 @@
 """The loop of a decoder over its steps."""
 
-import contextlib
 import functools
-from collections.abc import Iterator
 from typing import Any
 
-import keras
 from keras import ops, tree
 
 from keras_attention._place import compiling
@@ -15,9 +12,9 @@ from keras_attention.layers.decoder._cells import (
     DropoutMasks,
     check_output,
     query_of,
-    query_size,
     with_constant_weights,
 )
+from keras_attention.layers.decoder._changes import draws_in_steps
 from keras_attention.layers.decoder._sites import (
     CellSites,
     attention_site,
@@ -27,7 +24,7 @@ from keras_attention.layers.decoder._sites import (
 from keras_attention.layers.types import Attended, DecoderState, Memory
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked
-from keras_attention.ops.random import changed_by, generator_states, scan_drawing
+from keras_attention.ops.random import scan_drawing
 from keras_attention.ops.xla import pad_axis, round_up_length
 from keras_attention.recurrence import recur, runs_alone
 
@@ -62,21 +59,27 @@ def run_loop(
         memory = decoder.attention._drop_memory(memory)
     # Time comes first in the loop.
     inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
-    sited = has_sites(decoder.cell, training) and all(map(is_floating, leaves(state.attention)))
-    sited = sited and not _draws(decoder, sequences, memory, state, training)
-    run = _run_sites if sited else _run_any
+    uses_sites = has_sites(decoder.cell, training)
+    uses_sites = uses_sites and all(map(is_floating, leaves(state.attention)))
+    if uses_sites:
+        read = functools.partial(_read, decoder, memory, True, training)
+        uses_sites = not draws_in_steps(decoder, sequences, memory, state, training, read)
+    run = _without_sites
+    if uses_sites:
+        padded = training and runs_alone(inputs[0], *leaves(memory.value))
+        run = _with_sites_padded if padded else _with_sites
+    carry = state.cells, state.fed, state.attention
     with compiling(True if training else None):
-        carry, outputs = run(decoder, inputs, memory, state[:3], return_scores, training)
+        carry, outputs = run(decoder, inputs, memory, carry, return_scores, training)
     outputs, weights = map_leaves(swap_steps, outputs)
     if not decoder.attends_inside:
-        options = {"position": position} if decoder.attention.uses_position else {}
         (attended, _, weights), _ = decoder.attention._attend(
             outputs,
             memory,
             query_mask=mask,
+            position=position,
             return_attention_scores=return_scores,
             training=training,
-            **options,
         )
         outputs = _joined(decoder, outputs, attended)
     outputs = blanked(outputs, mask)
@@ -84,45 +87,7 @@ def run_loop(
     return outputs, weights, DecoderState(*carry, last)
 
 
-def _draws(decoder, sequences, memory, state, training):
-    """Whether the attention draws random numbers in its steps, such as by a `Dropout` layer."""
-    attention = decoder.attention
-    # The mixin's own generator serves training alone, and `_drop_memory`.
-    own = getattr(attention, "seed_generator", None)
-    serves = own is not None and not (training and attention.has_state)
-    others = [x for x in attention.non_trainable_variables if not serves or x is not own.state]
-    if not attention.trainable:  # its weights are frozen, not assigned
-        states = {id(x) for x in generator_states(attention)}
-        others = [x for x in others if id(x) in states]
-    if not decoder.attends_inside or not others:
-        return False
-    drawn = []
-
-    def draw():
-        numbers = attention._draw(memory, ops.shape(sequences)[1])
-        drawn.append(pack_like(numbers, [x[0] for x in leaves(numbers)]))
-
-    if training and attention.has_state:
-        changed_by(draw, attention)
-    batch, size = ops.shape(sequences)[0], query_size(decoder.cell, decoder.query)
-    query = ops.zeros((batch, size), decoder.compute_dtype)
-    read = _read(decoder, memory, True, training, drawn[0] if drawn else None)
-    changed = changed_by(lambda: read(query, state.attention, state.position), attention)
-    weights = {id(x) for x in attention.weights}
-    assigned = {variable.path for variable, *_ in changed if id(variable) in weights}
-    if assigned:
-        raise ValueError(change_error(decoder.name, attention, assigned))
-    return bool(changed)
-
-
-def _run_sites(decoder, inputs, memory, carry, return_scores, training):
-    """The loop over cells with sites, which has a gradient of its own."""
-    if training and runs_alone(inputs[0], *leaves(memory.value)):
-        return _run_padded(decoder, inputs, memory, carry, return_scores)
-    return _recur(decoder, inputs, memory, carry, return_scores, training)
-
-
-def _run_padded(decoder, inputs, memory, carry, return_scores):
+def _with_sites_padded(decoder, inputs, memory, carry, return_scores, training):
     """Rounds unknown numbers of steps up, so that XLA compiles few programs for all lengths."""
     steps = ops.shape(inputs[0])[0]
     inputs = [None if x is None else pad_axis(x, 0, _missing(steps)) for x in inputs]
@@ -130,8 +95,8 @@ def _run_padded(decoder, inputs, memory, carry, return_scores):
     missing = map_leaves(_missing, lengths)
 
     def masked(x, mask, more):
-        known = isinstance(more, int) or mask is not None
-        return mask if known else ops.ones(ops.shape(x)[:2], "bool")
+        unpadded = isinstance(more, int)
+        return mask if unpadded or mask is not None else ops.ones(ops.shape(x)[:2], "bool")
 
     mask = tree.map_structure(masked, memory.value, memory.mask, missing)
     memory = Memory(
@@ -139,22 +104,22 @@ def _run_padded(decoder, inputs, memory, carry, return_scores):
         map_leaves(lambda x, more: pad_axis(x, 1, more), mask, missing),
     )
     limit = None if isinstance(steps, int) else steps
-    cells, fed, kept = carry
-    (cells, fed, last), (outputs, weights) = _recur(
+    cells, fed, state = carry
+    (cells, fed, last), (outputs, weights) = _with_sites(
         decoder,
         inputs,
         memory,
-        (cells, fed, _like_memory(decoder, kept, memory)),
+        (cells, fed, _like_memory(decoder, state, memory)),
         return_scores,
-        True,
+        training,
         limit,
     )
     weights = map_leaves(lambda x, n: x[:steps, :, :n], weights, lengths)
     cut = [
         x[(slice(None), *map(slice, ops.shape(y)[1:]))]
-        for x, y in zip(leaves(last), leaves(kept), strict=True)
+        for x, y in zip(leaves(last), leaves(state), strict=True)
     ]
-    return (cells, fed, pack_like(kept, cut)), (outputs[:steps], weights)
+    return (cells, fed, pack_like(state, cut)), (outputs[:steps], weights)
 
 
 def _missing(size):
@@ -175,7 +140,8 @@ def _like_memory(decoder, state, memory):
     return pack_like(state, padded)
 
 
-def _recur(decoder, inputs, memory, carry, return_scores, training, steps=None):
+def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=None):
+    """The loop over cells with sites, which has a gradient of its own."""
     sequences, mask, position = inputs
     attention, inside = decoder.attention, decoder.attends_inside
     cells = CellSites(decoder.cell, sequences, decoder._fed_size, training)
@@ -203,17 +169,17 @@ def _recur(decoder, inputs, memory, carry, return_scores, training, steps=None):
             weights = pack_like(memory.value, more) if more else None
             return Attended(output, pack_like(state, more[count:]), weights)
 
-        def run(_, fed, states):
+        def run_cell(_, fed, states):
             return cells(call, fed, states)
 
-        return _masked_step(decoder, run, read if inside else None, carry, x)
+        return _masked_step(decoder, run_cell, read if inside else None, carry, x)
 
     # The sites hold the products of the sequences.
     inputs = (None, mask, position), drawn
     return recur(step, sites, carry, inputs, decoder.unroll, bool(training), steps)
 
 
-def _run_any(decoder, inputs, memory, carry, return_scores, training):
+def _without_sites(decoder, inputs, memory, carry, return_scores, training):
     """The loop over any other cell, which TensorFlow or JAX differentiates."""
     drawn = _draw(decoder, inputs, memory, training)
 
@@ -224,10 +190,10 @@ def _run_any(decoder, inputs, memory, carry, return_scores, training):
             read = _read(decoder, memory, return_scores, training, drawn)
         return _masked_step(decoder, _called(decoder), read, carry, inputs)
 
-    given = tuple(inputs), drawn
+    of_steps = tuple(inputs), drawn
 
     def run():
-        return scan_drawing(step, carry, given, decoder, decoder.unroll)
+        return scan_drawing(step, carry, of_steps, decoder, decoder.unroll)
 
     sequences = inputs[0]
     size = sequences.shape[-1] + decoder._fed_size
@@ -248,28 +214,35 @@ def _called(decoder):
     return run
 
 
-def _masked_step(decoder, run, read, carry, x):
-    """A step of the loop. Where it is masked, the states stay."""
+def _masked_step(decoder, run_cell, read, carry, x):
+    """A step of the loop. Where it is masked, the states stay.
+
+    Args:
+        run_cell: `run_cell(inputs, fed, states)` returns the output and the new states.
+        read: `read(query, state, position)` attends and returns `Attended`; None for no attention.
+        x: the inputs, their mask and their position.
+    """
     inputs, mask, position = x
     if read is None:
-        output, states = run(inputs, None, carry[0])
+        output, states = run_cell(inputs, None, carry[0])
         new, weights = (states, *carry[1:]), None
     else:
-        output, new, weights = _one_step(decoder, run, read, inputs, carry, position)
+        output, new, weights = _one_step(decoder, run_cell, read, inputs, carry, position)
     return where_valid(mask, new, carry), (output, weights)
 
 
-def _one_step(decoder, run, read, inputs, carry, position):
+def _one_step(decoder, run_cell, read, inputs, carry, position):
     """Attends before or after the cell. Returns the output, the new carry and the weights."""
-    states, fed, kept = carry
+    states, fed, attention_state = carry
     if decoder.query == "previous":
-        attended, kept, weights = read(query_of(decoder.cell, states), kept, position)
-        hidden, states = run(inputs, attended, states)
+        query = query_of(decoder.cell, states)
+        attended, attention_state, weights = read(query, attention_state, position)
+        hidden, states = run_cell(inputs, attended, states)
     else:
-        hidden, states = run(inputs, fed, states)
-        attended, kept, weights = read(hidden, kept, position)
+        hidden, states = run_cell(inputs, fed, states)
+        attended, attention_state, weights = read(hidden, attention_state, position)
         fed = attended if decoder.input_feeding else None
-    return _joined(decoder, hidden, attended), (states, fed, kept), weights
+    return _joined(decoder, hidden, attended), (states, fed, attention_state), weights
 
 
 def _joined(decoder, hidden, attended):
@@ -280,19 +253,18 @@ def _joined(decoder, hidden, attended):
 
 
 def _read(decoder, memory, return_scores, training, drawn):
-    """Reads the memory in one step."""
+    """Makes the function that reads the memory in one step; `drawn` are its random numbers."""
 
-    def read(query, kept, position):
-        options = {"position": position} if decoder.attention.uses_position else {}
+    def read(query, state, position):
         attended, _ = decoder.attention._attend(
             query,
             memory,
-            state=kept,
+            state=state,
+            position=position,
             drawn=drawn,
             return_attention_scores=return_scores,
             training=training,
             drop=False,
-            **options,
         )
         return attended
 
@@ -307,7 +279,10 @@ def _draw(decoder, inputs, memory, training):
 
 
 def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The numbers of the steps, `(B, T)`, and of the step after them. Masked steps do not count."""
+    """Returns the position of every step, `(B, T)`, and the position after the last one.
+
+    Masked steps do not count.
+    """
     batch, steps = ops.shape(sequences)[:2]
     if mask is None:
         count = ops.broadcast_to(ops.arange(steps, dtype="int32"), (batch, steps))
@@ -316,47 +291,3 @@ def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, 
         valid = ops.cast(mask, "int32")
         count, total = ops.cumsum(valid, axis=1) - valid, ops.sum(valid, axis=1)
     return count + ops.expand_dims(start, 1), start + total
-
-
-@contextlib.contextmanager
-def refuse_changes(layer: str, attention: keras.layers.Layer) -> Iterator[None]:
-    """Raises an error if the attention keeps anything in its attributes during a loop."""
-    before = _attributes(attention)
-    yield
-    after = _attributes(attention)
-    changed = {name for name in {*before, *after} if not _same(before.get(name), after.get(name))}
-    if changed:
-        raise ValueError(change_error(layer, attention, changed))
-
-
-def change_error(layer: str, attention: keras.layers.Layer, changed: set[str]) -> str:
-    """Says what an attention changed, and what to do instead."""
-    return (
-        f"{layer}: the attention {attention.name} changed {', '.join(sorted(changed))} during a "
-        "step. An attention in a decoder must not keep anything between steps: the loop traces one "
-        "step and repeats it, so the change is lost. Derive from RecurrentScoringMixin, and return "
-        "from `next_state` what must last."
-    )
-
-
-def _attributes(layer, prefix="") -> dict[str, list[Tensor]]:
-    """What a layer, and the layers that it holds, keep in attributes."""
-    kept = {}
-    for name, value in vars(layer).items():
-        if isinstance(value, keras.layers.Layer):
-            kept |= _attributes(value, f"{prefix}{name}.")
-        elif name not in _of_keras():
-            kept[prefix + name] = tree.flatten(value)
-    return kept
-
-
-def _same(first, second):
-    if first is None or second is None or len(first) != len(second):
-        return False
-    return [*map(id, first)] == [*map(id, second)]
-
-
-@functools.cache
-def _of_keras():
-    """What Keras itself keeps in the attributes of a layer."""
-    return set(vars(keras.layers.Layer(name="layer")))

@@ -11,25 +11,23 @@ from keras import ops
 
 from keras_attention._place import value_of
 from keras_attention._typing import Nested, Tensor
-from keras_attention.layers.base import as_in_a_call
+from keras_attention.layers.base import as_in_a_call, float_weights, with_weights
 from keras_attention.layers.decoder._cells import cells_of
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
 from keras_attention.layers.types import NO_RESIDUALS, Memory
 from keras_attention.ops.gradients import vector_jacobian
 from keras_attention.ops.loops import leaves, pack_like, swap_steps
-from keras_attention.recurrence import (
-    Site,
-    automatic_gradients,
+from keras_attention.ops.products import (
     kernel_gradient,
     multiply,
-    product,
     stored_transposed,
     sum_of_rows,
 )
+from keras_attention.recurrence import Site, automatic_gradients, product
 
 
 def has_sites(cell: Any, training: bool | None) -> bool:
-    """Whether a cell, or every cell of a stack, computes what a class in `KINDS` computes."""
+    """Whether the loop can run this cell, or every cell of this stack, as sites."""
     if isinstance(cell, keras.layers.StackedRNNCells) and not _calls_as(cell, *STACKS):
         return False
     if not all(_kind(one) and _is_plain(one, training) for one in cells_of(cell)):
@@ -91,8 +89,8 @@ class CellSites:
         states = states if self.stacked else [states]
         below, new = fed, []
         for cell, state in zip(self.cells, states, strict=True):
-            kept = below if below is None or cell.keep is None else below * cell.keep
-            hidden, state = cell.step(call, [] if kept is None else [kept], state)
+            dropped = below if below is None or cell.keep is None else below * cell.keep
+            hidden, state = cell.step(call, [] if dropped is None else [dropped], state)
             below = ops.add(below, hidden) if self.residual and new else hidden
             new.append(state)
         return below, new if self.stacked else new[0]
@@ -174,11 +172,13 @@ class _GRU(_Gated):
 
 
 def _gru_products(lower, recurrent, bias, own_bias, gates, added):
-    """The site of a GRU: the gates z and r; the input of n; with reset after, the state for n.
+    """The site of a GRU: z and r before the sigmoid, the input's part of n, the state's part of n.
+
+    The state's part of n is there with `reset_after`.
 
     Args:
-        lower, bias: of the input of a step; None without one.
-        recurrent, own_bias: of the state.
+        lower, bias: the kernel and the bias of the step's own input, or None.
+        recurrent, own_bias: those of the state.
         gates: the columns of z and r.
         added: see `Site`.
     """
@@ -205,14 +205,14 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
 
     def of_weights(weights, _, upstream, *xs):
         # Products by columns, because joined columns of all steps would be a large tensor.
-        parts = columns(upstream)
+        of_columns = columns(upstream)
         kernels = [
             ops.concatenate([kernel_gradient(x, y) for y in ys], axis=-1)
-            for x, ys in zip(xs, parts, strict=True)
+            for x, ys in zip(xs, of_columns, strict=True)
         ]
         biases = [
             ops.concatenate([sum_of_rows(y) for y in ys], axis=-1)
-            for b, ys in zip((bias, own_bias), [parts[0], parts[-1]], strict=True)
+            for b, ys in zip((bias, own_bias), [of_columns[0], of_columns[-1]], strict=True)
             if b is not None
         ]
         return kernels + biases
@@ -347,21 +347,17 @@ def attention_site_with_state(
     return Site(_weights(attention, memory), run, backward)
 
 
-def _variables(attention):
-    return [x for x in attention.weights if "float" in x.dtype]
-
-
 def _weights(attention, memory):
-    return [*leaves(memory[:2]), *map(value_of, _variables(attention))]
+    return [*leaves(memory[:2]), *map(value_of, float_weights(attention))]
 
 
 def _attend_with(attention, weights, memory, query, **options):
-    """Attends with these keys, values and values of the variables, as in a call of the layer."""
+    """Attends with these keys, values and values of the weights, as in a call of the layer."""
     count = len(leaves(memory[:2]))
     key, value = pack_like(memory[:2], list(weights[:count]))
 
     def attend():
-        with keras.StatelessScope(list(zip(_variables(attention), weights[count:], strict=True))):
+        with with_weights(attention, weights[count:]):
             memory_now = memory._replace(key=key, value=value)
             return attention._attend(query, memory_now, combine=False, **options)
 

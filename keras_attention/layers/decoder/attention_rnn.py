@@ -25,7 +25,8 @@ from keras_attention.layers.decoder._cells import (
     state_shapes,
     state_sizes,
 )
-from keras_attention.layers.decoder._loop import refuse_changes, run_loop, run_step
+from keras_attention.layers.decoder._changes import refuse_changes
+from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.scoring import ScoringMixin, check_attention
 from keras_attention.ops.loops import leaves
 from keras_attention.ops.masks import blanked

@@ -148,18 +148,15 @@ class DecoderStack(Decoder):
         first, *others = self.rnns
         of_first, *of_others = state.cells
         outputs = run_rnn(first, sequences, of_first, training)
-        options = {}
-        if self.attention.uses_position:
-            count = ops.arange(ops.shape(sequences)[1], dtype="int32")
-            options["position"] = ops.expand_dims(state.position, 1) + count
+        count = ops.arange(ops.shape(sequences)[1], dtype="int32")
         attended, _ = self.attention._attend(
             outputs,
             memory,
             state.attention,
             query_mask=mask,
+            position=ops.expand_dims(state.position, 1) + count,
             return_attention_scores=scores_wanted,
             training=training,
-            **options,
         )
         for n, (rnn, states) in enumerate(zip(others, of_others, strict=True)):
             joined = ops.concatenate([outputs, attended.output], axis=-1)
@@ -178,12 +175,11 @@ class DecoderStack(Decoder):
         self, inputs: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor]:
         position = state.position
-        options = {"position": position} if self.attention.uses_position else {}
         first, *others = self.rnns
         of_first, *of_others = state.cells
         inputs = ops.cast(inputs, self.compute_dtype)
         outputs, states = first.cell(inputs, of_first)
-        attended, _ = self.attention._attend(outputs, memory, state.attention, **options)
+        attended, _ = self.attention._attend(outputs, memory, state.attention, position=position)
         new = [as_states(first.cell, states)]
         for n, (rnn, states) in enumerate(zip(others, of_others, strict=True)):
             joined = ops.concatenate([outputs, attended.output], axis=-1)
@@ -196,18 +192,6 @@ class DecoderStack(Decoder):
     @property
     def _state_sizes(self) -> list:
         return [state_sizes(rnn.cell) for rnn in self.rnns]
-
-    def get_config(self) -> dict[str, Any]:
-        rnns = [keras.saving.serialize_keras_object(rnn) for rnn in self.rnns]
-        return {**super().get_config(), "rnns": rnns}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "DecoderStack":
-        rnns = [
-            keras.saving.deserialize_keras_object(x) if isinstance(x, dict) else x
-            for x in config["rnns"]
-        ]
-        return super().from_config({**config, "rnns": rnns})
 
     def compute_output_shape(
         self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None

@@ -1,15 +1,15 @@
 """Which form of the additive score runs where. The measured sizes that decide are the constants.
 
-| where                                   | form                                                 |
-| --------------------------------------- | ---------------------------------------------------- |
-| eager code or PyTorch, few pairs        | `reference`, the equation, in the fewest operations  |
-| one query in a graph, outside a loop    | `plain`, all pairs at once, whose tanh is stored     |
-| XLA compiles for a CPU, many pairs      | `cpu`, sums over groups of features                  |
-| the same, few pairs or one query        | `plain`, all pairs at once; the gradient repeats it  |
-| XLA compiles for a GPU                  | `gpu`, one kernel for each sum                       |
-| XLA compiles nothing                    | `plain`, one block of queries after the other        |
+| where                                | form, file                                             |
+| ------------------------------------ | ------------------------------------------------------ |
+| eager code or PyTorch, few pairs     | `reference.py`, the equation, in the fewest operations |
+| one query in a graph, outside a loop | `whole`, `plain.py`, whose tanh is stored              |
+| XLA compiles for a CPU, many pairs   | `grouped`, `cpu.py`, sums over groups of features      |
+| the same, few pairs or one query     | `whole`, `plain.py`, whose gradient repeats the tanh   |
+| XLA compiles for a GPU               | `fused`, `gpu.py`, one kernel for each sum             |
+| XLA compiles nothing                 | `blocked`, `plain.py`, a block of queries at a time    |
 
-Why `cpu`: there XLA turns a group of features into one loop over all pairs. The loop uses the
+Why `grouped`: there XLA turns a group of features into one loop over all pairs. The loop uses the
 vector units and all cores, and stores one number for a pair. From the equation, XLA would make a
 tensor of U numbers for each pair.
 """

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN, BahdanauAttention, CoverageAttention, LuongAttention
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    CoverageAttention,
+    LuongAttention,
+    MultiHead,
+    MultiSource,
+)
 from keras_attention.layers import DecoderState
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import TK, B, arguments, assert_refused, normal
@@ -77,6 +84,20 @@ def test_an_attention_that_keeps_something_is_refused(kind, name, options):
     ):
         layer = AttentionRNN(layers.GRUCell(H), kind(17), **options)
         assert_refused(partial(call, layer), *refusal)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("around", ["one of several memories", "every head"])
+def test_an_attention_inside_another_that_keeps_something_is_refused(around):
+    sequences, memory = tensors("float32")
+    if around == "every head":
+        attention = MultiHead(Last(17), 2)
+    else:
+        attention, memory = MultiSource([BahdanauAttention(13), Last(17)]), [memory, memory]
+    layer = AttentionRNN(layers.GRUCell(H), attention, **PREVIOUS)
+    assert_refused(
+        lambda: layer(sequences, memory), "must not keep anything between steps", ".last"
+    )
 
 
 CELL, ATTENTION = layers.GRUCell(H), BahdanauAttention(17)
