@@ -11,11 +11,12 @@ import content
 import decoder
 import heat_maps
 import recurrent
+import tasks
 from canvas import draw
 
 DRAWINGS = {
     name.replace("_", "-"): getattr(module, name)
-    for module in (concepts, content, decoder, heat_maps, recurrent)
+    for module in (concepts, content, decoder, heat_maps, recurrent, tasks)
     for name in module.__all__
 }
 
