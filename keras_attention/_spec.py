@@ -68,7 +68,7 @@ REMEDIES = {
     ("int", "kind"): 'Cast them, keras.ops.cast({name}, "int32"), or declare them, '
     'keras.Input(shape, dtype="int32").',
     "features": "Give it to keras.Input.",
-    "built": "Check the order of the arguments, or use another layer for another width.",
+    "built": "Check the order of the arguments, or use another layer for another size.",
     (
         "inputs",
         "agree",
@@ -281,7 +281,7 @@ class Spec:
         axis, size = next((a, n) for a, n in pairs if is_known(n) and sizes.get(a, n) != n)
         if axis in built:
             what = _word_of(axis)
-            expected = f"the layer was built for a `{name}` of {built[axis]} {what}"
+            expected = f"the layer was built for `{name}` of {built[axis]} {what}"
             return "built", expected, received
         what = "batch size" if axis == "B" else f"number of {_word_of(axis)}"
         other = self._other(axis, name, tensors)

@@ -375,16 +375,16 @@ MISTAKES = {
     ),
     "swapped after the first call": (
         lambda: called(BahdanauAttention(4), QUERY, WIDER)(WIDER, QUERY),
-        "was built for a `query` of 5 features; received (2, 7, 11). Check the order of the "
-        "arguments, or use another layer for another width.",
+        "was built for `query` of 5 features; received (2, 7, 11). Check the order of the "
+        "arguments, or use another layer for another size.",
     ),
     "another memory in a decoder": (
         lambda: called(decoder(), QUERY, VALUE)(QUERY, WIDER),
-        "was built for a `memory` of 5 features; received (2, 7, 11)",
+        "was built for `memory` of 5 features; received (2, 7, 11)",
     ),
     "other sequences in a decoder": (
         lambda: called(decoder(), QUERY, VALUE)(WIDER, VALUE),
-        "was built for a `sequences` of 5 features; received (2, 7, 11)",
+        "was built for `sequences` of 5 features; received (2, 7, 11)",
     ),
     "no query": (
         lambda: BahdanauAttention(4)(value=VALUE),
@@ -630,7 +630,7 @@ MISTAKES = {
     ),
     "a memory of another width": (
         lambda: started()[0].prepare(WIDER),
-        "was built for a `memory` of 5 features",
+        "was built for `memory` of 5 features",
     ),
     "a memory with a mask of integers": (
         lambda: started()[0].prepare(VALUE, MASK.astype(int)),

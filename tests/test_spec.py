@@ -56,7 +56,7 @@ def test_sizes_that_a_layer_was_built_for():
     checked({"Dq": 5, "Dv": 11})
     assert_refused(
         lambda: checked({"Dv": 13}),
-        "layer: the layer was built for a `value` of 13 features; received (2, 7, 11). Check the",
+        "layer: the layer was built for `value` of 13 features; received (2, 7, 11). Check the",
     )
 
 

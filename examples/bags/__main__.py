@@ -16,6 +16,7 @@ resumes a run that was stopped or killed. The files come from the first fold.
 """
 
 import pathlib
+import time
 
 import keras
 import numpy as np
@@ -36,21 +37,33 @@ def parse(argv):
     add = parser.add_argument
     add("--data", metavar="PATH", help="your bags: a .csv, or a folder of .h5 (default: digits)")
     add("--labels", metavar="FILE", help="a .csv with the columns bag and label, for a folder")
-    add("--pooling", nargs="+", choices=POOLINGS, default=list(POOLINGS), help="default: all")
-    add("--folds", type=types.between(int, 2), default=10, help="default: 10")
-    add("--repeats", type=types.count, default=1, help="of all folds, in another order")
-    add("--seed", type=types.seed, default=1, help="of all random numbers")
-    add("--output", default="output/bags", help="folder for the results")
+    add("--pooling", nargs="+", choices=POOLINGS, default=list(POOLINGS), help="(all)")
+    add("--folds", type=types.between(int, 2), default=10, help="(%(default)s)")
+    add(
+        "--repeats",
+        type=types.count,
+        default=1,
+        help="of all folds, in another order (%(default)s)",
+    )
+    add("--seed", type=types.seed, default=1, help="of all random numbers (%(default)s)")
+    add("--output", default="output/bags", help="folder for the results (%(default)s)")
     group = parser.add_argument_group("training")
     add = group.add_argument
-    add("--steps", type=types.count, default=500, help="batches of a training")
-    add("--learning-rate", type=types.number, default=0.003, help="the highest")
-    add("--weight-decay", type=types.number, default=0.1, help="times the learning rate")
-    add("--hidden", nargs="*", type=types.count, default=[64], help="widths before the pooling")
-    add("--units", type=types.count, default=64, help="of the attention")
-    add("--dropout", type=types.share, default=0.5, help="share of the features")
-    add("--drop-instances", type=types.share, default=0.3, help="share hidden in training")
-    add("--members", type=types.count, default=5, help="networks that vote")
+    add("--steps", type=types.count, default=500, help="batches of a training (%(default)s)")
+    add("--learning-rate", type=types.number, default=0.003, help="the highest (%(default)s)")
+    add(
+        "--weight-decay",
+        type=types.number,
+        default=0.1,
+        help="times the learning rate (%(default)s)",
+    )
+    add(
+        "--hidden", nargs="*", type=types.count, default=[64], help="widths before the pooling (64)"
+    )
+    add("--units", type=types.count, default=64, help="of the attention (%(default)s)")
+    add("--dropout", type=types.share, default=0.5, help="share of the features (%(default)s)")
+    add("--drop-instances", type=types.share, default=0.3, help="share hidden in training (0.3)")
+    add("--members", type=types.count, default=5, help="networks that vote (%(default)s)")
     options = parser.parse_args(argv)
     if options.data == "" or (options.labels and not options.data):
         parser.error("--data needs a path, and --labels needs --data")
@@ -84,35 +97,47 @@ def main(argv=None):
     types.check_extras("sklearn", "matplotlib")
     if options.data:
         bags, source = data.read(options.data, options.labels), options.data
-        seeds = [options.seed + repeat for repeat in range(options.repeats)]
-        splits = [data.split(bags, options.folds, seed) for seed in seeds]
     else:
         bags, source = data.make_digits(TRAIN, TEST, options.seed), "digits"
-        splits = [[np.split(np.arange(TRAIN + TEST), [TRAIN])]]
     data.check_classes(source, bags, options.folds)
+    splits = [[np.split(np.arange(TRAIN + TEST), [TRAIN])]]
+    if options.data:
+        seeds = [options.seed + repeat for repeat in range(options.repeats)]
+        splits = [data.split(bags, options.folds, seed) for seed in seeds]
     settings = {name: x for name, x in vars(options).items() if name not in FREE}
     settings |= {"bags": fingerprint(bags.instances, bags.sizes, bags.labels)}
     settings |= {"backend": keras.backend.backend()}
     output = make_folder(pathlib.Path(options.output))
     results = Results(output / "results.json", settings)
     models = {pooling: build(bags, pooling, options) for pooling in options.pooling}
+    parts = [
+        ({"repeat": repeat, "fold": fold}, *part)
+        for repeat, folds in enumerate(splits, 1)
+        for fold, part in enumerate(folds, 1)
+    ]
+    left = sum(
+        not results.find(pooling=pooling, **names) for names, *_ in parts for pooling in models
+    )
+    trainings, begin = left, time.perf_counter()
     try:
-        for repeat, folds in enumerate(splits, 1):
-            for fold, (chosen, test) in enumerate(folds, 1):
-                names = {"repeat": repeat, "fold": fold}
-                scaled, scaling = bags.scaled(chosen)
-                for pooling, (model, reader, make_twin) in models.items():
-                    if results.find(pooling=pooling, **names):
-                        continue
-                    seed = 1000 * (options.seed + repeat) + fold
-                    train(model, make_twin, scaled, chosen, seed % 2**32, options)
-                    entry = evaluation.evaluate(reader, scaled, test)
-                    if (repeat, fold) == (1, 1):
-                        folder = make_folder(output / pooling)
-                        evaluation.save(reader, bags, scaled, test, scaling, folder)
-                    results.add({"pooling": pooling, **names, **entry})
-                    print(f"{pooling}, {names}: {entry['accuracy']:.1f}% right", flush=True)
-                evaluation.add_baselines(results, names, scaled, chosen, test, options.seed)
+        for names, chosen, test in parts:
+            scaled, scaling = bags.scaled(chosen)
+            for pooling, (model, reader, make_twin) in models.items():
+                if results.find(pooling=pooling, **names):
+                    continue
+                seed = 1000 * (options.seed + names["repeat"]) + names["fold"]
+                train(model, make_twin, scaled, chosen, seed % 2**32, options)
+                entry = evaluation.evaluate(reader, scaled, test)
+                if names == {"repeat": 1, "fold": 1}:
+                    folder = make_folder(output / pooling)
+                    evaluation.save(reader, bags, scaled, test, scaling, folder)
+                results.add({"pooling": pooling, **names, **entry})
+                left -= 1
+                minutes = left * (time.perf_counter() - begin) / (trainings - left) / 60
+                place = f"repeat {names['repeat']}, fold {names['fold']} of {len(splits[0])}"
+                right = f"{entry['accuracy']:.1f}% right, about {minutes:.0f} min left"
+                print(f"{pooling}, {place}: {right}", flush=True)
+            evaluation.add_baselines(results, names, scaled, chosen, test, options.seed)
     finally:  # after Ctrl-C too
         evaluation.report(results, options.pooling)
 

@@ -110,8 +110,11 @@ def _first_bad(bags):
 
 
 def _rows(path):
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in csv.reader(file) if row]
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [[x.strip() for x in row] for row in csv.reader(file) if row]
+    except UnicodeDecodeError:
+        refuse(f"{path}: is not a text in UTF-8. Save it as CSV in UTF-8")
     if not rows:
         refuse(f"{path}: is empty")
     return rows
@@ -119,7 +122,10 @@ def _rows(path):
 
 def _columns(path, header):
     """The numbers of the columns of bags and labels."""
-    names = [name.strip().lower() for name in header]
+    names = [name.lower() for name in header]
+    if "" in names:
+        number = names.index("") + 1
+        refuse(f"{path}: column {number} has no name. Of pandas, write it with index=False")
     bag = next((names.index(x) for x in ID_COLUMNS if x in names), None)
     if bag is None or "label" not in names:
         refuse(f"{path}: needs the columns `bag` and `label`; it has {', '.join(header[:8])}")
@@ -136,20 +142,33 @@ def _is_number(text):
 
 def _read_table(path):
     rows, bag, label, first = _rows(path), 1, 0, 1
+    names = [f"column {n}" for n in range(1, len(rows[0]) + 1)]
     if not all(map(_is_number, rows[0])):
-        bag, label = _columns(path, rows[0])
+        names, (bag, label) = rows[0], _columns(path, rows[0])
         rows, first = rows[1:], 2
+    features = [n for n in range(len(names)) if n not in (bag, label)]
+    if not rows or not features:
+        refuse(f"{path}: needs rows of instances, with features beside the bag and the label")
     grouped, labels = collections.defaultdict(list), {}
     for number, row in enumerate(rows, first):
-        features = [x for n, x in enumerate(row) if n not in (bag, label)]
-        if len(row) != len(rows[0]) or not features or not all(map(_is_number, features)):
-            refuse(f"{path}, line {number}: expected a bag, a label and numbers, as in the first")
+        line = f"{path}, line {number}"
+        if len(row) != len(names):
+            refuse(f"{line}: has {len(row)} columns, and the first line has {len(names)}")
+        for n in (bag, label):
+            if not row[n]:
+                refuse(f"{line}: `{names[n]}` is empty")
+        for n in features:
+            if not _is_number(row[n]):
+                remedy = "Fill it, or leave the instance out" if not row[n] else "Leave it out"
+                refuse(
+                    f"{line}: the feature `{names[n]}` must be a number, not {row[n]!r}. {remedy}"
+                )
         if labels.setdefault(row[bag], row[label]) != row[label]:
             refuse(
-                f"{path}, line {number}: the bag {row[bag]!r} has the labels {labels[row[bag]]!r} "
+                f"{line}: the bag {row[bag]!r} has the labels {labels[row[bag]]!r} "
                 f"and {row[label]!r}. A bag has one label"
             )
-        grouped[row[bag]].append(np.array(features, "float32"))
+        grouped[row[bag]].append(np.array([row[n] for n in features], "float32"))
     return _made({name: np.stack(x) for name, x in grouped.items()}, labels)
 
 

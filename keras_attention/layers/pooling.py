@@ -99,7 +99,7 @@ class AttentionPooling(CheckedLayer):
         self.units = check_int(self.name, "units", units)
         self.gated = check_bool(self.name, "gated", gated)
         self.rows = check_int(self.name, "rows", rows)
-        self.temperature = check_number(self.name, "temperature", temperature, above=0)
+        self.temperature = check_number(self.name, "temperature", temperature, 1e-6)
         self.penalty = check_number(self.name, "penalty", penalty, 0)
 
     def build(self, inputs_shape: Shape) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._spec import Spec, check_bool, check_int
+from keras_attention._spec import Spec, Words, check_bool, check_int, is_known, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer, as_in_a_call
 from keras_attention.ops.masks import blanked
@@ -94,6 +94,9 @@ class RETAIN(CheckedLayer):
     def build(self, inputs_shape: Shape) -> None:
         self._sizes = self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
         batch, steps, features = inputs_shape
+        if self.unroll and not is_known(steps):
+            expected = "with `unroll` the number of visits of `inputs` must be known"
+            refuse(self.name, expected, Words(tuple(inputs_shape)), "Give it to keras.Input.")
         units = self.units
         for rnn in (self.visit_rnn, self.gate_rnn):
             if not rnn.built:
@@ -131,13 +134,19 @@ class RETAIN(CheckedLayer):
         A code that does not occur contributes zero. The sum holds for any input, up to rounding.
 
         Args:
-            inputs, mask: as in a call. Pass the mask: it does not propagate here.
+            inputs, mask: as in a call, with numbers. Pass the mask: it does not propagate here.
+                For a functional model, call this method in the `call` of a layer.
 
         Returns:
             s, `(B, T, D, C)`.
         """
         if not self.built:
             raise ValueError(f"{self.name}: the layer has no weights yet. Call it once.")
+        if keras.backend.is_keras_tensor(inputs):
+            expected = (
+                "contributions(inputs, mask) needs numbers, and a functional model has none yet"
+            )
+            refuse(self.name, expected, inputs, "Call it in the `call` of a keras.layers.Layer.")
         given = {"inputs": inputs, "mask": mask}
         self.CALL.check(self.name, given, self._sizes, "contributions(inputs, mask)")
         inputs = blanked(as_dtype(inputs, self.compute_dtype), mask)

@@ -55,10 +55,11 @@ def string_list(where: str, name: str, strings: Iterable[Any], of: str = "tokens
 
 
 def index_set(where: str, name: str, indices: Iterable[int], count: int, of: str) -> set[int]:
-    """Converts indices to a set. Refuses a single number, and indices outside the range."""
-    listed = isinstance(indices, Iterable)
-    chosen = set(indices) if listed else set()
-    if not listed or not chosen <= set(range(count)):
-        expected = f"`{name}` must be a list of indices of the {count} {of}, from 0"
+    """Converts indices, or a mask of truth values, to a set of indices."""
+    items = list(indices) if isinstance(indices, Iterable) else [-1]
+    if len(items) == count and all(isinstance(x, (bool, np.bool_)) for x in items):
+        return set(np.flatnonzero(items))
+    if any(isinstance(x, (bool, np.bool_)) for x in items) or not {*items} <= set(range(count)):
+        expected = f"`{name}` must be a list of indices, or a mask, of the {count} {of}, from 0"
         refuse(where, expected, indices)
-    return chosen
+    return set(items)

@@ -43,9 +43,9 @@ def plot_bag(
     Args:
         weights: `(T,)`, the weights of one bag without padding.
         instances: T images, `(T, height, width)` or `(T, height, width, channels)`; or T strings,
-            such as the rows of a table.
+            such as one of each row of a table.
         most: the most instances to draw.
-        marked: indices of instances to draw in red, such as those that are positive.
+        marked: indices of instances to draw in red, or a mask `(T,)` that is True for them.
         title: text above the picture.
         ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
@@ -54,7 +54,8 @@ def plot_bag(
 
     Raises:
         ValueError: the sizes do not agree; a weight is NaN, infinite or negative; `most` is not a
-            positive integer; `marked` holds an index that no instance has.
+            positive integer; `marked` holds an index that no instance has, or is a mask of another
+            length.
         ImportError: matplotlib is missing.
 
     Example:

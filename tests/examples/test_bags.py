@@ -73,14 +73,44 @@ def test_a_folder_has_a_file_for_each_bag(tmp_path):
         ([], "is empty"),
         ([["bag", "x"], ["a", "1"]], "needs the columns `bag` and `label`; it has bag, x"),
         ([HEADER, [*ROWS[0][:3], "no"], ROWS[0]], "line 3: the bag 'b' has the labels 'no' and"),
-        ([HEADER, ROWS[0], ["word", "b", "2", "yes"]], "line 3: expected a bag, a label and"),
-        ([HEADER, ROWS[0], ROWS[1][:3]], "line 3: expected a bag, a label and numbers"),
+        ([HEADER], "needs rows of instances"),
+        ([["label", "bag"], ["1", "a"]], "needs rows of instances, with features"),
+        ([["", *HEADER], ["0", *ROWS[0]]], "column 1 has no name. Of pandas, write it with index"),
+        (
+            [HEADER, ROWS[0], ["word", "b", "2", "yes"]],
+            "line 3: the feature `x` must be a number, ",
+        ),
+        ([HEADER, ROWS[0], ["", "b", "2", "yes"]], "not ''. Fill it, or leave the instance out"),
+        ([HEADER, ROWS[0], ["1", "", "2", "yes"]], "line 3: `Bag` is empty"),
+        ([HEADER, ROWS[0], ["1", "b", "2", " "]], "line 3: `label` is empty"),
+        ([HEADER, ROWS[0], ROWS[1][:3]], "line 3: has 3 columns, and the first line has 4"),
         ([HEADER, ["nan", "b", "2", "yes"]], "the bag 'b' has NaN or infinite ones"),
     ],
 )
 def test_bad_tables(tmp_path, rows, fragment):
     path = write(tmp_path / "bags.csv", rows)
     assert_ends(lambda: read(path), str(path), fragment)
+
+
+def test_spaces_around_values_do_not_matter(tmp_path):
+    path = tmp_path / "bags.csv"
+    path.write_text("bag, label, x\na, yes, 1\na , yes,2\n", encoding="utf-8")
+    bags = read(path)
+    assert (bags.classes, bags.names, bags.sizes.tolist()) == (["yes"], ["a"], [2])
+
+
+def test_another_encoding(tmp_path):
+    path = tmp_path / "bags.csv"
+    path.write_bytes("bag,label,x\nä,yes,1\n".encode("latin-1"))
+    assert_ends(lambda: read(path), "is not a text in UTF-8")
+
+
+def test_too_few_bags_of_a_class(tmp_path):
+    pytest.importorskip("sklearn")
+    rows = [HEADER, *[["1", str(n), "2", "yes" if n else "no"] for n in range(9)]]
+    path = write(tmp_path / "bags.csv", rows)
+    argv = ["--data", str(path), "--output", str(tmp_path / "out")]
+    assert_ends(lambda: command.main(argv), "the class 'no' has 1 bags, fewer than the 10 folds")
 
 
 def test_a_path_that_is_not_there(tmp_path):
@@ -177,7 +207,8 @@ def test_the_command_learns_saves_and_resumes(tmp_path, monkeypatch, capsys):
     assert "gradient times input" in printed
     assert (tmp_path / "out" / "gated" / "bag.png").read_bytes().startswith(b"\x89PNG")
     command.main([*argv, "--pooling", "gated", "max", "--folds", "2"])
-    assert "gated, {" not in capsys.readouterr().out
+    assert "gated, repeat 1, fold 1 of 1" in printed
+    assert "gated, repeat" not in capsys.readouterr().out
     results = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
     names = [x["pooling"] for x in results]
     assert names == ["gated", "SVM", "gradient boosting", "max"]

@@ -400,7 +400,7 @@ class TestBadCalls:
 def test_another_width_than_the_layer_was_built_for(symbolic):
     inputs = arguments({"context": (B, T, 2), "query": (B, J, 2)}, symbolic)
     assert_refused(
-        lambda: built({})(**inputs), "built for a `context` of 5 features", "received (2, 7, 2)"
+        lambda: built({})(**inputs), "built for `context` of 5 features", "received (2, 7, 2)"
     )
 
 

@@ -671,7 +671,7 @@ def test_another_width_than_the_layer_was_built_for(symbolic, kind):
     inputs = arguments({"inputs": (B, S, W, 3)}, symbolic)
     assert_refused(
         lambda: built(kind, dtype="float32")(**inputs),
-        "built for a `inputs` of 2 features",
+        "built for `inputs` of 2 features",
         "received (3, 5, 7, 3)",
     )
 

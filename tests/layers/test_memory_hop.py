@@ -230,7 +230,7 @@ class TestMemoryHop:
         assert_refused(lambda: MemoryHop()(np.ones((2, 5))), "`value` is missing")
         assert_refused(lambda: MemoryHop()(np.ones((2, 5)), np.ones((2, 5))), "`value` must have")
         assert_refused(
-            lambda: self.built()(np.ones((2, 5)), np.ones((2, 7, 3))), "built for a `value` of 5"
+            lambda: self.built()(np.ones((2, 5)), np.ones((2, 7, 3))), "built for `value` of 5"
         )
 
     @pytest.mark.parametrize("update", ["sum", "Linear", None, 1])

@@ -684,7 +684,7 @@ REFUSALS = {
     ),
     "another width in a decoder": (
         lambda: make_decoder()(QUERY, FLOATS[::-1]),
-        ("was built for a `memory[0]` of 13 features", "(2, 11, 2)"),
+        ("was built for `memory[0]` of 13 features", "(2, 11, 2)"),
     ),
     "a prepared memory": (
         lambda: make_decoder().prepare(FLOATS, HOLES[0]),

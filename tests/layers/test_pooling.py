@@ -371,7 +371,7 @@ class TestBadCalls:
 def test_another_width_than_the_layer_was_built_for(symbolic):
     inputs = arguments({"inputs": (B, T, 3)}, symbolic)
     assert_refused(
-        lambda: built()(**inputs), "built for a `inputs` of 5 features", "received (2, 7, 3)"
+        lambda: built()(**inputs), "built for `inputs` of 5 features", "received (2, 7, 3)"
     )
 
 
@@ -396,7 +396,7 @@ def test_units_are_a_positive_integer(units):
         ({"dropout": 1.0}, "`dropout` must be a number in [0, 1)"),
         ({"gated": 1}, "`gated` must be True or False"),
         ({"rows": 0}, "`rows` must be a positive integer"),
-        ({"temperature": 0}, "`temperature` must be a number above 0"),
+        ({"temperature": 0}, "`temperature` must be a number of at least 1e-06"),
         ({"penalty": -1.0}, "`penalty` must be a number of at least 0"),
     ],
 )

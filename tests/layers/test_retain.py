@@ -133,6 +133,12 @@ def test_what_is_refused():
     inputs = normal(1, B, T, D)
     with pytest.raises(ValueError, match="no weights yet"):
         RETAIN(U).contributions(inputs)
+    symbolic = keras.Input((T, D))
+    message = "needs numbers, and a functional model has none", "keras.layers.Layer"
+    assert_refused(lambda: built().contributions(symbolic), *message)
+    assert_refused(
+        lambda: RETAIN(U, unroll=True)(keras.Input((None, D))), "visits of `inputs` must"
+    )
     mask = np.ones((B, T + 1), bool)
     for call in (built(), built().contributions):
         assert_refused(lambda call=call: call(inputs[0]), "(batch, steps, features)")

@@ -427,7 +427,7 @@ def test_another_width_than_the_layer_was_built_for(name, symbolic):
     inputs = arguments({**GOOD, name: shape}, symbolic)
     size = GOOD[name][-1]
     assert_refused(
-        lambda: layer(**inputs), f"built for a `{name}` of {size} features", f"received {shape}"
+        lambda: layer(**inputs), f"built for `{name}` of {size} features", f"received {shape}"
     )
 
 

@@ -70,4 +70,14 @@ def test_mistakes(arguments, fragments):
 
 def test_bad_options():
     assert_refused(lambda: plot_bag([1.0], ["a"], most=0), "`most` must be a positive integer")
-    assert_refused(lambda: plot_bag([1.0], ["a"], marked=[1]), "indices of the 1 instances")
+    for marked in ([1], [True, False]):
+        message = "indices, or a mask, of the 1 instances, from 0"
+        assert_refused(lambda marked=marked: plot_bag([1.0], ["a"], marked=marked), message)
+
+
+def test_a_mask_marks_as_indices_do():
+    def colours(marked):
+        axes = plot_bag([0.1, 0.7, 0.2], ["a", "b", "c"], marked=marked).axes[0]
+        return [bar.get_facecolor() for bar in axes.patches]
+
+    assert colours(np.array([True, False, True])) == colours([0, 2]) != colours([0, 1])

@@ -53,7 +53,7 @@ def test_the_map_without_a_target():
         ({"largest": "a"}, "`largest` must be a number above 0; received 'a'"),
         (
             {"marked": 1},
-            "`marked` must be a list of indices of the 2 source tokens",
+            "`marked` must be a list of indices, or a mask, of the 2 source tokens",
         ),
         ({"marked": [0.5]}, r"`marked` must .* the 2 source tokens, from 0; received \[0.5\]"),
     ],

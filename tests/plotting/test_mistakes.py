@@ -75,7 +75,7 @@ MISTAKES = {
     ),
     "one fact": (
         lambda: plot_hops(Hops(SOURCE, WEIGHTS, facts=0)),
-        "`facts` must be a list of indices of the 2 memories, from 0; received 0",
+        "`facts` must be a list of indices, or a mask, of the 2 memories, from 0; received 0",
     ),
     "facts in words": (
         lambda: plot_hops(Hops(SOURCE, WEIGHTS, facts=["das"])),

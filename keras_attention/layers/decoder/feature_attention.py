@@ -155,7 +155,9 @@ class FeatureAttention(CheckedLayer):
             weights = NORMALIZERS[self.normalizer](ops.sum(hidden * vector, axis=-1), allowed)
             output, new = self.cell(values * as_dtype(weights, values.dtype), states)
             check_output(self.name, self.cell, output)
-            return where_valid(valid, as_states(self.cell, new), states), (output, weights)
+            # The cell may compute in another dtype.
+            new = as_states(self.cell, [as_dtype(x, self.compute_dtype) for x in leaves(new)])
+            return where_valid(valid, new, states), (output, weights)
 
         flat = [
             ops.zeros((batch, n), self.compute_dtype) for n in tree.flatten(state_sizes(self.cell))

@@ -156,7 +156,19 @@ def test_what_is_refused():
     fresh = FeatureAttention(cell, U)
     steps = "the number of steps of `inputs` must be known", "Give it to keras.Input."
     assert_refused(lambda: fresh(keras.Input((None, N))), *steps)
-    assert_refused(lambda: built()(inputs[:, 1:]), "built for a `inputs` of 5 steps", "(2, 4, 7)")
-    assert_refused(lambda: built()(inputs[..., 1:]), "built for a `inputs` of 7 features")
+    assert_refused(lambda: built()(inputs[:, 1:]), "built for `inputs` of 5 steps", "(2, 4, 7)")
+    assert_refused(lambda: built()(inputs[..., 1:]), "built for `inputs` of 7 features")
     mask = np.ones((B, T, N + 1), bool)
     assert_refused(lambda: built()(inputs, mask=mask), "`mask` must have shape (2, 5, 7) or (2, 5)")
+
+
+def test_a_cell_may_compute_in_another_dtype():
+    cell = keras.layers.LSTMCell(H, dtype="float32")
+    layer = FeatureAttention(cell, U, dtype="mixed_bfloat16")
+    inputs = normal(1, B, T, N)
+    assert keras.backend.standardize_dtype(layer(inputs).dtype) == "bfloat16"
+    half = keras.layers.LSTMCell(H, dtype="mixed_bfloat16")
+    other = FeatureAttention(half, U)
+    other.build((None, T, N))
+    other.set_weights(layer.get_weights())
+    assert_close(layer(inputs), other(inputs), "bfloat16", before=2)

@@ -286,10 +286,10 @@ def test_bad_arguments_of_a_step(change, fragments):
 def test_an_attention_that_was_built_for_other_sizes(attention):
     attention = attention(4)
     attention(np.ones((B, T, H + 1)), np.ones((B, TK, DV)))
-    message = "the layer was built for a `query` of 12 features; received"
+    message = "the layer was built for `query` of 12 features; received"
     decoder = AttentionRNN(layers.GRUCell(H), attention)
     assert_refused(lambda: decoder(np.ones((B, T, D)), np.ones((B, TK, DV))), message)
-    message = "the layer was built for a `value` of 13 features; received"
+    message = "the layer was built for `value` of 13 features; received"
     decoder = AttentionRNN(layers.GRUCell(H + 1), attention)
     assert_refused(lambda: decoder(np.ones((B, T, D)), np.ones((B, TK, DV + 1))), message)
 
