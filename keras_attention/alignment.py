@@ -24,6 +24,7 @@ __all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised
 # The log probability of what cannot happen. Unlike -inf it has finite gradients.
 NEVER = -1e30
 TINY = 1e-30  # a weight is at least this large where its logarithm is taken
+SMALLEST_SUM = 1e-15  # the gradient of a quotient divides by its square, which float32 must hold
 
 MASKS = "query_mask: bool[B Tq]?", "memory_mask: bool[B Tk]?"
 OF_WEIGHTS = Spec("weights: float[B Tq Tk]", *MASKS, call="it on weights (batch, steps, memory)")
@@ -47,7 +48,7 @@ def guided_attention_loss(
 
     The loss is at most 1 / Tk. Multiply it by 10, for example. In the paper,
     weights always sum to one. A row of a monotonic attention may sum to less. Without n, such an
-    attention would lower the loss by moving past the memory. A sum below 1e-30 counts as 1e-30.
+    attention would lower the loss by moving past the memory. A sum below 1e-15 counts as 1e-15.
 
     Args:
         weights: a, `(B, Tq, Tk)`.
@@ -84,7 +85,7 @@ def guided_attention_loss(
     valid = _valid_pairs(query_mask, memory_mask)
     weights = ops.where(valid, weights, ops.zeros_like(weights))
     sums = ops.sum(weights, axis=2, keepdims=True)
-    losses = ops.sum(far * weights / ops.maximum(sums, TINY), axis=(1, 2))
+    losses = ops.sum(far * weights / ops.maximum(sums, SMALLEST_SUM), axis=(1, 2))
     count = ops.sum(ops.cast(valid, weights.dtype), axis=(1, 2))
     return mean_or_zero(losses / ops.maximum(count, 1))
 
@@ -186,8 +187,9 @@ def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = Non
     def step(total, inputs):
         scores, valid = inputs
         moved = _one_step_on(total)
-        # The gradient of `largest` cancels, so none flows through it.
-        largest = ops.stop_gradient(ops.maximum(total, moved))
+        # The gradient of `largest` cancels, so none flows through it. On PyTorch, `ops.maximum`
+        # turns float64 into float32.
+        largest = ops.stop_gradient(ops.where(total > moved, total, moved))
         both = largest + ops.log(ops.exp(total - largest) + ops.exp(moved - largest))
         return where_valid(valid, scores + both, total), None
 
@@ -237,7 +239,7 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
     def forward(best, inputs):
         scores, valid = inputs
         moved = _one_step_on(best)
-        return where_valid(valid, scores + ops.maximum(best, moved), best), moved > best
+        return where_valid(valid, scores + ops.where(moved > best, moved, best), best), moved > best
 
     def backward(place, inputs):
         moves, valid = inputs

@@ -76,7 +76,7 @@ def guided_by_loops(weights, query_mask, memory_mask, width):
         for i in range(steps):
             for j in range(length):
                 distance = i / steps - j / length
-                share = a[i, j] / max(a[i].sum(), 1e-30)
+                share = a[i, j] / max(a[i].sum(), 1e-15)
                 total += share * (1 - math.exp(-(distance**2) / (2 * width**2)))
         losses.append(total / max(steps * length, 1))
     return np.mean(losses)
@@ -336,3 +336,25 @@ WEIGHTS = np.ones((2, 3, 5), "float32")
 )
 def test_bad_arguments(call, fragments):
     assert_refused(call, *fragments)
+
+
+def test_rows_that_have_left_the_memory_have_finite_gradients():
+    """In float32, in which the square of a small sum is zero."""
+    weights = np.array([[[1e-25, 1e-26, 0], [0, 0, 0], [1e-12, 0, 0], [0.2, 0.8, 0]]])
+    mask = tensor(np.array([[True, True, False]]))
+
+    def run(x):
+        return [guided_attention_loss(ops.cast(x, "float32"), memory_mask=mask)]
+
+    (found,) = numpy(*gradients(Weightless, run, [weights])[1]).tolist()
+    assert np.isfinite(found).all()
+    assert np.abs(found[3]).max() > 0
+
+
+@pytest.mark.parametrize("loss", [forward_sum_loss, guided_attention_loss])
+def test_double_precision_agrees_with_single_precision(loss):
+    scores = normal(1, B, TQ, TK)
+    values = soft(scores) if loss is guided_attention_loss else scores
+    masks = given(True)
+    double, single = (float(loss(tensor(values, x), **masks)) for x in ("float64", "float32"))
+    assert double == pytest.approx(single, rel=1e-5)

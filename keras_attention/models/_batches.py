@@ -17,9 +17,16 @@ STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples
 
 
 def padded(ids: Any, pad_token: int) -> Any:
-    """Makes an array of a list of sequences of ids; leaves everything else as it is."""
+    """Makes an array of a list of sequences of ids, also of each of several sources.
+
+    Leaves everything else as it is.
+    """
     if isinstance(ids, list) and ids and all(map(_is_sequence, ids)):
         return keras.utils.pad_sequences(ids, padding="post", value=pad_token)
+    if isinstance(ids, dict):
+        return {name: padded(x, pad_token) for name, x in ids.items()}
+    if isinstance(ids, (list, tuple)) and not _is_sequence(ids):
+        return type(ids)([padded(x, pad_token) for x in ids])
     return ids
 
 

@@ -190,7 +190,7 @@ class Generator(keras.Model):
 
         Args:
             source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
-                lists of ids are padded.
+                lists of ids are padded, also in a list or a dictionary of several sources.
             max_length: L, the largest number of tokens, the end token included.
             search: "beam", "greedy" or "sample".
             n_best: how many of the beams to return. By default the best one, without an axis.
@@ -239,8 +239,9 @@ class Generator(keras.Model):
 
         Args:
             source: arrays of what the encoder takes.
-            target: `(B, T)` ids with their end tokens, then padding; lists of ids are padded.
-                Without its end token, a target counts as the beginning of any output.
+            target: `(B, T)` ids. What follows the first end token does not count, as in the
+                tokens of `generate`, nor does padding. Lists of ids are padded. Without its end
+                token, a target counts as the beginning of any output.
             batch_size: how many pairs are measured at a time.
 
         Returns:
@@ -251,7 +252,9 @@ class Generator(keras.Model):
             source, target = pair
             target = ops.cast(target, "int32")
             log_probs, weights = self._distribution(source, target)
-            valid = ops.not_equal(target, self.pad_token)
+            ends = ops.cast(target == self.end_token, "int32")
+            before_end = ops.cumsum(ends, axis=1) - ends == 0
+            valid = ops.logical_and(ops.not_equal(target, self.pad_token), before_end)
             chosen = take_last(log_probs, ops.where(valid, target, self.end_token))
             chosen = ops.where(valid, chosen, 0.0)
             return ops.sum(chosen, axis=-1), chosen, weights

@@ -169,11 +169,12 @@ def test_the_score_of_a_search_is_the_log_probability_of_its_result(name, models
     """So every step of the decoder, the attention and the head equals that of the whole run."""
     model = models(name)
     found = model.generate(SOURCES, 6, beam_width=3, length_penalty=0.0)
-    tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
     assert found.tokens.shape == (3, 6)
-    again = model.log_probability(SOURCES, tokens)
-    np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
-    np.testing.assert_allclose(again.log_probs, found.log_probs, atol=1e-5)
+    # What follows the end token does not count.
+    for tokens in (found.tokens, np.where(lengths_mask(found.lengths, 6), found.tokens, 0)):
+        again = model.log_probability(SOURCES, tokens)
+        np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
+        np.testing.assert_allclose(again.log_probs, found.log_probs, atol=1e-5)
     np.testing.assert_allclose(again.weights, found.weights, atol=1e-5)
 
 
@@ -286,6 +287,11 @@ def test_several_sources():
     tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
     again = model.log_probability(source, tokens)
     np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
+    lists = {name: [row[row > 0].tolist() for row in x] for name, x in source.items()}
+    assert np.array_equal(
+        model.generate(lists, 6, search="greedy").tokens,
+        model.generate(source, 6, search="greedy").tokens,
+    )
 
 
 @pytest.mark.parametrize(
