@@ -24,7 +24,7 @@ __all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised
 # The log probability of what cannot happen. Unlike -inf it has finite gradients.
 NEVER = -1e30
 TINY = 1e-30  # a weight is at least this large where its logarithm is taken
-SMALLEST_SUM = 1e-15  # the gradient of a quotient divides by its square, which float32 must hold
+SMALLEST_SUM = 1e-15  # the gradient of x / s divides by s * s, which float32 must hold
 
 MASKS = "query_mask: bool[B Tq]?", "memory_mask: bool[B Tk]?"
 OF_WEIGHTS = Spec("weights: float[B Tq Tk]", *MASKS, call="it on weights (batch, steps, memory)")
@@ -85,7 +85,7 @@ def guided_attention_loss(
     valid = _valid_pairs(query_mask, memory_mask)
     weights = ops.where(valid, weights, ops.zeros_like(weights))
     sums = ops.sum(weights, axis=2, keepdims=True)
-    losses = ops.sum(far * weights / ops.maximum(sums, SMALLEST_SUM), axis=(1, 2))
+    losses = ops.sum(far * weights / _at_least(sums, SMALLEST_SUM), axis=(1, 2))
     count = ops.sum(ops.cast(valid, weights.dtype), axis=(1, 2))
     return mean_or_zero(losses / ops.maximum(count, 1))
 
@@ -135,7 +135,7 @@ def supervised_attention_loss(
     alignment = ops.cast(alignment, weights.dtype)
     valid = _valid_pairs(*_full_masks(weights, query_mask, memory_mask))
     aligned = ops.logical_and(valid, ops.not_equal(alignment, 0))
-    logs = ops.log(ops.maximum(ops.where(aligned, weights, ops.ones_like(weights)), TINY))
+    logs = ops.log(_at_least(ops.where(aligned, weights, ops.ones_like(weights)), TINY))
     losses = ops.where(aligned, -alignment * logs, ops.zeros_like(logs))
     rows = ops.sum(ops.cast(ops.any(aligned, axis=2), weights.dtype), axis=1)
     return ops.sum(losses, axis=(1, 2)) / ops.maximum(rows, 1)
@@ -187,8 +187,7 @@ def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = Non
     def step(total, inputs):
         scores, valid = inputs
         moved = _one_step_on(total)
-        # The gradient of `largest` cancels, so none flows through it. On PyTorch, `ops.maximum`
-        # turns float64 into float32.
+        # The gradient of `largest` cancels, so none flows through it.
         largest = ops.stop_gradient(ops.where(total > moved, total, moved))
         both = largest + ops.log(ops.exp(total - largest) + ops.exp(moved - largest))
         return where_valid(valid, scores + both, total), None
@@ -232,7 +231,7 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
     )
     if 0 in weights.shape[1:]:
         return ops.zeros((ops.shape(weights)[0], ops.shape(weights)[2]), "int32")
-    scores = _finite_scores(ops.log(ops.maximum(weights, TINY)), query_mask, memory_mask)
+    scores = _finite_scores(ops.log(_at_least(weights, TINY)), query_mask, memory_mask)
     first, (scores, valid), count = _time_major(scores, query_mask, memory_mask)
     position = ops.arange(ops.shape(first)[1], dtype="int32")
 
@@ -264,6 +263,11 @@ def _floating(x):
     return x if dtype_of(x) == "float64" else as_dtype(x, "float32")
 
 
+def _at_least(x, least):
+    """Unlike `ops.maximum`, it keeps float64 on PyTorch and JAX."""
+    return ops.where(x < least, ops.full_like(x, least), x)
+
+
 def _checked(caller, spec, *tensors):
     """The tensors of a spec, of which the last two are masks."""
     spec.check(caller, dict(zip(spec.names, tensors, strict=True)))
@@ -288,8 +292,9 @@ def _valid_pairs(query_mask, memory_mask):
 
 def _relative_position(mask, dtype):
     """How many of the valid steps of a sample come before each of them, as a share of all."""
-    valid = ops.cast(mask, dtype)
-    return (ops.cumsum(valid, axis=1) - valid) / ops.maximum(ops.sum(valid, 1, keepdims=True), 1)
+    valid = ops.cast(mask, "int32")
+    before = ops.cast(ops.cumsum(valid, axis=1) - valid, dtype)
+    return before / ops.cast(ops.maximum(ops.sum(valid, 1, keepdims=True), 1), dtype)
 
 
 def _finite_scores(scores, query_mask, memory_mask):

@@ -351,10 +351,22 @@ def test_rows_that_have_left_the_memory_have_finite_gradients():
     assert np.abs(found[3]).max() > 0
 
 
-@pytest.mark.parametrize("loss", [forward_sum_loss, guided_attention_loss])
-def test_double_precision_agrees_with_single_precision(loss):
-    scores = normal(1, B, TQ, TK)
-    values = soft(scores) if loss is guided_attention_loss else scores
-    masks = given(True)
-    double, single = (float(loss(tensor(values, x), **masks)) for x in ("float64", "float32"))
-    assert double == pytest.approx(single, rel=1e-5)
+def test_double_precision_is_kept():
+    def double(x):
+        return ops.convert_to_tensor(x, "float64")  # `tensor` rounds on PyTorch
+
+    scores, weights, alignment = normal(1, B, TQ, TK), *(soft(normal(n, B, TQ, TK)) for n in (2, 3))
+    masks, of_oracle = given(True), masks_of(True)
+    for loss, expected in (
+        (forward_sum_loss(double(scores), **masks), by_paths(scores, *of_oracle)),
+        (
+            guided_attention_loss(double(weights), **masks),
+            guided_by_loops(weights, *of_oracle, 0.2),
+        ),
+        (
+            supervised_attention_loss(double(alignment), double(weights), **masks),
+            supervised_by_loops(alignment, weights, *of_oracle),
+        ),
+    ):
+        assert keras.backend.standardize_dtype(loss.dtype) == "float64"
+        np.testing.assert_allclose(numpy(loss), expected, rtol=1e-12)

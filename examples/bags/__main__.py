@@ -58,11 +58,20 @@ def parse(argv):
         help="times the learning rate (%(default)s)",
     )
     add(
-        "--hidden", nargs="*", type=types.count, default=[64], help="widths before the pooling (64)"
+        "--hidden",
+        nargs="*",
+        type=types.count,
+        default=[64],
+        help="widths before the pooling (%(default)s)",
     )
     add("--units", type=types.count, default=64, help="of the attention (%(default)s)")
     add("--dropout", type=types.share, default=0.5, help="share of the features (%(default)s)")
-    add("--drop-instances", type=types.share, default=0.3, help="share hidden in training (0.3)")
+    add(
+        "--drop-instances",
+        type=types.share,
+        default=0.3,
+        help="share hidden in training (%(default)s)",
+    )
     add("--members", type=types.count, default=5, help="networks that vote (%(default)s)")
     options = parser.parse_args(argv)
     if options.data == "" or (options.labels and not options.data):

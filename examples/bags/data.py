@@ -125,7 +125,7 @@ def _columns(path, header):
     names = [name.lower() for name in header]
     if "" in names:
         number = names.index("") + 1
-        refuse(f"{path}: column {number} has no name. Of pandas, write it with index=False")
+        refuse(f"{path}: column {number} has no name. With pandas, call to_csv(path, index=False)")
     bag = next((names.index(x) for x in ID_COLUMNS if x in names), None)
     if bag is None or "label" not in names:
         refuse(f"{path}: needs the columns `bag` and `label`; it has {', '.join(header[:8])}")

@@ -15,7 +15,7 @@ from keras_attention._typing import Tensor
 from keras_attention.layers._warnings import warn_of_dropped_masks, warn_of_strategy
 from keras_attention.ops.products import as_dtype, project
 
-__all__ = ["CheckedLayer", "as_in_a_call", "check_initialised"]
+__all__ = ["CheckedLayer", "as_in_a_call", "check_initialised", "float_weights", "with_weights"]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
 # Arguments of other layers, and what takes their place here.
@@ -44,7 +44,7 @@ def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
 
 
 def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
-    """The weights of a layer that have gradients."""
+    """The floating-point weights of a layer, frozen ones too."""
     return [x for x in layer.weights if "float" in x.dtype]
 
 
@@ -145,7 +145,7 @@ class CheckedLayer(keras.layers.Layer):
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])
             for name in _arguments_of(cls)
-            if isinstance(_first(config.get(name)), dict) and "class_name" in _first(config[name])
+            if isinstance(x := _first(config.get(name)), dict) and "class_name" in x
         }
         return super().from_config({**config, **layers})
 

@@ -39,7 +39,8 @@ class AttentionPooling(CheckedLayer):
         units: U, the width in which steps are compared with the query u_q.
         gated: whether to multiply by the gate.
         rows: R, the number of queries.
-        temperature: divides the scores. Below one, few steps get the weight; above, many.
+        temperature: divides the scores. Below one, few steps get the weight; above, many. At least
+            1e-6, because scores divided by less may overflow.
         penalty: the factor of P; 0 leaves it out.
         normalizer, dropout, seed: see `ScoringMixin`.
 

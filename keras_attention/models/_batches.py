@@ -26,14 +26,15 @@ def padded(ids: Any, pad_token: int) -> Any:
     if isinstance(ids, dict):
         return {name: padded(x, pad_token) for name, x in ids.items()}
     if isinstance(ids, (list, tuple)) and not _is_sequence(ids):
-        return type(ids)([padded(x, pad_token) for x in ids])
+        items = [padded(x, pad_token) for x in ids]
+        return type(ids)(*items) if hasattr(ids, "_fields") else type(ids)(items)
     return ids
 
 
 def _is_sequence(row):
     if isinstance(row, (list, tuple)):
         return all(map(is_integer, row))
-    return isinstance(row, np.ndarray) and row.ndim == 1
+    return isinstance(row, np.ndarray) and row.ndim == 1 and row.dtype.kind in "iu"
 
 
 def as_arrays(model: str, samples: Nested) -> Nested:

@@ -21,6 +21,7 @@ from keras_attention.models._forms import IDS, FirstCall, symbolic
 from keras_attention.models._programs import Programs
 from keras_attention.models._searches import SEARCHES, check_search, make_seeds
 from keras_attention.ops.loops import map_leaves
+from keras_attention.ops.masks import blanked
 from keras_attention.ops.samples import take_last
 from keras_attention.search import SearchResult
 from keras_attention.search.limits import Limits, check_vocabulary
@@ -33,9 +34,9 @@ class LogProbability(NamedTuple):
 
     Attributes:
         scores: `(B,)`, the sum of the tokens' log probabilities.
-        log_probs: `(B, T)`, zero at padding.
-        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, a list of
-            them for several memories, or None.
+        log_probs: `(B, T)`, zero at padding and after the end token.
+        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, zero
+            where log_probs are; a list of them for several memories, or None.
 
     Example:
         The perplexity of targets, here for a model to which all tokens are equally probable:
@@ -239,8 +240,8 @@ class Generator(keras.Model):
 
         Args:
             source: arrays of what the encoder takes.
-            target: `(B, T)` ids. What follows the first end token does not count, as in the
-                tokens of `generate`, nor does padding. Lists of ids are padded. Without its end
+            target: `(B, T)` ids. Padding does not count. Nor does what follows the first end
+                token, so the tokens of `generate` fit. Lists of ids are padded. Without its end
                 token, a target counts as the beginning of any output.
             batch_size: how many pairs are measured at a time.
 
@@ -257,6 +258,7 @@ class Generator(keras.Model):
             valid = ops.logical_and(ops.not_equal(target, self.pad_token), before_end)
             chosen = take_last(log_probs, ops.where(valid, target, self.end_token))
             chosen = ops.where(valid, chosen, 0.0)
+            weights = map_leaves(lambda x: blanked(x, valid), weights)
             return ops.sum(chosen, axis=-1), chosen, weights
 
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)

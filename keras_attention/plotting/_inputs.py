@@ -56,10 +56,11 @@ def string_list(where: str, name: str, strings: Iterable[Any], of: str = "tokens
 
 def index_set(where: str, name: str, indices: Iterable[int], count: int, of: str) -> set[int]:
     """Converts indices, or a mask of truth values, to a set of indices."""
-    items = list(indices) if isinstance(indices, Iterable) else [-1]
-    if len(items) == count and all(isinstance(x, (bool, np.bool_)) for x in items):
+    items = list(indices) if isinstance(indices, Iterable) else None
+    truths = [isinstance(x, (bool, np.bool_)) for x in items or ()]
+    if any(truths) and all(truths) and len(items) == count:
         return set(np.flatnonzero(items))
-    if any(isinstance(x, (bool, np.bool_)) for x in items) or not {*items} <= set(range(count)):
+    if items is None or any(truths) or not {*items} <= set(range(count)):
         expected = f"`{name}` must be a list of indices, or a mask, of the {count} {of}, from 0"
         refuse(where, expected, indices)
     return set(items)

@@ -46,7 +46,7 @@ def plot_attention(
         title: text above the map.
         largest: the weight with the darkest colour, to compare several maps; None for the largest
             weight of this map.
-        marked: indices of the source tokens to draw bold and red, such as an answer.
+        marked: indices of the source tokens to draw bold and red, such as an answer, or a mask.
         per_line: the most source tokens side by side; the map of a longer source has several
             lines.
         ax: matplotlib axes to draw into, as a picture; None for a figure of its own.

@@ -36,7 +36,7 @@ class Hops(NamedTuple):
         question: the question.
         answer: the answer of the network.
         expected: the right answer, or None if it is not known.
-        facts: indices of the memories that hold the answer, if they are known; drawn bold.
+        facts: indices of the memories that hold the answer, or a mask of them; drawn bold.
 
     Example:
         >>> from keras_attention.plotting import Hops, plot_hops

@@ -1,7 +1,7 @@
-"""What an attention may not do in a decoder: keep something, or draw random numbers unseen.
+"""Finds what an attention changes in a step: attributes, weights and random generators.
 
-A loop traces one step and repeats it. What this step keeps in an attribute or assigns to a weight
-is lost.
+A loop traces one step and repeats it. What the step keeps in an attribute or assigns to a weight is
+lost, so both are refused.
 """
 
 import contextlib
@@ -30,17 +30,15 @@ def refuse_changes(layer: str, attention: keras.layers.Layer) -> Iterator[None]:
         raise ValueError(_change_error(layer, attention, changed))
 
 
-def draws_in_steps(
+def changed_in_a_step(
     decoder: Any,
     sequences: Tensor,
     memory: Memory,
     state: DecoderState,
     training: bool | None,
     read: Callable,
-) -> bool:
-    """Whether a step of the attention draws random numbers, for example in a `Dropout` layer.
-
-    A step that assigns a weight is refused.
+) -> list[keras.Variable]:
+    """The variables that a step of the attention changes, such as the generator of a `Dropout`.
 
     Args:
         state: before the first step.
@@ -48,7 +46,7 @@ def draws_in_steps(
     """
     attention = decoder.attention
     if not decoder.attends_inside:
-        return False
+        return []
     if attention.trainable:
         may_change = attention.non_trainable_variables
     else:  # its weights are frozen, not assigned
@@ -58,7 +56,7 @@ def draws_in_steps(
     if own is not None and not (training and attention.has_state):
         may_change = [x for x in may_change if x is not own.state]
     if not may_change:
-        return False
+        return []
     drawn = []
 
     def draw():
@@ -71,11 +69,15 @@ def draws_in_steps(
     query = ops.zeros((batch, size), decoder.compute_dtype)
     attend = read(drawn[0] if drawn else None)
     changed = changed_by(lambda: attend(query, state.attention, state.position), attention)
+    return [variable for variable, *_ in changed]
+
+
+def refuse_assigned(layer: str, attention: keras.layers.Layer, changed: list) -> None:
+    """Raises an error if a step has changed a weight. Generators are no weights."""
     weights = {id(x) for x in attention.weights}
-    assigned = {variable.path for variable, *_ in changed if id(variable) in weights}
+    assigned = {x.path for x in changed if id(x) in weights}
     if assigned:
-        raise ValueError(_change_error(decoder.name, attention, assigned))
-    return bool(changed)
+        raise ValueError(_change_error(layer, attention, assigned))
 
 
 def _change_error(layer: str, attention: keras.layers.Layer, changed: set[str]) -> str:
@@ -88,16 +90,17 @@ def _change_error(layer: str, attention: keras.layers.Layer, changed: set[str]) 
     )
 
 
-def _attributes(layer, prefix="") -> dict[str, list[Tensor]]:
+def _attributes(layer, prefix="", visited=()) -> dict[str, list[Tensor]]:
     """What a layer, and the layers that it holds, alone or in a list, keep in attributes."""
-    kept = {}
+    kept, visited = {}, {*visited, id(layer)}
     for name, value in vars(layer).items():
         if name in _of_keras():
             continue
         kept[prefix + name] = values = tree.flatten(value)
-        for one in values:
-            if isinstance(one, keras.layers.Layer):
-                kept |= _attributes(one, f"{prefix}{one.name}.")
+        for n, one in enumerate(values):
+            if isinstance(one, keras.layers.Layer) and id(one) not in visited:
+                place = f"{name}[{n}]" if tree.is_nested(value) else name
+                kept |= _attributes(one, f"{prefix}{place}.", visited)
     return kept
 
 

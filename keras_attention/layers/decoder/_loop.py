@@ -14,7 +14,7 @@ from keras_attention.layers.decoder._cells import (
     query_of,
     with_constant_weights,
 )
-from keras_attention.layers.decoder._changes import draws_in_steps
+from keras_attention.layers.decoder._changes import changed_in_a_step, refuse_assigned
 from keras_attention.layers.decoder._sites import (
     CellSites,
     attention_site,
@@ -63,7 +63,9 @@ def run_loop(
     uses_sites = uses_sites and all(map(is_floating, leaves(state.attention)))
     if uses_sites:
         read = functools.partial(_read, decoder, memory, True, training)
-        uses_sites = not draws_in_steps(decoder, sequences, memory, state, training, read)
+        changed = changed_in_a_step(decoder, sequences, memory, state, training, read)
+        refuse_assigned(decoder.name, decoder.attention, changed)
+        uses_sites = not changed
     run = _without_sites
     if uses_sites:
         padded = training and runs_alone(inputs[0], *leaves(memory.value))

@@ -273,15 +273,14 @@ def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
     attention = decoder.attention
 
     def run(weights, query, *position, stored=NO_RESIDUALS):
-        options = {"position": position[0]} if position else {}
         attended, residuals = _attend_with(
             attention,
             weights,
             memory,
             query,
+            position=position[0] if position else None,
             return_attention_scores=return_scores,
             stored=stored,
-            **options,
         )
         return [attended.output, *leaves(attended.weights if return_scores else None)], residuals
 
@@ -320,9 +319,7 @@ def attention_site_with_state(
     attention, count = decoder.attention, 1 + len(leaves(first))
 
     def run(weights, query, *rest, stored=NO_RESIDUALS):
-        options = {}
-        if attention.uses_position:
-            *rest, options["position"] = rest
+        *rest, position = rest if attention.uses_position else (*rest, None)
         state, drawn_now = rest[: count - 1], rest[count - 1 :]
         attended, residuals = _attend_with(
             attention,
@@ -331,10 +328,10 @@ def attention_site_with_state(
             query,
             state=pack_like(first, list(state)),
             drawn=pack_like(drawn, list(drawn_now)),
+            position=position,
             training=training,
             drop=False,
             stored=stored,
-            **options,
         )
         return [attended.output, *leaves(attended.weights), *leaves(attended.state)], residuals
 

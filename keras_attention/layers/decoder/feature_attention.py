@@ -155,13 +155,11 @@ class FeatureAttention(CheckedLayer):
             weights = NORMALIZERS[self.normalizer](ops.sum(hidden * vector, axis=-1), allowed)
             output, new = self.cell(values * as_dtype(weights, values.dtype), states)
             check_output(self.name, self.cell, output)
-            # The cell may compute in another dtype.
-            new = as_states(self.cell, [as_dtype(x, self.compute_dtype) for x in leaves(new)])
-            return where_valid(valid, new, states), (output, weights)
+            return where_valid(valid, as_states(self.cell, new), states), (output, weights)
 
-        flat = [
-            ops.zeros((batch, n), self.compute_dtype) for n in tree.flatten(state_sizes(self.cell))
-        ]
+        # A cell may compute in another dtype than the layer.
+        dtype = getattr(self.cell, "compute_dtype", self.compute_dtype)
+        flat = [ops.zeros((batch, n), dtype) for n in tree.flatten(state_sizes(self.cell))]
         states = as_states(self.cell, flat)
         steps = tuple(None if x is None else swap_steps(x) for x in (inputs, mask, steps_mask))
         with DropoutMasks(self.cell, batch, features):

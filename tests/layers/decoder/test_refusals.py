@@ -93,7 +93,8 @@ def test_an_attention_inside_another_that_keeps_something_is_refused(around):
     if around == "every head":
         attention = MultiHead(Last(17), 2)
     else:
-        attention, memory = MultiSource([BahdanauAttention(13), Last(17)]), [memory, memory]
+        members = [Last(17, name="member"), BahdanauAttention(13, name="member")]
+        attention, memory = MultiSource(members), [memory, memory]
     layer = AttentionRNN(layers.GRUCell(H), attention, **PREVIOUS)
     assert_refused(
         lambda: layer(sequences, memory), "must not keep anything between steps", ".last"
