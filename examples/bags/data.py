@@ -12,7 +12,6 @@ from examples.common.training import Batches, budgeted
 
 # The bags of a batch, and the instances of a padded batch, at most.
 BATCH, CELLS = 16, 20_000
-LIMIT = 3.0  # standardised features are cut here: outliers decide less, in few bags above all
 ID_COLUMNS = ("bag", "bag_id", "slide_id")
 
 
@@ -51,12 +50,11 @@ class Bags(NamedTuple):
         return {"instances": padded, "mask": mask}
 
     def scaled(self, chosen):
-        """All bags, standardised by the instances of some and cut, and the mean and deviation."""
+        """All bags, standardised by the instances of some, and the mean and deviation of these."""
         rows = np.concatenate([self.instances[self.of(bag)] for bag in chosen])
         mean, deviation = rows.mean(axis=0), rows.std(axis=0)
         deviation[deviation < 1e-6] = 1
-        instances = np.clip((self.instances - mean) / deviation, -LIMIT, LIMIT)
-        return self._replace(instances=instances), (mean, deviation)
+        return self._replace(instances=(self.instances - mean) / deviation), (mean, deviation)
 
     def batches(self, chosen, order=None):
         """Splits bags into batches of similar sizes, shuffled by a NumPy generator."""

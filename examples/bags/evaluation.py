@@ -10,7 +10,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from examples.bags.data import LIMIT
 from examples.bags.model import with_scaling
 from examples.common.files import save_figure
 from examples.common.saving import check_saved_model, write_model, write_saved_model
@@ -151,7 +150,7 @@ def describe_reasons(reader, bags, chosen):
 
 def save(reader, bags, scaled, chosen, scaling, output):
     """Writes and checks the `.keras` file and the SavedModel, and shows what was read."""
-    served = with_scaling(reader, *scaling, LIMIT)
+    served = with_scaling(reader, *scaling)
     write_model(served, output / "model.keras", bags.padded(chosen[:8]))
     probabilities, weights = predict(served, bags, chosen)
     if keras.backend.backend() == "tensorflow":

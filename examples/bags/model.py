@@ -109,11 +109,10 @@ def restart(model, twin):
             variable.assign(ops.zeros_like(variable))
 
 
-def with_scaling(reader, mean, deviation, limit):
-    """A reader of instances that are neither standardised nor cut at the limit."""
+def with_scaling(reader, mean, deviation):
+    """A reader of instances that are not standardised."""
     instances = keras.Input((None, len(mean)), name="instances")
     mask = keras.Input((None,), dtype="bool", name="mask")
     scale = layers.Normalization(mean=mean, variance=deviation**2)
     inputs = {"instances": instances, "mask": mask}
-    scaled = ops.clip(scale(instances), -limit, limit)
-    return keras.Model(inputs, reader({"instances": scaled, "mask": mask}))
+    return keras.Model(inputs, reader({"instances": scale(instances), "mask": mask}))
