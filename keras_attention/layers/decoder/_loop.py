@@ -66,12 +66,11 @@ def run_loop(
         changed = changed_in_a_step(decoder, sequences, memory, state, training, read)
         refuse_assigned(decoder.name, decoder.attention, changed)
         uses_sites = not changed
-    run = _without_sites
-    if uses_sites:
-        padded = training and runs_alone(inputs[0], *leaves(memory.value))
-        run = _with_sites_padded if padded else _with_sites
     carry = state.cells, state.fed, state.attention
     with compiling(True if training else None):
+        run = _with_sites if uses_sites else _without_sites
+        if uses_sites and training and runs_alone(inputs[0], *leaves(memory.value)):
+            run = _with_sites_padded
         carry, outputs = run(decoder, inputs, memory, carry, return_scores, training)
     outputs, weights = map_leaves(swap_steps, outputs)
     if not decoder.attends_inside:

@@ -145,6 +145,29 @@ def test_unknown_sizes_without_masks():
     assert_all_close(run(*inputs), expected)
 
 
+@on_tensorflow
+@pytest.mark.parametrize("training", [True, False])
+def test_training_rounds_unknown_lengths_up(training, monkeypatch):
+    """XLA compiles the loop by itself then, and should compile few programs for all lengths."""
+    import tensorflow as tf
+
+    rounded, recur = [], _loop.recur
+
+    def spy(step, sites, carry, inputs, unroll, training, steps):
+        rounded.append(steps is not None)
+        return recur(step, sites, carry, inputs, unroll, training, steps)
+
+    monkeypatch.setattr(_loop, "recur", spy)
+    layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
+    layer.build((None, None, D), (None, None, DV))
+    unknown = [tf.TensorSpec((None, None, n)) for n in (D, DV)]
+    for jit in (False, True):
+        tf.function(lambda *x: layer(*x, training=training), jit_compile=jit).get_concrete_function(
+            *unknown
+        )
+    assert rounded == [training, False]
+
+
 class LastTwoAttention(RecurrentScoringMixin):
     """Its state, `(B, 2, Tk)`, holds the weights of two steps."""
 
