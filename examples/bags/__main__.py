@@ -109,21 +109,15 @@ def main(argv=None):
     else:
         bags, source = data.make_digits(TRAIN, TEST, options.seed), "digits"
     data.check_classes(source, bags, options.folds)
-    splits = [[np.split(np.arange(TRAIN + TEST), [TRAIN])]]
+    parts = [({"repeat": 1, "fold": 1}, *np.split(np.arange(TRAIN + TEST), [TRAIN]))]
     if options.data:
-        seeds = [options.seed + repeat for repeat in range(options.repeats)]
-        splits = [data.split(bags, options.folds, seed) for seed in seeds]
+        parts = data.parts(bags, options.folds, options.repeats, options.seed)
     settings = {name: x for name, x in vars(options).items() if name not in FREE}
     settings |= {"bags": fingerprint(bags.instances, bags.sizes, bags.labels)}
     settings |= {"backend": keras.backend.backend()}
     output = make_folder(pathlib.Path(options.output))
     results = Results(output / "results.json", settings)
     models = {pooling: build(bags, pooling, options) for pooling in options.pooling}
-    parts = [
-        ({"repeat": repeat, "fold": fold}, *part)
-        for repeat, folds in enumerate(splits, 1)
-        for fold, part in enumerate(folds, 1)
-    ]
     left = sum(
         not results.find(pooling=pooling, **names) for names, *_ in parts for pooling in models
     )
@@ -143,7 +137,7 @@ def main(argv=None):
                 results.add({"pooling": pooling, **names, **entry})
                 left -= 1
                 minutes = left * (time.perf_counter() - begin) / (trainings - left) / 60
-                place = f"repeat {names['repeat']}, fold {names['fold']} of {len(splits[0])}"
+                place = f"repeat {names['repeat']}, fold {names['fold']} of {parts[-1][0]['fold']}"
                 right = f"{entry['accuracy']:.1f}% right, about {minutes:.0f} min left"
                 print(f"{pooling}, {place}: {right}", flush=True)
             evaluation.add_baselines(results, names, scaled, chosen, test, options.seed)
