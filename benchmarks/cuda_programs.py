@@ -59,7 +59,8 @@ def lowered(function, *arguments):
 
 def outside_calls(program):
     """The functions outside of XLA that a program calls."""
-    return sorted(set(re.findall(r'custom_call @"?([\w.$]+)', program.mlir_module())))
+    calls = set(re.findall(r'custom_call @"?([\w.$]+)', program.mlir_module()))
+    return sorted(calls - {"mhlo.topk"})  # how JAX 0.6 writes XLA's own operation
 
 
 def main():
