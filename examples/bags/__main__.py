@@ -66,17 +66,12 @@ def parse(argv):
     )
     add("--units", type=types.count, default=64, help="of the attention (%(default)s)")
     add("--dropout", type=types.share, default=0.5, help="share of the features (%(default)s)")
-    add(
-        "--drop-instances",
-        type=types.share,
-        default=0.3,
-        help="share hidden in training (%(default)s)",
-    )
+    add("--drop-instances", type=types.share, help="share hidden in training (digits 0.3, else 0)")
     add("--members", type=types.count, default=5, help="networks that vote (%(default)s)")
     options = parser.parse_args(argv)
     if options.data == "" or (options.labels and not options.data):
         parser.error("--data needs a path, and --labels needs --data")
-    return options
+    return types.fill(options, {"drop_instances": 0.0 if options.data else 0.3})
 
 
 def build(bags, pooling, options):

@@ -82,7 +82,7 @@ def build_model(features, classes, pooling, hidden, units, dropout, drop_instanc
     mask = keras.Input((None,), dtype="bool", name="mask")
     logits, weights = [], []
     for n in range(members):
-        x, kept = instances, DropInstances(drop_instances)(mask)
+        x, kept = instances, DropInstances(drop_instances)(mask) if drop_instances else mask
         for width in hidden:
             x = layers.Dense(width, "relu")(x)
             x = layers.Dropout(dropout)(x)
