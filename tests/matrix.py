@@ -76,8 +76,7 @@ def install(folder, extras, keras):
 def run(python, backend, folders, report):
     """Runs the tests. Returns the numbers of passed, failed and skipped ones, and the reasons."""
     counts, reasons = collections.Counter(), collections.Counter()
-    # A process of JAX keeps every program that it has compiled. With those of all folders it ends
-    # by a segmentation fault.
+    # A JAX process keeps every program it has compiled. One process for all folders crashes.
     for part in [[folder] for folder in folders] if backend == "jax" else [folders]:
         done = subprocess.run(
             [python, "-m", "pytest", "-q", *part, f"--junitxml={report}"],

@@ -28,7 +28,7 @@ class MultiHead(Several):
 
     Each head is a copy of the attention, with weights and a state of its own. All heads see the
     whole query and the whole key. Each reads its own part of the values, Dv / H features, so H
-    heads read as many numbers as one attention. With U / H units each, they also cost as much.
+    heads read as many numbers as one attention. With U / H units each, scoring costs no more.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, H heads.
 

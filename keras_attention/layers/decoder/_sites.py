@@ -178,7 +178,7 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
 
     Args:
         lower, bias: the kernel and the bias of the step's own input, or None.
-        recurrent, own_bias: those of the state.
+        recurrent, own_bias: the kernel and the bias of the state.
         gates: the columns of z and r.
         added: see `Site`.
     """

@@ -252,7 +252,7 @@ def check_stack(layer: str, dtype: str, rnns: list, attention: Any) -> None:
         refuse(layer, "`rnns` must not hold one layer more than once", rnns, "Make each.")
     for option in ("go_backwards", "stateful"):
         if any(getattr(x, option) for x in rnns):
-            expected = "every layer of `rnns` must run forwards and must not be stateful"
+            expected = "`rnns` must hold stateless layers that run forwards"
             refuse(layer, expected, Words(f"{option}=True"), "Leave it out.")
     sizes = [output_size(x.cell) for x in rnns[1:]]
     if len(set(sizes)) > 1:

@@ -255,7 +255,9 @@ def test_refusals():
     assert_refused(refused([one, one]), "stack: `rnns` must not hold one layer more than once")
     for option in ("go_backwards", "stateful"):
         other = layers.GRU(3, return_sequences=True, **{option: True})
-        assert_refused(refused([one, other]), "of `rnns` must run forwards", f"{option}=True")
+        assert_refused(
+            refused([one, other]), "must hold stateless layers that run forwards", f"{option}=True"
+        )
     wide = layers.GRU(5, return_sequences=True)
     assert_refused(refused([one, two, wide]), "the same number of units", "received [3, 5] units")
     assert_refused(refused([one, two], two), "stack: `attention` must be one layer built on Scor")

@@ -148,7 +148,7 @@ def test_unknown_sizes_without_masks():
 @on_tensorflow
 @pytest.mark.parametrize("training", [True, False])
 def test_training_rounds_unknown_lengths_up(training, monkeypatch):
-    """XLA compiles the loop by itself then, and should compile few programs for all lengths."""
+    """XLA then compiles the loop on its own, and must not compile a program for every length."""
     import tensorflow as tf
 
     rounded, recur = [], _loop.recur
