@@ -5,10 +5,19 @@ import numpy as np
 import pytest
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MonotonicAttention
-from tests.helpers import lengths_mask, normal, numpy
+from tests.helpers import assert_all_close, assert_close, lengths_mask, normal, numpy
 
 B, TQ, TK, DQ, DK, U = 2, 3, 5, 7, 11, 13
 MASK = lengths_mask([5, 3], TK)
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    """The layers of a test calculate like the formulas of NumPy that it compares them with."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float64")
+    yield
+    keras.config.set_dtype_policy(before)
 
 
 def read(scores, value):
@@ -23,10 +32,8 @@ def assert_same(layer, arrays, query, value, expected, **options):
     if not layer.built:
         layer.build(query.shape, value.shape)
     layer.set_weights(arrays)
-    query, value = query.astype("float32"), value.astype("float32")
     found = layer(query, value, value_mask=MASK, return_attention_scores=True, **options)
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(numpy(x), y, rtol=0, atol=1e-6)
+    assert_all_close(found, expected)
 
 
 def test_weights_of_keras_additive_attention():
@@ -35,8 +42,7 @@ def test_weights_of_keras_additive_attention():
     theirs.build([query.shape, value.shape])
     (scale,) = theirs.get_weights()
     context, weights = theirs([query, value], mask=[None, MASK], return_attention_scores=True)
-    identity = np.eye(U, dtype="float32")
-    arrays = [identity, identity, scale]
+    arrays = [np.eye(U), np.eye(U), scale]
     assert_same(BahdanauAttention(U), arrays, query, value, (numpy(context), numpy(weights)))
 
 
@@ -58,14 +64,14 @@ def test_weights_of_a_whole_model():
         arrays += given
     ours.set_weights(arrays)
     x = [normal(1, B, TQ, DQ), normal(2, B, TK, DK)]
-    np.testing.assert_allclose(numpy(ours(x)), numpy(theirs(x)), rtol=0, atol=1e-6)
+    assert_close(ours(x), numpy(theirs(x)))
 
 
 def test_weights_of_keras_attention():
     theirs = keras.layers.Attention(use_scale=True)
     query, value = normal(1, B, TQ, DK), normal(2, B, TK, DK)
     theirs.build([query.shape, value.shape])
-    theirs.set_weights([np.float32(0.7)])
+    theirs.set_weights([np.float64(0.7)])
     context, weights = theirs([query, value], mask=[None, MASK], return_attention_scores=True)
     arrays = [0.7 * np.eye(DK)]
     layer = LuongAttention("general")
@@ -163,14 +169,12 @@ class WithLayer(BahdanauAttention):
 @pytest.mark.parametrize("attention", [BahdanauAttention, WithLayer])
 def test_a_decoder_is_tfas_attention_wrapper_around_bahdanau(attention):
     """The new state of the cell asks, and the next step reads what the attention returned."""
-    words, value = (
-        normal(n, B, *sizes).astype("float32") for n, sizes in ((1, (TQ, 3)), (2, (TK, DK)))
-    )
+    words, value = normal(1, B, TQ, 3), normal(2, B, TK, DK)
     cell = keras.layers.GRUCell(DQ)
     decoder = AttentionRNN(cell, attention(U), input_feeding=True)
     found = numpy(decoder(words, value, memory_mask=MASK))
     named = {weight.name: numpy(weight) for weight in decoder.attention.weights}
-    fed, states = np.zeros((B, U if attention is WithLayer else DK), "float32"), [np.zeros((B, DQ))]
+    fed, states = np.zeros((B, U if attention is WithLayer else DK)), [np.zeros((B, DQ))]
     for i in range(TQ):
         hidden, states = cell(np.concatenate([words[:, i], fed], axis=-1), states)
         hidden = numpy(hidden)
@@ -179,5 +183,4 @@ def test_a_decoder_is_tfas_attention_wrapper_around_bahdanau(attention):
         fed = context[:, 0]
         if attention is WithLayer:
             fed = np.concatenate([hidden, fed], axis=-1) @ named["layer_kernel"]
-        fed = fed.astype("float32")
-        np.testing.assert_allclose(found[:, i], fed, rtol=0, atol=1e-6)
+        assert_close(found[:, i], fed)
