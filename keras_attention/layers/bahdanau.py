@@ -87,11 +87,12 @@ class BahdanauAttention(ScoringMixin):
             self.gain = self.add_weight((), initializer=length, name="gain", autocast=False)
 
     def project_query(self, query: Tensor) -> Tensor:
-        query = self.project(query, self.query_kernel)
-        return query if self.bias is None else ops.add(query, self.bias)
+        return self.project(query, self.query_kernel)
 
     def project_key(self, key: Tensor) -> Tensor:
-        return self.project(key, self.key_kernel)
+        # A decoder projects its memory once, and a query at every step.
+        key = self.project(key, self.key_kernel)
+        return key if self.bias is None else ops.add(key, self.bias)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         return additive_score(query, key, self.scaled_vector())

@@ -36,6 +36,9 @@ class StepwiseMonotonicAttention(MovingMixin):
             on otherwise. Beyond the end it reads nothing. Training is the same.
         noise: the standard deviation of the noise that training adds to e. The model learns a p
             near 0 or 1 to overcome it.
+        temperature: e is divided by it at inference. A long output needs one below 1, such as 0.2:
+            otherwise a little weight moves on at every step, and is never moved back. Near 0 it is
+            the hard mode.
         initial_offset: the value of r before training. At first a step stays with a probability of
             about sigmoid(r). It is log(n - 1) for n query steps per memory step.
         initial_gain: the value of g before training, or None for units**-0.5.
@@ -70,12 +73,15 @@ class StepwiseMonotonicAttention(MovingMixin):
         units: int,
         hard: bool = False,
         noise: float = 1.0,
+        temperature: float = 1.0,
         initial_offset: float = 0.0,
         initial_gain: float | None = None,
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
+        super().__init__(
+            units, noise, temperature, initial_offset, initial_gain, use_bias, **kwargs
+        )
         self.hard = check_bool(self.name, "hard", hard)
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:

@@ -38,7 +38,6 @@ kernels); https://arxiv.org/abs/1606.03401 (what to store in a backward pass thr
 from keras_attention.recurrence._recur import (
     Site,
     automatic,
-    automatic_gradients,
     product,
     recur,
     runs_alone,
@@ -47,7 +46,6 @@ from keras_attention.recurrence._recur import (
 __all__ = [
     "Site",
     "automatic",
-    "automatic_gradients",
     "product",
     "recur",
     "runs_alone",

@@ -1,6 +1,7 @@
 """The sites of a recurrence, the loop over its steps, and the gradient of the loop."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ from keras_attention.ops.products import (
     sum_of_rows,
 )
 from keras_attention.ops.xla import compiled_alone
+
+# Numbers of all weights of a site, times the steps whose gradients are computed side by side.
+MOST_SIDE_BY_SIDE = 2**27
 
 
 class Site(NamedTuple):
@@ -75,32 +79,76 @@ def product(
     )
 
 
-def automatic(weights: list[Tensor], function: Callable[..., list[Tensor]]) -> Site:
-    """The site of any function `(weights, *arguments) -> results`, differentiated automatically.
+def automatic(weights: list[Tensor], function: Callable[..., tuple[list[Tensor], Nested]]) -> Site:
+    """The site of any function, differentiated automatically.
 
-    The backward pass computes the function again, and the loop adds up the gradients of weights.
+    Usually the loop adds up the gradients of the weights. For JAX on a GPU they are computed after
+    the loop, from groups of steps side by side: a GPU wants few large operations.
+
+    Args:
+        weights: see `Site`.
+        function: `function(weights, *arguments)` returns the results and the residuals of one step.
+            The backward pass calls it again with `stored=residuals`.
     """
+    after_loop = _runs_side_by_side(*weights)
 
-    def backward(weights, _, upstream, *arguments):
-        return automatic_gradients(function, weights, upstream, *arguments)
+    def backward(weights, residuals, upstream, *arguments):
+        def run(floats, *given):
+            rest = iter(floats)
+            mixed = [next(rest) if is_floating(x) else x for x in arguments]
+            return function(*given or [weights], *mixed, stored=residuals)[0], None
 
-    return Site(weights, lambda weights, *arguments: (function(weights, *arguments), ()), backward)
+        floats = [x for x in arguments if is_floating(x)]
+        inputs = (floats,) if after_loop else (floats, list(weights))
+        return leaves(vector_jacobian(run, inputs, list(upstream))[0])
+
+    def of_weights(weights, residuals, upstream, *arguments):
+        def run(weights, residuals, *arguments):
+            return function(weights, *arguments, stored=residuals)[0]
+
+        return _side_by_side(run, weights, list(upstream), residuals, *arguments)
+
+    return Site(weights, function, backward, of_weights if after_loop else None)
 
 
-def automatic_gradients(
-    function: Callable[..., list[Tensor]],
-    weights: list[Tensor],
-    upstream: list[Tensor],
-    *arguments: Tensor,
-) -> list[Tensor]:
-    """The gradients of the floating-point arguments and then of the weights of a function."""
+def _runs_side_by_side(*tensors):
+    # TensorFlow cannot vectorise functions that have gradients of their own.
+    place = Place.of(*tensors)
+    return place.backend == "jax" and place.device == "gpu"
 
-    def run(floats, weights):
-        rest = iter(floats)
-        return function(weights, *(next(rest) if is_floating(x) else x for x in arguments)), None
 
-    floats = [x for x in arguments if is_floating(x)]
-    return leaves(vector_jacobian(run, (floats, list(weights)), list(upstream))[0])
+def _side_by_side(function, weights, upstream, *tensors):
+    """The gradients of the weights of `function(weights, *tensors of one step)`, from all steps.
+
+    JAX vectorises the function over the steps of a group, and the groups come one after the other.
+    """
+    import jax
+
+    steps, numbers = upstream[0].shape[0], sum(math.prod(x.shape) for x in weights)
+    groups = max(1, min(steps, -(-steps * numbers // MOST_SIDE_BY_SIDE)))
+    size = -(-steps // groups)
+
+    def split(x, mode):
+        x = jax.numpy.pad(x, [(0, groups * size - steps)] + [(0, 0)] * (x.ndim - 1), mode)
+        return ops.reshape(x, (groups, size, *x.shape[1:]))
+
+    def add_group(totals, group):
+        upstream, tensors = group
+
+        def run(weights):
+            return jax.vmap(functools.partial(function, weights))(*tensors), None
+
+        (found,), _ = vector_jacobian(run, (weights,), upstream)
+        return [*map(ops.add, totals, found)], None
+
+    # The last step fills the last group, with gradients of zero.
+    groups_of = (
+        [split(x, "constant") for x in upstream],
+        jax.tree.map(lambda x: split(x, "edge"), tensors),
+    )
+    totals, _ = scan(add_group, [ops.zeros_like(x) for x in weights], groups_of)
+    # Otherwise XLA would sum large tensors once more, for a bias whose gradient is their sum.
+    return list(jax.lax.optimization_barrier(totals))
 
 
 # call(name of the site, *arguments) -> results

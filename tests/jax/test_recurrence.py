@@ -8,6 +8,9 @@ from keras import layers, ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, _place
 from keras_attention.ops import loops
+from keras_attention.recurrence import _recur
+from tests import fast
+from tests.helpers import HEADS, RECURRENT
 from tests.layers.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
@@ -31,24 +34,27 @@ def test_the_gradient_of_training_is_that_of_jax(cell, attention, options):
     layer = AttentionRNN(CELLS[cell](), ATTENTIONS[attention](), **OPTIONS[options])
     sequences, memory = tensors("float32")
     layer(sequences, memory)
+    found, expected = (gradients(layer, sequences, memory, training) for training in (True, False))
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
+def gradients(layer, sequences, memory, training):
+    """The gradients of all weights and of both inputs."""
     weights, others = (
         [x.value for x in xs] for xs in (layer.trainable_variables, layer.non_trainable_variables)
     )
 
-    def loss(weights, sequences, memory, training):
+    def loss(weights, sequences, memory):
         output, _ = layer.stateless_call(
             weights, others, sequences, memory, training=training, **MASKS
         )
         return ops.sum(ops.sin(output))
 
-    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnums=3)
-    found, expected = (
-        jax.tree.leaves(gradient(weights, sequences, memory, training))
-        for training in (True, False)
-    )
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))
+    found = jax.tree.leaves(gradient(weights, sequences, memory))
     assert len(found) == len(weights) + 2
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -61,6 +67,55 @@ def test_on_a_gpu_the_gradient_is_the_same(case, monkeypatch):
     monkeypatch.setattr(loops, "_scan_packed", lambda *args: scanned.append(1) or original(*args))
     test_the_gradient_of_training_is_that_of_jax(*case)
     assert len(scanned) == 2
+
+
+class Joined(BahdanauAttention):
+    """An attention whose output needs a weight."""
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        size = query_shape[-1] + value_shape[-1]
+        self.output_kernel = self.add_weight((size, size), name="output_kernel")
+
+    def combine(self, query, context):
+        return ops.tanh(self.project(ops.concatenate([query, context], -1), self.output_kernel))
+
+    def output_size(self, query_size, value_size):
+        return query_size + value_size
+
+
+SIDE_BY_SIDE = {
+    **{name: mechanism.make for name, mechanism in RECURRENT.items()},
+    "heads": HEADS["heads, location"].make,
+    "an output": lambda: Joined(17),
+}
+
+
+@pytest.mark.parametrize(
+    "attention", fast(SIDE_BY_SIDE, ["location, last", "monotonic, chunks", "an output"])
+)
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.each_value
+def test_on_a_gpu_steps_are_differentiated_side_by_side(attention, size, monkeypatch):
+    """In one group of five steps, or in groups of two, of which the last one is not full."""
+    sizes, original = [], _recur._side_by_side
+
+    def side_by_side(function, weights, *tensors):
+        most = size * sum(x.size for x in weights)
+        monkeypatch.setattr(_recur, "MOST_SIDE_BY_SIDE", most)
+        sizes.append(size)
+        return original(function, weights, *tensors)
+
+    layer = AttentionRNN(layers.GRUCell(11), SIDE_BY_SIDE[attention](), input_feeding=True)
+    sequences, memory = tensors("float32")
+    layer(sequences, memory)
+    expected = gradients(layer, sequences, memory, training=True)
+    monkeypatch.setattr(_place, "_jax_device", lambda: "gpu")
+    monkeypatch.setattr(_recur, "_side_by_side", side_by_side)
+    found = gradients(layer, sequences, memory, training=True)
+    assert sizes == [size]
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("query", ["previous", "current"])

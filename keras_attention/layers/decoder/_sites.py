@@ -23,7 +23,7 @@ from keras_attention.ops.products import (
     stored_transposed,
     sum_of_rows,
 )
-from keras_attention.recurrence import Site, automatic_gradients, product
+from keras_attention.recurrence import Site, automatic, product
 
 
 def has_sites(cell: Any, training: bool | None) -> bool:
@@ -335,13 +335,7 @@ def attention_site_with_state(
         )
         return [attended.output, *leaves(attended.weights), *leaves(attended.state)], residuals
 
-    def backward(weights, residuals, upstream, *arguments):
-        def function(weights, *arguments):
-            return run(weights, *arguments, stored=residuals)[0]
-
-        return automatic_gradients(function, weights, upstream, *arguments)
-
-    return Site(_weights(attention, memory), run, backward)
+    return automatic(_weights(attention, memory), run)
 
 
 def _weights(attention, memory):
