@@ -1,14 +1,18 @@
 """After how many epochs additive attention reads in order, with each loss of the alignment.
 
-    python benchmarks/alignment.py [listen] [--seeds 1 2]
+    python benchmarks/alignment.py [listen] [--losses none guided forward-sum] [--seeds 1 2]
 
 trains the listener, or with `speak` the speaker, of `examples.speech` on its language of tones.
-After each epoch it measures, on utterances that are not trained on, how much of the weight lies
-within `BAND` letters of where a letter is at an even pace. A model stops at `ENOUGH`. Texts of
-fewer than `LEAST` letters do not count, because most of their places are near.
+After each epoch it measures, on held-out utterances, the share of the weight within `BAND` letters
+of the diagonal. A model stops at `ENOUGH`. Texts of fewer than `LEAST` letters do not count,
+because most of their places are near.
 """
 
 import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import keras
 import numpy as np
@@ -23,22 +27,16 @@ from keras_attention.plotting import attention_weights
 BAND, LEAST, ENOUGH = 2, 10, 0.8
 
 
-def share_in_order(weights, letters_first):
-    """The share of the weights of one utterance that is within `BAND` letters of the diagonal.
-
-    Args:
-        weights: `(Tq, Tk)`, without padding.
-        letters_first: whether the queries are the letters.
-    """
-    letters = weights if letters_first else weights.T
-    count, steps = letters.shape
-    places = (np.arange(steps) + 0.5) / steps * count - 0.5
-    near = np.abs(places - np.arange(count)[:, None]) <= BAND
-    return (letters * near).sum() / weights.sum()
+def share_in_order(weights):
+    """The share of the weights `(letters, other steps)` within `BAND` letters of the diagonal."""
+    letters, steps = weights.shape
+    places = (np.arange(steps) + 0.5) / steps * letters - 0.5
+    near = np.abs(places - np.arange(letters)[:, None]) <= BAND
+    return (weights * near).sum() / weights.sum()
 
 
 def read(task, model, batch):
-    """The weights of the utterances of a batch, without padding."""
+    """The weights of each utterance of a batch, `(letters, other steps)`, without padding."""
     if task == "listen":
         source, target = batch[0]
         weights = keras.ops.convert_to_numpy(model.log_probability(source, target).weights)
@@ -47,24 +45,23 @@ def read(task, model, batch):
         letters, _, valid = batch[0]
         weights = attention_weights(model, batch[0])["decoder"]
         sizes = zip(valid.sum(axis=1), (letters > 0).sum(axis=1), strict=True)
-    return [x[:n, :m] for x, (n, m) in zip(weights, sizes, strict=True)]
+    weights = [x[:n, :m] for x, (n, m) in zip(weights, sizes, strict=True)]
+    return weights if task == "listen" else [x.T for x in weights]
 
 
 class InOrder(keras.callbacks.Callback):
     """Prints the share after each epoch, and ends the training when it is enough."""
 
-    def __init__(self, task, learned, checked):
+    def __init__(self, task, training, validation):
         super().__init__()
-        self.task, self.learned, self.checked = task, learned, checked
+        self.task, self.training, self.validation = task, training, validation
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.learned.epoch = epoch
+        self.training.epoch = epoch
 
     def on_epoch_end(self, epoch, logs=None):
-        listens = self.task == "listen"
-        found = [x for batch in self.checked() for x in read(self.task, self.model, batch)]
-        shares = [share_in_order(x, listens) for x in found if x.shape[not listens] >= LEAST]
-        share = float(np.mean(shares))
+        weights = [x for batch in self.validation() for x in read(self.task, self.model, batch)]
+        share = float(np.mean([share_in_order(x) for x in weights if len(x) >= LEAST]))
         print(f"epoch {epoch + 1}: {share:.3f}", flush=True)
         self.model.stop_training = share >= ENOUGH
 

@@ -153,6 +153,14 @@ class Place(NamedTuple):
         """Whether XLA compiles a loop on its own in a graph."""
         return self.graph and self.xla == "alone"
 
+    @property
+    def vectorizes(self) -> bool:
+        """Whether the steps of a loop are differentiated side by side, where they can be.
+
+        TensorFlow cannot vectorise functions that have gradients of their own. A CPU takes longer.
+        """
+        return self.backend == "jax" and self.device == "gpu"
+
     def may_compile(self, *program: Hashable) -> bool:
         """Whether a program may be compiled: eager TensorFlow gets at most `MOST_PROGRAMS`.
 

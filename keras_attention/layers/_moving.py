@@ -27,7 +27,6 @@ class MovingMixin(RecurrentScoringMixin):
         self,
         units: int,
         noise: float,
-        temperature: float,
         initial_offset: float,
         initial_gain: float | None,
         use_bias: bool,
@@ -37,7 +36,6 @@ class MovingMixin(RecurrentScoringMixin):
         set_content(self, units, use_bias, weight_norm=True)
         check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
         self.noise = check_number(self.name, "noise", noise, 0)
-        self.temperature = check_number(self.name, "temperature", temperature, above=0)
         self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
         self.initial_gain = initial_gain
         if initial_gain is not None:
@@ -70,8 +68,6 @@ class MovingMixin(RecurrentScoringMixin):
         In a window, the last memory step is sure to stop what reaches it.
         """
         scores, mask = step.scores, step.mask
-        if self.temperature != 1 and not step.training:
-            scores = scores / self.temperature
         if step.drawn is not None:
             scores = scores + ops.expand_dims(step.drawn, 1)
         if mask is not None:

@@ -90,7 +90,7 @@ class BahdanauAttention(ScoringMixin):
         return self.project(query, self.query_kernel)
 
     def project_key(self, key: Tensor) -> Tensor:
-        # A decoder projects its memory once, and a query at every step.
+        # The bias is added to the keys: a decoder projects them once, but a query at every step.
         key = self.project(key, self.key_kernel)
         return key if self.bias is None else ops.add(key, self.bias)
 

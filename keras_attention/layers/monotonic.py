@@ -51,9 +51,6 @@ class MonotonicAttention(MovingMixin):
             That is common before training.
         noise: the standard deviation of the noise that training adds to e. The model learns a p
             near 0 or 1 to overcome it.
-        temperature: e is divided by it at inference. A long output needs one below 1, such as 0.2:
-            otherwise a little weight moves on at every step, and is never moved back. Near 0 it is
-            the hard mode.
         chunk_size: w, in memory steps, or None for the attention without chunks.
         initial_offset: the value of r before training. At first a step moves on by about exp(-r)
             memory steps, and stays with a probability of sigmoid(r).
@@ -93,16 +90,13 @@ class MonotonicAttention(MovingMixin):
         units: int,
         mode: str = "parallel",
         noise: float = 1.0,
-        temperature: float = 1.0,
         chunk_size: int | None = None,
         initial_offset: float = -4.0,
         initial_gain: float | None = None,
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            units, noise, temperature, initial_offset, initial_gain, use_bias, **kwargs
-        )
+        super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
         self.mode = check_choice(self.name, "mode", mode, MODES)
         self.chunk_size = chunk_size
         self.chunk_content = None

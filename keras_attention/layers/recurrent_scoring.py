@@ -67,6 +67,9 @@ class RecurrentScoringMixin(ScoringMixin):
     To build on the score of another attention, give the layer an attribute `content`, such as
     `self.content = BahdanauAttention(128)`, and call `self.content.score(query, key)`.
 
+    On JAX with a GPU, a decoder trains with `jax.vmap` of these hooks. Functions of `keras.ops` and
+    `jax.numpy` have it; `jax.pure_callback` needs its argument `vmap_method`.
+
     You can also override the other hooks of `ScoringMixin`. A `window` masks the scores; a Gaussian
     window raises an error.
 

@@ -626,12 +626,12 @@ class ScoringMixin(CheckedLayer):
         if type(self).combine is ScoringMixin.combine:
             return None
 
-        def run(weights, *arguments, stored=()):
+        def run(weights, *arguments):
             def combine():
                 with with_weights(self, weights):
                     return self.combine(*(ops.expand_dims(x, 1) for x in arguments))
 
-            return [ops.squeeze(as_in_a_call(self, combine), 1)], stored
+            return [ops.squeeze(as_in_a_call(self, combine), 1)]
 
         return automatic([value_of(x) for x in float_weights(self)], run)
 

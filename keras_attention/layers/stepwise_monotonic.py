@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._spec import check_bool
+from keras_attention._spec import check_bool, check_number
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers._moving import MovingMixin, chances
 from keras_attention.layers.types import Step
@@ -36,9 +36,9 @@ class StepwiseMonotonicAttention(MovingMixin):
             on otherwise. Beyond the end it reads nothing. Training is the same.
         noise: the standard deviation of the noise that training adds to e. The model learns a p
             near 0 or 1 to overcome it.
-        temperature: e is divided by it at inference. A long output needs one below 1, such as 0.2:
-            otherwise a little weight moves on at every step, and is never moved back. Near 0 it is
-            the hard mode.
+        temperature: divides e at inference, from 1e-6 to 1. Below 1, p is nearer to 0 or 1, so less
+            weight leaks to other memory steps, from where it cannot come back. The limit 0 is the
+            hard mode, where it changes nothing.
         initial_offset: the value of r before training. At first a step stays with a probability of
             about sigmoid(r). It is log(n - 1) for n query steps per memory step.
         initial_gain: the value of g before training, or None for units**-0.5.
@@ -79,13 +79,14 @@ class StepwiseMonotonicAttention(MovingMixin):
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            units, noise, temperature, initial_offset, initial_gain, use_bias, **kwargs
-        )
+        super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
+        self.temperature = check_number(self.name, "temperature", temperature, 1e-6, 1)
         self.hard = check_bool(self.name, "hard", hard)
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
         scores, mask = self._noisy(step)
+        if self.temperature < 1 and not step.training:
+            scores = scores / self.temperature
         if self.hard and not step.training:
             # NaN stays NaN.
             scores = ops.where(scores >= 0, math.inf, ops.where(scores < 0, -math.inf, scores))

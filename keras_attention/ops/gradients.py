@@ -1,6 +1,7 @@
 """Gradients that a backend, left to itself, gets wrong or makes expensive."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 
 import keras
@@ -9,7 +10,7 @@ from keras import ops
 from keras_attention._place import in_graph
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.differentiable import differentiable
-from keras_attention.ops.loops import leaves, pack_like
+from keras_attention.ops.loops import leaves, pack_like, scan
 
 __all__ = [
     "differentiable_cond",
@@ -17,6 +18,7 @@ __all__ = [
     "restored",
     "run_after",
     "vector_jacobian",
+    "weight_gradients",
     "without_gradients",
 ]
 
@@ -175,3 +177,48 @@ def vector_jacobian(
         leaves(outputs), leaves(inputs), leaves(upstream), unconnected_gradients="zero"
     )
     return pack_like(inputs, [tf.convert_to_tensor(x) for x in gradients]), more
+
+
+def weight_gradients(
+    function: Callable[..., list[Tensor]],
+    weights: list[Tensor],
+    upstream: list[Tensor],
+    size: int,
+    *tensors: Nested,
+) -> list[Tensor]:
+    """The gradients of the weights of a function of one step, summed over all steps, on JAX.
+
+    JAX vectorises the function over groups of at most `size` steps, which come one after the other.
+
+    Args:
+        function: `function(weights, *tensors of one step)` returns the results of this step.
+        weights: floating-point tensors.
+        upstream: the gradients of the results of all steps, `(T, ...)`.
+        size: how many steps a group has at most; at least one.
+        tensors: the other arguments of all steps, `(T, ...)` in any nesting.
+    """
+    import jax
+
+    steps = upstream[0].shape[0]
+    groups = max(1, min(steps, -(-steps // max(1, size))))
+    size = -(-steps // groups)
+
+    def split(x, mode):
+        x = jax.numpy.pad(x, [(0, groups * size - steps)] + [(0, 0)] * (x.ndim - 1), mode)
+        return ops.reshape(x, (groups, size, *x.shape[1:]))
+
+    def add_group(totals, group):
+        upstream, tensors = group
+
+        def run(weights):
+            return jax.vmap(functools.partial(function, weights))(*tensors), None
+
+        (gradients,), _ = vector_jacobian(run, (weights,), upstream)
+        return [*map(ops.add, totals, gradients)], None
+
+    # The last group is filled with copies of the last step. Their upstream gradients are zero.
+    upstream = [split(x, "constant") for x in upstream]
+    tensors = jax.tree.map(lambda x: split(x, "edge"), tensors)
+    totals, _ = scan(add_group, [ops.zeros_like(x) for x in weights], (upstream, tensors))
+    # Without the barrier, XLA sums the gradient of the keys a second time for the bias inside them.
+    return list(jax.lax.optimization_barrier(totals))

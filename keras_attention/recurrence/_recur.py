@@ -11,7 +11,7 @@ from keras import ops
 from keras_attention._place import Compiling, Place
 from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops.gradients import linearize, vector_jacobian
+from keras_attention.ops.gradients import linearize, vector_jacobian, weight_gradients
 from keras_attention.ops.loops import leaves, pack_like, scan
 from keras_attention.ops.products import (
     kernel_gradient,
@@ -21,7 +21,9 @@ from keras_attention.ops.products import (
 )
 from keras_attention.ops.xla import compiled_alone
 
-# Numbers of all weights of a site, times the steps whose gradients are computed side by side.
+# Steps are differentiated side by side as long as the numbers of a site's weights, times the steps,
+# are at most these. A temporary of that size has 512 MiB in float32, and a decoder of
+# `benchmarks/gpu_programs.py` needs one group for its 50 steps.
 MOST_SIDE_BY_SIDE = 2**27
 
 
@@ -79,76 +81,49 @@ def product(
     )
 
 
-def automatic(weights: list[Tensor], function: Callable[..., tuple[list[Tensor], Nested]]) -> Site:
+def automatic(
+    weights: list[Tensor], function: Callable[..., Any], again: Callable[..., Any] | None = None
+) -> Site:
     """The site of any function, differentiated automatically.
 
-    Usually the loop adds up the gradients of the weights. For JAX on a GPU they are computed after
-    the loop, from groups of steps side by side: a GPU wants few large operations.
+    The loop adds up the gradients of the weights. On JAX with a GPU, which wants few large
+    operations, they are computed after the loop, from many steps side by side.
 
     Args:
         weights: see `Site`.
-        function: `function(weights, *arguments)` returns the results and the residuals of one step.
-            The backward pass calls it again with `stored=residuals`.
+        function: `function(weights, *arguments)` returns the results of one step. With `again`, it
+            returns `(results, residuals)`.
+        again: `again(weights, residuals, *arguments)` returns the results once more, for the
+            backward pass. By default `function` does.
     """
-    after_loop = _runs_side_by_side(*weights)
+    if again is None:
+
+        def apply(weights, *arguments):
+            return function(weights, *arguments), ()
+
+        def again(weights, residuals, *arguments):
+            return function(weights, *arguments)
+
+    else:
+        apply = function
+    after_loop = Place.of(*weights).vectorizes
 
     def backward(weights, residuals, upstream, *arguments):
-        def run(floats, *given):
+        def run(floats, *traced):
             rest = iter(floats)
-            mixed = [next(rest) if is_floating(x) else x for x in arguments]
-            return function(*given or [weights], *mixed, stored=residuals)[0], None
+            arguments_now = [next(rest) if is_floating(x) else x for x in arguments]
+            return again(*traced or [weights], residuals, *arguments_now), None
 
         floats = [x for x in arguments if is_floating(x)]
         inputs = (floats,) if after_loop else (floats, list(weights))
         return leaves(vector_jacobian(run, inputs, list(upstream))[0])
 
     def of_weights(weights, residuals, upstream, *arguments):
-        def run(weights, residuals, *arguments):
-            return function(weights, *arguments, stored=residuals)[0]
+        numbers = sum(math.prod(x.shape) for x in weights)
+        size = MOST_SIDE_BY_SIDE // max(1, numbers)
+        return weight_gradients(again, weights, list(upstream), size, residuals, *arguments)
 
-        return _side_by_side(run, weights, list(upstream), residuals, *arguments)
-
-    return Site(weights, function, backward, of_weights if after_loop else None)
-
-
-def _runs_side_by_side(*tensors):
-    # TensorFlow cannot vectorise functions that have gradients of their own.
-    place = Place.of(*tensors)
-    return place.backend == "jax" and place.device == "gpu"
-
-
-def _side_by_side(function, weights, upstream, *tensors):
-    """The gradients of the weights of `function(weights, *tensors of one step)`, from all steps.
-
-    JAX vectorises the function over the steps of a group, and the groups come one after the other.
-    """
-    import jax
-
-    steps, numbers = upstream[0].shape[0], sum(math.prod(x.shape) for x in weights)
-    groups = max(1, min(steps, -(-steps * numbers // MOST_SIDE_BY_SIDE)))
-    size = -(-steps // groups)
-
-    def split(x, mode):
-        x = jax.numpy.pad(x, [(0, groups * size - steps)] + [(0, 0)] * (x.ndim - 1), mode)
-        return ops.reshape(x, (groups, size, *x.shape[1:]))
-
-    def add_group(totals, group):
-        upstream, tensors = group
-
-        def run(weights):
-            return jax.vmap(functools.partial(function, weights))(*tensors), None
-
-        (found,), _ = vector_jacobian(run, (weights,), upstream)
-        return [*map(ops.add, totals, found)], None
-
-    # The last step fills the last group, with gradients of zero.
-    groups_of = (
-        [split(x, "constant") for x in upstream],
-        jax.tree.map(lambda x: split(x, "edge"), tensors),
-    )
-    totals, _ = scan(add_group, [ops.zeros_like(x) for x in weights], groups_of)
-    # Otherwise XLA would sum large tensors once more, for a bias whose gradient is their sum.
-    return list(jax.lax.optimization_barrier(totals))
+    return Site(weights, apply, backward, of_weights if after_loop else None)
 
 
 # call(name of the site, *arguments) -> results

@@ -13,7 +13,7 @@ MASK = lengths_mask([5, 3], TK)
 
 @pytest.fixture(autouse=True)
 def float64():
-    """The layers of a test calculate like the formulas of NumPy that it compares them with."""
+    """Runs the layers in float64, as the formulas in NumPy do."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float64")
     yield

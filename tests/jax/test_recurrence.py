@@ -8,9 +8,9 @@ from keras import layers, ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, _place
 from keras_attention.ops import loops
-from keras_attention.recurrence import _recur
+from keras_attention.recurrence import _recur, automatic, recur
 from tests import fast
-from tests.helpers import HEADS, RECURRENT
+from tests.helpers import HEADS, RECURRENT, normal
 from tests.layers.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
@@ -98,23 +98,58 @@ SIDE_BY_SIDE = {
 @pytest.mark.each_value
 def test_on_a_gpu_steps_are_differentiated_side_by_side(attention, size, monkeypatch):
     """In one group of five steps, or in groups of two, of which the last one is not full."""
-    sizes, original = [], _recur._side_by_side
+    sizes, original = [], _recur.weight_gradients
 
-    def side_by_side(function, weights, *tensors):
-        most = size * sum(x.size for x in weights)
-        monkeypatch.setattr(_recur, "MOST_SIDE_BY_SIDE", most)
+    def weight_gradients(function, weights, upstream, _, *tensors):
         sizes.append(size)
-        return original(function, weights, *tensors)
+        return original(function, weights, upstream, size, *tensors)
 
     layer = AttentionRNN(layers.GRUCell(11), SIDE_BY_SIDE[attention](), input_feeding=True)
     sequences, memory = tensors("float32")
     layer(sequences, memory)
     expected = gradients(layer, sequences, memory, training=True)
     monkeypatch.setattr(_place, "_jax_device", lambda: "gpu")
-    monkeypatch.setattr(_recur, "_side_by_side", side_by_side)
+    monkeypatch.setattr(_recur, "weight_gradients", weight_gradients)
     found = gradients(layer, sequences, memory, training=True)
     assert sizes == [size]
     for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("most", [1, 2**27])
+def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, most, monkeypatch):
+    """A site of two results and no residuals, which also reads an integer; twice differentiated."""
+    monkeypatch.setattr(_place, "_jax_device", lambda: "gpu")
+    monkeypatch.setattr(_recur, "MOST_SIDE_BY_SIDE", most)
+    kernel, start = (normal(n, n, 3).astype("float32") for n in (3, 2))
+    places = np.arange(steps, dtype="int32")
+
+    def read(weights, state, place):
+        return [ops.tanh(state @ weights[0]) * (place + 1), ops.sum(state * weights[0][0])]
+
+    def by_sites(kernel, start):
+        def step(call, state, place):
+            state, total = call("read", state, place)
+            return state, state * total
+
+        return recur(step, {"read": automatic([kernel], read)}, start, places)[1]
+
+    def by_loop(kernel, start):
+        outputs, state = [], start
+        for place in places:
+            state, total = read([kernel], state, place)
+            outputs.append(state * total)
+        return ops.stack(outputs)
+
+    def twice(function):
+        def loss(*inputs):
+            return ops.sum(ops.sin(function(*inputs)))
+
+        first = jax.grad(loss, argnums=(0, 1))
+        return jax.jvp(first, (kernel, start), (kernel, start))
+
+    for x, y in zip(*map(jax.tree.leaves, map(twice, (by_sites, by_loop))), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
 

@@ -335,7 +335,10 @@ def attention_site_with_state(
         )
         return [attended.output, *leaves(attended.weights), *leaves(attended.state)], residuals
 
-    return automatic(_weights(attention, memory), run)
+    def again(weights, residuals, *arguments):
+        return run(weights, *arguments, stored=residuals)[0]
+
+    return automatic(_weights(attention, memory), run, again)
 
 
 def _weights(attention, memory):
