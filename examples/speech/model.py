@@ -60,10 +60,10 @@ def make_attention(name, units, pace, half_width=None, hard=False, loss="none"):
     # A place is read with the chance p: before that, (1 - p) / p places are skipped.
     monotonic = {"initial_offset": -math.log(pace), "initial_gain": 2.0, "noise": 3.0}
     # A place is kept with the chance p: it is read 1 / (1 - p) times, and at least once.
-    stepwise = {**monotonic, "initial_offset": math.log(max(1 / pace - 1, 0.1))}
+    stepwise = {"initial_offset": math.log(max(1 / pace - 1, 0.1)), "temperature": 0.02}
     options = {
         "monotonic": monotonic,
-        "stepwise": stepwise,
+        "stepwise": monotonic | stepwise,
         "forward-agent": {"transition_agent": True},
         "gmm": {"initial_step": pace, "initial_width": max(1.0, pace)},
         # The mean of the prior is a tenth of the longest move.
