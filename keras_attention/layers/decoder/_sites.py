@@ -302,7 +302,9 @@ def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
         upstream = [swap_steps(x) for x in upstream]
         return vector_jacobian(function, (weights,), upstream)[0][0]
 
-    return Site(_weights(attention, memory), run, backward, of_weights)
+    # Cast here, the weights are not cast at every step.
+    weights = as_in_a_call(attention, lambda: _weights(attention, memory))
+    return Site(weights, run, backward, of_weights)
 
 
 def attention_site_with_state(
