@@ -2,10 +2,12 @@
 
     python benchmarks/gpu_programs.py [--only NAME ...]
     python benchmarks/gpu_programs.py --sizes
+    python benchmarks/gpu_programs.py --bfloat16
     python benchmarks/gpu_programs.py --check
 
 --sizes compares the additive layer and a decoder over many sizes, with gradients.
---check asserts the `LIMITS` and prints nothing else.
+--bfloat16 lists the kernels of decoders in mixed precision that do nothing but change a dtype.
+--check asserts the `LIMITS`, and that two decoders convert nothing in their loops; prints nothing.
 
 JAX compiles each function for an H100, forward and with all gradients, in float32; of a search, one
 step counts. The table shows ours and plain JAX (`plain_jax.py`), and the ratio of their estimates.
@@ -439,6 +441,44 @@ def print_sizes():
     print_table(["with gradients", "kernels", "ratio of estimates"], rows)
 
 
+MOVES = PLAIN - {"iota", "pad", "concatenate", "reverse"}
+DECODERS = ["GRU, Bahdanau, 32 x 50 x 50, U 512", "2 LSTM, Luong, fed, 32 x 30 x 30, U 512"]
+DECODERS += ["GRU, location-sensitive, 32 x 50 x 50, U 512"]
+
+
+def conversions(name):
+    """The conversions of a decoder with gradients in mixed precision: runs, and tensors."""
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        run, arguments = CASES[name]()[0]
+        computations, entry = read(compiled(pulled(run), *arguments).as_text())
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+    def visit(name, runs):
+        for line in computations[name]:
+            called = dict(re.findall(r"(body|to_apply|calls)=%([\w.-]+)", line.text))
+            if line.kind == "while":
+                trips = re.search(r'known_trip_count":\{"n":"(\d+)', line.text)
+                yield from visit(called["body"], runs * int(trips[1]))
+            elif line.kind == "call":
+                yield from visit(called["to_apply"], runs)
+            elif line.kind == "fusion" or line.kind == "convert":
+                inner = computations.get(called.get("calls"), [line])
+                kinds = {x.kind for x in inner}
+                if "convert" in kinds and kinds <= MOVES:
+                    yield runs, line.shapes[0]
+
+    return list(visit(entry, 1))
+
+
+def print_conversions():
+    for name in DECODERS:
+        print(name)
+        for runs, (dtype, shape) in conversions(name):
+            print(f"    {runs} x to {dtype}, ({shape})")
+
+
 class Limit(NamedTuple):
     """The limits of one of our programs. A share is ours divided by plain JAX."""
 
@@ -474,6 +514,9 @@ def check_limits():
         within = all(x <= most for x, most in zip(found, limit, strict=True))
         assert within, f"{name}, {kind}: {found} exceeds {limit}"
     assert kernels_per_step(attends=True) == kernels_per_step(attends=False)
+    for name in DECODERS[:2]:
+        inside = [x for x in conversions(name) if x[0] > 1]
+        assert not inside, f"{name} converts at every step: {inside}"
 
 
 def kernels_per_step(attends):
@@ -502,11 +545,14 @@ def main():
     parser.add_argument("--only", nargs="+", choices=known, default=list(known), metavar="NAME")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--sizes", action="store_true")
+    parser.add_argument("--bfloat16", action="store_true")
     options = parser.parse_args()
     if options.check:
         return check_limits()
     if options.sizes:
         return print_sizes()
+    if options.bfloat16:
+        return print_conversions()
     names = options.only
     print(f"JAX {jax.__version__}, Keras {keras.__version__}; ours, plain")
     rows = []
