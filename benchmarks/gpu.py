@@ -1,60 +1,300 @@
-"""Tests, times and a training run on a GPU, with JAX.
+"""Times on a GPU: programs beside plain JAX and PyTorch, a translator in training, and the tests.
 
-    pip install -e ".[test]" "jax[cuda12]"
-    python benchmarks/gpu.py
+    pip install -e ".[test]" "jax[cuda12]" torch
+    python benchmarks/gpu.py [--parts plain cudnn torch training tests] [--only NAME ...]
 
---small tries the command itself on a CPU, in a minute and without the tests.
+--small tries the command itself on a CPU, in a few minutes and without the tests.
 
-1. The tests of layers, equations and searches, with products in whole float32.
-2. The time of every layer, forward and backward, and of both searches: the median of 20 runs.
-3. Training a translator to reverse sentences, in float32 and bfloat16. "of the limit" divides its
-   operations per second by what a product of two large matrices reaches. Every weight counts six
-   operations per token: two forward, four backward. Embeddings and attention do not count.
+- plain: the programs of `gpu_programs.py`, ours beside plain JAX (`plain_jax.py`), and the ratio of
+  their times beside the ratio of their estimates. Searches run all of their steps.
+- cudnn: `DecoderStack` with `keras.layers.LSTM` through cuDNN and without, and plain JAX with the
+  attention inside of the recurrence.
+- torch: some of these programs on JAX, as PyTorch runs them (`torch_forms.py`), and on PyTorch as
+  the backend of Keras.
+- training: a translator that learns to reverse sentences, in float32 and bfloat16. "of the limit"
+  divides its operations per second by what a product of two large matrices reaches. Every weight
+  counts six operations per token: two forward, four backward; embeddings and attention none.
+- tests: the tests of layers, equations, decoders and searches, with products in whole float32.
+
+Products of float32 use the tensor cores (TF32) everywhere except in the tests: JAX does that by
+default, and PyTorch is told to. A time is the median of `BURSTS` bursts, in which a program starts
+again before its last run has ended, divided by the runs of a burst. The programs of a row take
+turns. Programs compile side by side, and those that XLA has not compiled within `LIMIT` seconds
+after the last was traced are left out.
 """
 
 import argparse
+import functools
+import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-os.environ["KERAS_BACKEND"] = "jax"
+os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # PyTorch and the tests need memory too
 
-import jax
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import keras
 import numpy as np
-from cuda_programs import PROGRAMS, jitted
-from forms import translator_model
+from measure import print_table
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ["plain", "cudnn", "torch", "training", "tests"]
 SIZES = {"batch": 256, "length": 50, "units": 1024, "words": 32_000, "steps": 500}
 LARGE = 8192  # rows and columns of the product that sets the limit
 SMALL = {"batch": 16, "length": 7, "units": 64, "words": 20, "steps": 200}
-RUNS = 20
+SMALL_PROGRAMS = ["pooling, 64 x 200, D 200", "greedy search, 64, 8,000 words, U 512"]
+BURSTS, BURST = 9, 0.03  # seconds
+LIMIT = 60  # seconds in which a program must be compiled
+SEED = 11
+DECODER = {"cell": "GRU", "layers": 1, "attention": "Bahdanau"}
+DECODERS = {"cell": "LSTM", "layers": 2, "attention": "Luong, fed"}
+WINDOW = {"half_width": 10}
+# Names in `gpu_programs.py`; the case in `forms.py` and `torch_forms.py`; the sizes.
+IN_TORCH = {
+    "additive, 16 x 128 x 128, U 256": ("additive", {"batch": 16, "steps": 128, "units": 256}),
+    "additive, 2 x 2,048 x 2,048, U 256": ("additive", {"batch": 2, "steps": 2048, "units": 256}),
+    "general, 32 x 128 x 128, D 256": ("general", {"batch": 32, "steps": 128, "units": 256}),
+    "local-p, 8 x 512 x 512, D 256": (
+        "local-p",
+        {"batch": 8, "steps": 512, "units": 256, **WINDOW},
+    ),
+    "pooling, 64 x 200, D 200": ("pooling", {"batch": 64, "steps": 200, "units": 200}),
+    "gated pooling, 4 x 50,000, D 512, U 256": (
+        "bag",
+        {"batch": 4, "steps": 50_000, "features": 512, "units": 256},
+    ),
+    "GRU, Bahdanau, 32 x 50 x 50, U 512": (
+        "decoder",
+        {**DECODER, "batch": 32, "steps": 50, "units": 512},
+    ),
+    "2 LSTM, Luong, fed, 32 x 30 x 30, U 512": (
+        "decoder",
+        {**DECODERS, "batch": 32, "steps": 30, "units": 512},
+    ),
+}
 
 
-def seconds(function, *arguments):
-    """The median time of a function whose results are on the device."""
-    jax.block_until_ready(function(*arguments))
-    times = []
-    for _ in range(RUNS):
+def in_turns(functions, wait):
+    """The seconds of one run of each function; `wait` blocks until its results are there."""
+    runs, times = {}, {name: [] for name in functions}
+    for name, function in functions.items():
+        for _ in range(2):
+            wait(function())
         start = time.perf_counter()
-        jax.block_until_ready(function(*arguments))
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        wait(function())
+        runs[name] = max(3, int(BURST / (time.perf_counter() - start)))
+    for _ in range(BURSTS):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            for _ in range(runs[name]):
+                results = function()
+            wait(results)
+            times[name].append((time.perf_counter() - start) / runs[name])
+    return {name: statistics.median(x) for name, x in times.items()}
+
+
+def arrays(arguments):
+    """Random numbers for shapes; those of weights are small."""
+    import jax
+
+    keys = iter(jax.random.split(jax.random.key(SEED), len(jax.tree.leaves(arguments))))
+    weights, *inputs = arguments
+    small = [0.05 * jax.random.normal(next(keys), x.shape) for x in weights]
+    return small, *(jax.random.normal(next(keys), x.shape) for x in inputs)
+
+
+class Programs:
+    """Functions of weights and inputs, which JAX compiles in the background, side by side."""
+
+    def __init__(self, pairs):
+        import jax
+
+        self.pool = ThreadPoolExecutor()
+        self.futures = {}
+        for name, (run, arguments) in pairs:
+            self.futures[name] = self.pool.submit(jax.jit(run).lower(*arguments).compile)
+            print(f"{len(self.futures)} programs traced", end="\r", file=sys.stderr, flush=True)
+        self.arguments = {name: arguments for name, (_, arguments) in pairs}
+        self.end = time.perf_counter() + LIMIT
+
+    def __getitem__(self, name):
+        """The program, or None where it is not compiled within the limit."""
+        try:
+            return self.futures[name].result(max(0, self.end - time.perf_counter()))
+        except TimeoutError:
+            return None
+
+    def times(self, names):
+        """The seconds of each program; of those that are compiled too late None."""
+        import jax
+
+        found = {name: self[name] for name in names}
+        steps = {
+            name: functools.partial(program, *arrays(self.arguments[name]))
+            for name, program in found.items()
+            if program is not None
+        }
+        return {**dict.fromkeys(names), **in_turns(steps, jax.block_until_ready)}
+
+
+def milliseconds(seconds):
+    return "not compiled" if seconds is None else f"{1000 * seconds:.3f}"
+
+
+def time_pairs(names):
+    """Ours and plain JAX."""
+    from gpu_programs import CASES, SEARCHES, figures, pulled
+
+    rows, pairs = [], []
+    print("\nOurs beside plain JAX", flush=True)
+    for name in names:
+        both = dict(zip(("ours", "plain"), (CASES | SEARCHES)[name](), strict=True))
+        for kind in ["all steps"] if name in SEARCHES else ["forward", "with gradients"]:
+            for whose, (run, arguments) in both.items():
+                run = pulled(run) if kind == "with gradients" else run
+                pairs.append(((f"{name}, {kind}", whose), (run, arguments)))
+    programs = Programs(pairs)
+    for name in dict.fromkeys(name for (name, _), _ in pairs):
+        two = [(name, "ours"), (name, "plain")]
+        ours, plain = programs.times(two).values()
+        row = [name, milliseconds(ours), milliseconds(plain), "", ""]
+        if ours and plain:
+            estimates = [figures(programs[x]).seconds for x in two]
+            row[3] = f"{ours / plain:.2f}"
+            row[4] = "" if "all steps" in name else f"{estimates[0] / estimates[1]:.2f}"
+        rows.append(row)
+        print(row, file=sys.stderr, flush=True)
+    print_table(["program", "ms ours", "ms plain", "ratio", "ratio of estimates"], rows)
+
+
+def time_stacks(batch=32, steps=50, units=1024):
+    """`DecoderStack` with cuDNN and without."""
+    from gpu_programs import of_layer, pulled, stack
+
+    from keras_attention import BahdanauAttention, DecoderStack
+
+    def with_cudnn():
+        rnns = [keras.layers.LSTM(units, return_sequences=True) for _ in range(4)]
+        return DecoderStack(rnns, BahdanauAttention(units))
+
+    ours, plain = stack(batch, steps, units)
+    shapes = [(batch, steps, units)] * 2
+    pairs = {"with cuDNN": of_layer(with_cudnn, *shapes), "without cuDNN": ours, "plain": plain}
+    print("\nA stack of 4 LSTMs, 32 x 50 x 50, U 1,024; plain: attention inside of the recurrence")
+    changes = {"forward": lambda run: run, "with gradients": pulled}
+    programs = Programs(
+        [
+            ((kind, name), (change(run), arguments))
+            for kind, change in changes.items()
+            for name, (run, arguments) in pairs.items()
+        ]
+    )
+    rows = [
+        [kind, *map(milliseconds, programs.times([(kind, name) for name in pairs]).values())]
+        for kind in changes
+    ]
+    print_table(["", *(f"ms {name}" for name in pairs)], rows)
+
+
+def in_torch(names, mode):
+    """Prints the milliseconds of programs on PyTorch: "eager", "compiled", or "Keras"."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_default_device(device)
+    torch.set_float32_matmul_precision("high")
+    found = {}
+    for name in names:
+        case, sizes = IN_TORCH[name]
+        for backward in (False, True):
+            if mode == "Keras":
+                step = of_keras(case, sizes, backward)
+            else:
+                step = of_torch(case, sizes, backward, mode == "compiled")
+            wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+            times = in_turns({name: step}, lambda _, wait=wait: wait())
+            kind = "with gradients" if backward else "forward"
+            found[f"{name}, {kind}"] = 1000 * times[name]
+            del step
+    print(json.dumps(found))
+
+
+def of_keras(case, sizes, backward):
+    from forms import make_step
+
+    if case == "decoder":
+        return make_step("recurrence", None, "eager", backward, **sizes)
+    return make_step("sweep", case, "eager", backward, **sizes)
+
+
+def of_torch(case, sizes, backward, compiles):
+    import torch
+    from torch_forms import CASES, decoder
+
+    torch.manual_seed(SEED)
+    function, inputs, weights = decoder(**sizes) if case == "decoder" else CASES[case](**sizes)
+    function = torch.compile(function) if compiles else function
+    moved = [x.requires_grad_(backward) for x in (*inputs, *weights)]
+    with torch.no_grad():
+        upstream = torch.randn_like(function(*inputs))
+
+    def step():
+        if backward:
+            return torch.autograd.grad(function(*inputs), moved, upstream)
+        with torch.no_grad():
+            return function(*inputs)
+
+    return step
+
+
+def beside_torch(names):
+    """Some programs on JAX, plain PyTorch, and PyTorch as the backend of Keras."""
+    from gpu_programs import CASES, pulled
+
+    print("\nOurs on JAX and on PyTorch, beside plain PyTorch; milliseconds", flush=True)
+    columns = {}
+    for mode in ("eager", "compiled", "Keras"):
+        # torch.compile would unroll the loop of a decoder, and compile for minutes.
+        chosen = [x for x in names if mode != "compiled" or IN_TORCH[x][0] != "decoder"]
+        command = [sys.executable, __file__, "--torch", mode, "--only", *chosen]
+        environment = {**os.environ, "KERAS_BACKEND": "torch"}
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", check=False
+        )
+        columns[mode] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
+    pairs = []
+    for name in names:
+        run, arguments = CASES[name]()[0]
+        pairs += [(f"{name}, forward", (run, arguments))]
+        pairs += [(f"{name}, with gradients", (pulled(run), arguments))]
+    programs, rows = Programs(pairs), []
+    for name, _ in pairs:
+        others = [columns[mode].get(name) for mode in columns]
+        row = [name, milliseconds(programs.times([name])[name])]
+        rows.append([*row, *("" if x is None else f"{x:.3f}" for x in others)])
+    heads = ["program", "ours, JAX", "PyTorch", "torch.compile", "ours, PyTorch"]
+    print_table(heads, rows)
 
 
 def operations_per_second(dtype, size):
     """What a product of two square matrices reaches."""
+    import jax
+
     matrix = jax.random.normal(jax.random.key(0), (size, size), dtype)
-    return 2 * size**3 / seconds(jax.jit(jax.numpy.matmul), matrix, matrix)
+    run = functools.partial(jax.jit(jax.numpy.matmul), matrix, matrix)
+    return 2 * size**3 / in_turns({"product": run}, jax.block_until_ready)["product"]
 
 
 def train(policy, batch, length, units, words, steps):
     """Trains a translator. Returns the losses, the seconds of a step, and operations per step."""
+    from forms import translator_model
+
     keras.config.set_dtype_policy(policy)
     model = translator_model("XLA", units, words)
     generator = np.random.default_rng(0)
@@ -75,36 +315,60 @@ def train(policy, batch, length, units, words, steps):
     return losses, statistics.median(times), 6 * weights * batch * length
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="a quick try on a CPU")
-    small = parser.parse_args().small
-    failed = 0
-    if not small:
-        sys.path.append(str(ROOT))
-        from tests.matrix import TESTS
-
-        # Before JAX starts here, and in one process, because a process takes the memory of the GPU.
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *TESTS["jax"]]
-        settings = {"JAX_PLATFORMS": "cuda", "JAX_DEFAULT_MATMUL_PRECISION": "highest"}
-        environment = {**os.environ, **settings}
-        failed = subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
-    print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}, Keras {keras.__version__}")
-
-    print("\n     ms  layer or search")
-    for name in list(PROGRAMS)[: 3 if small else None]:
-        print(f"{1000 * seconds(*jitted(name)):>7.2f}  {name}", flush=True)
-
-    print("\nprecision            loss  ms a step  tokens a second  of the limit")
+def time_training(small):
     sizes, large = (SMALL, 512) if small else (SIZES, LARGE)
+    print("\nTraining a translator:", ", ".join(f"{name} {x:,}" for name, x in sizes.items()))
+    rows = []
     for policy, dtype in (("float32", "float32"), ("mixed_bfloat16", "bfloat16")):
         losses, step, operations = train(policy, **sizes)
-        loss = f"{losses[0]:.2f} to {losses[-1]:.2f}"
-        tokens = f"{sizes['batch'] * sizes['length'] / step:,.0f}"
-        ratio = operations / step / operations_per_second(dtype, large)
-        print(f"{dtype:<9}{loss:>16}{1000 * step:>11.1f}{tokens:>17}{ratio:>14.2f}", flush=True)
-    sys.exit(failed)
+        row = [dtype, f"{losses[0]:.2f} to {losses[-1]:.2f}", f"{1000 * step:.1f}"]
+        row.append(f"{sizes['batch'] * sizes['length'] / step:,.0f}")
+        rows.append([*row, f"{operations / step / operations_per_second(dtype, large):.2f}"])
+    print_table(["precision", "loss", "ms a step", "tokens a second", "of the limit"], rows)
+
+
+def run_tests():
+    """The tests on the GPU. Several processes share its memory."""
+    from tests.matrix import TESTS
+
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(os.cpu_count()), *TESTS["jax"]]
+    settings = {"JAX_PLATFORMS": "cuda", "JAX_DEFAULT_MATMUL_PRECISION": "highest"}
+    print(
+        "\nTests:",
+        " ".join(f"{name}={x}" for name, x in settings.items()),
+        *command[1:],
+        flush=True,
+    )
+    return subprocess.run(command, env={**os.environ, **settings}, cwd=ROOT, check=False).returncode
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="programs of gpu_programs.py")
+    parser.add_argument("--small", action="store_true", help="a quick try on a CPU")
+    parser.add_argument("--torch", choices=["eager", "compiled", "Keras"], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.torch:
+        return in_torch(options.only, options.torch)
+    import jax
+    from gpu_programs import CASES, SEARCHES
+
+    parts = [x for x in options.parts if not options.small or x not in ("cudnn", "tests")]
+    names = options.only or (SMALL_PROGRAMS if options.small else [*CASES, *SEARCHES])
+    print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}, Keras {keras.__version__}")
+    if "plain" in parts:
+        time_pairs(names)
+    if "cudnn" in parts:
+        time_stacks()
+    if "torch" in parts:
+        beside_torch([name for name in names if name in IN_TORCH])
+    if "training" in parts:
+        time_training(options.small)
+    return run_tests() if "tests" in parts else 0
 
 
 if __name__ == "__main__":
-    main()
+    status = main()
+    sys.stdout.flush()
+    os._exit(status or 0)  # does not wait for programs that are still being compiled

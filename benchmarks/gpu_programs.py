@@ -40,7 +40,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 os.environ["KERAS_BACKEND"] = "jax"
-os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -62,9 +61,6 @@ from keras_attention import (
     beam_search,
     greedy_search,
 )
-
-# What `Place` would find where there is a GPU.
-_place._jax_device = lambda: "gpu"
 
 H100 = """
 gpu_device_info {
@@ -128,9 +124,12 @@ def compiled(function, *arguments):
 
 
 def count(function, *arguments):
-    program = compiled(function, *arguments)
-    computations, entry = read(program.as_text())
-    found = total(computations, entry)
+    return figures(compiled(function, *arguments))
+
+
+def figures(program):
+    """What a compiled program of JAX does."""
+    found = total(*read(program.as_text()))
     return found._replace(temporaries=program.memory_analysis().temp_size_in_bytes)
 
 
@@ -547,6 +546,8 @@ def main():
     parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--bfloat16", action="store_true")
     options = parser.parse_args()
+    jax.config.update("jax_platforms", "cpu")
+    _place._jax_device = lambda: "gpu"  # what `Place` would find where there is a GPU
     if options.check:
         return check_limits()
     if options.sizes:
