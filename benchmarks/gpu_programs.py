@@ -20,8 +20,8 @@ step counts. The table shows ours and plain JAX (`plain_jax.py`), and the ratio 
 - temporaries: the bytes that XLA allocates beside arguments and results.
 - seconds: an estimate, not a measurement. A kernel takes the largest of three times: 1.6 us, its
   bytes at 2.7 TB/s, and its arithmetic: products at 67 TFLOP/s (float32 without tensor cores), at
-  990 TFLOP/s in half precision; other operations at 33 TFLOP/s, of which a transcendental function
-  counts as 16.
+  990 TFLOP/s in half precision; other operations at 33 TFLOP/s, of which a tanh counts as 32 and
+  any other transcendental function as 16, as sums of tanh and of exponentials took on an H200.
 
 Needs, in an environment of its own, where the plugins have the version of jax:
 
@@ -81,8 +81,9 @@ SIZES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2}
 SIZES |= {"f32": 4, "s32": 4, "u32": 4, "f64": 8, "s64": 8, "u64": 8}
 FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "domain"}
 FREE |= {"partition-id", "replica-id", "async-done", "copy-done"}
-SLOW = {"tanh", "exponential", "log", "logistic", "power", "rsqrt", "sqrt", "erf", "cosine", "sine"}
-SLOW |= {"exponential-minus-one", "log-plus-one", "divide", "atan2", "cbrt", "tan"}
+SLOW = ["exponential", "log", "logistic", "power", "rsqrt", "sqrt", "erf", "cosine", "sine", "tan"]
+SLOW += ["exponential-minus-one", "log-plus-one", "divide", "atan2", "cbrt"]
+WORK = {**dict.fromkeys(SLOW, 16), "tanh": 32}  # additions that one of these counts as
 PLAIN = {"broadcast", "reshape", "transpose", "slice", "dynamic-slice", "gather", "iota", "pad"}
 PLAIN |= {"concatenate", "copy", "convert", "reverse", "dynamic-update-slice"} | FREE
 TAKES = {"slice", "dynamic-slice", "gather"}
@@ -223,7 +224,7 @@ def kernel(line, lines, inner):
         elif x.kind == "reduce":
             additions += numbers(names[x.operands[0]].shapes[0]) if x.operands[0] in names else 0
         elif x.kind not in PLAIN and x.shapes:
-            additions += numbers(x.shapes[0]) * (16 if x.kind in SLOW else 1)
+            additions += numbers(x.shapes[0]) * WORK.get(x.kind, 1)
     arithmetic = products / PRODUCTS[narrow] + additions / ADDITIONS
     return Program(1, moved, max(KERNEL, moved / BANDWIDTH, arithmetic))
 
@@ -489,7 +490,7 @@ class Limit(NamedTuple):
 
 LIMITS = {
     ("additive, 16 x 128 x 128, U 256", "forward"): Limit(kernels=10),
-    ("additive, 16 x 128 x 128, U 256", "with gradients"): Limit(28, 2, 0.5, 12),
+    ("additive, 16 x 128 x 128, U 256", "with gradients"): Limit(28, 2, 0.7, 12),
     ("local-p, 8 x 512 x 512, D 256", "forward"): Limit(share_of_time=1),
     ("local-p, 8 x 512 x 512, D 256", "with gradients"): Limit(share_of_time=1),
     ("local-m, 2 x 8,192 x 8,192, D 64", "with gradients"): Limit(60, share_of_time=0.2),

@@ -45,8 +45,9 @@ class DecoderStack(Decoder):
 
     The output is s^N, the last. No recurrence contains the attention. So in training each layer
     runs over all steps at once, and the attention reads the memory once for all steps. On a GPU
-    this is much faster than a recurrence with attention, and each layer can use cuDNN. `step`
-    decodes step by step, as `AttentionRNN` does.
+    this is much faster than a recurrence with attention. A layer with `use_cudnn=True` or "auto"
+    may use cuDNN there, which is not always faster. `step` decodes step by step, as `AttentionRNN`
+    does.
 
     Sizes: B samples, T steps, D features, Tk memory steps of Dv features, H_n units of layer n,
     A features of the attention (Dv, or its `units`).

@@ -6,7 +6,7 @@
 | one query in a graph, outside a loop | `whole`, `plain.py`, whose tanh is stored              |
 | XLA compiles for a CPU, many pairs   | `grouped`, `cpu.py`, sums over groups of features      |
 | the same, few pairs or one query     | `whole`, `plain.py`, whose gradient repeats the tanh   |
-| XLA compiles for a GPU               | `fused`, `gpu.py`, one kernel for each sum             |
+| XLA compiles for a GPU               | `fused`, `gpu.py`, one kernel for each pass            |
 | XLA compiles nothing                 | `blocked`, `plain.py`, a block of queries at a time    |
 
 Why `grouped`: there XLA turns a group of features into one loop over all pairs. The loop uses the
