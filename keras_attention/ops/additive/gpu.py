@@ -1,6 +1,6 @@
 """The additive score on a GPU: each pass over all pairs is one kernel, which stores no pairs.
 
-    r = 1 / (1 + e^(2q + 2k)),        tanh(q + k) = 1 - 2r,        tanh'(q + k) = 4 (r - r^2)
+    r = 1 / (1 + e^2(q + k)),        tanh(q + k) = 1 - 2r,        tanh'(q + k) = 4 (r - r^2)
 
 XLA's own gradient would store the tanh of all pairs. Here the score, the gradient of the query and
 the gradient of the key are one pass each, which computes r again. Scores have the error of
@@ -33,7 +33,7 @@ def fused_gradient(
     """The gradients of query, key and vector.
 
     Of the query, 4 v_u sum_j g_ij (r_iju - r_iju^2), likewise of the key over i; of the vector,
-    sum_ij g_ij (1 - 2 r_iju). g is the upstream gradient. Both passes give the second sum.
+    2 sum_ij g_ij (1/2 - r_iju). g is the upstream gradient. Both passes give the last sum.
     """
     weights = ops.expand_dims(upstream, 3)
 
@@ -41,19 +41,18 @@ def fused_gradient(
         # XLA would compute one r for both passes, and store it, if their arguments were the same.
         # It cannot remove these bounds, which change no r.
         r = _reciprocal(ops.maximum(query, -bound), key)
-        return _two_sums(weights * (r - r * r), weights * r, axis)
+        return _two_sums(weights * (r - r * r), weights * (0.5 - r), axis)
 
     of_query, first = sums(1e38, 2)
     of_key, second = sums(1.5e38, 1)
     # One axis after the other keeps rounding errors small.
-    parts = [ops.sum(ops.sum(x, 1), 0) for x in (first, second)]
-    of_vector = ops.sum(ops.sum(ops.sum(upstream, 2), 1), 0) - sum(parts)
+    of_vector = ops.sum(ops.sum(first, 1) + ops.sum(second, 1), 0)
     return 4.0 * vector * of_query, 4.0 * vector * of_key, of_vector
 
 
 def _reciprocal(query, key):
-    pairs = ops.expand_dims(2.0 * query, 2) + ops.expand_dims(2.0 * key, 1)
-    return 1.0 / (1.0 + ops.exp(pairs))
+    pairs = ops.expand_dims(query, 2) + ops.expand_dims(key, 1)
+    return 1.0 / (1.0 + ops.exp(2.0 * pairs))
 
 
 def _two_sums(first, second, axis):
