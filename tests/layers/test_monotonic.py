@@ -86,6 +86,7 @@ def test_hard_trains_like_parallel():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("jit", fast([False, True], [False]))
 @pytest.mark.parametrize("spread", [1.0, 300.0])
+@pytest.mark.each_value
 def test_a_memory_of_ten_thousand_steps(dtype, jit, spread):
     query = ops.cast(spread * normal(1, 1, 3, 5), dtype)
     value = ops.cast(normal(2, 1, 10_000, 7), dtype)

@@ -249,6 +249,7 @@ def test_nan_under_the_masks_changes_neither_outputs_nor_gradients(name, options
 
 @pytest.mark.parametrize("name", fast(SOURCES, ["contents", "a state"]))
 @pytest.mark.parametrize("options", fast(OPTIONS, ["fed"]))
+@pytest.mark.each_value
 def test_the_gradient_of_training_is_that_of_the_backend(name, options):
     """The backend differentiates the loop around a cell that the decoder does not know."""
     found = []
@@ -268,6 +269,7 @@ def test_the_gradient_of_training_is_that_of_the_backend(name, options):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [("contents", "previous"), ("a state", "fed")])
 @pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.each_value
 def test_two_unknown_lengths_in_a_graph(name, options, masked):
     """XLA compiles the loop for lengths that are rounded up, each on its own."""
     import tensorflow as tf

@@ -247,7 +247,7 @@ def test_in_a_decoder(name, half_width):
     [
         ("location", False),
         *(pytest.param(x, False, marks=pytest.mark.slow) for x in RECURRENT if x != "location"),
-        *(pytest.param(x, True, marks=pytest.mark.slow) for x in FEW),
+        *(pytest.param(x, True, marks=pytest.mark.exhaustive) for x in FEW),
     ],
 )
 def test_each_beam_carries_its_own_state(name, jit):

@@ -55,7 +55,7 @@ def test_every_form_is_exact(form, sizes, deviation, seed, block, slices):
     assert_form_is_exact(form, sizes, deviation, seed, block, slices)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", FORMS)
 @any_scores
 @settings(max_examples=40, deadline=None)
@@ -381,7 +381,7 @@ def test_compiling_chooses_for_score_and_gradient(choice, known, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_training_with_unknown_lengths(jit, large):
     def losses():
         keras.utils.set_random_seed(11)

@@ -329,6 +329,7 @@ def test_a_loop_of_known_cells_holds_states_and_products(name, options):
 @pytest.mark.slow
 @pytest.mark.parametrize("known", fast([True, False], [True]))
 @pytest.mark.parametrize("name", fast(LAYERS, ["bahdanau"]))
+@pytest.mark.each_value
 def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
     # Small sums of all steps at once may hold all pairs, or slices of them.
     monkeypatch.setitem(choose.SMALLEST, "tensorflow", 1)

@@ -88,6 +88,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.each_value
 def test_with_all_beams_it_is_the_exhaustive_search(name, jit):
     decoders, inputs = make_inputs()
     options = OPTIONS[name]

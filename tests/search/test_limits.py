@@ -154,6 +154,7 @@ def test_exhaustive_beam_is_brute_force(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("name", ["gnmt", "all"])
+@pytest.mark.each_value
 def test_exhaustive_beam_when_compiled(name, jit):
     decoder = Decoder(3, vocabulary=WORDS)
     inputs = decoder.inputs(4)

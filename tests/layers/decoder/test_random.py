@@ -153,6 +153,7 @@ def test_the_gradient_belongs_to_the_numbers_of_the_forward_pass(name, place):
 
 @pytest.mark.parametrize("kind", fast(["cell", "score", "score with a state"], ["score"]))
 @pytest.mark.parametrize("jit", fast([False, True], [False]) if BACKEND == "tensorflow" else [True])
+@pytest.mark.each_value
 def test_a_model_trains(kind, jit):
     """`fit` fails if a random generator leaves the loop."""
     steps, memory = keras.Input((None, D)), keras.Input((None, DV))
