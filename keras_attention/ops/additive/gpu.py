@@ -8,8 +8,8 @@ rounding sum_u |v_u|, which is less than that of the tensor cores that project q
 
 A pass makes two sums at once. With one sum, XLA of JAX 0.11 also tries Triton for the kernel, and
 compiled that for four minutes for an H200; two sums compiled in half a second. On that GPU the form
-of `cpu.py` that multiplies e^2q and e^2k needs two thirds of the time, but the conditional that
-asks whether they overflow costs more than it saves.
+of `cpu.py`, which multiplies e^2q and e^2k, needs two thirds of the time. But they may overflow, and
+where a conditional asks for that, XLA computes both of its branches.
 """
 
 import keras
