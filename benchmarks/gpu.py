@@ -8,7 +8,7 @@
 - plain: the programs of `gpu_programs.py`, ours beside plain JAX (`plain_jax.py`), and the ratio of
   their times beside the ratio of their estimates, if no loop is in them: some counts of loops
   compiled on a GPU were far off. Searches run all of their steps.
-- cudnn: `DecoderStack` with `keras.layers.LSTM` through cuDNN and without, and plain JAX with the
+- cudnn: `DecoderStack` of Keras's LSTM with use_cudnn="auto", without cuDNN, and plain JAX with the
   attention inside of the recurrence.
 - torch: some of these programs on JAX, as PyTorch runs them (`torch_forms.py`), and on PyTorch as
   the backend of Keras.
@@ -32,10 +32,10 @@ import statistics
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ["KERAS_BACKEND"] = "torch" if "--torch" in sys.argv else "jax"
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # PyTorch and the tests need memory too
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -50,12 +50,13 @@ SIZES = {"batch": 256, "length": 50, "units": 1024, "words": 32_000, "steps": 50
 LARGE = 8192  # rows and columns of the product that sets the limit
 SMALL = {"batch": 16, "length": 7, "units": 64, "words": 20, "steps": 200}
 SMALL_PROGRAMS = ["pooling, 64 x 200, D 200", "greedy search, 64, 8,000 words, U 512"]
+KINDS = ["forward", "with gradients"]
+MODES = ["eager", "compiled", "Keras"]  # of PyTorch
 BURSTS, BURST = 9, 0.03  # seconds
 LIMIT = 60  # seconds in which a program must be compiled
 SEED = 11
-DECODER = {"cell": "GRU", "layers": 1, "attention": "Bahdanau"}
-DECODERS = {"cell": "LSTM", "layers": 2, "attention": "Luong, fed"}
-WINDOW = {"half_width": 10}
+GRU = {"cell": "GRU", "layers": 1, "attention": "Bahdanau"}
+LSTMS = {"cell": "LSTM", "layers": 2, "attention": "Luong, fed"}
 # Names in `gpu_programs.py`; the case in `forms.py` and `torch_forms.py`; the sizes.
 IN_TORCH = {
     "additive, 16 x 128 x 128, U 256": ("additive", {"batch": 16, "steps": 128, "units": 256}),
@@ -63,7 +64,7 @@ IN_TORCH = {
     "general, 32 x 128 x 128, D 256": ("general", {"batch": 32, "steps": 128, "units": 256}),
     "local-p, 8 x 512 x 512, D 256": (
         "local-p",
-        {"batch": 8, "steps": 512, "units": 256, **WINDOW},
+        {"batch": 8, "steps": 512, "units": 256, "half_width": 10},
     ),
     "pooling, 64 x 200, D 200": ("pooling", {"batch": 64, "steps": 200, "units": 200}),
     "gated pooling, 4 x 50,000, D 512, U 256": (
@@ -72,30 +73,30 @@ IN_TORCH = {
     ),
     "GRU, Bahdanau, 32 x 50 x 50, U 512": (
         "decoder",
-        {**DECODER, "batch": 32, "steps": 50, "units": 512},
+        {**GRU, "batch": 32, "steps": 50, "units": 512},
     ),
     "2 LSTM, Luong, fed, 32 x 30 x 30, U 512": (
         "decoder",
-        {**DECODERS, "batch": 32, "steps": 30, "units": 512},
+        {**LSTMS, "batch": 32, "steps": 30, "units": 512},
     ),
 }
 
 
-def in_turns(functions, wait):
-    """The seconds of one run of each function; `wait` blocks until its results are there."""
+def in_turns(functions, wait_for):
+    """The seconds of one run of each function; `wait_for` blocks until its results are there."""
     runs, times = {}, {name: [] for name in functions}
     for name, function in functions.items():
         for _ in range(2):
-            wait(function())
+            wait_for(function())
         start = time.perf_counter()
-        wait(function())
+        wait_for(function())
         runs[name] = max(3, int(BURST / (time.perf_counter() - start)))
     for _ in range(BURSTS):
         for name, function in functions.items():
             start = time.perf_counter()
             for _ in range(runs[name]):
                 results = function()
-            wait(results)
+            wait_for(results)
             times[name].append((time.perf_counter() - start) / runs[name])
     return {name: statistics.median(x) for name, x in times.items()}
 
@@ -122,14 +123,11 @@ class Programs:
             self.futures[name] = self.pool.submit(jax.jit(run).lower(*arguments).compile)
             print(f"{len(self.futures)} programs traced", end="\r", file=sys.stderr, flush=True)
         self.arguments = {name: arguments for name, (_, arguments) in pairs}
-        self.end = time.perf_counter() + LIMIT
+        wait(self.futures.values(), LIMIT)
 
     def __getitem__(self, name):
-        """The program, or None where it is not compiled within the limit."""
-        try:
-            return self.futures[name].result(max(0, self.end - time.perf_counter()))
-        except TimeoutError:
-            return None
+        """The program, or None where it was not compiled within the limit."""
+        return self.futures[name].result() if self.futures[name].done() else None
 
     def times(self, names):
         """The seconds of each program; of those that are compiled too late None."""
@@ -156,7 +154,7 @@ def time_pairs(names):
     print("\nOurs beside plain JAX", flush=True)
     for name in names:
         both = dict(zip(("ours", "plain"), (CASES | SEARCHES)[name](), strict=True))
-        for kind in ["all steps"] if name in SEARCHES else ["forward", "with gradients"]:
+        for kind in ["all steps"] if name in SEARCHES else KINDS:
             for whose, (run, arguments) in both.items():
                 run = pulled(run) if kind == "with gradients" else run
                 pairs.append(((f"{name}, {kind}", whose), (run, arguments)))
@@ -187,8 +185,9 @@ def time_stacks(batch=32, steps=50, units=1024):
 
     ours, plain = stack(batch, steps, units)
     shapes = [(batch, steps, units)] * 2
-    pairs = {"with cuDNN": of_layer(with_cudnn, *shapes), "without cuDNN": ours, "plain": plain}
-    print("\nA stack of 4 LSTMs, 32 x 50 x 50, U 1,024; plain: attention inside of the recurrence")
+    pairs = {"auto": of_layer(with_cudnn, *shapes), "without cuDNN": ours, "plain": plain}
+    sizes = f"{batch} x {steps} x {steps}, U {units:,}"
+    print(f"\nA stack of 4 LSTMs, {sizes}; plain: attention inside of the recurrence")
     changes = {"forward": lambda run: run, "with gradients": pulled}
     programs = Programs(
         [
@@ -202,6 +201,9 @@ def time_stacks(batch=32, steps=50, units=1024):
         for kind in changes
     ]
     print_table(["", *(f"ms {name}" for name in pairs)], rows)
+    program = programs["forward", "auto"]
+    if program is not None:  # Keras falls back to a loop silently
+        print("auto calls cuDNN:", "cudnn_rnn" in program.as_text())
 
 
 def in_torch(names, mode):
@@ -219,8 +221,7 @@ def in_torch(names, mode):
                 step = of_keras(case, sizes, backward)
             else:
                 step = of_torch(case, sizes, backward, mode == "compiled")
-            wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-            times = in_turns({name: step}, lambda _, wait=wait: wait())
+            times = in_turns({name: step}, lambda _: device == "cuda" and torch.cuda.synchronize())
             kind = "with gradients" if backward else "forward"
             found[f"{name}, {kind}"] = 1000 * times[name]
             del step
@@ -242,13 +243,13 @@ def of_torch(case, sizes, backward, compiles):
     torch.manual_seed(SEED)
     function, inputs, weights = decoder(**sizes) if case == "decoder" else CASES[case](**sizes)
     function = torch.compile(function) if compiles else function
-    moved = [x.requires_grad_(backward) for x in (*inputs, *weights)]
+    variables = [x.requires_grad_(backward) for x in (*inputs, *weights)]
     with torch.no_grad():
         upstream = torch.randn_like(function(*inputs))
 
     def step():
         if backward:
-            return torch.autograd.grad(function(*inputs), moved, upstream)
+            return torch.autograd.grad(function(*inputs), variables, upstream)
         with torch.no_grad():
             return function(*inputs)
 
@@ -261,15 +262,18 @@ def beside_torch(names):
 
     print("\nOurs on JAX and on PyTorch, beside plain PyTorch; milliseconds", flush=True)
     columns = {}
-    for mode in ("eager", "compiled", "Keras"):
+    for mode in MODES:
         # torch.compile would unroll the loop of a decoder, and compile for minutes.
         chosen = [x for x in names if mode != "compiled" or IN_TORCH[x][0] != "decoder"]
+        if not chosen:
+            continue
         command = [sys.executable, __file__, "--torch", mode, "--only", *chosen]
         environment = {**os.environ, "KERAS_BACKEND": "torch"}
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", check=False
         )
-        columns[mode] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
+        failed = dict.fromkeys((f"{x}, {kind}" for x in chosen for kind in KINDS), "failed")
+        columns[mode] = failed if done.returncode else json.loads(done.stdout.splitlines()[-1])
     pairs = []
     for name in names:
         run, arguments = CASES[name]()[0]
@@ -277,9 +281,9 @@ def beside_torch(names):
         pairs += [(f"{name}, with gradients", (pulled(run), arguments))]
     programs, rows = Programs(pairs), []
     for name, _ in pairs:
-        others = [columns[mode].get(name) for mode in columns]
+        others = [columns.get(mode, {}).get(name) for mode in MODES]
         row = [name, milliseconds(programs.times([name])[name])]
-        rows.append([*row, *("" if x is None else f"{x:.3f}" for x in others)])
+        rows.append([*row, *(f"{x:.3f}" if isinstance(x, float) else x or "" for x in others)])
         print(rows[-1], file=sys.stderr, flush=True)
     heads = ["program", "ours, JAX", "PyTorch", "torch.compile", "ours, PyTorch"]
     print_table(heads, rows)
@@ -350,7 +354,7 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="programs of gpu_programs.py")
     parser.add_argument("--small", action="store_true", help="a quick try on a CPU")
-    parser.add_argument("--torch", choices=["eager", "compiled", "Keras"], help=argparse.SUPPRESS)
+    parser.add_argument("--torch", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.torch:
         return in_torch(options.only, options.torch)
@@ -359,6 +363,8 @@ def main():
 
     parts = [x for x in options.parts if not options.small or x not in ("cudnn", "tests")]
     names = options.only or (SMALL_PROGRAMS if options.small else [*CASES, *SEARCHES])
+    if unknown := set(names) - {*CASES, *SEARCHES}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; the names are in gpu_programs.py")
     print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}, Keras {keras.__version__}")
     if "plain" in parts:
         time_pairs(names)

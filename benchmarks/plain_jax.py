@@ -1,7 +1,7 @@
 """Layers, decoders and a search as one writes them in plain JAX, without a thought of speed.
 
-`gpu_programs.py` counts what they would do on a GPU beside the layers of the package. Every
-function takes a list of weights and then the inputs; `weights` of a case gives their shapes.
+`gpu_programs.py` counts what they would do on a GPU beside the layers of the package, and `gpu.py`
+times them. Every function takes a list of weights and then the inputs.
 """
 
 import jax

@@ -36,23 +36,42 @@ def test_a_mapped_score():
     np.testing.assert_allclose(mapped, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("steps", [1, 37])
-def test_the_form_for_a_gpu(steps):
-    inputs = make_inputs((2, steps, 53, 67))
+@pytest.mark.parametrize("sizes", [SIZES, (2, 1, 5, 4), (1, 3, 2, 1)])
+def test_the_form_for_a_gpu(sizes):
+    inputs = make_inputs(sizes)
     query, key, vector, _ = inputs
     found = jax.jit(gpu.fused_score)(query, key, vector), *jax.jit(gpu.fused_gradient)(*inputs)
-    assert_exact(found, inputs, few=steps == 1)
+    assert_exact(found, inputs, few=min(sizes[1:]) < 20)
 
 
 def test_a_pass_for_a_gpu_is_one_operation():
-    """XLA compiles an operation with one sum for minutes."""
-    program = str(jax.make_jaxpr(gpu.fused_gradient)(*make_inputs(SIZES)))
-    assert program.count("= reduce[") == 2
+    """JAX 0.11 compiles a kernel with a single sum of tanh for more than a minute."""
+    inputs = make_inputs(SIZES)
+    for form, passes, given in (gpu.fused_score, 1, inputs[:3]), (gpu.fused_gradient, 2, inputs):
+        assert str(jax.make_jaxpr(form)(*given)).count("= reduce[") == passes
 
 
-def test_second_derivatives_of_the_form_for_a_gpu():
+def test_the_form_for_a_gpu_mapped():
+    query, key, vector, _ = make_inputs(SIZES)
+    mapped = jax.vmap(lambda q, k: gpu.fused_score(q[None], k[None], vector)[0])(query, key)
+    np.testing.assert_allclose(mapped, gpu.fused_score(query, key, vector), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_sizes_that_an_exported_program_does_not_know(platform):
+    batch, steps, length = jax.export.symbolic_shape("b, t, k")
+    shapes = (batch, steps, 6), (batch, length, 6), (6,), (batch, steps, length)
+    specs = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+    exported = jax.export.export(jax.jit(both), platforms=[platform])(*specs)
+    if platform == "cpu":
+        inputs = make_inputs((2, 3, 4, 6))
+        assert_exact(exported.call(*inputs), inputs, few=True)
+
+
+@pytest.mark.parametrize("deviation", [1.0, 45.0])
+def test_second_derivatives_of_the_form_for_a_gpu(deviation):
     inputs, upstream = (
-        [jax.numpy.asarray(x) for x in make_inputs((2, 3, 4, 5), seed=seed, dtype="float64")]
+        [jax.numpy.asarray(x) for x in make_inputs((2, 3, 4, 5), deviation, seed, "float64")]
         for seed in (0, 1)
     )
 
@@ -66,4 +85,14 @@ def test_second_derivatives_of_the_form_for_a_gpu():
         jax.vjp(x, *inputs)[1](tuple(upstream[:3])) for x in (gpu.fused_gradient, gradient)
     )
     for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-11)
+
+
+def test_second_derivatives_for_a_gpu_are_finite():
+    query, key, vector, upstream = make_inputs((2, 3, 4, 5))
+    many = [np.full_like(x, y) for x, y in ((query, 45), (key, 45))]
+
+    def loss(*inputs):
+        return sum(x.sum() for x in gpu.fused_gradient(*inputs, vector, upstream))
+
+    assert all(np.isfinite(x).all() for x in jax.grad(loss, (0, 1))(*many))

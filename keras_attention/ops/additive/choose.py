@@ -6,7 +6,7 @@
 | one query in a graph, outside a loop | `whole`, `plain.py`, whose tanh is stored              |
 | XLA compiles for a CPU, many pairs   | `grouped`, `cpu.py`, sums over groups of features      |
 | the same, few pairs or one query     | `whole`, `plain.py`, whose gradient repeats the tanh   |
-| XLA compiles for a GPU               | `fused`, `gpu.py`, one kernel for each pass            |
+| XLA compiles for a GPU               | `fused`, `gpu.py`, passes over all pairs               |
 | XLA compiles nothing                 | `blocked`, `plain.py`, a block of queries at a time    |
 
 Why `grouped`: there XLA turns a group of features into one loop over all pairs. The loop uses the
@@ -41,8 +41,6 @@ __all__ = ["Forms", "run", "stores_tanh"]
 
 # Fewer numbers are computed whole, even where XLA compiles: a loop costs more than it saves.
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
-# On a GPU the same holds up to here, by the kernels that `gpu_programs.py --sizes` counts.
-SMALLEST_ON_GPU = 2**18
 
 # Eager code and PyTorch store up to SMALL_EAGER tanh: fewer operations matter more than memory.
 # The bound is low because a loop of the user may store this many at every step. Graphs recognise
@@ -89,18 +87,13 @@ class Forms(NamedTuple):
 
 def stores_tanh(place: Place, query: Tensor, key: Tensor) -> bool:
     """Whether the tanh are stored for the gradient, which is faster than recomputing them."""
-    count = _numbers(query, key)
-    if place.backend == "jax" or count is None:
+    sizes = *query.shape, key.shape[1]
+    if place.backend == "jax" or None in sizes:
         return False
+    count = math.prod(sizes)
     if not place.graph:
         return count <= SMALL_EAGER
     return query.shape[1] == 1 and count <= STORED and not in_loop()
-
-
-def _numbers(query, key):
-    """The numbers of the tensor of all pairs, or None where a size is unknown."""
-    sizes = *query.shape, key.shape[1]
-    return math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
 
 
 def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *upstream: Tensor):
@@ -108,9 +101,7 @@ def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, 
     inputs = (query, key, vector, *upstream)
     if place.backend == "jax":
         on_cpu = functools.partial(_run_by_size, place, forms, bound(forms.grouped, place))
-        few = (_numbers(query, key) or math.inf) <= SMALLEST_ON_GPU
-        on_gpu = bound(run_compiled, forms.whole if few else forms.fused)
-        return on_device(place, on_cpu, on_gpu, *inputs)
+        return on_device(place, on_cpu, bound(run_compiled, forms.fused), *inputs)
     if place.device == "cpu":
         return _run_by_size(place, forms, bound(forms.grouped, place), *inputs)
     if place.xla == "inside":
