@@ -116,6 +116,28 @@ def test_on_a_gpu_steps_are_differentiated_side_by_side(attention, size, monkeyp
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
 
+MIXED = {
+    "additive": lambda **options: BahdanauAttention(17, **options),
+    "location": RECURRENT["location"].make,
+}
+
+
+@pytest.mark.parametrize("attention", MIXED)
+def test_on_a_gpu_in_mixed_precision(attention, monkeypatch):
+    """The gradients are those of float32, up to the rounding of half precision."""
+    monkeypatch.setattr(_place, "_jax_device", lambda: "gpu")
+    found = {}
+    for dtype in ("float32", "mixed_bfloat16"):
+        keras.utils.set_random_seed(11)
+        cell, options = layers.GRUCell(11, dtype=dtype), {"dtype": dtype}
+        layer = AttentionRNN(cell, MIXED[attention](**options), **options)
+        sequences, memory = tensors("float32")
+        layer(sequences, memory)
+        found[dtype] = gradients(layer, sequences, memory, training=True)
+    for x, y in zip(*found.values(), strict=True):
+        assert np.linalg.norm(y - x) <= 0.03 * np.linalg.norm(x)
+
+
 @pytest.mark.parametrize("steps", [1, 5])
 @pytest.mark.parametrize("most", [1, 2**27])
 def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, most, monkeypatch):
