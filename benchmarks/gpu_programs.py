@@ -531,7 +531,7 @@ def kernels_per_step(attends):
         run, arguments = of_layer(lambda: layer, *shapes)
         return count(pulled(run), *arguments).kernels
 
-    return (kernels(40) - kernels(24)) / 16
+    return (kernels(56) - kernels(40)) / 16
 
 
 class Nothing(LuongAttention):
