@@ -50,6 +50,17 @@ def _reproducible():
         keras.utils.set_random_seed(SEED)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _few_programs():
+    """JAX keeps every program, and Linux ends a process that has too many (vm.max_map_count)."""
+    yield
+    if BACKEND == "jax":
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Divides the cases of every `each_value` test.

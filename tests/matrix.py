@@ -75,22 +75,21 @@ def install(folder, extras, keras):
 
 def run(python, backend, folders, report):
     """Runs the tests. Returns the numbers of passed, failed and skipped ones, and the reasons."""
-    counts, reasons = collections.Counter(), collections.Counter()
-    # A JAX process keeps every program it has compiled. One process for all folders crashes.
-    for part in [[folder] for folder in folders] if backend == "jax" else [folders]:
-        done = subprocess.run(
-            [python, "-m", "pytest", "-q", *part, f"--junitxml={report}"],
-            cwd=ROOT,
-            env={**os.environ, "KERAS_BACKEND": backend},
-            check=False,
-        )
-        if done.returncode not in (0, 1):  # 1: some tests failed
-            raise SystemExit(f"{backend}: pytest ended with status {done.returncode}")
-        suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
-        counts.update({x: int(suite.get(x)) for x in ("tests", "failures", "errors", "skipped")})
-        reasons.update(x.get("message") for x in suite.iter("skipped"))
-    failed, skipped = counts["failures"] + counts["errors"], counts["skipped"]
-    return (counts["tests"] - failed - skipped, failed, skipped), reasons
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": backend},
+        check=False,
+    )
+    if done.returncode not in (0, 1):  # 1: some tests failed
+        raise SystemExit(f"{backend}: pytest ended with status {done.returncode}")
+    suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
+    tests, failures, errors, skipped = (
+        int(suite.get(x)) for x in ("tests", "failures", "errors", "skipped")
+    )
+    failed = failures + errors
+    reasons = collections.Counter(x.get("message") for x in suite.iter("skipped"))
+    return (tests - failed - skipped, failed, skipped), reasons
 
 
 def main():
