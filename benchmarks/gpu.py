@@ -102,7 +102,7 @@ def in_turns(functions, wait_for):
 
 
 def arrays(arguments):
-    """Random numbers for shapes; those of weights are small."""
+    """Random arrays of the given shapes; weights get small values."""
     import jax
 
     keys = iter(jax.random.split(jax.random.key(SEED), len(jax.tree.leaves(arguments))))

@@ -124,7 +124,7 @@ MIXED = {
 
 @pytest.mark.parametrize("attention", MIXED)
 def test_on_a_gpu_in_mixed_precision(attention, monkeypatch):
-    """The gradients are those of float32, up to the rounding of half precision."""
+    """The gradients equal those in float32, within the rounding of half precision."""
     monkeypatch.setattr(_place, "_jax_device", lambda: "gpu")
     found = {}
     for dtype in ("float32", "mixed_bfloat16"):
