@@ -1,4 +1,4 @@
-"""The translator: a bidirectional GRU reads the source, an `AttentionRNN` writes the target."""
+"""The translator: a bidirectional GRU reads the source, a decoder writes the target."""
 
 import keras
 from keras import layers, ops
@@ -7,6 +7,7 @@ from examples.translation.data import END, PAD, START
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
+    DecoderStack,
     LuongAttention,
     RecurrentEncoder,
     Seq2Seq,
@@ -20,8 +21,10 @@ ATTENTIONS = (
     "luong-concat",
     "luong-local-m",
     "luong-local-p",
+    "stack",
     "none",
 )
+STACKED = 2  # recurrent layers of `stack`
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -56,6 +59,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
 def make_decoder(attention, units, window, feeding):
     """Makes the decoder for a name in `ATTENTIONS`."""
+    if attention == "stack":
+        rnns = [layers.GRU(units, return_sequences=True) for _ in range(STACKED)]
+        return DecoderStack(rnns, BahdanauAttention(units))
     cell, kind = layers.GRUCell(units), attention.removeprefix("luong-")
     if kind == "none":
         # The output is that of the cell alone. The attention has no weights, and nothing reads it.
@@ -78,9 +84,11 @@ def build_model(sizes, options):
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
     read = RecurrentEncoder(words, layers.Bidirectional(rnn), PAD, dropout)
     memory, [state], mask = read(source)
-    state = layers.Dense(units, activation="tanh", name="initial_state")(state)
+    count = STACKED if options.attention == "stack" else 1
+    states = layers.Dense(count * units, activation="tanh", name="initial_state")(state)
+    states = ops.split(states, count, axis=-1)
     model = Seq2Seq(
-        keras.Model(source, [layers.Dropout(dropout)(memory), state, mask], name="encoder"),
+        keras.Model(source, [layers.Dropout(dropout)(memory), states, mask], name="encoder"),
         make_decoder(options.attention, units, options.window, options.input_feeding),
         DroppedEmbedding(
             target_size,
