@@ -118,7 +118,16 @@ class CheckedLayer(keras.layers.Layer):
         product = project(as_dtype(sequence, dtype), as_dtype(kernel, dtype))
         return as_dtype(product, self.score_dtype)
 
+    def _check_built(self, before: str) -> None:
+        """Refuses to do something that needs the weights `before` there are any."""
+        if not self.built:
+            raise ValueError(
+                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
+                f"{before}."
+            )
+
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        self._check_built("compute_output_spec()")
         arguments = dict(zip(_parameters_of(type(self)), args, strict=False))
         # Here masks that propagated are among the arguments.
         self._check_call({**arguments, **kwargs})

@@ -140,8 +140,7 @@ class RETAIN(CheckedLayer):
         Returns:
             s, `(B, T, D, C)`.
         """
-        if not self.built:
-            raise ValueError(f"{self.name}: the layer has no weights yet. Call it once.")
+        self._check_built("contributions()")
         if keras.backend.is_keras_tensor(inputs):
             expected = (
                 "contributions(inputs, mask) needs numbers, and a functional model has none yet"

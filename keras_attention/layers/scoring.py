@@ -336,7 +336,7 @@ class ScoringMixin(CheckedLayer):
         Returns:
             A `Memory`.
         """
-        self._check_built()
+        self._check_built("prepare() and attend()")
         tensors = {"value": value, "key": value if key is None else key, "value_mask": value_mask}
         self.CALL.check(self.name, tensors, self._sizes, "layer.prepare(value)")
         return self._prepare(value, key, value_mask)
@@ -607,19 +607,12 @@ class ScoringMixin(CheckedLayer):
         if self.uses_position or tensors.get("position") is not None:
             check_position(self, tensors.get("position"), tuple(tensors["query"].shape))
 
-    def _check_built(self):
-        if not self.built:
-            raise ValueError(
-                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
-                "prepare() and attend()."
-            )
-
     def _check_memory(self, memory):
         if not isinstance(memory, Memory):
             expected = "`memory` must come from prepare(value, value_mask=mask)"
             remedy = "Call it once, before the first query. Or call layer(query, value)."
             refuse(self.name, expected, memory, remedy)
-        self._check_built()
+        self._check_built("prepare() and attend()")
 
     def _combine_site(self):
         """`combine` as a site of a recurrence, `(query, context) -> [output]`, or None."""

@@ -6,7 +6,6 @@ from keras_attention._spec import Spec, Words, map_shapes, refuse
 from keras_attention._typing import Tensor
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.decoder._cells import (
-    check_built,
     check_prepared,
     check_step,
     first_state,
@@ -47,7 +46,7 @@ class Decoder(CheckedLayer):
 
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
-        check_built(self)
+        self._check_built("decoding")
         tensors = {"memory": memory, "memory_mask": memory_mask}
         self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
         return self.attention._prepare(memory, value_mask=memory_mask)

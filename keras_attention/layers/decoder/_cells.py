@@ -234,16 +234,8 @@ def first_state(decoder: Any, memory: Memory, initial_state: Any) -> DecoderStat
     return DecoderState(cells, vector, state, position)
 
 
-def check_built(decoder: Any) -> None:
-    if not decoder.built:
-        raise ValueError(
-            f"{decoder.name}: the layer has no weights yet. Call it once, or its build(), before "
-            "decoding."
-        )
-
-
 def check_prepared(decoder: Any, memory: Any) -> None:
-    check_built(decoder)
+    decoder._check_built("decoding")
     if not isinstance(memory, Memory):
         expected = "`memory` must be what prepare(memory, memory_mask) returns, made once before "
         refuse(decoder.name, f"{expected}the first step", memory)
