@@ -9,8 +9,8 @@ from keras_attention._place import compiling
 from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.layers.decoder._cells import (
-    DropoutMasks,
     check_output,
+    dropout_masks,
     query_of,
     with_constant_weights,
 )
@@ -195,7 +195,7 @@ def _without_sites(decoder, inputs, memory, carry, return_scores, training):
 
     sequences = inputs[0]
     size = sequences.shape[-1] + decoder._fed_size
-    with DropoutMasks(decoder.cell, ops.shape(sequences)[1], size):
+    with dropout_masks(decoder.cell, ops.shape(sequences)[1], size):
         return with_constant_weights(decoder, run)
 
 
