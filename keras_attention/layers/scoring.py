@@ -618,7 +618,10 @@ class ScoringMixin(CheckedLayer):
         self._check_built()
 
     def _combine_site(self):
-        """`combine` as a site of a recurrence, `(query, context) -> [output]`, or None."""
+        """`combine` in a recurrence: the site "combine" and a function that uses it, or None.
+
+        The function is `run(call, query, context)`, and `call` calls a site.
+        """
         if type(self).combine is ScoringMixin.combine:
             return None
 
@@ -629,7 +632,8 @@ class ScoringMixin(CheckedLayer):
 
             return [ops.squeeze(as_in_a_call(self, combine), 1)]
 
-        return automatic([value_of(x) for x in float_weights(self)], run)
+        site = automatic([value_of(x) for x in float_weights(self)], run)
+        return site, lambda call, query, context: call("combine", query, context)[0]
 
     def compute_output_shape(
         self,

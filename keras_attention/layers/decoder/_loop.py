@@ -152,7 +152,7 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=N
         sites["attention"] = attention_site(decoder, memory, return_scores)
     combining = attention._combine_site() if inside else None
     if combining is not None:
-        sites["combine"] = combining
+        sites["combine"], combine = combining
     if not attention.uses_position or not inside:
         position = None
     count = len(leaves(memory.value))
@@ -163,7 +163,7 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=N
         def read(query, state, position):
             at = [] if position is None else [position]
             context, *more = call("attention", query, *leaves(state), *leaves(drawn), *at)
-            output = context if combining is None else call("combine", query, context)[0]
+            output = context if combining is None else combine(call, query, context)
             weights = pack_like(memory.value, more) if more else None
             return Attended(output, pack_like(state, more[count:]), weights)
 
