@@ -91,10 +91,8 @@ def dropout_masks(cell, batch_size, width):
     try:
         for one in cells:
             if hasattr(one, "get_dropout_mask"):
-                state = tree.flatten(state_sizes(one))[0]
-                inputs, state = (
-                    ops.ones((batch_size, n), dtype=one.compute_dtype) for n in (width, state)
-                )
+                sizes = width, tree.flatten(state_sizes(one))[0]
+                inputs, state = (ops.ones((batch_size, n), one.compute_dtype) for n in sizes)
                 one.get_dropout_mask(inputs)
                 one.get_recurrent_dropout_mask(state)
             width = output_size(one)
