@@ -25,6 +25,10 @@ class Several(ScoringMixin):
     """Attentions that answer the same queries. Each reads a memory of its own.
 
     The state is a list with the state of each attention, or None for one without a state.
+
+    A subclass defines `_members()`, the attentions; `_parts(memory)`, the memories that they read;
+    `_join(memories)`, the inverse; `_masks(masks)`, the masks of each attention; and
+    `_joint_weights(weights)`, what a call returns for the weights of all; some may be None.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -35,26 +39,6 @@ class Several(ScoringMixin):
                     f"{cls.__name__}: `{name}` is a hook of the attentions inside, which this "
                     "layer would not call. Override it in a class of the attention."
                 )
-
-    def _members(self):
-        """The attentions."""
-        raise NotImplementedError
-
-    def _parts(self, memory):
-        """The memories that the attentions read."""
-        raise NotImplementedError
-
-    def _join(self, memories):
-        """Joins the memories of all attentions into one."""
-        raise NotImplementedError
-
-    def _masks(self, masks):
-        """The masks of each attention."""
-        raise NotImplementedError
-
-    def _joint_weights(self, weights):
-        """Joins the weights of all attentions into what a call returns. Some may be None."""
-        raise NotImplementedError
 
     def _each(self, memory: Any, *others: Iterable | None) -> Iterator:
         """For each attention: itself, its memory, and its item of every other list, or None."""

@@ -214,36 +214,19 @@ class LuongAttention(ScoringMixin):
         return ops.cast(ops.tanh(self.project(both, self.output_kernel)), self.compute_dtype)
 
     def _combine_site(self):
-        """The attentional vector as products, whose tanh is differentiated from its result."""
+        """The attentional vector: its products are a site, and its tanh is not."""
         if type(self).combine is not LuongAttention.combine:
             return super()._combine_site()
         if self.units is None:
             return None
-        kernel, size = (
-            ops.cast(value_of(self.output_kernel), self.compute_dtype),
-            self._sizes["Dv"],
-        )
-        products = product([kernel[size:], kernel[:size]])
+        kernel = ops.cast(value_of(self.output_kernel), self.compute_dtype)
+        size = self._sizes["Dv"]
 
-        def apply(weights, query, context):
-            (total,), _ = products.apply(weights, query, context)
-            total = ops.tanh(ops.cast(total, self.score_dtype))
-            output = ops.cast(total, self.compute_dtype)
-            return [output], output
+        def run(call, query, context):
+            (total,) = call("combine", query, context)
+            return ops.cast(ops.tanh(ops.cast(total, self.score_dtype)), self.compute_dtype)
 
-        def before_tanh(output, upstream):
-            output, upstream = (ops.cast(x, self.score_dtype) for x in (output, upstream[0]))
-            return [ops.cast(upstream * (1 - output * output), self.compute_dtype)]
-
-        return products._replace(
-            apply=apply,
-            backward=lambda prepared, output, upstream, *arguments: products.backward(
-                prepared, (), before_tanh(output, upstream), *arguments
-            ),
-            of_weights=lambda weights, output, upstream, *arguments: products.of_weights(
-                weights, (), before_tanh(output, upstream), *arguments
-            ),
-        )
+        return product([kernel[size:], kernel[:size]]), run
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return value_size if self.units is None else self.units

@@ -124,19 +124,8 @@ class MultiHead(Several):
         own = type(self).combine is not MultiHead.combine
         if own or any(type(head).combine is not ScoringMixin.combine for head in self.heads):
             return super()._combine_site()
-        of_context = product([ops.cast(value_of(self.output_kernel), self.compute_dtype)])
-
-        def backward(prepared, residuals, upstream, query, context):
-            of_query = ops.zeros_like(query)
-            return [of_query, *of_context.backward(prepared, residuals, upstream, context)]
-
-        return of_context._replace(
-            apply=lambda weights, query, context: of_context.apply(weights, context),
-            backward=backward,
-            of_weights=lambda weights, residuals, upstream, query, context: of_context.of_weights(
-                weights, residuals, upstream, context
-            ),
-        )
+        kernel = ops.cast(value_of(self.output_kernel), self.compute_dtype)
+        return product([kernel]), lambda call, query, context: call("combine", context)[0]
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return self.attention.output_size(query_size, value_size)

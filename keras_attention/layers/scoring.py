@@ -462,14 +462,10 @@ class ScoringMixin(CheckedLayer):
             remedy = "Override output_size(query_size, value_size), or change `combine`."
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
-        output = ops.squeeze(output, 1) if one_step else output
-        weights = None if weights is None else self._returned(weights, one_step)
+        weights = map_leaves(lambda x: as_dtype(x, self.compute_dtype), weights)
+        if one_step:
+            output, weights = map_leaves(lambda x: ops.squeeze(x, 1), (output, weights))
         return Attended(output, state, weights), residuals
-
-    def _returned(self, weights, one_step):
-        """Weights as `attend` returns them: in the compute dtype, of one step without its axis."""
-        weights = as_dtype(weights, self.compute_dtype)
-        return ops.squeeze(weights, 1) if one_step else weights
 
     def _window(self, query, memory, position):
         """What the hook `window` returns, checked. Only a class that counts steps gets them."""
@@ -615,7 +611,10 @@ class ScoringMixin(CheckedLayer):
         self._check_built("prepare() and attend()")
 
     def _combine_site(self):
-        """`combine` as a site of a recurrence, `(query, context) -> [output]`, or None."""
+        """`combine` in a recurrence: the site "combine" and a function that uses it, or None.
+
+        The function is `run(call, query, context)`, and `call` calls a site.
+        """
         if type(self).combine is ScoringMixin.combine:
             return None
 
@@ -626,7 +625,8 @@ class ScoringMixin(CheckedLayer):
 
             return [ops.squeeze(as_in_a_call(self, combine), 1)]
 
-        return automatic([value_of(x) for x in float_weights(self)], run)
+        site = automatic([value_of(x) for x in float_weights(self)], run)
+        return site, lambda call, query, context: call("combine", query, context)[0]
 
     def compute_output_shape(
         self,

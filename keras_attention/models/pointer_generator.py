@@ -125,16 +125,12 @@ class PointerGenerator(Head):
         size = self.vocabulary_size + self.max_extra
         source = ops.cast(source, "int32")
         source = ops.where(source < size, source, self.unknown_token)
-        rows = ops.expand_dims(weights, 2) if len(weights.shape) == 2 else swap_last(weights)
+        one_step = len(weights.shape) == 2
+        rows = ops.expand_dims(weights, 2) if one_step else ops.swapaxes(weights, 1, 2)
         total = add_rows(rows, source, size)  # (B, V + X, T)
-        total = ops.squeeze(total, 2) if len(weights.shape) == 2 else swap_last(total)
+        total = ops.squeeze(total, 2) if one_step else ops.swapaxes(total, 1, 2)
         return ops.log(ops.maximum(total, FLOOR))
 
     def known(self, ids: Tensor) -> Tensor:
         """The ids that an embedding of the vocabulary knows, `unknown_token` for extra words."""
         return ops.where(ids < self.vocabulary_size, ids, self.unknown_token)
-
-
-def swap_last(x):
-    """Exchanges the last two of three axes."""
-    return ops.transpose(x, (0, 2, 1))

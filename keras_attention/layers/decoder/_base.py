@@ -9,16 +9,20 @@ from keras_attention.layers.decoder._cells import (
     check_prepared,
     check_step,
     first_state,
+    run_at_least_once,
 )
 from keras_attention.layers.scoring import build_attention
 from keras_attention.layers.types import DecoderState, Memory
+from keras_attention.ops.loops import leaves
+from keras_attention.ops.masks import blanked
 
 
 class Decoder(CheckedLayer):
     """A recurrence over sequences that attends to a memory.
 
     A subclass has an `attention`, says what its cells hold in `_state_sizes`, and runs one step in
-    `_step(inputs, state, memory)`.
+    `_step(inputs, state, memory)`. It runs all steps in `_run(sequences, memory, state, mask,
+    scores_wanted, training)`, which returns the outputs, the weights or None, and the last state.
     """
 
     CALL = Spec(
@@ -31,7 +35,7 @@ class Decoder(CheckedLayer):
         call="step(inputs, state, memory) without an axis of steps. Embed token ids first: "
         "embedding(tokens)",
     )
-    input_feeding = False
+    input_feeding = return_state = False
 
     def _take_attention(self, attention):
         """Sets the attention, and declares as many memories as it takes."""
@@ -43,6 +47,35 @@ class Decoder(CheckedLayer):
         build_attention(self.attention, query_shape, memory_shape)
         sizes = map_shapes(lambda shape: shape[-1], memory_shape)
         self._attention_size = self.attention.output_size(query_shape[-1], sizes)
+
+    def call(
+        self,
+        sequences: Tensor,
+        memory: Tensor = None,
+        initial_state: Any = None,
+        sequences_mask: Tensor = None,
+        memory_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor | list:
+        prepared = self.attention._prepare(memory, value_mask=memory_mask)
+        state = first_state(self, prepared, initial_state)
+        # Masked steps must not influence anything, NaN included.
+        inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
+        has_loss = self.attention._has_loss
+        scores_wanted = return_attention_scores or has_loss
+        outputs, weights, state = run_at_least_once(
+            lambda *inputs: self._run(*inputs, scores_wanted, training), *inputs
+        )
+        if has_loss:
+            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
+        results = [outputs]
+        if self.return_state:
+            results += [*state.cells, *leaves(state[1:3])]
+            results += [state.position] * self.attention.uses_position
+        if return_attention_scores:
+            results.append(weights)
+        return results if len(results) > 1 else outputs
 
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
         """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""

@@ -1,5 +1,6 @@
 """The cells of a decoder: their sizes, states and dropout, and the checks of their states."""
 
+import contextlib
 from typing import Any
 
 import keras
@@ -21,6 +22,7 @@ from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves, map_leaves, pack_like
 from keras_attention.ops.products import as_dtype
 from keras_attention.ops.random import generator_states
+from keras_attention.ops.xla import pad_axis
 
 
 def state_sizes(cell):
@@ -82,30 +84,24 @@ def output_size(cell):
     return getattr(cell, "output_size", None) or tree.flatten(state_sizes(last_cell(cell)))[0]
 
 
-class DropoutMasks:
+@contextlib.contextmanager
+def dropout_masks(cell, batch_size, width):
     """Draws the dropout masks of cells before the loop, and resets them afterwards."""
-
-    def __init__(self, cell, batch_size, input_size):
-        self.cells = cells_of(cell)
-        self.batch_size, self.input_size = batch_size, input_size
-
-    def __enter__(self):
-        width = self.input_size
-        for cell in self.cells:
-            if hasattr(cell, "get_dropout_mask"):
-                cell.get_dropout_mask(self._like(cell, width))
-                state_size = tree.flatten(state_sizes(cell))[0]
-                cell.get_recurrent_dropout_mask(self._like(cell, state_size))
-            width = output_size(cell)
-
-    def __exit__(self, *_):
-        for cell in self.cells:
-            if hasattr(cell, "reset_dropout_mask"):
-                cell.reset_dropout_mask()
-                cell.reset_recurrent_dropout_mask()
-
-    def _like(self, cell, width):
-        return ops.ones((self.batch_size, width), dtype=cell.compute_dtype)
+    cells = cells_of(cell)
+    try:
+        for one in cells:
+            if hasattr(one, "get_dropout_mask"):
+                sizes = width, tree.flatten(state_sizes(one))[0]
+                inputs, state = (ops.ones((batch_size, n), one.compute_dtype) for n in sizes)
+                one.get_dropout_mask(inputs)
+                one.get_recurrent_dropout_mask(state)
+            width = output_size(one)
+        yield
+    finally:
+        for one in cells:
+            if hasattr(one, "reset_dropout_mask"):
+                one.reset_dropout_mask()
+                one.reset_recurrent_dropout_mask()
 
 
 def run_at_least_once(run, sequences, memory, state, mask):
@@ -126,11 +122,8 @@ def run_at_least_once(run, sequences, memory, state, mask):
         return run(sequences, memory, state, mask)
     count = ops.shape(sequences)[1]
     more = 1 if steps == 0 else ops.maximum(1 - count, 0)
-    missing = [ops.shape(sequences)[0], more, sequences.shape[-1]]
-    padded = ops.concatenate([sequences, ops.zeros(missing, sequences.dtype)], axis=1)
-    if mask is not None:
-        mask = ops.concatenate([mask, ops.zeros(missing[:2], "bool")], axis=1)
-    outputs, weights, last = run(padded, memory, state, mask)
+    mask = map_leaves(lambda x: pad_axis(x, 1, more), mask)
+    outputs, weights, last = run(pad_axis(sequences, 1, more), memory, state, mask)
     pairs = zip(leaves(last), leaves(state), strict=True)
     last = pack_like(last, [ops.where(count > 0, *pair) for pair in pairs])
     return outputs[:, :count], map_leaves(lambda x: x[:, :count], weights), last

@@ -9,8 +9,8 @@ from keras_attention._place import compiling
 from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.layers.decoder._cells import (
-    DropoutMasks,
     check_output,
+    dropout_masks,
     query_of,
     with_constant_weights,
 )
@@ -30,16 +30,13 @@ from keras_attention.recurrence import recur, runs_alone
 
 
 def run_step(
-    decoder: Any,
-    inputs: Tensor,
-    state: DecoderState,
-    memory: Memory,
-    return_attention_scores: bool = True,
+    decoder: Any, inputs: Tensor, state: DecoderState, memory: Memory
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
-    read = _read(decoder, memory, return_attention_scores, None, None)
+    read = _read(decoder, memory, True, None, None)
     *carry, position = state
-    output, carry, weights = _one_step(decoder, _called(decoder), read, inputs, carry, position)
+    x = inputs, None, position
+    carry, (output, weights) = _masked_step(decoder, _called(decoder), read, carry, x)
     return output, DecoderState(*carry, position + 1), weights
 
 
@@ -155,7 +152,7 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=N
         sites["attention"] = attention_site(decoder, memory, return_scores)
     combining = attention._combine_site() if inside else None
     if combining is not None:
-        sites["combine"] = combining
+        sites["combine"], combine = combining
     if not attention.uses_position or not inside:
         position = None
     count = len(leaves(memory.value))
@@ -166,7 +163,7 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=N
         def read(query, state, position):
             at = [] if position is None else [position]
             context, *more = call("attention", query, *leaves(state), *leaves(drawn), *at)
-            output = context if combining is None else call("combine", query, context)[0]
+            output = context if combining is None else combine(call, query, context)
             weights = pack_like(memory.value, more) if more else None
             return Attended(output, pack_like(state, more[count:]), weights)
 
@@ -198,7 +195,7 @@ def _without_sites(decoder, inputs, memory, carry, return_scores, training):
 
     sequences = inputs[0]
     size = sequences.shape[-1] + decoder._fed_size
-    with DropoutMasks(decoder.cell, ops.shape(sequences)[1], size):
+    with dropout_masks(decoder.cell, ops.shape(sequences)[1], size):
         return with_constant_weights(decoder, run)
 
 
@@ -216,7 +213,7 @@ def _called(decoder):
 
 
 def _masked_step(decoder, run_cell, read, carry, x):
-    """A step of the loop. Where it is masked, the states stay.
+    """A step of the loop, which attends before or after the cell. Where masked, the states stay.
 
     Args:
         run_cell: `run_cell(inputs, fed, states)` returns the output and the new states.
@@ -224,26 +221,18 @@ def _masked_step(decoder, run_cell, read, carry, x):
         x: the inputs, their mask and their position.
     """
     inputs, mask, position = x
-    if read is None:
-        output, states = run_cell(inputs, None, carry[0])
-        new, weights = (states, *carry[1:]), None
-    else:
-        output, new, weights = _one_step(decoder, run_cell, read, inputs, carry, position)
-    return where_valid(mask, new, carry), (output, weights)
-
-
-def _one_step(decoder, run_cell, read, inputs, carry, position):
-    """Attends before or after the cell. Returns the output, the new carry and the weights."""
-    states, fed, attention_state = carry
+    states, fed, kept = carry
+    weights = None
     if decoder.query == "previous":
-        query = query_of(decoder.cell, states)
-        attended, attention_state, weights = read(query, attention_state, position)
+        attended, kept, weights = read(query_of(decoder.cell, states), kept, position)
         hidden, states = run_cell(inputs, attended, states)
     else:
         hidden, states = run_cell(inputs, fed, states)
-        attended, attention_state, weights = read(hidden, attention_state, position)
-        fed = attended if decoder.input_feeding else None
-    return _joined(decoder, hidden, attended), (states, fed, attention_state), weights
+        if read is not None:
+            attended, kept, weights = read(hidden, kept, position)
+            fed = attended if decoder.input_feeding else None
+    output = hidden if read is None else _joined(decoder, hidden, attended)
+    return where_valid(mask, (states, fed, kept), carry), (output, weights)
 
 
 def _joined(decoder, hidden, attended):

@@ -28,9 +28,9 @@ from keras_attention.recurrence import Site, automatic, product
 
 def has_sites(cell: Any, training: bool | None) -> bool:
     """Whether the loop can run this cell, or every cell of this stack, as sites."""
-    if isinstance(cell, keras.layers.StackedRNNCells) and not _calls_as(cell, *STACKS):
+    if isinstance(cell, keras.layers.StackedRNNCells) and type(cell).call not in STACKS:
         return False
-    if not all(_kind(one) and _is_plain(one, training) for one in cells_of(cell)):
+    if not all(type(x).call in KINDS and _is_plain(x, training) for x in cells_of(cell)):
         return False
     return not any(map(_has_more_weights, [cell, *cells_of(cell)]))
 
@@ -41,16 +41,6 @@ def _has_more_weights(cell):
         return True  # it may get its weights later
     of_sites = [x for one in cells_of(cell) for x in (one.kernel, one.recurrent_kernel, one.bias)]
     return not {*map(id, cell.weights)} <= {*map(id, of_sites)}
-
-
-def _calls_as(cell, *classes):
-    """Whether a cell has the call of one of these classes. An overridden one may do anything."""
-    return any(type(cell).call is one.call for one in classes)
-
-
-def _kind(cell):
-    """The class of this file that computes what a cell computes, or None."""
-    return next((kind for one, kind in KINDS.items() if _calls_as(cell, one)), None)
 
 
 def _is_plain(cell, training):
@@ -75,13 +65,14 @@ class CellSites:
     def __init__(self, cell: Any, inputs: Tensor, fed: int, training: bool | None) -> None:
         cells = cells_of(cell)
         self.stacked = cells[0] is not cell
-        self.residual = _calls_as(cell, ResidualRNNCells)
+        self.residual = type(cell).call is ResidualRNNCells.call
         batch, size = ops.shape(inputs)[1], inputs.shape[-1]
         self.cells, self.sites = [], {}
         for n, one in enumerate(cells):
             width = self.cells[-1].cell.units if n else size + fed
             keep = _dropout_of_inputs(one, (batch, width), training)
-            self.cells.append(_kind(one)(f"cell {n}", one, None if n else inputs, keep))
+            kind = KINDS[type(one).call]
+            self.cells.append(kind(f"cell {n}", one, None if n else inputs, keep))
             self.sites |= self.cells[-1].sites
 
     def __call__(self, call: Any, fed: Tensor | None, states: Nested) -> tuple[Tensor, Nested]:
@@ -261,8 +252,9 @@ class _LSTM(_Gated):
         return hidden, [hidden, self.rounded(memory)]
 
 
-STACKS = keras.layers.StackedRNNCells, ResidualRNNCells
-KINDS = {keras.layers.GRUCell: _GRU, keras.layers.LSTMCell: _LSTM}
+# By the call of a class, because a subclass with a call of its own may do anything.
+STACKS = {keras.layers.StackedRNNCells.call, ResidualRNNCells.call}
+KINDS = {keras.layers.GRUCell.call: _GRU, keras.layers.LSTMCell.call: _LSTM}
 
 
 def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:

@@ -15,21 +15,17 @@ from keras_attention._spec import (
     refuse,
     shape_of,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Shape
 from keras_attention.layers.decoder._base import Decoder, check_dtypes
 from keras_attention.layers.decoder._cells import (
     check_cells,
-    first_state,
     query_size,
-    run_at_least_once,
     state_shapes,
     state_sizes,
 )
 from keras_attention.layers.decoder._changes import refuse_changes
 from keras_attention.layers.decoder._loop import run_loop, run_step
 from keras_attention.layers.scoring import ScoringMixin, check_attention
-from keras_attention.ops.loops import leaves
-from keras_attention.ops.masks import blanked
 
 __all__ = ["AttentionRNN"]
 
@@ -162,35 +158,9 @@ class AttentionRNN(Decoder):
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
 
-    def call(
-        self,
-        sequences: Tensor,
-        memory: Tensor = None,
-        initial_state: Any = None,
-        sequences_mask: Tensor = None,
-        memory_mask: Tensor = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-    ) -> Tensor | list:
-        prepared = self.attention._prepare(memory, value_mask=memory_mask)
-        state = first_state(self, prepared, initial_state)
-        # Masked steps must not influence anything, NaN included.
-        inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
-        has_loss = self.attention._has_loss
-        scores_wanted = return_attention_scores or has_loss
+    def _run(self, *inputs):
         with refuse_changes(self.name, self.attention):
-            outputs, weights, state = run_at_least_once(
-                lambda *inputs: run_loop(self, *inputs, scores_wanted, training), *inputs
-            )
-        if has_loss:
-            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
-        results = [outputs]
-        if self.return_state:
-            results += [*state.cells, *leaves(state[1:3])]
-            results += [state.position] * self.attention.uses_position
-        if return_attention_scores:
-            results.append(weights)
-        return results if len(results) > 1 else outputs
+            return run_loop(self, *inputs)
 
     _step = run_step
 

@@ -12,9 +12,7 @@ from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers.decoder._base import Decoder, check_dtypes
 from keras_attention.layers.decoder._cells import (
     as_states,
-    first_state,
     output_size,
-    run_at_least_once,
     state_shapes,
     state_sizes,
 )
@@ -114,32 +112,9 @@ class DecoderStack(Decoder):
                 rnn.build((batch, steps, width))
             width = output_size(rnn.cell) + self._attention_size
 
-    def call(
-        self,
-        sequences: Tensor,
-        memory: Tensor = None,
-        initial_state: Any = None,
-        sequences_mask: Tensor = None,
-        memory_mask: Tensor = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-    ) -> Tensor | list:
-        prepared = self.attention._prepare(memory, value_mask=memory_mask)
-        state = first_state(self, prepared, initial_state)
-        sequences = ops.cast(blanked(sequences, sequences_mask), self.compute_dtype)
-        has_loss = self.attention._has_loss
-        scores_wanted = return_attention_scores or has_loss
-        outputs, weights, _ = run_at_least_once(
-            lambda *inputs: self._run(*inputs, scores_wanted, training),
-            *(sequences, prepared, state, sequences_mask),
-        )
-        if has_loss:
-            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
-        return [outputs, weights] if return_attention_scores else outputs
-
     def _run(self, sequences, memory, state, mask, scores_wanted, training):
-        """All steps: the outputs, the weights and the state before them."""
-        back = None
+        """All steps. The returned state is the first one, because no call returns the last."""
+        sequences, back = ops.cast(sequences, self.compute_dtype), None
         if mask is not None:
             # With the valid steps first, no layer needs a mask, which cuDNN may not accept: later
             # steps do not change earlier ones.

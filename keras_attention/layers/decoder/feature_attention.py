@@ -17,10 +17,10 @@ from keras_attention._spec import (
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.decoder._cells import (
-    DropoutMasks,
     as_states,
     check_cells,
     check_output,
+    dropout_masks,
     output_size,
     state_sizes,
     with_constant_weights,
@@ -162,7 +162,7 @@ class FeatureAttention(CheckedLayer):
         flat = [ops.zeros((batch, n), dtype) for n in tree.flatten(state_sizes(self.cell))]
         states = as_states(self.cell, flat)
         steps = tuple(None if x is None else swap_steps(x) for x in (inputs, mask, steps_mask))
-        with DropoutMasks(self.cell, batch, features):
+        with dropout_masks(self.cell, batch, features):
             _, (outputs, weights) = with_constant_weights(
                 self, lambda: scan_drawing(step, states, steps, self, self.unroll)
             )

@@ -31,7 +31,6 @@ Below, `exponential` says that a and b, or query and key, hold e^2a and e^2b.
 
 import functools
 import math
-from typing import TypeAlias
 
 from keras import ops
 
@@ -52,9 +51,6 @@ from keras_attention.ops.xla import trace_once
 
 __all__ = ["grouped_gradient", "grouped_score"]
 
-# The axis n in each of three tensors, or None in a tensor without it.
-Axes: TypeAlias = tuple[int | None, int | None, int | None]
-
 
 def grouped_score(place: Place, query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """The score, as sums over groups of features."""
@@ -63,7 +59,7 @@ def grouped_score(place: Place, query: Tensor, key: Tensor, vector: Tensor) -> T
         if exponential and _suits_slices(place, query, key):
             return ops.sum(vector) - 2.0 * _sum_of_slices(_reciprocals, query, key, vector)
         weight = ops.reshape(vector, (1, 1, -1))
-        return _tanh_sum(query, ops.transpose(key, (0, 2, 1)), weight, (2, 1, 2), exponential)
+        return _tanh_sum(query, ops.transpose(key, (0, 2, 1)), weight, 2, exponential)
 
     return _in_best_form(score, query, key)
 
@@ -73,11 +69,10 @@ def grouped_gradient(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and vector, as sums over groups of memory and query steps."""
     reverse = ops.transpose(upstream, (0, 2, 1))
-    axes = (None, 1, 2)
 
     def gradient(query, key, exponential):
         slopes = SLOPES[exponential]
-        of_vector = _tanh_sum(query, key, upstream, axes, exponential)
+        of_vector = _tanh_sum(query, key, upstream, None, exponential)
         return (
             vector * trace_once(place, slopes, query, key, upstream),
             vector * trace_once(place, slopes, key, query, reverse),
@@ -98,16 +93,13 @@ def _in_best_form(function, query, key):
 
 def _suits_exponentials(first, second):
     """Whether the exponential form is valid and accurate, as a boolean scalar."""
-    low, high = zip(*(_range(x) for x in (first, second)), strict=True)
+    highest, other = ops.max(first, initial=0.0), ops.max(second, initial=0.0)
+    lowest = ops.minimum(ops.min(first, initial=math.inf), ops.min(second, initial=math.inf))
+    product, highest = highest * other, ops.maximum(highest, other)
     # Comparisons with NaN are False, which chooses the direct form. It keeps the NaN.
-    inside = ops.logical_and(ops.maximum(*high) <= LARGEST, high[0] * high[1] <= LARGEST_PRODUCT)
-    large = ops.logical_or(ops.maximum(*high) > SMALL, ops.minimum(*low) < 1 / SMALL)
+    inside = ops.logical_and(highest <= LARGEST, product <= LARGEST_PRODUCT)
+    large = ops.logical_or(highest > SMALL, lowest < 1 / SMALL)
     return ops.logical_and(inside, large)
-
-
-def _range(x):
-    """The smallest and the largest number."""
-    return ops.min(x, initial=math.inf), ops.max(x, initial=0.0)
 
 
 def _suits_slices(place, query, key):
@@ -140,47 +132,47 @@ def _sum_of_slices(make_terms, query, key, weight):
     return ops.sum(_tree_sum(make_terms(*slices)), -1)
 
 
-def _tanh_sum(a, b, weight, axes: Axes, exponential):
+def _tanh_sum(a, b, weight, axis, exponential):
     """Computes sum_n w_n tanh(a_n + b_n).
 
-    The three tensors have rank 3. They broadcast to each other apart from the axis n, which has
-    size 1 in the result.
+    The three tensors have rank 3. The axis n is axis 1 of b, axis 2 of the weight, and `axis` of a:
+    2, or None if a has none. It has size 1 in the result, to which the tensors broadcast.
     """
     if not exponential:
-        return _sum_in_groups(_tanhs, a, b, weight, axes)
-    total = _sum_in_groups(_reciprocals, a, b, weight, axes)
-    return ops.sum(weight, axes[2], keepdims=True) - 2.0 * total
+        return _sum_in_groups(_tanhs, a, b, weight, axis)
+    total = _sum_in_groups(_reciprocals, a, b, weight, axis)
+    return ops.sum(weight, 2, keepdims=True) - 2.0 * total
 
 
-def _slope_sum(a, b, weight, axes: Axes, exponential):
+def _slope_sum(a, b, weight, axis, exponential):
     """Computes sum_n w_n (1 - tanh(a_n + b_n)^2); arguments and result as for `_tanh_sum`."""
     if not exponential:
-        return _sum_in_groups(_slopes, a, b, weight, axes)
-    return 4.0 * _sum_in_groups(_reciprocal_slopes, a, b, weight, axes)
+        return _sum_in_groups(_slopes, a, b, weight, axis)
+    return 4.0 * _sum_in_groups(_reciprocal_slopes, a, b, weight, axis)
 
 
 # Stable objects, so that each is traced once.
 SLOPES = {
-    exponential: functools.partial(_slope_sum, axes=(None, 1, 2), exponential=exponential)
+    exponential: functools.partial(_slope_sum, axis=None, exponential=exponential)
     for exponential in (False, True)
 }
 
 
-def _sum_in_groups(make_terms, a, b, weight, axes):
-    sources = (a, b, weight)
-    total = ops.zeros(_common_shape(sources, axes), a.dtype)
+def _sum_in_groups(make_terms, a, b, weight, axis):
+    sources, axes = (a, b, weight), (axis, 1, 2)
+    shape = ops.shape(a) if axis is None else (*ops.shape(a)[:2], ops.shape(b)[2])
+    total = ops.zeros(shape, a.dtype)
 
     def add(total, pieces, size):
         terms = make_terms(*(_split(x, n, size) for x, n in zip(pieces, axes, strict=True)))
         return total + _tree_sum(terms) if terms else total
 
-    length = next(x.shape[n] for x, n in zip(sources, axes, strict=True) if n is not None)
+    length = b.shape[1]
     if isinstance(length, int) and length < SHORTEST:
         return add(total, sources, length)
     if not isinstance(length, int):
-        length = next(ops.shape(x)[n] for x, n in zip(sources, axes, strict=True) if n is not None)
         size = GROUP
-        count = (length + size - 1) // size
+        count = (ops.shape(b)[1] + size - 1) // size
     else:
         # XLA inlines a loop of one step. Sums that share terms would then store them: all pairs.
         count = max(2, length // GROUP)
@@ -221,19 +213,6 @@ def _in_groups(x, axis, count, size):
         x = ops.concatenate([x, padding], axis)
     x = ops.reshape(x, (*shape[:axis], count, size, *shape[axis + 1 :]))
     return ops.moveaxis(x, axis, 0)
-
-
-def _common_shape(sources, axes):
-    """The shape to which the sources broadcast, with size 1 for each axis n."""
-    shapes = [list(ops.shape(x)) for x in sources]
-    for shape, axis in zip(shapes, axes, strict=True):
-        if axis is not None:
-            shape[axis] = 1
-    # A size of 1 gives way to any other. An unknown size is a tensor and counts as another.
-    return [
-        next((size for size in sizes if not (isinstance(size, int) and size == 1)), 1)
-        for sizes in zip(*shapes, strict=True)
-    ]
 
 
 def _tanhs(a, b, w):

@@ -8,7 +8,8 @@ from keras import ops
 
 from keras_attention.ops.samples import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form, is_short
-from keras_attention.ops.windows.plain import wide_dtype, widen
+from keras_attention.ops.windows.plain import tanh_of_rows, wide_dtype, widen
+from keras_attention.ops.windows.reference import tanh
 
 __all__ = ["FUSED"]
 
@@ -31,12 +32,8 @@ def _weighted_sum(weights, value, position):
     return ops.cast(context, value.dtype)
 
 
-def _tanh(query, key, vector, position):
-    return ops.sum(vector * _hidden(query, key, position), 3)
-
-
 def _tanh_gradient(query, key, vector, position, upstream):
-    hidden = _hidden(query, key, position)
+    hidden = tanh_of_rows(query, key, position)
     weights = ops.expand_dims(upstream, 3)
     slopes = vector * weights * (1.0 - hidden * hidden)
     of_vector = ops.sum(ops.sum(ops.sum(weights * hidden, 2), 1), 0)
@@ -52,10 +49,6 @@ def _spread(weights, x, position, memory):
     return ops.cast(add_rows(rows, position, ops.shape(memory)[1]), x.dtype)
 
 
-def _hidden(query, key, position):
-    return ops.tanh(ops.expand_dims(query, 2) + take_rows(key, position))
-
-
 def _placed(weights, position, memory):
     """The weights in their places, `(B, Tq, Tk)`; zeros elsewhere."""
     places = ops.arange(ops.shape(memory)[1], dtype=position.dtype)
@@ -64,4 +57,4 @@ def _placed(weights, position, memory):
     return ops.sum(ops.where(here, weights, ops.zeros_like(weights)), 2)
 
 
-FUSED = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _spread)
+FUSED = Form(_dot, tanh, _tanh_gradient, _weighted_sum, _spread)

@@ -8,7 +8,7 @@ from keras_attention.ops.products import project
 from keras_attention.ops.samples import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 
-__all__ = ["COPIED", "wide_dtype", "widen"]
+__all__ = ["COPIED", "tanh_of_rows", "wide_dtype", "widen"]
 
 
 def widen(x: Tensor) -> Tensor:
@@ -32,18 +32,19 @@ def _weighted_sum(weights, value, position):
 
 
 def _tanh(query, key, vector, position):
-    hidden = _hidden(query, key, position)
+    hidden = tanh_of_rows(query, key, position)
     return ops.squeeze(project(hidden, ops.expand_dims(vector, 1)), -1)
 
 
 def _tanh_gradient(query, key, vector, position, upstream):
-    hidden = _hidden(query, key, position)
+    hidden = tanh_of_rows(query, key, position)
     of_vector = ops.einsum("bqwu,bqw->u", hidden, upstream)
     slopes = vector * (1.0 - hidden * hidden) * ops.expand_dims(upstream, 3)
     return ops.sum(slopes, 2), add_rows(slopes, position, ops.shape(key)[1]), of_vector
 
 
-def _hidden(query, key, position):
+def tanh_of_rows(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
+    """tanh(q + k) for every row of the windows, `(B, Tq, W, U)`."""
     return ops.tanh(ops.expand_dims(query, 2) + take_rows(key, position))
 
 
