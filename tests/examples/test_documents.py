@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from examples.common.files import Results
 from examples.common.text import CLOSING, ENDS, Words, split_sentences
-from examples.common.training import Resume, budgeted
+from examples.common.training import budgeted
 from examples.documents import __main__ as command
 from examples.documents import data as data_module
 from examples.documents import evaluation, letters, ngrams
@@ -769,53 +769,6 @@ def test_the_page_shows_the_weights_of_the_saved_model(whole_run, data_path):
         assert f"predicted <strong><bdi>{label}</bdi></strong>" in article
         assert ("&lt;" in article) == ("<b>" in text)
         assert ("does not know, and treats alike: only" in article) == ("only" in text)
-
-
-# `CSVLogger` does not close its file where `fit` is interrupted.
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.parametrize(
-    "encoder",
-    [
-        pytest.param("none", marks=pytest.mark.slow),
-        pytest.param("ngrams", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_a_stopped_run_resumes_to_the_same_weights(
-    encoder, data_path, tmp_path, monkeypatch, capsys
-):
-    """Stopped within the second epoch of the second fold, after the report of the first one."""
-    monkeypatch.setattr(data_module, "BATCH", 4)
-    monkeypatch.setattr(evaluation, "save", lambda *given: None)
-    weights, batches, test = collections.defaultdict(dict), itertools.count(), evaluation.evaluate
-
-    def noted(classifier, reader, fold, deciding):
-        weights[folder][fold.test[0]] = reader.get_weights()
-        return test(classifier, reader, fold, deciding)
-
-    def stop(callback, batch, logs=None):
-        if folder == "parts" and next(batches) == 3 * 3 + 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(evaluation, "evaluate", noted)
-    monkeypatch.setattr(Resume, "on_train_batch_end", stop)
-    results = []
-    for folder in ("whole", "parts"):
-        arguments = ["--data", str(data_path), "--output", str(tmp_path / folder), "--epochs", "2"]
-        arguments += ["--encoder", encoder, "--folds", "2"]
-        if folder == "parts":
-            with pytest.raises(KeyboardInterrupt):
-                command.main(arguments)
-            assert re.search(r"attention, 1 of 2 folds, % right: \S+\n", capsys.readouterr().out)
-        command.main(arguments)
-        results.append(json.loads((tmp_path / folder / "results.json").read_text()))
-        assert not [*(tmp_path / folder).glob("attention/fold-*")]
-    printed = capsys.readouterr().out
-    assert "Resuming after epoch 1 of" in printed
-    assert re.search(r"minutes_left: 0.0000e\+00\n", printed)
-    assert results[0] == results[1]
-    for fold, arrays in weights["whole"].items():
-        for x, y in zip(arrays, weights["parts"][fold], strict=True):
-            assert np.array_equal(x, y)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Pronunciation: the invented spelling, the files, the ids, and the official evaluation."""
 
-import gc
 import json
 import re
 import types
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples.common.training import Resume
 from examples.pronunciation import __main__ as command
 from examples.pronunciation import data, evaluation, export, language
 from examples.pronunciation.model import ATTENTIONS, Pronouncer, build_model
@@ -221,10 +219,6 @@ def test_the_recipe_depends_on_the_number_of_words():
     assert recipe(4_000).steps == 1_000
 
 
-class Killed(Exception):
-    pass
-
-
 SMALL = ["--units", "5", "--embedding", "3", "--steps", "6", "--beam", "2", "--dropout", "0.3"]
 
 
@@ -233,35 +227,6 @@ def words(monkeypatch):
     """Few words, and epochs of two steps."""
     monkeypatch.setattr(data, "INVENTED", (90, 7, 7))
     monkeypatch.setattr(command, "EPOCH", 2)
-
-
-# `CSVLogger` does not close its file where `fit` ends with an error.
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.exhaustive
-def test_a_killed_run_continues_to_the_same_weights(words, tmp_path, monkeypatch):
-    """It is killed in the second of three epochs, where a pass through the words ends too."""
-    monkeypatch.setattr(command, "judge", lambda *_: ([], {}))
-    monkeypatch.setattr(command, "report", lambda *_: None)
-    models, steps = [], []
-    monkeypatch.setattr(command, "save", lambda pronouncer, *_: models.append(pronouncer.model))
-
-    def run(name):
-        command.main([*SMALL, "--output", str(tmp_path / name)])
-
-    def die(resume, batch, logs=None):
-        steps.append(batch)
-        if len(steps) == 4:
-            raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Resume, "on_train_batch_end", die)
-        with pytest.raises(Killed):
-            run("killed")
-    gc.collect()
-    run("killed")
-    run("whole")
-    for x, y in zip(*(model.get_weights() for model in models), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 """Speech: sound, the language of tones, recordings, batches, and what the command writes."""
 
-import gc
 import json
 import wave
+from unittest import mock
 
 import keras
 import numpy as np
 import pytest
 
-from examples.common.training import Resume
 from examples.speech import __main__ as command
 from examples.speech import data, evaluation, model, sound, tones
 from keras_attention import StepwiseMonotonicAttention
@@ -214,14 +213,23 @@ def test_a_free_run_repeats_the_model():
         assert row[length - 1] or length == 5
 
 
+def test_noise_begins_in_the_second_half():
+    built = mock.MagicMock()
+    attention = built.get_layer.return_value.attention
+    attention.noise, noises = 3, []
+    callback = model.LateNoise(built, 4)
+    callback.set_model(built)
+    for epoch in range(4):
+        callback.on_epoch_begin(epoch)
+        noises.append(attention.noise)
+    assert noises == [0, 0, 3, 3]
+    assert built.make_train_function.call_count == 2
+
+
 def test_dropout_of_the_prenet_stays_on():
     prenet = model.build_prenet(64)
     frames = np.ones((1, 1, sound.MELS), "float32")
     assert not np.array_equal(prenet(frames), prenet(frames))
-
-
-class Killed(Exception):
-    pass
 
 
 SMALL = {"utterances": 12, "batch-size": 4, "units": 8, "longest": 3, "beam": 2, "epochs": 1}
@@ -230,34 +238,6 @@ SMALL = {"utterances": 12, "batch-size": 4, "units": 8, "longest": 3, "beam": 2,
 def run(folder, *options):
     sizes = [x for name, value in SMALL.items() for x in (f"--{name}", str(value))]
     command.main([*options, *sizes, "--lengths", "2", "4", "--output", str(folder)])
-
-
-# `CSVLogger` does not close its file where `fit` ends with an error.
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.exhaustive
-def test_a_killed_run_continues_to_the_same_weights(tmp_path, monkeypatch):
-    """With dropout, noise in the last two of four epochs, and longer utterances from epoch two."""
-    monkeypatch.setattr(command, "evaluate", lambda *_: {})
-    monkeypatch.setitem(SMALL, "epochs", 4)
-    noises = []
-
-    def train(name):
-        run(tmp_path / name, "speak", "--attention", "monotonic")
-        return keras.saving.load_model(tmp_path / name / "speak" / "model.keras").get_weights()
-
-    def die(resume, batch, logs=None):
-        noises.append(resume.model.get_layer("decoder").attention.noise)
-        if len(noises) == 8:
-            raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Resume, "on_train_batch_end", die)
-        with pytest.raises(Killed):
-            train("killed")
-    gc.collect()
-    assert noises == [0] * 6 + [3] * 2
-    for x, y in zip(train("killed"), train("whole"), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize(
