@@ -11,10 +11,9 @@ then runs in a process without keras.
     python -m examples.stories --data DIR --task all --repeats 10
 
 does it for the 20 tasks of bAbI. DIR holds the official text files; `--data download` downloads
-them. The table shows the errors of the paper beside ours. Of several repeats the one with the
-lowest training error counts, as in the paper. A run that was stopped or killed resumes when the
-same command is run again: finished models are kept. Measured figures are in
-docs/results/stories.md.
+them. Of several repeats the one with the lowest training error counts, as in the paper. A run that
+was stopped or killed resumes when the same command is run again: finished models are kept.
+docs/results/stories.md compares our errors with those of the paper.
 
 Words that were not seen in training share one vector. No story trained it, so it stays near zero,
 its initial value. The command counts such words, and sentences that fall out of the memory.

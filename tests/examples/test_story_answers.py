@@ -111,22 +111,6 @@ def test_the_lowest_training_error_counts():
     assert evaluation.best_of([entry(0.0, None)]) is None
 
 
-def test_the_paper_is_beside_its_own_tasks_only():
-    arguments = command.parse(["--data", "x"])
-    assert evaluation.published({"7": "counting"}, 3, arguments) == {"7": 17.3}
-    assert evaluation.published({"7": "made up"}, 3, arguments) == {}
-    arguments = command.parse(["--data", "x", "--size", "10k"])
-    assert evaluation.published({"7": "counting"}, 3, arguments) == {}
-
-
-def test_the_papers_figures():
-    tables = [[float(x) for x in text.split()] for text in evaluation.PUBLISHED.values()]
-    assert [len(errors) for errors in tables] == [len(evaluation.NAMES)] * 5 == [20] * 5
-    # The means that the paper gives.
-    means = [13.9, 16.3, 25.8, 15.6, 12.4]
-    np.testing.assert_allclose(np.mean(tables, axis=1), means, atol=0.06)
-
-
 # --- runs ----------------------------------------------------------------------------------------
 
 
