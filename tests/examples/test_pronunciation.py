@@ -182,14 +182,6 @@ def test_a_word_is_right_or_wrong():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "count"),
-    [("", "abc", 3), ("abc", "", 3), ("abc", "abc", 0), ("kitten", "sitting", 3), ("ab", "ba", 2)],
-)
-def test_edits(a, b, count):
-    assert evaluation.edits(a, b) == count
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--data", "x"], "--data and --language belong together"),

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 
+from examples.common import text
 from examples.speech import __main__ as command
 from examples.speech import data, evaluation, model, sound, tones
 from keras_attention import StepwiseMonotonicAttention
@@ -121,9 +122,10 @@ def test_a_listener_that_is_no_model(tmp_path):
 
 
 def test_letters_that_differ():
-    assert evaluation.edit_distance("abc", "abc") == 0
-    assert evaluation.edit_distance("", "abc") == 3
-    assert evaluation.edit_distance("xabd", "abcd") == 2
+    found = ["abc", "", "abc", "", "xabd", "kitten", "ab", ""]
+    wanted = ["abc", "abc", "", "", "abcd", "sitting", "ba", ""]
+    assert text.edit_distances(found, wanted).tolist() == [0, 3, 3, 0, 2, 3, 2, 0]
+    assert text.edit_distances([("tʃ", "a")], [("t", "ʃ", "a")]).tolist() == [2]
     assert evaluation.error_rate(["ab", "cd"], ["ab", "cx"]) == 0.25
 
 
