@@ -9,7 +9,8 @@ import tensorflow as tf
 from examples.common.files import save_figure
 from examples.common.saving import ask_saved_model, check_saved_model, write_saved_model
 from examples.common.text import edit_distances
-from examples.speech.data import decode, encode, listened, make_corpus, pad
+from examples.common.training import pad
+from examples.speech.data import decode, encode, listened, make_corpus
 from examples.speech.model import SHARED, Speaker, serve_listener
 from examples.speech.sound import HOP, MELS, RATE, sound, write_wav
 

@@ -38,13 +38,12 @@ import tensorflow as tf
 
 from examples.common.arguments import check_extras, command_line, run
 from examples.common.files import make_folder, write_text
-from examples.common.training import Resume, direction, seed_model, warmup_cosine
+from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
 from examples.translation.data import (
     SIGNATURE,
     encode,
     learn_subwords,
     load_data,
-    make_batches,
     make_tokenizers,
 )
 from examples.translation.evaluation import bleu_report, judge, report, save
@@ -59,7 +58,7 @@ def train(seed, backward, texts, subwords, options):
     tokenizers = make_tokenizers(subwords)
     sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     batches, digest, longest = training_batches(texts["train"], tokenizers, seed, backward, options)
-    valid = make_batches(encode(tokenizers, texts["valid"], backward), options.batch_size)
+    valid = pair_batches(encode(tokenizers, texts["valid"], backward), options.batch_size)
     valid = valid.dataset(SIGNATURE)
     folder, settings = settings_of(seed, backward, options)
     resume = Resume(folder, {**settings, "data": digest}, batches)

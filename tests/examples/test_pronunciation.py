@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from examples.common.training import pad, pair_batches
 from examples.pronunciation import __main__ as command
 from examples.pronunciation import data, evaluation, export, language
 from examples.pronunciation.model import ATTENTIONS, Pronouncer, build_model
@@ -120,7 +121,9 @@ def test_batches_hold_every_word_once_beside_its_phones():
     sources = [[n + 10] * n for n in rng.integers(1, 9, 53)]
     targets = [[*source, data.END] for source in sources]
     found = []
-    for (source, target), again in data.make_batches(sources, targets, 7, seed=1)():
+    for (source, target), again in pair_batches(
+        list(zip(sources, targets, strict=True)), 7, seed=1
+    )():
         assert again is target
         assert len(source) <= 7
         assert [source.shape[1] % 4, target.shape[1] % 4] == [0, 0]
@@ -142,10 +145,10 @@ def build(attention, dropout=0.0, backward=False):
 def test_padding_changes_no_prediction(attention):
     model = build(attention, dropout=0.5)
     words, phones = [[2, 5, 6, 7, 3], [2, 8, 3]], [[6, 7, 8, 3], [9, 3]]
-    together = np.array(model((data.pad(words), data.pad(phones))))
+    together = np.array(model((pad(words), pad(phones))))
     alone = model((np.array(words[1:]), np.array(phones[1:])))
     np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-6)
-    swapped = model((data.pad(words[::-1]), data.pad(phones)))
+    swapped = model((pad(words[::-1]), pad(phones)))
     # The letters are read, although an untrained monotonic attention reads almost nothing.
     assert np.abs(swapped - together)[0].max() > 1e-4
 
