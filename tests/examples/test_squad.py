@@ -2,9 +2,6 @@
 
 import collections
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -254,16 +251,3 @@ def test_sets_share_no_passage():
     assert len({example.id for examples in sets for example in examples}) == sum(sizes)
     assert passages.split(sizes, seed=1) == sets
     assert passages.split(sizes, seed=2) != sets
-
-
-def test_the_generator_prints_passages_that_do_not_depend_on_the_process():
-    command = [sys.executable, "-m", "examples.question_answering.passages"]
-    printed = set()
-    for hashes in "01":
-        environment = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONIOENCODING": "utf-8"}
-        run = subprocess.run(command, capture_output=True, env=environment, check=True)
-        printed.add(run.stdout.decode())
-    (text,) = printed
-    for example in passages.make_examples(12):
-        assert f"\n{example.passage}\n" in text
-        assert f"{example.question}  {example.answers[0]}\n" in text
