@@ -9,30 +9,14 @@ POOLINGS = ("gated", "attention", "mean", "max")
 LEAST = 8  # in a smaller bag each instance may decide
 
 
-@keras.saving.register_keras_serializable(package="keras_attention_examples")
-class PlainPooling(layers.Layer):
-    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`.
-
-    Features must be nonnegative. For an empty bag, the result is all zeros.
-    """
-
-    def __init__(self, kind, **kwargs):
-        super().__init__(**kwargs)
-        self.kind, self.supports_masking = kind, True
-
-    def call(self, inputs, mask):
-        valid = ops.expand_dims(mask, 2)
-        inputs = ops.where(valid, inputs, ops.zeros_like(inputs))
-        if self.kind == "max":
-            return ops.max(inputs, axis=1)
-        count = ops.sum(ops.cast(valid, inputs.dtype), axis=1)
-        return ops.sum(inputs, axis=1) / ops.maximum(count, 1)
-
-    def compute_mask(self, inputs, mask=None):
-        return None
-
-    def get_config(self):
-        return {**super().get_config(), "kind": self.kind}
+def pool(x, mask, kind):
+    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`; or zero."""
+    valid = ops.expand_dims(mask, 2)
+    if kind == "mean":
+        count = ops.sum(ops.cast(valid, x.dtype), axis=1)
+        return ops.sum(ops.where(valid, x, 0.0), axis=1) / ops.maximum(count, 1)
+    largest = ops.max(ops.where(valid, x, -1e30), axis=1)
+    return ops.where(ops.any(valid, axis=1), largest, 0.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -91,7 +75,7 @@ def build_model(features, classes, pooling, hidden, units, dropout, drop_instanc
             bag, weight = attention(x, mask=kept, return_attention_scores=True)
             weights.append(weight)
         else:
-            bag = PlainPooling(pooling)(x, mask=kept)
+            bag = pool(x, kept, pooling)
         logits.append(layers.Dense(classes)(bag))
     logits = ops.stack(logits, axis=1)
     outputs = {"probabilities": ops.mean(ops.softmax(logits), axis=1)}
