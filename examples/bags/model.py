@@ -6,6 +6,8 @@ from keras import layers, ops
 from keras_attention import AttentionPooling
 
 POOLINGS = ("gated", "attention", "mean", "max")
+UNITS = 64  # of the attention
+DROPOUT = 0.5  # share of the features, after each hidden layer
 LEAST = 8  # in a smaller bag each instance may decide
 
 
@@ -43,7 +45,7 @@ class DropInstances(layers.Layer):
         return {**super().get_config(), "rate": self.rate}
 
 
-def build_model(features, classes, pooling, hidden, units, dropout, drop_instances, members):
+def build_model(features, classes, pooling, hidden, drop_instances, members):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
     Args:
@@ -51,8 +53,6 @@ def build_model(features, classes, pooling, hidden, units, dropout, drop_instanc
         classes: the number of classes.
         pooling: one of `POOLINGS`.
         hidden: the widths of the layers before the pooling.
-        units: of `AttentionPooling`.
-        dropout: the share of the features that are dropped, after each layer.
         drop_instances: the share of the instances that are hidden in training.
         members: the number of networks, which learn side by side and vote.
 
@@ -69,9 +69,9 @@ def build_model(features, classes, pooling, hidden, units, dropout, drop_instanc
         x, kept = instances, DropInstances(drop_instances)(mask) if drop_instances else mask
         for width in hidden:
             x = layers.Dense(width, "relu")(x)
-            x = layers.Dropout(dropout)(x)
+            x = layers.Dropout(DROPOUT)(x)
         if pooling in ("gated", "attention"):
-            attention = AttentionPooling(units, gated=pooling == "gated", name=f"attention_{n}")
+            attention = AttentionPooling(UNITS, gated=pooling == "gated", name=f"attention_{n}")
             bag, weight = attention(x, mask=kept, return_attention_scores=True)
             weights.append(weight)
         else:

@@ -242,7 +242,7 @@ class Resume(keras.callbacks.Callback):
         if not np.isfinite(losses).all():
             raise SystemExit(
                 f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Choose a "
-                "lower --learning-rate and another --output."
+                "lower learning rate and another --output."
             )
         if hasattr(self.batches, "get_state"):
             write_text(self._path(epoch + 1, "json"), json.dumps(self.batches.get_state()))

@@ -51,7 +51,6 @@ def parse(argv=None):
     add("--beam", type=types.count, default=5, metavar="N", help="width of the search (default: 5)")
     text = "of the decoder, and of each direction of the encoder (default: 128; invented: 64)"
     add("--units", type=types.count, help=text)
-    add("--embedding", type=types.count, help="width of a symbol (default: 96; invented: 48)")
     add("--layers", type=types.count, default=1, help="of the encoder (default: 1)")
     text = "default: 0.3, or 0.5 with fewer than 4,000 words to train on; invented: 0.1"
     add("--dropout", type=types.share, help=text)

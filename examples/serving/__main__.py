@@ -47,8 +47,8 @@ LIMITS = {
     "max-length": (20_000, "most letters in a text"),
     "max-body": (2**20, "most bytes in a request"),
     "timeout": (30, "most seconds for the headers of a request, and for its body"),
-    "drain": (30, "most seconds for the last requests"),
 }
+DRAIN = 30  # seconds for the last requests
 
 
 def address_part(text):
@@ -103,7 +103,7 @@ def main(argv=None):
         make_app(model, options),
         sock=listening,
         keepalive_timeout=options.timeout,
-        shutdown_timeout=options.drain,
+        shutdown_timeout=DRAIN,
         handler_cancellation=True,
         access_log=None,
         print=None,

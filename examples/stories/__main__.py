@@ -54,12 +54,10 @@ def parse(argv):
     add("--null-memories", action=argparse.BooleanOptionalAction, default=True, help=text)
     text = "empty sentences among the others, as a fraction"
     add("--noise", type=options.share, default=0.1, help=text)
-    add("--memory", type=count, default=50, help="sentences that are remembered")
     add("--repeats", type=count, default=1, help="models; the best one counts")
     add("--units", type=count, help="width of a memory (default: 20; joint: 50)")
-    add("--epochs", type=count, help="after the linear ones (default: 100; joint: 60)")
-    text = "most epochs without the softmax (default: 20; joint: 30)"
-    add("--linear-epochs", type=options.between(int, 0), help=text)
+    text = "after at most 20 without the softmax (default: 100; joint: 60, after 30)"
+    add("--epochs", type=count, help=text)
     add("--learning-rate", type=options.number, default=0.01, help="halved three times")
     add("--batch-size", type=count, default=32, help="number of questions")
     add("--seed", type=options.seed, default=1, help="of all random numbers")
@@ -80,7 +78,9 @@ def parse(argv):
         arguments.task = ["1"]
     joint = arguments.task == ["joint"]
     defaults = {"units": (20, 50)[joint], "epochs": (100, 60)[joint], "size": "1k"}
-    defaults |= {"linear_epochs": (20, 30)[joint], "hops": [3] if arguments.data else [3, 1]}
+    # The most epochs without the softmax, and the sentences that are remembered.
+    defaults |= {"linear_epochs": (20, 30)[joint], "memory": 50}
+    defaults["hops"] = [3] if arguments.data else [3, 1]
     defaults |= {"questions": 1000} | ({"hops": [2], "questions": 400} if arguments.smoke else {})
     options.fill(arguments, defaults)
     arguments.hops = list(dict.fromkeys(arguments.hops))

@@ -177,7 +177,7 @@ def test_dropped_instances():
 
 
 def test_the_reader_averages_members_and_knows_the_scale():
-    model, reader = build_model(7, 2, "gated", [11], 5, 0.5, 0.3, members=3)
+    model, reader = build_model(7, 2, "gated", [11], 0.3, members=3)
     bags, mask = normal(1, 2, 4, 7).astype("float32"), np.arange(4) < np.array([[4], [2]])
     logits = model.predict_on_batch({"instances": bags, "mask": mask})
     assert logits.shape == (2, 3, 2)

@@ -101,7 +101,6 @@ def test_recordings_that_lack_something_are_refused(tmp_path):
         (["--attention", "luong"], "invalid choice: 'luong'"),
         (["--alignment-loss", "supervised"], "invalid choice: 'supervised'"),
         (["--units", "6"], "--units must be a multiple of 4; received 6"),
-        (["--lengths", "5", "0"], "argument --lengths: must be at least 1; received 0"),
         (["--attention", "content", "--half-width", "3"], "--half-width goes with an attention"),
         (["--attention", "gmm", "--hard"], "--hard goes with --attention monotonic or stepwise"),
         (["speak", "--listener", "absent.keras"], "--listener absent.keras: no such file"),
