@@ -3,20 +3,16 @@
     python -m examples.stories
 
 learns three kinds of questions from generated stories: one, two or three sentences decide them. It
-trains a model for each kind with three hops, and one with one hop beside it, in a minute and a half
-on two cores. It prints the errors. For each kind it writes a picture of the sentences that every
-hop read, a `.keras` file, and a SavedModel that takes a story and a question as strings, which it
-then runs in a process without keras.
+takes a minute and a half on two cores. Beside each model with three hops stands one with one hop.
+For each kind it writes a picture of the sentences that every hop read, a `.keras` file, and a
+SavedModel from strings to answers, which it then runs in a process without keras.
 
     python -m examples.stories --data DIR --task all --repeats 10
 
 does it for the 20 tasks of bAbI. DIR holds the official text files; `--data download` downloads
-them. Of several repeats the one with the lowest training error counts, as in the paper. A run that
-was stopped or killed resumes when the same command is run again: finished models are kept.
-docs/results/stories.md compares our errors with those of the paper.
-
-Words that were not seen in training share one vector. No story trained it, so it stays near zero,
-its initial value. The command counts such words, and sentences that fall out of the memory.
+them. Of several repeats the one with the lowest training error counts, as in the paper. The same
+command resumes an interrupted run: finished models are kept. docs/results/stories.md compares our
+errors with those of the paper.
 """
 
 import argparse
