@@ -63,7 +63,7 @@ def check_directions(parser, arguments):
 
 
 def fill(arguments, defaults):
-    """Sets options that were not given or do not exist, where they depend on other options."""
+    """Sets options that were not given, and those that have no flag."""
     for name, value in defaults.items():
         if getattr(arguments, name, None) is None:
             setattr(arguments, name, value)

@@ -34,7 +34,7 @@ from examples.documents.data import SIGNATURE, Folds, check_classes, read
 # Defaults. In letters, an encoder of sentences would blur which sentence decides.
 LETTERS = {"folds": 5, "runs": 1, "encoder": "words", "pooling": ["attention", "average"]}
 YOURS = {"folds": 10, "encoder": "ngrams", "pooling": ["attention"]}
-# The word dropout is of whole words; the other is of the features of all words and documents.
+# How to train. `word_dropout` drops words, `dropout` features of all words and of the document.
 RECIPES = {
     "ngrams": {"epochs": 20, "learning_rate": 0.3, "min_count": 1},
     "your documents": {
