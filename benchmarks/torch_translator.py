@@ -17,14 +17,13 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from examples.common.training import warmup_cosine
+from examples.common.training import pair_batches, warmup_cosine
 from examples.translation.data import (
     PAD,
     START,
     drop_long,
     encode,
     learn_subwords,
-    make_batches,
     make_tokenizers,
     read_pairs,
 )
@@ -98,7 +97,7 @@ def perplexity(model, data, size):
     model.eval()
     total = count = 0.0
     with torch.no_grad():
-        for batch in make_batches(data, size)():
+        for batch in pair_batches(data, size)():
             words = (batch[1] != PAD).sum()
             total += words * loss_of(model, batch, 0.0).item()
             count += words
@@ -120,7 +119,7 @@ def main():
     texts = [list(zip(*read_pairs(x), strict=True)) for x in (arguments.train, arguments.valid)]
     tokenizers = make_tokenizers([learn_subwords(side, 4000, "bpe") for side in texts[0]])
     train, valid = (encode(tokenizers, sides) for sides in texts)
-    batches = make_batches(drop_long(train, 100), 64, arguments.seed)
+    batches = pair_batches(drop_long(train, 100), 64, arguments.seed)
     torch.manual_seed(arguments.seed)
     sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     model = Translator(*sizes, 256, 256, 0.3, arguments.input_feeding)

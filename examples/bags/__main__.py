@@ -29,6 +29,7 @@ from examples.common.training import reseed, warmup_cosine
 
 TRAIN, TEST = 200, 500  # bags of digits
 EPOCHS = 5  # the parts of a training
+WEIGHT_DECAY = 0.1  # times the learning rate
 FREE = ("data", "labels", "pooling", "repeats", "output")
 
 
@@ -52,20 +53,12 @@ def parse(argv):
     add("--steps", type=types.count, default=500, help="batches of a training (%(default)s)")
     add("--learning-rate", type=types.number, default=0.003, help="the highest (%(default)s)")
     add(
-        "--weight-decay",
-        type=types.number,
-        default=0.1,
-        help="times the learning rate (%(default)s)",
-    )
-    add(
         "--hidden",
         nargs="*",
         type=types.count,
         default=[64],
         help="widths before the pooling (%(default)s)",
     )
-    add("--units", type=types.count, default=64, help="of the attention (%(default)s)")
-    add("--dropout", type=types.share, default=0.5, help="share of the features (%(default)s)")
     add("--drop-instances", type=types.share, help="share hidden in training (digits 0.3, else 0)")
     add("--members", type=types.count, default=5, help="networks that vote (%(default)s)")
     options = parser.parse_args(argv)
@@ -77,10 +70,10 @@ def parse(argv):
 def build(bags, pooling, options):
     """A compiled model, its reader, and a function that makes twins of the model."""
     sizes = bags.instances.shape[1], len(bags.classes), pooling, options.hidden
-    sizes += options.units, options.dropout, options.drop_instances, options.members
+    sizes += options.drop_instances, options.members
     model, reader = build_model(*sizes)
     rate = warmup_cosine(options.learning_rate, options.steps, last=0.0)
-    optimizer = keras.optimizers.AdamW(rate, weight_decay=options.weight_decay)
+    optimizer = keras.optimizers.AdamW(rate, weight_decay=WEIGHT_DECAY)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss)

@@ -6,33 +6,19 @@ from keras import layers, ops
 from keras_attention import AttentionPooling
 
 POOLINGS = ("gated", "attention", "mean", "max")
+UNITS = 64  # of the attention
+DROPOUT = 0.5  # share of the features, after each hidden layer
 LEAST = 8  # in a smaller bag each instance may decide
 
 
-@keras.saving.register_keras_serializable(package="keras_attention_examples")
-class PlainPooling(layers.Layer):
-    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`.
-
-    Features must be nonnegative. For an empty bag, the result is all zeros.
-    """
-
-    def __init__(self, kind, **kwargs):
-        super().__init__(**kwargs)
-        self.kind, self.supports_masking = kind, True
-
-    def call(self, inputs, mask):
-        valid = ops.expand_dims(mask, 2)
-        inputs = ops.where(valid, inputs, ops.zeros_like(inputs))
-        if self.kind == "max":
-            return ops.max(inputs, axis=1)
-        count = ops.sum(ops.cast(valid, inputs.dtype), axis=1)
-        return ops.sum(inputs, axis=1) / ops.maximum(count, 1)
-
-    def compute_mask(self, inputs, mask=None):
-        return None
-
-    def get_config(self):
-        return {**super().get_config(), "kind": self.kind}
+def pool(x, mask, kind):
+    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`; or zero."""
+    valid = ops.expand_dims(mask, 2)
+    if kind == "mean":
+        count = ops.sum(ops.cast(valid, x.dtype), axis=1)
+        return ops.sum(ops.where(valid, x, 0.0), axis=1) / ops.maximum(count, 1)
+    largest = ops.max(ops.where(valid, x, -1e30), axis=1)
+    return ops.where(ops.any(valid, axis=1), largest, 0.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -59,7 +45,7 @@ class DropInstances(layers.Layer):
         return {**super().get_config(), "rate": self.rate}
 
 
-def build_model(features, classes, pooling, hidden, units, dropout, drop_instances, members):
+def build_model(features, classes, pooling, hidden, drop_instances, members):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
     Args:
@@ -67,8 +53,6 @@ def build_model(features, classes, pooling, hidden, units, dropout, drop_instanc
         classes: the number of classes.
         pooling: one of `POOLINGS`.
         hidden: the widths of the layers before the pooling.
-        units: of `AttentionPooling`.
-        dropout: the share of the features that are dropped, after each layer.
         drop_instances: the share of the instances that are hidden in training.
         members: the number of networks, which learn side by side and vote.
 
@@ -85,13 +69,13 @@ def build_model(features, classes, pooling, hidden, units, dropout, drop_instanc
         x, kept = instances, DropInstances(drop_instances)(mask) if drop_instances else mask
         for width in hidden:
             x = layers.Dense(width, "relu")(x)
-            x = layers.Dropout(dropout)(x)
+            x = layers.Dropout(DROPOUT)(x)
         if pooling in ("gated", "attention"):
-            attention = AttentionPooling(units, gated=pooling == "gated", name=f"attention_{n}")
+            attention = AttentionPooling(UNITS, gated=pooling == "gated", name=f"attention_{n}")
             bag, weight = attention(x, mask=kept, return_attention_scores=True)
             weights.append(weight)
         else:
-            bag = PlainPooling(pooling)(x, mask=kept)
+            bag = pool(x, kept, pooling)
         logits.append(layers.Dense(classes)(bag))
     logits = ops.stack(logits, axis=1)
     outputs = {"probabilities": ops.mean(ops.softmax(logits), axis=1)}

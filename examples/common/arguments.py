@@ -63,9 +63,9 @@ def check_directions(parser, arguments):
 
 
 def fill(arguments, defaults):
-    """Sets options that were not given, where a default depends on other options."""
+    """Sets options that were not given, and those that have no flag."""
     for name, value in defaults.items():
-        if getattr(arguments, name) is None:
+        if getattr(arguments, name, None) is None:
             setattr(arguments, name, value)
     return arguments
 

@@ -1,7 +1,7 @@
 """Written dates and their ISO form: "the third of May, 1998" -> "1998-05-03".
 
 An endless supply of pairs. The order of the parts changes, so a translator must look at the right
-place of the source. `python -m examples.common.dates` prints some.
+place of the source.
 """
 
 import datetime
@@ -84,8 +84,3 @@ def _suffix(day):
 
 def _vary(text, rng):
     return rng.choice((text, text, text.lower(), text.upper()))
-
-
-if __name__ == "__main__":
-    for source, target in zip(*make_pairs([20])[0], strict=True):
-        print(f"{source:>40}  {target}")

@@ -19,31 +19,17 @@ import sys
 ABSENT = ("keras", "keras_attention", "tf_keras")
 
 
-class _Without:
-    """An import finder that hides some packages, as if they were not installed."""
-
-    def __init__(self, finder):
-        self.finder = finder
-
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ABSENT:
-            return None
-        return self.finder.find_spec(name, path, target)
-
-    def __getattr__(self, name):
-        return getattr(self.finder, name)
-
-
 def forbid_keras():
     """Prevents this process from importing keras and keras_attention."""
-    sys.meta_path[:] = map(_Without, sys.meta_path)
+    sys.modules.update(dict.fromkeys(ABSENT))
 
 
 def check_absent():
-    """Ends the program if one of the hidden packages was imported after all."""
-    found = sorted(set(ABSENT) & set(sys.modules))
-    if found:
-        raise SystemExit(f"this process has imported {', '.join(found)}, which it must not need")
+    """Ends the program if it has imported one of these packages all the same."""
+    found = {name.partition(".")[0] for name, module in sys.modules.items() if module}
+    if found & {*ABSENT}:
+        names = ", ".join(sorted(found & {*ABSENT}))
+        raise SystemExit(f"this process has imported {names}, which it must not need")
 
 
 def load_text_operations():
@@ -57,45 +43,31 @@ def load_text_operations():
         tf.load_op_library(str(library))
 
 
-def read_inputs(text):
+def main(directory, text):
     try:
         inputs = json.loads(text)
     except ValueError as error:
         raise SystemExit(f"the inputs are not JSON: {error}") from None
-    lists = isinstance(inputs, dict) and all(isinstance(x, list) for x in inputs.values())
-    if not lists or not all(map(_is_input, inputs.values())):
-        raise SystemExit(
-            "expected a JSON object with a list of strings, or of lists of numbers of one length, "
-            'for each input, like {"texts": ["a", "b"]} or {"samples": [[0.0, 0.1]]}; '
-            f"received {text[:80]}"
-        )
-    return inputs
-
-
-def _is_input(values):
-    if all(isinstance(x, str) for x in values):
-        return True
-    rows = all(isinstance(x, list) for x in values)
-    numbers = rows and all(isinstance(y, int | float) for x in values for y in x)
-    return numbers and len({len(x) for x in values}) == 1
-
-
-def main(directory, inputs):
-    inputs = read_inputs(inputs)
     forbid_keras()
     import tensorflow as tf
 
     load_text_operations()
     loaded = tf.saved_model.load(directory)
     signature = loaded.signatures["serving_default"]
-    names = sorted(signature.structured_input_signature[1])
-    if sorted(inputs) != names or len(set(map(len, inputs.values()))) != 1:
-        sizes = {name: len(texts) for name, texts in inputs.items()}
-        raise SystemExit(
-            f"{directory} takes lists of one length for {', '.join(names)}; received {sizes}"
-        )
     specs = signature.structured_input_signature[1]
-    outputs = signature(**{name: tf.constant(x, specs[name].dtype) for name, x in inputs.items()})
+    try:
+        tensors = {name: tf.constant(x, specs[name].dtype) for name, x in inputs.items()}
+        fit = all(spec.is_compatible_with(tensors[name]) for name, spec in specs.items())
+        one_length = len(set(map(len, tensors.values()))) == 1
+    except (AttributeError, KeyError, TypeError, ValueError):
+        fit = one_length = False
+    if not (fit and one_length):
+        raise SystemExit(
+            f"{directory} takes a JSON object with lists of one length for "
+            f"{', '.join(sorted(specs))}: of strings, or of lists of numbers. For example "
+            f'{{"texts": ["a", "b"]}} or {{"samples": [[0.0, 0.1]]}}; received {text[:80]}'
+        )
+    outputs = signature(**tensors)
     check_absent()
     result = {name: _decoded(value.numpy().tolist()) for name, value in outputs.items()}
     print(json.dumps({"absent": ABSENT, **result}))

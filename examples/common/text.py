@@ -137,6 +137,15 @@ def _among(tokens, wanted):
     return tf.reduce_any(tokens[:, None] == tf.constant(wanted), axis=1)
 
 
+def edit_distances(found, wanted):
+    """How many symbols of each sequence must be inserted, deleted or replaced to get the other."""
+    sides = [
+        tf.ragged.constant([[*row] for row in rows], "string", ragged_rank=1).to_sparse()
+        for rows in (found, wanted)
+    ]
+    return tf.edit_distance(*sides, normalize=False).numpy().astype(int)
+
+
 def read_vectors(path, wanted):
     """Reads the vectors of the words in `wanted`: a dictionary from words to `(d,)`.
 

@@ -126,6 +126,38 @@ class Batches:
         return data.apply(tf.data.experimental.assert_cardinality(self.steps)).prefetch(4)
 
 
+def pair_batches(pairs, size, seed=None, steps=None):
+    """`Batches` of `size` pairs of lists of ids. The pairs of a batch have similar lengths.
+
+    Each pass has an order of its own. Without a seed, the pairs stay sorted by length.
+    """
+
+    def split(order):
+        return split_pairs(pairs, size, None if seed is None else order)
+
+    return Batches(split, lambda rows: pad_pairs([pairs[n] for n in rows]), seed or 0, steps)
+
+
+def split_pairs(pairs, size, order=None):
+    """Splits the numbers of the pairs into batches of similar length. See `bucketed`."""
+    return bucketed([(len(target), len(source)) for source, target in pairs], size, order)
+
+
+def pad_pairs(pairs, length=None):
+    """Pads pairs to this length, or their own, to a batch `((source, target), target)`."""
+    source, target = (pad(side, length) for side in zip(*pairs, strict=True))
+    return (source, target), target
+
+
+def pad(rows, length=None, multiple=4):
+    """Pads lists of ids with 0 to this length, or to the longest one.
+
+    Multiples of four give few different shapes, so XLA compiles few programs.
+    """
+    length = max(1, length or max(map(len, rows)))
+    return keras.utils.pad_sequences(rows, -(-length // multiple) * multiple, padding="post")
+
+
 class Resume(keras.callbacks.Callback):
     """Lets a run that was killed at any moment go on, and end with the same weights.
 
@@ -210,7 +242,7 @@ class Resume(keras.callbacks.Callback):
         if not np.isfinite(losses).all():
             raise SystemExit(
                 f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Choose a "
-                "lower --learning-rate and another --output."
+                "lower learning rate and another --output."
             )
         if hasattr(self.batches, "get_state"):
             write_text(self._path(epoch + 1, "json"), json.dumps(self.batches.get_state()))

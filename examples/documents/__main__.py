@@ -34,15 +34,17 @@ from examples.documents.data import SIGNATURE, Folds, check_classes, read
 # Defaults. In letters, an encoder of sentences would blur which sentence decides.
 LETTERS = {"folds": 5, "runs": 1, "encoder": "words", "pooling": ["attention", "average"]}
 YOURS = {"folds": 10, "encoder": "ngrams", "pooling": ["attention"]}
-# Type, defaults for ngrams, for other encoders and for letters, and help.
-TRAINING = {
-    "epochs": (types.count, (20, 6, 5), "passes over the documents"),
-    "learning-rate": (types.number, (0.3, 0.003, 0.005), "the highest"),
-    "min-count": (types.count, (1, 5, 1), "of a known word"),
-    "embedding": (types.count, (None, 64, 32), "width of a word"),
-    "units": (types.count, (None, 32, 24), "width of a GRU in one direction"),
-    "dropout": (types.share, (None, 0.5, 0.5), "share of the features of words and documents"),
-    "word-dropout": (types.share, (None, 0.1, 0.0), "share of the words"),
+# How to train. `word_dropout` drops words, `dropout` features of all words and of the document.
+RECIPES = {
+    "ngrams": {"epochs": 20, "learning_rate": 0.3, "min_count": 1},
+    "your documents": {
+        **{"epochs": 6, "learning_rate": 0.003, "min_count": 5, "embedding": 64, "units": 32},
+        **{"dropout": 0.5, "word_dropout": 0.1},
+    },
+    "letters": {
+        **{"epochs": 5, "learning_rate": 0.005, "min_count": 1, "embedding": 32, "units": 24},
+        **{"dropout": 0.5, "word_dropout": 0.0},
+    },
 }
 
 
@@ -59,21 +61,17 @@ def parse(argv):
     add("--longest", type=types.count, default=25, help="words in a sentence; more begin the next")
     add("--seed", type=types.seed, default=1, help="of all random numbers")
     add("--output", default="output/classify", help="folder for the results")
-    group = parser.add_argument_group("training", "defaults: ngrams, other encoders, letters")
-    for name, (kind, values, text) in TRAINING.items():
-        group.add_argument(f"--{name}", type=kind, help=f"{text}: {', '.join(map(str, values))}")
+    text = "passes over the documents (default: ngrams 20, other encoders 6, letters 5)"
+    add("--epochs", type=types.count, help=text)
     options = parser.parse_args(argv)
     if options.data == "" or (options.data and options.documents):
         parser.error("--data needs a path, and no --documents, which is the number of letters")
     if not options.data and options.longest < letters.LONGEST:
         parser.error(f"--longest must be at least {letters.LONGEST}, the words of a sentence")
     types.fill(options, YOURS if options.data else LETTERS)
-    column = 0 if options.encoder == "ngrams" else 1 if options.data else 2
-    defaults = {name.replace("-", "_"): x[1][column] for name, x in TRAINING.items()}
-    for name, value in defaults.items():
-        if value is None and getattr(options, name) is not None:
-            parser.error(f"--{name.replace('_', '-')} is not for --encoder {options.encoder}")
-    types.fill(options, {**defaults, "runs": options.folds, "documents": 5000})
+    kind = "your documents" if options.data else "letters"
+    recipe = RECIPES["ngrams" if options.encoder == "ngrams" else kind]
+    types.fill(options, {**recipe, "runs": options.folds, "documents": 5000})
     options.runs = min(options.runs, options.folds)
     return options
 

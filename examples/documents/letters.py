@@ -1,8 +1,7 @@
 """Letters to a shop, each with one sentence that decides what the writer wants.
 
 An endless supply in which no single word decides: other sentences tell, in the same words, what
-somebody else wanted, or what the writer does not want. `python -m examples.documents.letters`
-prints some.
+somebody else wanted, or what the writer does not want.
 """
 
 import random
@@ -110,8 +109,3 @@ def _fill(text, rng, thing, label=None):
     fault, fault2 = rng.sample(FAULTS, 2)
     chosen = {name: rng.choice(words) for name, words in PARTS.items()}
     return text.format(thing=thing, fault=fault, fault2=fault2, **chosen)
-
-
-if __name__ == "__main__":
-    for document, place in zip(*make(5), strict=True):
-        print(f"{document.label}, sentence {place + 1}: {document.text}\n")

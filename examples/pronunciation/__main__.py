@@ -2,24 +2,17 @@
 
     python -m examples.pronunciation
 
-learns an invented spelling with silent letters, digraphs and context rules, in two minutes on two
-cores. Its attention is hard and monotonic: each phone is read from one letter, left to right, and
-the loss sums over all places it may be read from. At least 97% of 1,000 unseen words come out
-right. The command writes pictures of the letters that each phone was read from, a `.keras` file,
-and a SavedModel from words to phones, which it then runs in a process without keras.
+learns an invented spelling in two minutes on two cores. Its attention is hard and monotonic: each
+phone is read from one letter, left to right. At least 97% of 1,000 unseen words come out right. The
+command writes pictures of the letters that each phone was read from, a `.keras` file, and a
+SavedModel from words to phones, which it then runs in a process without keras.
 
-    python -m examples.pronunciation --data DIR --language dut --ensemble 5
+    python -m examples.pronunciation --data DIR --language dut --ensemble 5 --backward 2
 
 does the same for the files `dut_train.tsv`, `dut_dev.tsv` and `dut_test.tsv` in DIR or below it,
-whose lines are a word, a tab, and phones with spaces between them. The files of the shared task are
-at https://github.com/sigmorphon/2021-task1. The models read a letter and its accent as two letters;
-the files may hold them together or apart. Five models with seeds that follow each other decide
-together. With `--backward 2`, two of the five pronounce from the last letter to the first, and the
-models of both directions score what the others find. An interrupted run resumes when the same
-command is run again. docs/results/pronunciation.md compares the figures with the shared task.
-
-With few words the number of steps counts, not that of passes through the words: the default is 20
-passes, and at least 2,000 steps. Fewer than 4,000 words need more dropout too.
+whose lines are a word, a tab, and phones with spaces between them, as in the shared task,
+https://github.com/sigmorphon/2021-task1. Five models decide together. Two of them pronounce from
+the last letter to the first. The same command resumes an interrupted run.
 """
 
 import json
@@ -30,7 +23,14 @@ import keras
 
 from examples.common import arguments as types
 from examples.common.files import fingerprint, make_folder, write_text
-from examples.common.training import COMPILED, Resume, direction, seed_model, warmup_cosine
+from examples.common.training import (
+    COMPILED,
+    Resume,
+    direction,
+    pair_batches,
+    seed_model,
+    warmup_cosine,
+)
 from examples.pronunciation import data
 from examples.pronunciation.evaluation import judge, report
 from examples.pronunciation.export import save
@@ -51,7 +51,6 @@ def parse(argv=None):
     add("--beam", type=types.count, default=5, metavar="N", help="width of the search (default: 5)")
     text = "of the decoder, and of each direction of the encoder (default: 128; invented: 64)"
     add("--units", type=types.count, help=text)
-    add("--embedding", type=types.count, help="width of a symbol (default: 96; invented: 48)")
     add("--layers", type=types.count, default=1, help="of the encoder (default: 1)")
     text = "default: 0.3, or 0.5 with fewer than 4,000 words to train on; invented: 0.1"
     add("--dropout", type=types.share, help=text)
@@ -83,8 +82,8 @@ def train(words, letters, phones, arguments, seed, backward):
     epochs = -(-arguments.steps // EPOCH)
     steps = -(-arguments.steps // epochs)
     ids = {split: data.encode(words[split], letters, phones, backward) for split in words}
-    batches = data.make_batches(*ids["train"], arguments.batch_size, seed=seed, steps=steps)
-    dev = data.make_batches(*ids["dev"], arguments.batch_size, seed=seed, shuffled=False)
+    batches = pair_batches(ids["train"], arguments.batch_size, seed, steps)
+    dev = pair_batches(ids["dev"], arguments.batch_size)
     settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
     # The letters too: the way in which words become letters may change.
     known = json.dumps([words["train"], words["dev"], letters.names])

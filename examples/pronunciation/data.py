@@ -4,10 +4,8 @@ import collections
 import pathlib
 import unicodedata
 
-import numpy as np
 import tensorflow as tf
 
-from examples.common.training import Batches, bucketed
 from examples.pronunciation.language import make_sets
 
 PAD, UNKNOWN, START, END = range(4)
@@ -99,34 +97,8 @@ def encode_phones(phones, sequences):
 
 
 def encode(pairs, letters, phones, backward=False):
-    """Ids of words, and of their phones from left to right or backward."""
+    """Pairs of ids of words, and of their phones from left to right or backward."""
     words, sequences = zip(*pairs, strict=True)
     step = -1 if backward else 1
-    return encode_words(letters, words), encode_phones(phones, [x[::step] for x in sequences])
-
-
-def make_batches(sources, targets, size, shuffled=True, **options):
-    """`Batches` of `((source, target), target)`, of similar length and padded.
-
-    Args:
-        sources, targets: lists of lists of ids.
-        size: the number of words in a batch.
-        shuffled: whether each pass has an order of its own.
-        options: the seed and the steps of an epoch, see `Batches`.
-    """
-    lengths = [(len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
-
-    def split(order):
-        return bucketed(lengths, size, order if shuffled else None)
-
-    def read(rows):
-        source, target = (pad([side[i] for i in rows]) for side in (sources, targets))
-        return (source, target), target
-
-    return Batches(split, read, **options)
-
-
-def pad(rows):
-    # Multiples of four give few different shapes, so few programs are compiled.
-    length = -(-max(map(len, rows)) // 4) * 4
-    return np.array([[*row, *[PAD] * (length - len(row))] for row in rows], "int32")
+    sequences = encode_phones(phones, [x[::step] for x in sequences])
+    return list(zip(encode_words(letters, words), sequences, strict=True))

@@ -3,6 +3,7 @@
 import time
 
 from examples.common.files import write_text
+from examples.common.text import edit_distances
 
 
 def score(found, references):
@@ -12,21 +13,12 @@ def score(found, references):
         found, references: sequences of phones for the same words.
     """
     pairs = list(zip(map(list, found), map(list, references), strict=True))
+    edits = int(edit_distances(found, references).sum())
     return {
         "words": len(pairs),
         "word_error_rate": 100 * sum(a != b for a, b in pairs) / len(pairs),
-        "phone_error_rate": 100 * sum(edits(*pair) for pair in pairs) / sum(map(len, references)),
+        "phone_error_rate": 100 * edits / sum(map(len, references)),
     }
-
-
-def edits(a, b):
-    """The smallest number of insertions, deletions and substitutions that turn `a` into `b`."""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
-    return row[-1]
 
 
 def judge(pronouncer, words):

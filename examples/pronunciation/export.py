@@ -10,6 +10,7 @@ from keras import ops
 from examples.common.files import save_figure
 from examples.common.saving import check_saved_model, write_model
 from examples.common.text import make_table
+from examples.common.training import pad
 from examples.pronunciation.data import (
     END,
     PAD,
@@ -18,7 +19,6 @@ from examples.pronunciation.data import (
     decompose,
     encode_phones,
     encode_words,
-    pad,
 )
 from keras_attention.plotting import plot_attention
 

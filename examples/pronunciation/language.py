@@ -1,7 +1,4 @@
-"""An invented language whose spelling has rules, for runs without data.
-
-`python -m examples.pronunciation.language` prints some words.
-"""
+"""An invented language whose spelling has rules, for runs without data."""
 
 import random
 import re
@@ -68,8 +65,3 @@ def make_sets(sizes, seed=0):
         words[word] = pronounce(word)
     words = iter(words.items())
     return [[next(words) for _ in range(size)] for size in sizes]
-
-
-if __name__ == "__main__":
-    for word, phones in make_sets([20])[0]:
-        print(f"{word:>16}  {' '.join(phones)}")

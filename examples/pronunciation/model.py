@@ -5,8 +5,8 @@ from functools import partial
 import keras
 from keras import layers, ops
 
-from examples.common.training import combine
-from examples.pronunciation.data import END, PAD, START, encode_words, pad
+from examples.common.training import combine, pad
+from examples.pronunciation.data import END, PAD, START, encode_words
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,

@@ -50,7 +50,6 @@ def parse(argv):
     add("--steps", type=count, help="default: 800; SQuAD: 12 epochs; rounded up to equal saves")
     add("--batch-size", type=count, help="default: 32; SQuAD: 60")
     add("--learning-rate", type=options.number, help="the highest (default: 0.002)")
-    add("--average", type=options.share, help="of weights (default: 0.99; SQuAD: 0.999)")
     add("--dropout", type=options.share, help="default: 0.1; SQuAD: 0.2")
     add("--save-every", type=count, default=200, metavar="STEPS", help="the most between saves")
     add("--seed", type=options.seed, default=1)
@@ -61,6 +60,7 @@ def parse(argv):
         parser.error("--data is empty: give a folder, or leave it out for generated passages")
     if arguments.smoke and arguments.data:
         parser.error("--smoke uses the generated passages: leave out --data")
+    # The average is the momentum of the moving averages of the weights.
     defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 800}
     if arguments.data:
         defaults = {"units": 100, "batch_size": 60, "average": 0.999, "dropout": 0.2}

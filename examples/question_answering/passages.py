@@ -2,7 +2,6 @@
 
 An endless supply in which the question decides: the passage tells the same kind of thing about
 several people. `facts.ini` holds the names and the sentences.
-`python -m examples.question_answering.passages` prints some.
 """
 
 import configparser
@@ -188,12 +187,3 @@ def _ask(groups, passage, rng):
     for pairs in candidates.values():
         rng.shuffle(pairs)
     return candidates
-
-
-if __name__ == "__main__":
-    shown = None
-    for example in make_examples(12):
-        if example.passage != shown:
-            shown = example.passage
-            print(f"\n{shown}")
-        print(f"  {example.question}  {example.answers[0]}")

@@ -3,12 +3,7 @@
 import collections
 import json
 import pathlib
-import re
 from typing import NamedTuple
-
-KINDS = {str: "a string", list: "a list", int: "a whole number of at least 0"}
-# JSON may contain half of a surrogate pair, like \ud800, which no later step could encode.
-SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
 class Example(NamedTuple):
@@ -43,11 +38,10 @@ def read(path, training):
     """
     examples, left_out, ids = [], collections.Counter(), set()
     try:
-        for example, place in _walk(json.loads(pathlib.Path(path).read_bytes())):
+        for example in _walk(json.loads(pathlib.Path(path).read_bytes())):
             if example.id in ids:
                 raise ValueError(
-                    f"{place}: found the id {example.id!r} for a second time, expected ids that "
-                    "differ, because predictions are stored by id"
+                    f"two questions have the id {example.id!r}, but predictions are stored by id"
                 )
             ids.add(example.id)
             reason = why_useless(example) if training or not example.answers else None
@@ -60,10 +54,12 @@ def read(path, training):
             raise ValueError(f"no question of it can be used: {counts or 'it holds none'}")
     except OSError as error:
         raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from None
-    except (ValueError, RecursionError) as error:  # also of JSON and UTF-8
+    # ValueError: also of JSON and UTF-8.
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SystemExit(
-            f"{path}: {error}. Give a JSON file in UTF-8 in the format of SQuAD v1.1. Nothing was "
-            "written."
+            f"{path} is not a file of SQuAD v1.1: {type(error).__name__}: {error}. Give a JSON "
+            "file in UTF-8 with data, paragraphs, context, qas, id, question, answers, text and "
+            "answer_start. Nothing was written."
         ) from None
     return examples, left_out
 
@@ -82,34 +78,20 @@ def why_useless(example):
 
 
 def _walk(document):
-    """Yields every question as an `Example`, and its place. The start of no answer is -1."""
-    for article, at in _items(document, "data", ""):
-        for paragraph, place in _items(article, "paragraphs", at):
-            passage = _field(paragraph, "context", str, place)
-            for entry, at in _items(paragraph, "qas", place):
-                question, name = (_field(entry, key, str, at) for key in ("question", "id"))
-                answers = [
-                    (
-                        _field(answer, "text", str, inside),
-                        _field(answer, "answer_start", int, inside),
+    """Yields every question as an `Example`. The start of no answer is -1."""
+    for article in document["data"]:
+        for paragraph in article["paragraphs"]:
+            for entry in paragraph["qas"]:
+                answers = tuple(answer["text"] for answer in entry["answers"])
+                starts = [answer["answer_start"] for answer in entry["answers"]] or [-1]
+                texts = entry["id"], paragraph["context"], entry["question"]
+                strings = all(isinstance(text, str) for text in (*texts, *answers))
+                # Compare the type itself, because a bool is an instance of int.
+                if not strings or any(type(n) is not int or n < 0 for n in starts[: len(answers)]):
+                    raise ValueError(
+                        "expected strings in context, id, question and text, and a whole number "
+                        f"of at least 0 in answer_start; found {str(entry)[:200]}"
                     )
-                    for answer, inside in _items(entry, "answers", at)
-                ]
-                texts, starts = zip(*answers, strict=True) if answers else ((), (-1,))
-                yield Example(name, passage, question, texts, starts[0]), at
-
-
-def _items(parent, key, place):
-    for index, item in enumerate(_field(parent, key, list, place)):
-        yield item, f"{place}.{key}[{index}]".lstrip(".")
-
-
-def _field(parent, key, kind, place):
-    value = parent.get(key, ...) if isinstance(parent, dict) else parent
-    # Compare the type itself, because a bool is an instance of int.
-    wrong = type(value) is not kind or not isinstance(parent, dict) or (kind is int and value < 0)
-    if wrong or (kind is str and SURROGATES.search(value)):
-        found = "nothing" if value is ... else json.dumps(value)[:40]
-        place = place or "the top level"
-        raise ValueError(f"{place}: found {found}, expected {KINDS[kind]} under {key!r}")
-    return value
+                # Fails if the JSON holds half of a surrogate pair, like \ud800.
+                "".join((*texts, *answers)).encode()
+                yield Example(*texts, answers, starts[0])

@@ -4,22 +4,19 @@
 
 learns a generated language of tones: `listen` turns its sound into letters, `speak` turns letters
 into sound, and then listens to what it says. Each takes about five minutes on two cores. Trained on
-texts of at most 20 letters, both are judged on texts of 20, 50, 200 and 500 letters. Each writes an
-alignment picture, WAV files, a `.keras` file and a SavedModel, text to waveform or back.
+at most 20 letters, both are judged on 20, 50, 200 and 500. Each writes alignment pictures, WAV
+files, a `.keras` file and a SavedModel, text to waveform or back.
 
-    python -m examples.speech listen --attention content
-    python -m examples.speech speak --attention location
+    python -m examples.speech speak --attention location --alignment-loss guided
 
-does one of both with another attention. `--alignment-loss guided` or `forward-sum` teaches it to
-read in order. A Viterbi decoder of the tones judges what `speak` says, as does the listener in the
-same --output, or the one of --listener.
+does one of both with another attention, which the loss teaches to read in order. A Viterbi decoder
+of the tones judges what `speak` says, as does the listener in the same --output, or --listener.
 
     python -m examples.speech --data DIR
 
 does the same with recordings of spoken digits, `DIR` being the folder `recordings` of
 https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`. `speak` learns one
-voice. The recordings 0 to 4 of each digit and speaker judge the models, 5 to 7 choose the best
-epoch. The same command resumes an interrupted run.
+voice. The same command resumes an interrupted run.
 """
 
 import json

@@ -15,8 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.training import Batches, bucketed
-from examples.speech.model import END, FIRST, PAD, SHARED
+from examples.common.training import Batches, bucketed, pad
+from examples.speech.model import END, FIRST, SHARED
 from examples.speech.sound import MELS, RATE, log_mel, read_wav
 
 ARCHIVE = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/tags/v1.0.10.tar.gz"
@@ -198,9 +198,3 @@ def stack_frames(frames):
     """Pads frames with silence to a multiple of so many groups of `SHARED`."""
     length = -(-count_groups(frames).max() // SHAPES) * SHAPES * SHARED
     return np.stack([np.pad(x, [(0, length - len(x)), (0, 0)]) for x in frames])
-
-
-def pad(rows):
-    """Pads ids to a common length, a multiple of four."""
-    length = -(-max(map(len, rows)) // 4) * 4
-    return np.array([[*row, *[PAD] * (length - len(row))] for row in rows], "int32")

@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from examples.common.files import save_figure
 from examples.common.saving import ask_saved_model, check_saved_model, write_saved_model
-from examples.speech.data import decode, encode, listened, make_corpus, pad
+from examples.common.text import edit_distances
+from examples.common.training import pad
+from examples.speech.data import decode, encode, listened, make_corpus
 from examples.speech.model import SHARED, Speaker, serve_listener
 from examples.speech.sound import HOP, MELS, RATE, sound, write_wav
 
@@ -94,19 +96,7 @@ def _corpus(language, length):
 
 def error_rate(texts, wanted):
     """Edit distances as a share of the letters that were wanted."""
-    pairs = zip(texts, wanted, strict=True)
-    return sum(edit_distance(*pair) for pair in pairs) / sum(map(len, wanted))
-
-
-def edit_distance(text, wanted):
-    """How many letters must be inserted, deleted or replaced."""
-    costs = np.arange(len(wanted) + 1)
-    for row, letter in enumerate(text, 1):
-        before, costs = costs, np.empty_like(costs)
-        costs[0] = row
-        for n, other in enumerate(wanted, 1):
-            costs[n] = min(before[n] + 1, costs[n - 1] + 1, before[n - 1] + (letter != other))
-    return int(costs[-1])
+    return float(edit_distances(texts, wanted).sum() / sum(map(len, wanted)))
 
 
 def draw(path, unit, frames, weights, labels, title):

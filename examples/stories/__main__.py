@@ -3,21 +3,16 @@
     python -m examples.stories
 
 learns three kinds of questions from generated stories: one, two or three sentences decide them. It
-trains a model for each kind with three hops, and one with one hop beside it, in a minute and a half
-on two cores. It prints the errors. For each kind it writes a picture of the sentences that every
-hop read, a `.keras` file, and a SavedModel that takes a story and a question as strings, which it
-then runs in a process without keras.
+takes a minute and a half on two cores. Beside each model with three hops stands one with one hop.
+For each kind it writes a picture of the sentences that every hop read, a `.keras` file, and a
+SavedModel from strings to answers, which it then runs in a process without keras.
 
     python -m examples.stories --data DIR --task all --repeats 10
 
 does it for the 20 tasks of bAbI. DIR holds the official text files; `--data download` downloads
-them. The table shows the errors of the paper beside ours. Of several repeats the one with the
-lowest training error counts, as in the paper. A run that was stopped or killed resumes when the
-same command is run again: finished models are kept. Measured figures are in
-docs/results/stories.md.
-
-Words that were not seen in training share one vector. No story trained it, so it stays near zero,
-its initial value. The command counts such words, and sentences that fall out of the memory.
+them. Of several repeats the one with the lowest training error counts, as in the paper. The same
+command resumes an interrupted run: finished models are kept. docs/results/stories.md compares our
+errors with those of the paper.
 """
 
 import argparse
@@ -55,12 +50,10 @@ def parse(argv):
     add("--null-memories", action=argparse.BooleanOptionalAction, default=True, help=text)
     text = "empty sentences among the others, as a fraction"
     add("--noise", type=options.share, default=0.1, help=text)
-    add("--memory", type=count, default=50, help="sentences that are remembered")
     add("--repeats", type=count, default=1, help="models; the best one counts")
     add("--units", type=count, help="width of a memory (default: 20; joint: 50)")
-    add("--epochs", type=count, help="after the linear ones (default: 100; joint: 60)")
-    text = "most epochs without the softmax (default: 20; joint: 30)"
-    add("--linear-epochs", type=options.between(int, 0), help=text)
+    text = "after at most 20 without the softmax (default: 100; joint: 60, after 30)"
+    add("--epochs", type=count, help=text)
     add("--learning-rate", type=options.number, default=0.01, help="halved three times")
     add("--batch-size", type=count, default=32, help="number of questions")
     add("--seed", type=options.seed, default=1, help="of all random numbers")
@@ -81,7 +74,9 @@ def parse(argv):
         arguments.task = ["1"]
     joint = arguments.task == ["joint"]
     defaults = {"units": (20, 50)[joint], "epochs": (100, 60)[joint], "size": "1k"}
-    defaults |= {"linear_epochs": (20, 30)[joint], "hops": [3] if arguments.data else [3, 1]}
+    # The most epochs without the softmax, and the sentences that are remembered.
+    defaults |= {"linear_epochs": (20, 30)[joint], "memory": 50}
+    defaults["hops"] = [3] if arguments.data else [3, 1]
     defaults |= {"questions": 1000} | ({"hops": [2], "questions": 400} if arguments.smoke else {})
     options.fill(arguments, defaults)
     arguments.hops = list(dict.fromkeys(arguments.hops))

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from examples.common.files import fingerprint
 from examples.common.text import Words, split_sentences
+from examples.common.training import pad
 from examples.stories import generator, reading
 
 GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
@@ -135,8 +136,9 @@ class Encoder:
         ]
         asked = [[word for sentence in found[q.text] for word in sentence] for q in questions]
         answers = [self.ids.get(answer_key(q.answer), -1) for q in questions]
-        stories = padded([story[::-1] for story in stories])[:, ::-1]
-        arrays = padded(list(table)), stories, padded(asked), np.array(answers, "int32")
+        stories = pad([story[::-1] for story in stories], multiple=1)[:, ::-1]
+        sentences, asked = pad(list(table), multiple=1), pad(asked, multiple=1)
+        arrays = sentences, stories, asked, np.array(answers, "int32")
         return Encoded(*map(np.ascontiguousarray, arrays))
 
     def tell(self, name, data, memory):
@@ -165,14 +167,6 @@ def _lines(questions):
 def answer_key(answer):
     """The word of an answer in the vocabulary. A list such as "football,milk" is one word."""
     return answer.strip().lower()
-
-
-def padded(rows):
-    """Lists of ids as one array, padded with 0, with at least one column."""
-    result = np.zeros((len(rows), max(1, *map(len, rows))), "int32")
-    for row, ids in zip(result, rows, strict=True):
-        row[: len(ids)] = ids
-    return result
 
 
 class Task:

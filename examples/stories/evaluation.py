@@ -1,4 +1,4 @@
-"""Compares test errors with the paper in tables; writes and checks all files of a model."""
+"""Prints test errors in tables; writes and checks all files of a model."""
 
 import keras
 import numpy as np
@@ -9,30 +9,6 @@ from examples.common.saving import check_saved_model, write_model, write_saved_m
 from examples.stories.data import answer_key, split
 from keras_attention.plotting import Hops, plot_hops
 
-# Names of the tasks 1 to 20.
-NAMES = """
-    single supporting fact, two supporting facts, three supporting facts, two arg relations,
-    three arg relations, yes no questions, counting, lists sets, simple negation, indefinite
-    knowledge, basic coreference, conjunction, compound coreference, time reasoning, basic
-    deduction, basic induction, positional reasoning, size reasoning, path finding, agents
-    motivations
-"""
-NAMES = " ".join(NAMES.split()).split(", ")
-# Errors in percent on tasks 1 to 20, from tables 1 and 2 of the paper: position encoding, linear
-# start, 1,000 questions for each task. Keys: hops, one model for all tasks, random noise.
-PUBLISHED = {
-    (3, False, True): """0 8.3 40.3 2.8 13.1 7.6 17.3 10 13.2 15.1
-        .9 .2 .4 1.7 0 1.3 51 11.1 82.8 0""",
-    (3, False, False): """.1 12.8 58.8 11.6 15.7 8.7 20.3 12.7 17 18.6
-        0 .1 .3 2 0 1.6 49 10.1 85.6 0""",
-    (1, True, False): """.8 62 76.9 22.8 11 7.2 15.9 13.2 5.1 10.6
-        8.4 .4 6.3 36.9 46.4 47.4 44.4 9.6 90.7 0""",
-    (2, True, False): """0 15.6 31.6 2.2 13.4 2.3 25.4 11.7 2 5
-        1.2 0 .2 8.1 .5 51.3 41.2 10.3 89.9 .1""",
-    (3, True, True): """0 11.4 21.9 13.4 14.4 2.8 18.3 9.3 1.9 6.5
-        .3 .1 .2 6.9 0 2.7 40.4 9.4 88 0""",
-}
-
 
 def best_of(entries):
     """The model with the lowest training error, as in the paper, or None if all diverged.
@@ -41,19 +17,6 @@ def best_of(entries):
     """
     finite = [entry for entry in entries if entry["train_loss"] is not None]
     return min(finite, key=lambda e: (e["train_error"], e["train_loss"]), default=None)
-
-
-def published(names, hops, arguments):
-    """The errors of the paper by task. Empty if the paper has no such model or tasks."""
-    key = hops, arguments.task == ["joint"], arguments.noise > 0
-    same = arguments.linear_epochs > 0 and arguments.encoding != "bag" and arguments.size == "1k"
-    if not arguments.data or not same or key not in PUBLISHED:
-        return {}
-    errors = zip(NAMES, map(float, PUBLISHED[key].split()), strict=True)
-    paper = {
-        str(n): error for n, (name, error) in enumerate(errors, 1) if names.get(str(n)) == name
-    }
-    return paper if set(names) <= set(paper) else {}
 
 
 def report(tasks, entries, hops, arguments):
@@ -75,22 +38,18 @@ def report(tasks, entries, hops, arguments):
         names |= task.names
         for n in task.names:
             rows[n] = best["test_errors"][n], [entry["test_errors"][n] for entry in found]
-    paper, repeats = published(names, hops, arguments), arguments.repeats
+    repeats = arguments.repeats
     kind = "one model for all tasks" if arguments.task == ["joint"] else "a model for each task"
     best = f", best of {repeats} by training error" if repeats > 1 else ""
     print(f"\ntest errors in %, {kind}, {hops} hops{best}")
     width = max(map(len, [*names.values(), "failed, over 5%"]))
-    spread = "   all repeats" if repeats > 1 else ""
-    print(f"{'':{width + 4}}   ours" + ("  paper" if paper else "") + spread)
+    print(f"{'':{width + 4}}   ours" + "   all repeats" * (repeats > 1))
     for n, (error, errors) in rows.items():
-        line = f"{n:>3} {names[n]:{width}} {error:6.1f}" + (f" {paper[n]:6.1f}" if paper else "")
-        print(
-            line + (f"   {np.mean(errors):5.1f} ± {np.std(errors, ddof=1):.1f}" if spread else "")
-        )
-    both = [np.array([error for error, _ in rows.values()])]
-    both += [np.array([paper[n] for n in rows])] if paper else []
-    print(f"    {'mean':{width}}" + "".join(f" {x.mean():6.1f}" for x in both))
-    print(f"    {'failed, over 5%':{width}}" + "".join(f" {(x > 5).sum():6d}" for x in both))
+        spread = f"   {np.mean(errors):5.1f} ± {np.std(errors, ddof=1):.1f}" if repeats > 1 else ""
+        print(f"{n:>3} {names[n]:{width}} {error:6.1f}{spread}")
+    errors = np.array([error for error, _ in rows.values()])
+    print(f"    {'mean':{width}} {errors.mean():6.1f}")
+    print(f"    {'failed, over 5%':{width}} {(errors > 5).sum():6d}")
     return chosen
 
 

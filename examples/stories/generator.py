@@ -1,7 +1,6 @@
 """Makes stories about people who walk about and carry things, with questions about them.
 
 An endless supply, in which one, two or three sentences decide a question.
-`python -m examples.stories.generator` prints some.
 """
 
 import random
@@ -109,11 +108,3 @@ def make(size, facts, seed=0):
             if question and len(questions) < size:
                 questions.append(question)
     return questions
-
-
-if __name__ == "__main__":
-    for wanted in ASKED:
-        question = make(5, wanted)[-1]
-        for number, sentence in enumerate(question.story):
-            print(f"{'*' if number in question.facts else ' '} {sentence}")
-        print(f"  {question.text} {question.answer}\n")

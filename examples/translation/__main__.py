@@ -2,30 +2,22 @@
 
     python -m examples.translation
 
-learns to turn written dates into ISO dates ("the third of May, 1998" -> "1998-05-03") from
-generated pairs. Beside it, the same model learns without attention. This takes about three minutes
-on two cores, and at least 99% of 1,000 unseen dates come out right. The command writes a picture
-of the attention, a `.keras` file, and a SavedModel from strings to strings, which it then runs in a
-process without keras.
+learns in three minutes on two cores to turn written dates into ISO dates ("the third of May, 1998"
+-> "1998-05-03"), with and without attention. It writes a picture of the attention, a `.keras` file,
+and a SavedModel from strings to strings, which it then runs in a process without keras.
 
     python -m examples.translation --train train.de train.en --valid val.de val.en \\
         --test test.de test.en --attention luong-general --units 512 --epochs 12
 
-does the same for any two files whose lines are translations of each other. It learns subwords from
-the training files and reports BLEU. An interrupted run resumes when the same command is run again.
-Multi30k, the corpus of docs/results/multi30k.md, is at https://github.com/multi30k/dataset.
+does the same for any two files whose lines are translations of each other, and reports BLEU. The
+same command resumes an interrupted run. With `--ensemble 4`, four models with different seeds
+translate together. With `--backward 2`, two of them write from right to left.
 
     python -m examples.translation.shards train.de train.en --output DIR
     python -m examples.translation --shards DIR --steps 20000 --valid val.de val.en \\
         --test test.de test.en
 
-trains on a corpus of any size. The first command writes shards, ArrayRecord files in which every
-pair can be read without those before it. The second shuffles the whole corpus through Grain and
-buckets it by length. An epoch is --save-every steps, and an interrupted run resumes with exactly
-the next pair after the last one. Subwords are learned from 100,000 random pairs.
-
-With `--ensemble 4`, four models translate together; their seeds differ. With `--backward 2`, two of
-them write from right to left, and both directions score what the others find.
+trains on a corpus that is larger than memory. An epoch is --save-every steps.
 """
 
 import argparse
@@ -38,13 +30,12 @@ import tensorflow as tf
 
 from examples.common.arguments import check_extras, command_line, run
 from examples.common.files import make_folder, write_text
-from examples.common.training import Resume, direction, seed_model, warmup_cosine
+from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
 from examples.translation.data import (
     SIGNATURE,
     encode,
     learn_subwords,
     load_data,
-    make_batches,
     make_tokenizers,
 )
 from examples.translation.evaluation import bleu_report, judge, report, save
@@ -59,7 +50,7 @@ def train(seed, backward, texts, subwords, options):
     tokenizers = make_tokenizers(subwords)
     sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     batches, digest, longest = training_batches(texts["train"], tokenizers, seed, backward, options)
-    valid = make_batches(encode(tokenizers, texts["valid"], backward), options.batch_size)
+    valid = pair_batches(encode(tokenizers, texts["valid"], backward), options.batch_size)
     valid = valid.dataset(SIGNATURE)
     folder, settings = settings_of(seed, backward, options)
     resume = Resume(folder, {**settings, "data": digest}, batches)

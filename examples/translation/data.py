@@ -3,11 +3,9 @@
 import io
 import itertools
 
-import numpy as np
 import tensorflow as tf
 
 from examples.common import dates
-from examples.common.training import Batches, bucketed
 
 PAD, UNKNOWN, START, END = range(4)
 IDS = tf.TensorSpec((None, None), "int32")
@@ -132,32 +130,3 @@ def drop_long(pairs, limit):
         n = len(pairs) - len(kept)
         print(f"{n:,} of {len(pairs):,} training pairs have more than {limit} tokens: left out")
     return kept
-
-
-def make_batches(pairs, size, seed=None):
-    """`Batches` of `size` pairs of lists of ids. The texts of a batch have similar lengths.
-
-    Each epoch has an order of its own. Without a seed, the pairs stay sorted by length.
-    """
-
-    def ordered(order):
-        return split(pairs, size, None if seed is None else order)
-
-    return Batches(ordered, lambda rows: to_batch([pairs[n] for n in rows]), seed or 0)
-
-
-def split(pairs, size, order=None):
-    """Splits the numbers of the pairs into batches of similar length. See `bucketed`."""
-    return bucketed([(len(target), len(source)) for source, target in pairs], size, order)
-
-
-def to_batch(pairs, length=None):
-    """Pads pairs to this length, or their own, to a batch `((source, target), target)`."""
-    source, target = (pad(side, length) for side in zip(*pairs, strict=True))
-    return (source, target), target
-
-
-def pad(rows, length=None):
-    # Multiples of four give few different shapes, so XLA compiles few programs.
-    length = -(-(length or max(map(len, rows))) // 4) * 4
-    return np.array([row + [PAD] * (length - len(row)) for row in rows], "int32")

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from examples.common.files import save_figure
 from examples.common.saving import check_saved_model, write_model
-from examples.common.training import combine, direction
-from examples.translation.data import END, PAD, make_tokenizers, pad
+from examples.common.training import combine, direction, pad
+from examples.translation.data import END, PAD, make_tokenizers
 from keras_attention.plotting import plot_attention
 from keras_attention.search import reverse_tokens
 

@@ -23,15 +23,8 @@ import numpy as np
 
 from examples.common.arguments import check_extras, count, make_parser, run
 from examples.common.files import fingerprint, make_folder, whole_file, write_text
-from examples.common.training import POOL, Batches
-from examples.translation.data import (
-    drop_long,
-    encode,
-    make_batches,
-    read_pairs,
-    split,
-    to_batch,
-)
+from examples.common.training import POOL, Batches, pad_pairs, pair_batches, split_pairs
+from examples.translation.data import drop_long, encode, read_pairs
 
 BLOCK = 32
 INDEX = "index.json"
@@ -169,7 +162,8 @@ class Shards:
         def bucket(pairs, order):
             length = limit if processes > 1 else None
             return [
-                to_batch([pairs[n] for n in rows], length) for rows in split(pairs, size, order)
+                pad_pairs([pairs[n] for n in rows], length)
+                for rows in split_pairs(pairs, size, order)
             ]
 
         process, processes = part
@@ -229,7 +223,7 @@ def training_batches(train, tokenizers, seed, backward, options):
         return Stream(pairs, options.save_every), train.index["digest"], limit
     pairs = drop_long(encode(tokenizers, train, backward), limit)
     digest = fingerprint(json.dumps(pairs).encode())
-    return make_batches(pairs, size, seed), digest, max(len(target) for _, target in pairs)
+    return pair_batches(pairs, size, seed), digest, max(len(target) for _, target in pairs)
 
 
 def main(argv=None):

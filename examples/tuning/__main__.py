@@ -2,19 +2,16 @@
 
     python -m examples.tuning
 
-reads "the third of May, 1998" letter by letter and writes "1998-05-03" with an `AttentionRNN`.
-Hyperband and Bayesian optimisation search the mechanism, score, alignment, window, units, dropout
-and normalizer of its attention, the width of the decoder, and the learning rate. Then the best and
-the default configuration are trained for the same number of epochs and tested on unseen dates. This
-takes five to seven minutes on two cores, and the best one is far ahead. An interrupted search
-resumes when the same command is run again. A trial that fails stops the search with its cause.
+searches mechanism, score, alignment, window, units, dropout and normalizer of the attention, the
+width of the decoder, and the learning rate, with Hyperband and Bayesian optimisation. Then the best
+and the default configuration are trained for the same number of epochs and tested on unseen dates.
+This takes five to seven minutes on two cores. The same command resumes an interrupted search.
 
     python -m examples.tuning --distributed 2
 
-runs every search with a chief and two workers, as processes of this machine. If one of them dies,
-the others end too; run the command again to resume. For several machines, start the first command
-on each, with the environment variables that keras-tuner names (KERASTUNER_TUNER_ID and so on) and
-one --output on a shared disk.
+runs every search with a chief and two workers, as processes of this machine. For several machines,
+start the first command on each, with the environment variables that keras-tuner names
+(KERASTUNER_TUNER_ID and so on) and one --output on a shared disk.
 
 Needs keras-tuner: pip install "keras-attention-layers[tuner]".
 """

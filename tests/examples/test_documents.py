@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from examples.common.files import Results
 from examples.common.text import CLOSING, ENDS, Words, split_sentences
-from examples.common.training import Resume, budgeted
+from examples.common.training import budgeted
 from examples.documents import __main__ as command
 from examples.documents import data as data_module
 from examples.documents import evaluation, letters, ngrams
@@ -585,25 +585,6 @@ def test_gradients_of_words_among_ngrams():
     assert np.abs(found).max() > 0.01
 
 
-def test_gradients_of_words():
-    fold, classifier, reader = reasons_task("words")
-    ids = fold.data.padded(np.arange(3))
-    found = evaluation.gradients(classifier, ids)
-    table = classifier.get_layer("embedding").embeddings
-    before = np.array(table)
-    probabilities = reader(ids)["probabilities"].numpy()
-    classes = probabilities.argmax(axis=1)
-    # A word whose row grows by a part of itself.
-    for word in (1, 3):
-        changed = before.copy()
-        changed[word] *= 1.001
-        table.assign(changed)
-        after = reader(ids)["probabilities"].numpy()
-        table.assign(before)
-        gain = (after - probabilities)[np.arange(3), classes] / 0.001
-        np.testing.assert_allclose((found * (ids == word)).sum(axis=(1, 2)), gain, atol=2e-3)
-
-
 def test_reasons_are_averages_over_documents():
     fold, classifier, reader = reasons_task("words")
     found = evaluation.measure_reasons(classifier, reader, fold, 3)
@@ -652,8 +633,12 @@ def test_weights_matter_if_their_words_decide():
 # --- whole runs ----------------------------------------------------------------------------------
 
 
-SMALL = ["--encoder", "words", "--units", "2", "--embedding", "3", "--folds", "2"]
-SMALL += ["--min-count", "1"]
+SMALL = ["--encoder", "words", "--folds", "2"]
+
+
+def use_small_models(patch):
+    sizes = {"units": 2, "embedding": 3, "min_count": 1}
+    patch.setattr(command, "RECIPES", {name: x | sizes for name, x in command.RECIPES.items()})
 
 
 @pytest.fixture(scope="module")
@@ -681,6 +666,7 @@ def whole_run(data_path, tmp_path_factory):
 
     measure = evaluation.measure_reasons
     with pytest.MonkeyPatch.context() as patch:
+        use_small_models(patch)
         patch.setattr(data_module, "MULTIPLE", 16)
         patch.setattr(evaluation, "measure_reasons", lambda *given: matter(measure(*given)))
         command.main(arguments)
@@ -704,6 +690,7 @@ def test_what_a_run_writes(whole_run, data_path, monkeypatch, capsys):
     right = np.mean(found.argmax(axis=1) == fold.data.labels[fold.test])
     assert (entry["accuracy"], entry["parameters"]) == (100 * right, model.count_params())
     # A finished run is only reported.
+    use_small_models(monkeypatch)
     monkeypatch.setattr(command, "train", pytest.fail)
     command.main(arguments)
     printed = capsys.readouterr().out
@@ -771,53 +758,6 @@ def test_the_page_shows_the_weights_of_the_saved_model(whole_run, data_path):
         assert ("does not know, and treats alike: only" in article) == ("only" in text)
 
 
-# `CSVLogger` does not close its file where `fit` is interrupted.
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.parametrize(
-    "encoder",
-    [
-        pytest.param("none", marks=pytest.mark.slow),
-        pytest.param("ngrams", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_a_stopped_run_resumes_to_the_same_weights(
-    encoder, data_path, tmp_path, monkeypatch, capsys
-):
-    """Stopped within the second epoch of the second fold, after the report of the first one."""
-    monkeypatch.setattr(data_module, "BATCH", 4)
-    monkeypatch.setattr(evaluation, "save", lambda *given: None)
-    weights, batches, test = collections.defaultdict(dict), itertools.count(), evaluation.evaluate
-
-    def noted(classifier, reader, fold, deciding):
-        weights[folder][fold.test[0]] = reader.get_weights()
-        return test(classifier, reader, fold, deciding)
-
-    def stop(callback, batch, logs=None):
-        if folder == "parts" and next(batches) == 3 * 3 + 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(evaluation, "evaluate", noted)
-    monkeypatch.setattr(Resume, "on_train_batch_end", stop)
-    results = []
-    for folder in ("whole", "parts"):
-        arguments = ["--data", str(data_path), "--output", str(tmp_path / folder), "--epochs", "2"]
-        arguments += ["--encoder", encoder, "--folds", "2"]
-        if folder == "parts":
-            with pytest.raises(KeyboardInterrupt):
-                command.main(arguments)
-            assert re.search(r"attention, 1 of 2 folds, % right: \S+\n", capsys.readouterr().out)
-        command.main(arguments)
-        results.append(json.loads((tmp_path / folder / "results.json").read_text()))
-        assert not [*(tmp_path / folder).glob("attention/fold-*")]
-    printed = capsys.readouterr().out
-    assert "Resuming after epoch 1 of" in printed
-    assert re.search(r"minutes_left: 0.0000e\+00\n", printed)
-    assert results[0] == results[1]
-    for fold, arrays in weights["whole"].items():
-        for x, y in zip(arrays, weights["parts"][fold], strict=True):
-            assert np.array_equal(x, y)
-
-
 @pytest.mark.slow
 def test_letters_are_asked_for_the_deciding_sentence(tmp_path, monkeypatch, capsys):
     noted, predict = [], evaluation.predict
@@ -826,6 +766,7 @@ def test_letters_are_asked_for_the_deciding_sentence(tmp_path, monkeypatch, caps
         noted.append((chosen, predict(reader, data, chosen)))
         return noted[-1][1]
 
+    use_small_models(monkeypatch)
     monkeypatch.setattr(evaluation, "predict", note)
     monkeypatch.setattr(evaluation, "save", lambda *given: None)
     arguments = ["--output", str(tmp_path), *SMALL, "--documents", "60", "--seed", "6"]
@@ -869,13 +810,7 @@ def test_weights_that_are_no_reasons_are_not_drawn(tmp_path, monkeypatch, capsys
         (["--data", ""], "--data needs a path"),
         (["--documents", "9", "--data", "x"], "no --documents, which is the number of letters"),
         (["--longest", "19"], "--longest must be at least 20"),
-        (["--folds", "1"], "--folds: must be at least 2; received 1"),
-        (["--epochs", "0"], "--epochs: must be at least 1"),
-        (["--dropout", "1"], "--dropout: must be in [0, 1)"),
-        (["--learning-rate", "nan"], "--learning-rate: must be at least 0"),
         (["--pooling", "max"], "invalid choice: 'max'"),
-        (["--data", "x", "--units", "9"], "--units is not for --encoder ngrams"),
-        (["--dropout", "0", "--encoder", "ngrams"], "--dropout is not for --encoder ngrams"),
     ],
 )
 def test_bad_arguments(arguments, fragment, capsys):
@@ -888,8 +823,8 @@ def test_defaults():
     found = command.parse([])
     assert (found.folds, found.runs, found.pooling) == (5, 1, ["attention", "average"])
     assert (found.documents, found.word_dropout) == (5000, 0)
-    found = command.parse(["--data", "x", "--encoder", "gru", "--dropout", "0", "--folds", "4"])
+    found = command.parse(["--data", "x", "--encoder", "gru", "--folds", "4"])
     assert command.parse(["--folds", "3", "--runs", "4"]).runs == 3
-    assert (found.folds, found.runs, found.dropout, found.min_count) == (4, 4, 0, 5)
+    assert (found.folds, found.runs, found.epochs, found.min_count) == (4, 4, 6, 5)
     found = command.parse(["--data", "x"])
-    assert (found.encoder, found.form, found.epochs, found.units) == ("ngrams", "auto", 20, None)
+    assert (found.encoder, found.form, found.epochs) == ("ngrams", "auto", 20)
