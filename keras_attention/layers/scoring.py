@@ -462,10 +462,14 @@ class ScoringMixin(CheckedLayer):
             remedy = "Override output_size(query_size, value_size), or change `combine`."
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
-        weights = map_leaves(lambda x: as_dtype(x, self.compute_dtype), weights)
-        if one_step:
-            output, weights = map_leaves(lambda x: ops.squeeze(x, 1), (output, weights))
+        output = ops.squeeze(output, 1) if one_step else output
+        weights = None if weights is None else self._returned(weights, one_step)
         return Attended(output, state, weights), residuals
+
+    def _returned(self, weights, one_step):
+        """Weights as `attend` returns them: in the compute dtype, of one step without its axis."""
+        weights = as_dtype(weights, self.compute_dtype)
+        return ops.squeeze(weights, 1) if one_step else weights
 
     def _window(self, query, memory, position):
         """What the hook `window` returns, checked. Only a class that counts steps gets them."""

@@ -232,7 +232,8 @@ def _masked_step(decoder, run_cell, read, carry, x):
             attended, kept, weights = read(hidden, kept, position)
             fed = attended if decoder.input_feeding else None
     output = hidden if read is None else _joined(decoder, hidden, attended)
-    return where_valid(mask, (states, fed, kept), carry), (output, weights)
+    new = states, fed, kept
+    return new if mask is None else where_valid(mask, new, carry), (output, weights)
 
 
 def _joined(decoder, hidden, attended):
