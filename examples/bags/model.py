@@ -12,12 +12,15 @@ LEAST = 8  # in a smaller bag each instance may decide
 
 
 def pool(x, mask, kind):
-    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`; or zero."""
+    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`.
+
+    An empty bag gives zeros.
+    """
     valid = ops.expand_dims(mask, 2)
     if kind == "mean":
         count = ops.sum(ops.cast(valid, x.dtype), axis=1)
         return ops.sum(ops.where(valid, x, 0.0), axis=1) / ops.maximum(count, 1)
-    largest = ops.max(ops.where(valid, x, -1e30), axis=1)
+    largest = ops.max(ops.where(valid, x, -1e30), axis=1)  # below every feature
     return ops.where(ops.any(valid, axis=1), largest, 0.0)
 
 

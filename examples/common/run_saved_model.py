@@ -25,8 +25,8 @@ def forbid_keras():
 
 
 def check_absent():
-    """Ends the program if it has imported one of these packages all the same."""
-    found = {name.partition(".")[0] for name, module in sys.modules.items() if module}
+    """Ends the program if it has imported one of these packages anyway."""
+    found = {name.partition(".")[0] for name, x in sys.modules.items() if x is not None}
     if found & {*ABSENT}:
         names = ", ".join(sorted(found & {*ABSENT}))
         raise SystemExit(f"this process has imported {names}, which it must not need")
@@ -63,8 +63,8 @@ def main(directory, text):
         fit = one_length = False
     if not (fit and one_length):
         raise SystemExit(
-            f"{directory} takes a JSON object with lists of one length for "
-            f"{', '.join(sorted(specs))}: of strings, or of lists of numbers. For example "
+            f"{directory} takes a JSON object with a list for each of {', '.join(sorted(specs))}. "
+            "All lists have one length, and hold strings or lists of numbers. For example "
             f'{{"texts": ["a", "b"]}} or {{"samples": [[0.0, 0.1]]}}; received {text[:80]}'
         )
     outputs = signature(**tensors)

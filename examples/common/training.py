@@ -150,11 +150,14 @@ def pad_pairs(pairs, length=None):
 
 
 def pad(rows, length=None, multiple=4):
-    """Pads lists of ids with 0 to this length, or to the longest one.
+    """Pads lists of ids with 0 to this length, or to the longest one, rounded up to a multiple.
 
     Multiples of four give few different shapes, so XLA compiles few programs.
     """
-    length = max(1, length or max(map(len, rows)))
+    longest = max(map(len, rows))
+    length = max(1, length or longest)
+    if length < longest:
+        raise ValueError(f"a list of {longest} ids does not fit into {length}")
     return keras.utils.pad_sequences(rows, -(-length // multiple) * multiple, padding="post")
 
 
@@ -242,7 +245,7 @@ class Resume(keras.callbacks.Callback):
         if not np.isfinite(losses).all():
             raise SystemExit(
                 f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Choose a "
-                "lower learning rate and another --output."
+                "lower learning rate, an option or a constant, and another --output."
             )
         if hasattr(self.batches, "get_state"):
             write_text(self._path(epoch + 1, "json"), json.dumps(self.batches.get_state()))

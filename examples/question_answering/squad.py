@@ -79,19 +79,26 @@ def why_useless(example):
 
 def _walk(document):
     """Yields every question as an `Example`. The start of no answer is -1."""
-    for article in document["data"]:
-        for paragraph in article["paragraphs"]:
-            for entry in paragraph["qas"]:
-                answers = tuple(answer["text"] for answer in entry["answers"])
-                starts = [answer["answer_start"] for answer in entry["answers"]] or [-1]
+    for article in _list_of(document, "data"):
+        for paragraph in _list_of(article, "paragraphs"):
+            for entry in _list_of(paragraph, "qas"):
                 texts = entry["id"], paragraph["context"], entry["question"]
+                found = _list_of(entry, "answers")
+                answers = tuple(answer["text"] for answer in found)
+                starts = [answer["answer_start"] for answer in found]
                 strings = all(isinstance(text, str) for text in (*texts, *answers))
                 # Compare the type itself, because a bool is an instance of int.
-                if not strings or any(type(n) is not int or n < 0 for n in starts[: len(answers)]):
+                if not strings or any(type(n) is not int or n < 0 for n in starts):
                     raise ValueError(
-                        "expected strings in context, id, question and text, and a whole number "
-                        f"of at least 0 in answer_start; found {str(entry)[:200]}"
+                        "expected strings in id, context, question and text, and a whole number "
+                        f"of at least 0 in answer_start; found {str((*texts, found))[:300]}"
                     )
                 # Fails if the JSON holds half of a surrogate pair, like \ud800.
                 "".join((*texts, *answers)).encode()
-                yield Example(*texts, answers, starts[0])
+                yield Example(*texts, answers, starts[0] if starts else -1)
+
+
+def _list_of(part, name):
+    if not isinstance(part[name], list):
+        raise ValueError(f"expected a list in {name}; found {str(part[name])[:80]!r}")
+    return part[name]

@@ -3,15 +3,30 @@
     python -m examples.serving output/translate/saved_model
     curl -d '{"instances": ["3rd of May 1998"]}' localhost:8501/v1/models/model:predict
 
-It accepts the requests of TensorFlow Serving, so clients can use either server. The model must take
-strings, one a row for each input: the models of the tasks do, and for example Keras models of
-`keras.Input((), dtype="string")`. Requests that arrive while the model is busy are answered
-together. An answer says what is wrong with a request. SIGTERM and Ctrl-C stop the server after the
-current requests, or after 30 seconds.
+It accepts the requests of TensorFlow Serving, so clients can use either server:
+
+    POST /v1/models/NAME:predict   {"instances": [...]} takes strings, or objects with a string for
+                                   each input; the answer is {"predictions": [...]}.
+                                   {"inputs": {"name": [...]}} takes columns; the answer is
+                                   {"outputs": {...}}.
+    GET  /v1/models/NAME           whether the model is ready
+    GET  /v1/models/NAME/metadata  names, types and shapes of inputs and outputs
+    GET  /healthz                  whether the server runs
+
+The server serves models that take strings, one a row for each input: the models of the tasks, and
+for example Keras models of `keras.Input((), dtype="string")`.
+
+Requests that arrive while the model is busy are answered together, which is several times as fast
+(`--max-batch 1` answers them one by one). The texts of a batch are padded to the longest one, so
+arrays over tokens may be longer than for one text alone.
+
+The answer says what is wrong with a request: 400 malformed, 408 body not sent within `--timeout`,
+413 too large, 503 more waiting than `--max-waiting`. A connection ends when no whole request comes
+within `--timeout`. SIGTERM and Ctrl-C stop the server after the current requests, or after
+30 seconds.
 
 The server only listens on this machine unless you pass `--host`. It has no passwords, no encryption
 and no limit of connections. On an open network, put a proxy in front of it that has them.
-docs/howto/serve.md lists the addresses, the limits and the errors.
 
 Needs aiohttp: pip install "keras-attention-layers[serve]".
 """

@@ -17,7 +17,8 @@ def parse(argv=None, description=None):
     pairs.add_argument("--shards", metavar="DIR", help="to train on, in place of --train")
     add("--valid", **pair)
     add("--test", **pair)
-    add("--attention", choices=ATTENTIONS, default="bahdanau")
+    text = "of one GRU; stack: a DecoderStack of two with Bahdanau's (default: bahdanau)"
+    add("--attention", choices=ATTENTIONS, default="bahdanau", help=text)
     add("--input-feeding", action="store_true", help="for the luong attentions")
     add("--window", type=types.count, default=10, help="D of local attention")
     add("--beam", type=types.count, default=5, metavar="N", help="width of the search")

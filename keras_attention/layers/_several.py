@@ -28,7 +28,8 @@ class Several(ScoringMixin):
 
     A subclass defines `_members()`, the attentions; `_parts(memory)`, the memories that they read;
     `_join(memories)`, the inverse; `_masks(masks)`, the masks of each attention; and
-    `_joint_weights(weights)`, what a call returns for the weights of all; some may be None.
+    `_joint_weights(weights)`, what a call returns for the weights of all. Some of these may be
+    None.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -119,7 +119,7 @@ class CheckedLayer(keras.layers.Layer):
         return as_dtype(product, self.score_dtype)
 
     def _check_built(self, before: str) -> None:
-        """Refuses to do something that needs the weights `before` there are any."""
+        """Raises an error if the layer has no weights. `before` names what needs them."""
         if not self.built:
             raise ValueError(
                 f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "

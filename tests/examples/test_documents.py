@@ -1,4 +1,4 @@
-"""Classification of documents: sentences, files, ids, folds, model, reasons, runs and resuming."""
+"""Classification of documents: sentences, files, ids, folds, model, reasons and runs."""
 
 import collections
 import itertools
@@ -583,6 +583,25 @@ def test_gradients_of_words_among_ngrams():
         gain = (after - probabilities)[np.arange(3), classes] / 0.001
         np.testing.assert_allclose(found[:, *place], gain, atol=2e-3)
     assert np.abs(found).max() > 0.01
+
+
+def test_gradients_of_words():
+    fold, classifier, reader = reasons_task("words")
+    ids = fold.data.padded(np.arange(3))
+    found = evaluation.gradients(classifier, ids)
+    table = classifier.get_layer("embedding").embeddings
+    before = np.array(table)
+    probabilities = reader(ids)["probabilities"].numpy()
+    classes = probabilities.argmax(axis=1)
+    # A word whose row grows by a part of itself.
+    for word in (1, 3):
+        changed = before.copy()
+        changed[word] *= 1.001
+        table.assign(changed)
+        after = reader(ids)["probabilities"].numpy()
+        table.assign(before)
+        gain = (after - probabilities)[np.arange(3), classes] / 0.001
+        np.testing.assert_allclose((found * (ids == word)).sum(axis=(1, 2)), gain, atol=2e-3)
 
 
 def test_reasons_are_averages_over_documents():

@@ -416,6 +416,10 @@ def test_bad_arguments(layer, options, fragments):
 def test_a_layer_must_be_built_before_it_prepares():
     layer, value = BahdanauAttention(17), normal(2, B, TK, DV)
     assert_refused(lambda: layer.prepare(value), layer.name, "no weights yet", "prepare()")
+
+
+def test_a_layer_must_be_built_before_its_output_is_computed():
+    layer, value = BahdanauAttention(17), normal(2, B, TK, DV)
     symbolic = keras.KerasTensor(value.shape)
     assert_refused(lambda: layer.compute_output_spec(symbolic, symbolic), "no weights yet")
 

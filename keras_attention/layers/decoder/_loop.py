@@ -213,7 +213,7 @@ def _called(decoder):
 
 
 def _masked_step(decoder, run_cell, read, carry, x):
-    """A step of the loop, which attends before or after the cell. Where masked, the states stay.
+    """A step of the loop, which attends before or after the cell. A masked one keeps the states.
 
     Args:
         run_cell: `run_cell(inputs, fed, states)` returns the output and the new states.
