@@ -2,17 +2,18 @@
 
     python -m examples.stories
 
-learns three kinds of questions from generated stories: one, two or three sentences decide them. It
-takes a minute and a half on two cores. Beside each model with three hops stands one with one hop.
-For each kind it writes a picture of the sentences that every hop read, a `.keras` file, and a
-SavedModel from strings to answers, which it then runs in a process without keras.
+learns three kinds of questions from generated stories: one, two or three sentences decide them. For
+each kind it trains a model with three hops, and one with a single hop for comparison. This takes a
+minute and a half on two cores. It also writes a picture of the sentences that every hop read, a
+`.keras` file, and a SavedModel that takes a story and a question as strings, which it then runs in
+a process without keras.
 
     python -m examples.stories --data DIR --task all --repeats 10
 
 does it for the 20 tasks of bAbI. DIR holds the official text files; `--data download` downloads
 them. Of several repeats the one with the lowest training error counts, as in the paper. The same
-command resumes an interrupted run: finished models are kept. docs/results/stories.md compares our
-errors with those of the paper.
+command resumes an interrupted run: finished models are kept. docs/results/stories.md lists our
+errors beside those from the paper.
 """
 
 import argparse

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples.common.training import pad, pair_batches
+from examples.common.training import pad
 from examples.pronunciation import __main__ as command
 from examples.pronunciation import data, evaluation, export, language
 from examples.pronunciation.model import ATTENTIONS, Pronouncer, build_model
@@ -114,23 +114,6 @@ def test_the_picture_shows_each_mark_on_a_circle(tmp_path, monkeypatch):
     export.draw_alignment("né", ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png")
     labels = [label.get_text() for label in drawn["figure"].axes[0].get_xticklabels()]
     assert labels == ["⊢", "n", "e", "◌\N{COMBINING ACUTE ACCENT}", "⊣"]
-
-
-def test_batches_hold_every_word_once_beside_its_phones():
-    rng = np.random.default_rng(1)
-    sources = [[n + 10] * n for n in rng.integers(1, 9, 53)]
-    targets = [[*source, data.END] for source in sources]
-    found = []
-    for (source, target), again in pair_batches(
-        list(zip(sources, targets, strict=True)), 7, seed=1
-    )():
-        assert again is target
-        assert len(source) <= 7
-        assert [source.shape[1] % 4, target.shape[1] % 4] == [0, 0]
-        for x, y in zip(source, target, strict=True):
-            assert [*x[x > 0], data.END] == list(y[y > 0])
-            found.append(list(x[x > 0]))
-    assert sorted(found) == sorted(sources)
 
 
 def build(attention, dropout=0.0, backward=False):

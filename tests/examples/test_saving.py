@@ -3,8 +3,9 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from examples.common import saving
+from examples.common import run_saved_model, saving
 
 INPUTS = np.random.default_rng(0).normal(size=(3, 5)).astype("float32")
 
@@ -91,3 +92,56 @@ def test_a_saved_model_that_differs_is_noticed(changes, problem, tmp_path, monke
     else:
         assert saving.check_saved_model(tmp_path, {"source": ["x"]}, expected) == REPLY
         assert "texts and scores equal, numbers within 0; the process" in capsys.readouterr().out
+
+
+class Joiner(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, x) for x in ("one", "two")])
+    def __call__(self, one, two):
+        return {"texts": one + two}
+
+
+@pytest.fixture(scope="module")
+def joiner(tmp_path_factory):
+    path, module = str(tmp_path_factory.mktemp("joiner")), Joiner()
+    tf.saved_model.save(module, path, {"serving_default": module.__call__})
+    return path
+
+
+def ask(path, inputs, monkeypatch):
+    """What the program does with inputs, in a process that has keras."""
+    for name in ("forbid_keras", "load_text_operations", "check_absent"):
+        monkeypatch.setattr(run_saved_model, name, lambda: None)
+    run_saved_model.main(path, inputs)
+
+
+def test_a_saved_model_answers(joiner, monkeypatch, capsys):
+    ask(joiner, '{"one": ["a", "b"], "two": ["c", "d"]}', monkeypatch)
+    assert '"texts": ["ac", "bd"]' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        '["a"]',
+        '{"one": ["a"]}',
+        '{"one": ["a"], "two": ["b"], "three": ["c"]}',
+        '{"one": ["a"], "two": ["b", "c"]}',
+        '{"one": [["a"]], "two": [["b"]]}',
+        '{"one": [1], "two": [2]}',
+        '{"one": "a", "two": "b"}',
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs, joiner, monkeypatch):
+    with pytest.raises(SystemExit, match="a list for each of one, two") as refused:
+        ask(joiner, inputs, monkeypatch)
+    assert str(refused.value).endswith(f"received {inputs}")
+
+
+def test_inputs_that_are_not_json_are_refused(joiner, monkeypatch):
+    with pytest.raises(SystemExit, match="the inputs are not JSON"):
+        ask(joiner, "a", monkeypatch)
+
+
+def test_a_process_that_has_imported_keras_is_refused():
+    with pytest.raises(SystemExit, match="has imported keras, keras_attention, which it"):
+        run_saved_model.check_absent()

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from examples.common import files, training
-from examples.common.training import Batches, Resume, seed_model
+from examples.common.training import Batches, Resume, pair_batches, seed_model
 
 EPOCHS = 3
 SETTINGS = {"seed": 3, "rate": 0.1}
@@ -189,3 +189,28 @@ def test_results_are_found_again_and_belong_to_their_settings(tmp_path):
     (tmp_path / "results.json").write_text("[")
     with pytest.raises(SystemExit, match=r"results.json cannot be read .* Delete"):
         files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
+
+
+def test_batches_hold_every_pair_once():
+    rows = range(23)
+    pairs = [([5 + i] * (1 + i % 7) + [3], [6 + i] * (1 + i % 5) + [3]) for i in rows]
+    seen = []
+    for pair, again in pair_batches(pairs, 4, seed=1)():
+        assert again is pair[1]
+        assert len(again) <= 4
+        assert [x.shape[1] % 4 for x in pair] == [0, 0]
+        for row in zip(*pair, strict=True):
+            lists = tuple(x[x != 0].tolist() for x in row)
+            assert all(not x[len(ids) :].any() for x, ids in zip(row, lists, strict=True))
+            seen.append(lists)
+    assert sorted(seen) == sorted(pairs)
+    assert seen != pairs
+    lengths = [len(x[0]) for (x, _), _ in pair_batches(pairs, 4)()]
+    assert lengths == sorted(lengths)
+
+
+def test_ids_are_padded_and_never_cut():
+    assert training.pad([[5, 6], []]).tolist() == [[5, 6, 0, 0], [0] * 4]
+    assert training.pad([[5, 6]], length=5).shape == (1, 8)
+    with pytest.raises(ValueError, match="a list of 3 ids does not fit into 2"):
+        training.pad([[5, 6, 7]], length=2)

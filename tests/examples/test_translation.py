@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from examples.common import dates
-from examples.common.training import Resume, pair_batches
+from examples.common.training import Resume
 from examples.translation import __main__ as command
 from examples.translation import data, evaluation, model, options, shards
 
@@ -99,22 +99,6 @@ def test_dates_are_right_reproducible_and_disjoint():
     assert (first, second) == tuple(dates.make_pairs([300, 200], seed=5))
     assert not set(first[1]) & set(second[1])
     assert first != dates.make_pairs([300, 200], seed=6)[0]
-
-
-def test_batches_hold_every_pair_once():
-    rows = range(23)
-    pairs = [([5 + i] * (1 + i % 7) + [3], [6 + i] * (1 + i % 5) + [3]) for i in rows]
-    seen = []
-    for pair, again in pair_batches(pairs, 4, seed=1)():
-        assert again is pair[1]
-        for row in zip(*pair, strict=True):
-            lists = tuple(x[x != data.PAD].tolist() for x in row)
-            assert all(not x[len(ids) :].any() for x, ids in zip(row, lists, strict=True))
-            seen.append(lists)
-    assert sorted(seen) == sorted(pairs)
-    assert seen != pairs
-    lengths = [len(x[0]) for (x, _), _ in pair_batches(pairs, 4)()]
-    assert lengths == sorted(lengths)
 
 
 class Numbers:
