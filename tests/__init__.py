@@ -7,8 +7,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def fast(values, only):
-    """The values as parameters; the default run has `only` these."""
-    return [
-        value if value in only else pytest.param(value, marks=pytest.mark.slow) for value in values
-    ]
+def fast(values, only, slow=1):
+    """The values as parameters; the default run has `only` these, the slow tests a few more."""
+    rest = [x for x in values if x not in only]
+    marks = [pytest.mark.slow if n < slow else pytest.mark.exhaustive for n in range(len(rest))]
+    marked = iter(pytest.param(x, marks=mark) for x, mark in zip(rest, marks, strict=True))
+    return [x if x in only else next(marked) for x in values]

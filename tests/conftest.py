@@ -1,6 +1,7 @@
 """Settings of all tests, and which cases of a test run by default."""
 
 import gc
+import itertools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -65,8 +66,9 @@ def _few_programs():
 def pytest_collection_modifyitems(items):
     """Divides the cases of every `each_value` test.
 
-    The default run has every value of every parameter, without the values that are marked slow,
-    which the slow tests add. The remaining cases are `exhaustive`.
+    The default run has every value of every parameter, but for the values that are marked slow. The
+    slow tests have the case with the most new values, or `each_value(slow=n)` cases; the remaining
+    ones are `exhaustive`.
     """
     tests = {}
     for item in items:
@@ -77,14 +79,14 @@ def pytest_collection_modifyitems(items):
         elif item.get_closest_marker("each_value"):
             tests.setdefault((item.module, item.cls, item.originalname), []).append(item)
     for cases in tests.values():
-        fast = [case for case in cases if not case.get_closest_marker("slow")]
-        repeated = repeating(fast, values_of)
-        usual = [case for case in fast if case not in repeated]
+        usual = [case for case in cases if not case.get_closest_marker("slow")]
+        usual = list(with_new_values(usual))
         rest = [case for case in cases if case not in usual]
-        exhaustive = repeating(rest, values_of, set().union(*map(values_of, usual)))
+        few = cases[0].get_closest_marker("each_value").kwargs.get("slow", 1)
+        slow = list(itertools.islice(with_new_values(rest, usual), few))
         for case in rest:
             case.own_markers[:] = [x for x in case.own_markers if x.name != "slow"]
-            case.add_marker("exhaustive" if case in exhaustive else "slow")
+            case.add_marker("slow" if case in slow else "exhaustive")
 
 
 def pytest_collection_finish():
@@ -94,15 +96,17 @@ def pytest_collection_finish():
     gc.set_threshold(50_000, 20, 20)
 
 
-def repeating(cases, contents, seen=()):
-    """Takes the case with the most new contents until none has any, and returns the others."""
-    rest, seen = [(case, contents(case)) for case in cases], set(seen)
+def with_new_values(cases, seen=()):
+    """The case with the most values that are new, then the next one, until none has any."""
+    rest = [(case, values_of(case)) for case in cases]
+    seen = set().union(*map(values_of, seen))
     while rest:
-        counts = [len(found - seen) for _, found in rest]
+        counts = [len(values - seen) for _, values in rest]
         if not max(counts):
             break
-        seen |= rest.pop(counts.index(max(counts)))[1]
-    return [case for case, _ in rest]
+        case, values = rest.pop(counts.index(max(counts)))
+        seen |= values
+        yield case
 
 
 def values_of(case):

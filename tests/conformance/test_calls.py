@@ -42,7 +42,7 @@ def test_compute_output_shape(case):
 @first_cases
 # The first policy finds inputs that are not cast, the second weights.
 @pytest.mark.parametrize("policy", ["float64", "mixed_float16"])
-@pytest.mark.each_value
+@pytest.mark.each_value(slow=5)  # layers
 def test_compute_output_spec(case, policy):
     """Called directly, where Keras casts no inputs, it returns the shapes and dtypes of a call."""
     layer = case.built(policy)
@@ -122,7 +122,7 @@ def test_the_output_is_masked_like(case):
 
 @first_cases
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-@pytest.mark.each_value
+@pytest.mark.each_value(slow=5)  # layers
 def test_mixed_precision(case, policy):
     mixed, plain = case.built(policy), case.built()
     # Switches, such as `linear` of a memory network, are boolean.
@@ -185,7 +185,7 @@ HALVES = ["bfloat16", "float16", "mixed_bfloat16", "mixed_float16"]
 @first_cases
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
-@pytest.mark.each_value
+@pytest.mark.each_value(slow=5)  # layers
 def test_nothing_valid_reads_zero_with_finite_gradients(case, dtype, jit):
     read_nothing(case, dtype, jit)
 

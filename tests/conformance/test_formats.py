@@ -102,7 +102,7 @@ def assert_exports(name, kind, folder, **options):
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"]))
+@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"], slow=2))
 def test_a_mask_is_exported(kind, tmp_path):
     assert_exports("bahdanau", kind, tmp_path, masked=("value",))
 

@@ -73,7 +73,7 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("name", fast(SEARCHES, ["beam", "sample"]))
+@pytest.mark.parametrize("name", fast(SEARCHES, ["beam", "sample"], slow=len(SEARCHES)))
 def test_a_search_does_not_sort_the_vocabulary(name):
     vocabulary, search = 501, SEARCHES[name]
 

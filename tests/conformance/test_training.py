@@ -16,7 +16,7 @@ def square_from_one(_, output):
 @compiled_cases
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "jit"])
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
-@pytest.mark.each_value
+@pytest.mark.each_value(slow=5)  # layers
 def test_training(case, jit, static):
     """With dynamic sizes the model also trains on a smaller last batch of longer sequences."""
     if jit and BACKEND == "torch":
