@@ -18,6 +18,7 @@ from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
     CoverageAttention,
+    DecoderStack,
     DynamicConvolutionAttention,
     ForwardAttention,
     GMMAttention,
@@ -153,6 +154,20 @@ def remembering(variant, batch, steps, length, units, attention_units):
         "dynamic convolution": DynamicConvolutionAttention,
     }[variant](attention_units)
     rnn = AttentionRNN(keras.layers.GRUCell(units), attention, query="previous")
+    shapes = (batch, steps, units), (batch, length, units)
+    rnn.build(*shapes)
+    return (lambda x, m: rnn(x, m, training=True)), normal(1.0, *shapes), rnn.weights
+
+
+def layered(variant, batch, steps, length, units, layers):
+    """Several GRUs with additive attention, in their recurrence or beside it; see `states.py`."""
+    attention = BahdanauAttention(units)
+    if variant == "DecoderStack":
+        rnns = [keras.layers.GRU(units, return_sequences=True) for _ in range(layers)]
+        rnn = DecoderStack(rnns, attention)
+    else:
+        cells = [keras.layers.GRUCell(units) for _ in range(layers)]
+        rnn = AttentionRNN(cells, attention, input_feeding=variant == "input feeding")
     shapes = (batch, steps, units), (batch, length, units)
     rnn.build(*shapes)
     return (lambda x, m: rnn(x, m, training=True)), normal(1.0, *shapes), rnn.weights
@@ -364,6 +379,7 @@ CASES = {
     "decoder": decoder,
     "recurrence": recurrence,
     "remembering": remembering,
+    "layered": layered,
 }
 
 

@@ -1,10 +1,11 @@
 """A training step of a decoder with each attention that has a state, beside additive attention.
 
-    python benchmarks/states.py [--repeats N]
+    python benchmarks/states.py [--stack] [--repeats N]
 
 Prints the median time of additive attention, and the ratios of the others to it: in a TensorFlow
-graph, on TensorFlow with XLA, and on JAX, forward and backward. The attentions take turns in one
-process for each column. The sizes are about those of Tacotron 2: `SIZES`.
+graph, on TensorFlow with XLA, and on JAX, forward and backward. The decoders take turns in one
+process for each column. The sizes are about those of Tacotron 2: `SIZES`. With `--stack` these are
+decoders of two GRUs: with attention in the recurrence, and a `DecoderStack`.
 """
 
 import argparse
@@ -19,6 +20,8 @@ NAMES = (
     *("forward", "forward, agent", "GMM V2b", "dynamic convolution"),
     *("4 heads", "4 heads of all units", "4 location-sensitive heads"),
 )
+STACK = {"batch": 32, "steps": 50, "length": 50, "units": 256, "layers": 2}
+STACKED = "in the recurrence", "input feeding", "DecoderStack"
 COLUMNS = {
     "TF graph": ("tensorflow", "graph"),
     "TF-XLA": ("tensorflow", "XLA"),
@@ -26,36 +29,40 @@ COLUMNS = {
 }
 
 
-def column(mode, repeats):
+def column(mode, stack, repeats):
     from forms import make_step
     from measure import interleaved_times
 
-    steps = {name: make_step("remembering", name, mode, True, **SIZES) for name in NAMES}
+    case, names, sizes = ("layered", STACKED, STACK) if stack else ("remembering", NAMES, SIZES)
+    steps = {name: make_step(case, name, mode, True, **sizes) for name in names}
     return interleaved_times(steps, repeats)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stack", action="store_true", help="decoders of two layers")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--column", choices=COLUMNS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.column:
-        print(json.dumps(column(COLUMNS[arguments.column][1], arguments.repeats)))
+        mode = COLUMNS[arguments.column][1]
+        print(json.dumps(column(mode, arguments.stack, arguments.repeats)))
         return
     from measure import print_table
 
     found = {}
     for name, (backend, _) in COLUMNS.items():
         run = subprocess.run(
-            [sys.executable, __file__, "--column", name, "--repeats", str(arguments.repeats)],
+            [sys.executable, __file__, *sys.argv[1:], "--column", name],
             env={**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"},
             stdout=subprocess.PIPE,
             check=True,
         )
         found[name] = json.loads(run.stdout.splitlines()[-1])
-    rows = [["additive, ms", *(1000 * times["additive"] for times in found.values())]]
-    for name in NAMES[1:]:
-        rows.append([name, *(times[name] / times["additive"] for times in found.values())])
+    first, *others = STACKED if arguments.stack else NAMES
+    rows = [[f"{first}, ms", *(1000 * times[first] for times in found.values())]]
+    for name in others:
+        rows.append([name, *(times[name] / times[first] for times in found.values())])
     print_table(["attention", *COLUMNS], rows)
 
 
