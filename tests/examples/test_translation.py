@@ -137,6 +137,18 @@ def test_without_attention_the_decoder_is_a_plain_recurrence():
     assert not decoder.attention.weights
 
 
+@pytest.mark.slow
+def test_a_stack_translates_as_before_when_it_is_loaded(tmp_path):
+    arguments = ["--attention", "stack", "--units", "6", "--embedding", "5", "--output", "x"]
+    made = model.build_model((20, 20), options.parse(arguments))
+    made.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    source = np.random.default_rng(0).integers(4, 20, (3, 7))
+    found, again = (x.generate(source, 5, "greedy") for x in (made, loaded))
+    np.testing.assert_array_equal(again.tokens, found.tokens)
+    np.testing.assert_array_equal(again.weights, found.weights)
+
+
 def test_bleu_is_reported_by_source_length_with_its_signature():
     sources = ["ein Wort", "eins zwei drei vier fünf sechs sieben acht neun"]
     perfect = ["one single lonely word here", "one two three four five six seven eight nine"]
