@@ -56,7 +56,7 @@ def served(model, path):
     [
         pytest.param(("width", "strip"), ("width", "strip"), marks=pytest.mark.exhaustive),
         pytest.param((None, None), ("source", "source_1"), marks=pytest.mark.slow),
-        pytest.param(None, ("width", "strip"), marks=pytest.mark.slow),
+        pytest.param(None, ("width", "strip"), marks=pytest.mark.exhaustive),
     ],
     ids=["functional", "unnamed", "dictionary"],
 )

@@ -72,6 +72,7 @@ def step_by_step(layer, output, weights, memory, mask=None, tokens=TOKENS):
 @whole_or_monotonic
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 @pytest.mark.parametrize("jit", fast([False, True], [False]))
+@pytest.mark.each_value
 def test_equals_the_sum_over_all_paths(monotonic, mask, jit):
     layer = built(monotonic=monotonic)
 
@@ -155,6 +156,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(monotonic, place, fill
 )
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 @pytest.mark.parametrize("jit", fast([False, True], [False]))
+@pytest.mark.each_value
 def test_nothing_valid_reads_zeros(options, dtype, jit):
     layer = built(dtype=dtype, **options)
     output, _, memory = (x.astype("float32") for x in tensors())

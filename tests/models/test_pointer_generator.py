@@ -93,6 +93,7 @@ def test_masking_the_source_is_truncating_it():
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 @pytest.mark.parametrize("jit", fast([False, True], [False]))
+@pytest.mark.each_value
 def test_nothing_to_copy(dtype, jit):
     """Without a valid position the token is generated; words of no source are improbable."""
     layer = built(dtype=dtype)

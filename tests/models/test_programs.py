@@ -17,6 +17,7 @@ from keras_attention import (
 )
 from keras_attention.models import BidirectionalEnsemble
 from keras_attention.models._searches import OWN, SEARCHES
+from tests import fast
 from tests.backends import only_on
 from tests.helpers import randomize
 from tests.models.cases import END, SOURCES, START, TARGETS, E, H, U, V, make_model
@@ -92,17 +93,7 @@ def assert_same(found, expected):
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
-# The slow tests change an attribute of three kinds, the exhaustive ones all.
-KINDS = "end", "list", "layer"
-changes_first = [
-    pytest.param(x, marks=pytest.mark.slow if x in KINDS else pytest.mark.exhaustive)
-    if x != "window"
-    else x
-    for x in CHANGES
-]
-
-
-@pytest.mark.parametrize("name", changes_first)
+@pytest.mark.parametrize("name", fast(CHANGES, ["window"]))
 def test_generate_notices_a_change(name):
     make, change = CHANGES[name]
     model, fresh = make(), make()
