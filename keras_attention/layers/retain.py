@@ -162,10 +162,13 @@ class RETAIN(CheckedLayer):
         visits = self.project(inputs, self.embedding_kernel)
         if mask is not None:
             mask = ops.convert_to_tensor(mask)
-        of_visits, of_gates = (
-            as_dtype(ops.flip(rnn(visits, mask=mask), axis=1), self.score_dtype)
-            for rnn in (self.visit_rnn, self.gate_rnn)
-        )
+
+        def read(rnn):
+            # Keras's recurrences need a step.
+            found = visits if visits.shape[1] == 0 else rnn(visits, mask=mask)
+            return as_dtype(ops.flip(found, axis=1), self.score_dtype)
+
+        of_visits, of_gates = read(self.visit_rnn), read(self.gate_rnn)
         scores = ops.sum(ops.multiply(of_visits, self.visit_vector), axis=-1)
         gates = ops.tanh(ops.add(self.project(of_gates, self.gate_kernel), self.gate_bias))
         return visits, masked_softmax(scores, mask), gates

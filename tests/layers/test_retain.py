@@ -107,6 +107,15 @@ def test_masking_is_truncating_whatever_the_padding_holds(fill):
     assert_close(shares[:, kept], numpy(layer.contributions(inputs)))
 
 
+def test_no_visits_mean_the_bias():
+    layer = built()
+    for mask in (None, np.ones((B, 0), bool)):
+        logits, weights = run(layer, np.ones((B, 0, D)), mask=mask)
+        np.testing.assert_array_equal(numpy(logits), np.tile(numpy(layer.class_bias), (B, 1)))
+        assert tuple(weights.shape) == (B, 0)
+        assert tuple(layer.contributions(np.ones((B, 0, D)), mask).shape) == (B, 0, D, C)
+
+
 def test_a_history_without_a_visit_has_the_logit_of_the_bias():
     layer, mask = built(), np.zeros((B, T), bool)
     logits, weights = run(layer, normal(1, B, T, D), mask=mask)
