@@ -102,11 +102,6 @@ class MultiSource(Several):
         outputs = [one.combine(query, x) for one, x in zip(self.attentions, contexts, strict=True)]
         return ops.concatenate(outputs, axis=-1)
 
-    def _combine_site(self):
-        plain = type(self).combine is MultiSource.combine
-        plain = plain and all(type(x).combine is ScoringMixin.combine for x in self.attentions)
-        return None if plain else super()._combine_site()
-
     def output_size(self, query_size: int, value_size: list[int]) -> int:
         """The features of all outputs. `value_size` lists the features of each memory."""
         pairs = zip(self.attentions, value_size, strict=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_attention._place import Place, compiling, value_of
+from keras_attention._place import Place, compiling
 from keras_attention._spec import (
     Form,
     Spec,
@@ -29,7 +29,6 @@ from keras_attention._spec import (
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import (
     CheckedLayer,
-    as_in_a_call,
     check_initialised,
     float_weights,
     with_weights,
@@ -56,7 +55,6 @@ from keras_attention.ops.windows.positions import (
     window_positions,
 )
 from keras_attention.ops.xla import run_as_part
-from keras_attention.recurrence import automatic
 
 __all__ = [
     "NORMALIZERS",
@@ -369,8 +367,8 @@ class ScoringMixin(CheckedLayer):
             memory: a `Memory`, from `prepare`.
             state: the state returned by the previous step; None on the first step, or if the
                 attention has no state.
-            return_attention_scores: pass False where the weights are not needed. This may save
-                the work of making them; then the weights may be None.
+            return_attention_scores: pass False where the weights are not needed. Then they are
+                None, and the layer may save the work of making them.
             drawn: random numbers for training, what the hook `draw` of a `RecurrentScoringMixin`
                 returned; for a single step, its row. By default the layer draws them, which JAX
                 refuses in a loop of your own.
@@ -463,7 +461,7 @@ class ScoringMixin(CheckedLayer):
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
         output = ops.squeeze(output, 1) if one_step else output
-        weights = None if weights is None else self._returned(weights, one_step)
+        weights = self._returned(weights, one_step) if return_attention_scores else None
         return Attended(output, state, weights), residuals
 
     def _returned(self, weights, one_step):
@@ -615,22 +613,12 @@ class ScoringMixin(CheckedLayer):
         self._check_built("prepare() and attend()")
 
     def _combine_site(self):
-        """`combine` in a recurrence: the site "combine" and a function that uses it, or None.
+        """`combine` in a recurrence, as products: the site "combine" and a function that uses it.
 
-        The function is `run(call, query, context)`, and `call` calls a site.
+        The function is `run(call, query, context)`, and `call` calls a site. None: `combine` is a
+        part of the site that attends.
         """
-        if type(self).combine is ScoringMixin.combine:
-            return None
-
-        def run(weights, *arguments):
-            def combine():
-                with with_weights(self, weights):
-                    return self.combine(*(ops.expand_dims(x, 1) for x in arguments))
-
-            return [ops.squeeze(as_in_a_call(self, combine), 1)]
-
-        site = automatic([value_of(x) for x in float_weights(self)], run)
-        return site, lambda call, query, context: call("combine", query, context)[0]
+        return None
 
     def compute_output_shape(
         self,

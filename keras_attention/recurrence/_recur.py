@@ -12,7 +12,7 @@ from keras_attention._place import Compiling, Place
 from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import linearize, vector_jacobian, weight_gradients
-from keras_attention.ops.loops import leaves, pack_like, scan
+from keras_attention.ops.loops import leaves, map_leaves, pack_like, scan
 from keras_attention.ops.products import (
     kernel_gradient,
     multiply,
@@ -35,10 +35,11 @@ class Site(NamedTuple):
 
     Attributes:
         weights: floating-point tensors, in a list.
-        apply: `apply(weights, *arguments)` returns `(results, residuals)` of one step. Residuals
-            are tensors in any nesting, which are stored for the two functions below.
+        apply: `apply(weights, *arguments)` returns `(results, residuals)` of one step. Arguments,
+            results and residuals are tensors in any nesting. The residuals are stored for the two
+            functions below.
         backward: `backward(prepared, residuals, upstream, *arguments)` returns the gradients of the
-            floating-point arguments of one step, in their order.
+            floating-point arguments of one step, in a list in their order.
         of_weights: `of_weights(weights, residuals, upstream, *arguments)` returns the gradients of
             the weights from all steps at once. If it is None, `backward` returns them after those
             of the arguments, and the loop adds them up.
@@ -47,7 +48,7 @@ class Site(NamedTuple):
     """
 
     weights: list[Tensor]
-    apply: Callable[..., tuple[list[Tensor], Nested]]
+    apply: Callable[..., tuple[Nested, Nested]]
     backward: Callable[..., list[Tensor]]
     of_weights: Callable[..., list[Tensor]] | None = None
     prepare: Callable[[list[Tensor]], Any] = list
@@ -82,52 +83,52 @@ def product(
 
 
 def automatic(
-    weights: list[Tensor], function: Callable[..., Any], again: Callable[..., Any] | None = None
+    weights: list[Tensor],
+    function: Callable[..., tuple[Nested, Nested]],
+    of_weights: Callable[..., list[Tensor]] | None = None,
 ) -> Site:
     """The site of any function, differentiated automatically.
 
-    The loop adds up the gradients of the weights. On JAX with a GPU, which wants few large
-    operations, they are computed after the loop, from many steps side by side.
+    Without `of_weights`, the loop adds up the gradients of the weights. On JAX with a GPU, which
+    wants few large operations, they are computed after the loop, from many steps side by side.
 
     Args:
-        weights: see `Site`.
-        function: `function(weights, *arguments)` returns the results of one step. With `again`, it
-            returns `(results, residuals)`.
-        again: `again(weights, residuals, *arguments)` returns the results once more, for the
-            backward pass. By default `function` does.
+        weights, of_weights: see `Site`.
+        function: `function(weights, residuals, *arguments)` returns `(results, residuals)` of one
+            step. In the forward pass the residuals that it is given are None. The backward pass
+            calls it again, with those that it returned.
     """
-    if again is None:
-
-        def apply(weights, *arguments):
-            return function(weights, *arguments), ()
+    if of_weights is None and Place.of(*weights).vectorizes:
 
         def again(weights, residuals, *arguments):
-            return function(weights, *arguments)
+            return function(weights, residuals, *arguments)[0]
 
-    else:
-        apply = function
-    after_loop = Place.of(*weights).vectorizes
+        def of_weights(weights, residuals, upstream, *arguments):
+            numbers = sum(math.prod(x.shape) for x in weights)
+            size = MOST_SIDE_BY_SIDE // max(1, numbers)
+            return weight_gradients(again, weights, upstream, size, residuals, *arguments)
+
+    def apply(weights, *arguments):
+        return function(weights, None, *arguments)
 
     def backward(weights, residuals, upstream, *arguments):
         def run(floats, *traced):
             rest = iter(floats)
-            arguments_now = [next(rest) if is_floating(x) else x for x in arguments]
-            return again(*traced or [weights], residuals, *arguments_now), None
+            now = map_leaves(lambda x: next(rest) if is_floating(x) else x, arguments)
+            return function(*traced or [weights], residuals, *now)[0], None
 
-        floats = [x for x in arguments if is_floating(x)]
-        inputs = (floats,) if after_loop else (floats, list(weights))
-        return leaves(vector_jacobian(run, inputs, list(upstream))[0])
+        inputs = (_floats(arguments),) if of_weights else (_floats(arguments), list(weights))
+        return leaves(vector_jacobian(run, inputs, upstream)[0])
 
-    def of_weights(weights, residuals, upstream, *arguments):
-        numbers = sum(math.prod(x.shape) for x in weights)
-        size = MOST_SIDE_BY_SIDE // max(1, numbers)
-        return weight_gradients(again, weights, list(upstream), size, residuals, *arguments)
+    return Site(weights, apply, backward, of_weights)
 
-    return Site(weights, apply, backward, of_weights if after_loop else None)
+
+def _floats(arguments):
+    return [x for x in leaves(arguments) if is_floating(x)]
 
 
 # call(name of the site, *arguments) -> results
-Call = Callable[..., list[Tensor]]
+Call = Callable[..., Nested]
 # step(call, carry, inputs) -> (carry, outputs)
 Step = Callable[[Call, Nested, Nested], tuple[Nested, Nested]]
 
@@ -182,8 +183,8 @@ def runs_alone(*tensors: Tensor) -> bool:
 class _Call(NamedTuple):
     """What a step passed to a site, and what the site returned."""
 
-    arguments: list[Tensor]
-    results: list[Tensor]
+    arguments: Nested
+    results: Nested
     residuals: Nested
 
 
@@ -238,7 +239,7 @@ class _Recurrence:
                     raise ValueError(f"A step called the site {name!r} twice; give it two sites.")
                 results, residuals = site.apply(weights[name], *arguments)
                 results = _plus_added(results, added[name])
-                calls[name] = _Call(list(arguments), results, residuals)
+                calls[name] = _Call(arguments, results, residuals)
                 return results
 
             new, outputs = self.step(call, carry, inputs)
@@ -285,7 +286,7 @@ class _Recurrence:
         of_weights, of_added = dict(totals), {}
         for name, call in self._stored_calls(self.inputs, stored)[1].items():
             site, upstream = self.sites[name], of_results[name]
-            of_added[name] = upstream[: len(site.added)]
+            of_added[name] = leaves(upstream)[: len(site.added)]
             if site.of_weights is not None:
                 of_weights[name] = site.of_weights(
                     weights[name], call.residuals, upstream, *call.arguments
@@ -306,7 +307,7 @@ class _Recurrence:
             calls_in_order = []
 
             def call(name, *arguments):
-                calls_in_order.append((name, [x for x in arguments if is_floating(x)]))
+                calls_in_order.append((name, _floats(arguments)))
                 return results[name]
 
             return [("step", self.step(call, carry, inputs)), *calls_in_order]
@@ -319,15 +320,14 @@ class _Recurrence:
         for n in range(len(names) - 1, 0, -1):
             name, call = names[n], calls[names[n]]
             # No earlier site reads these results, so their gradients are complete.
-            of_results[name] = _without_none(gradients, places[1][name], call.results)
+            of_results[name] = _at(places[1][name], gradients, call.results)
             of_inputs = self.sites[name].backward(
                 prepared[name], call.residuals, of_results[name], *call.arguments
             )
-            count = sum(map(is_floating, call.arguments))
+            count = len(_floats(call.arguments))
             of_weights[name] = of_inputs[count:]
             gradients = [*map(_sum, gradients, pull(n, of_inputs[:count]))]
-        of_carry = _without_none(gradients, leaves(places[0]), leaves(carry))
-        return pack_like(carry, of_carry), of_results, of_weights
+        return _at(places[0], gradients, carry), of_results, of_weights
 
     def _stored_calls(self, inputs, stored):
         """The carry, and the call of every site."""
@@ -335,15 +335,16 @@ class _Recurrence:
         return pack_like(self.places, [tensors[n] for n in leaves(self.places)])
 
 
-def _plus_added(results: list[Tensor], added: Sequence[Tensor]) -> list[Tensor]:
+def _plus_added(results: Nested, added: Sequence[Tensor]) -> Nested:
     """The results of a site, with the slices of `Site.added` for this step."""
-    return [*map(ops.add, results, added), *results[len(added) :]]
+    return [*map(ops.add, results, added), *results[len(added) :]] if added else results
 
 
-def _without_none(gradients, places, tensors):
-    """The gradients at these places, which belong to these tensors, with zeros for None."""
-    pairs = zip(places, tensors, strict=True)
-    return [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
+def _at(places, gradients, tensors):
+    """The gradients of these tensors, from their places in a list, with zeros for None."""
+    pairs = zip(leaves(places), leaves(tensors), strict=True)
+    found = [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
+    return pack_like(tensors, found)
 
 
 def _sum(first, second):

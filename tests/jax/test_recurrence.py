@@ -147,8 +147,9 @@ def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, mos
     kernel, start = (normal(n, n, 3).astype("float32") for n in (3, 2))
     places = np.arange(steps, dtype="int32")
 
-    def read(weights, state, place):
-        return [ops.tanh(state @ weights[0]) * (place + 1), ops.sum(state * weights[0][0])]
+    def read(weights, _, state, place):
+        total = ops.sum(state * weights[0][0])
+        return [ops.tanh(state @ weights[0]) * (place + 1), total], None
 
     def by_sites(kernel, start):
         def step(call, state, place):
@@ -160,7 +161,7 @@ def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, mos
     def by_loop(kernel, start):
         outputs, state = [], start
         for place in places:
-            state, total = read([kernel], state, place)
+            (state, total), _ = read([kernel], None, state, place)
             outputs.append(state * total)
         return ops.stack(outputs)
 

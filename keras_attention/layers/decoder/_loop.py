@@ -17,11 +17,10 @@ from keras_attention.layers.decoder._cells import (
 from keras_attention.layers.decoder._changes import changed_in_a_step, refuse_assigned
 from keras_attention.layers.decoder._sites import (
     CellSites,
-    attention_site,
-    attention_site_with_state,
+    attention_sites,
     has_sites,
 )
-from keras_attention.layers.types import Attended, DecoderState, Memory
+from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.random import scan_drawing
@@ -80,8 +79,7 @@ def run_loop(
             training=training,
         )
         outputs = _joined(decoder, outputs, attended)
-    outputs = blanked(outputs, mask)
-    weights = map_leaves(lambda x: blanked(x, mask), weights) if return_scores else None
+    outputs, weights = map_leaves(lambda x: blanked(x, mask), (outputs, weights))
     return outputs, weights, DecoderState(*carry, last)
 
 
@@ -141,39 +139,26 @@ def _like_memory(decoder, state, memory):
 def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=None):
     """The loop over cells with sites, which has a gradient of its own."""
     sequences, mask, position = inputs
-    attention, inside = decoder.attention, decoder.attends_inside
     cells = CellSites(decoder.cell, sequences, decoder._fed_size, training)
-    sites = dict(cells.sites)
+    of_attention, attend = {}, None
+    if decoder.attends_inside:
+        of_attention, attend = attention_sites(decoder, memory, return_scores, training)
     drawn = _draw(decoder, inputs, memory, training)
-    if inside and attention.has_state:
-        site = attention_site_with_state(decoder, memory, carry[2], drawn, training)
-        sites["attention"] = site
-    elif inside:
-        sites["attention"] = attention_site(decoder, memory, return_scores)
-    combining = attention._combine_site() if inside else None
-    if combining is not None:
-        sites["combine"], combine = combining
-    if not attention.uses_position or not inside:
-        position = None
-    count = len(leaves(memory.value))
 
     def step(call, carry, x):
         x, drawn = x
 
         def read(query, state, position):
-            at = [] if position is None else [position]
-            context, *more = call("attention", query, *leaves(state), *leaves(drawn), *at)
-            output = context if combining is None else combine(call, query, context)
-            weights = pack_like(memory.value, more) if more else None
-            return Attended(output, pack_like(state, more[count:]), weights)
+            return attend(call, query, state, drawn, position)
 
         def run_cell(_, fed, states):
             return cells(call, fed, states)
 
-        return _masked_step(decoder, run_cell, read if inside else None, carry, x)
+        return _masked_step(decoder, run_cell, attend and read, carry, x)
 
     # The sites hold the products of the sequences.
     inputs = (None, mask, position), drawn
+    sites = cells.sites | of_attention
     return recur(step, sites, carry, inputs, decoder.unroll, bool(training), steps)
 
 

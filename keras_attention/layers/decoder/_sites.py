@@ -4,6 +4,7 @@ GRU and LSTM cells, and stacks of them, become products and gates; they multiply
 steps before the loop. The decoder calls every other cell as it is.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -14,9 +15,9 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.base import as_in_a_call, float_weights, with_weights
 from keras_attention.layers.decoder._cells import cells_of
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
-from keras_attention.layers.types import NO_RESIDUALS, Memory
+from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory
 from keras_attention.ops.gradients import vector_jacobian
-from keras_attention.ops.loops import leaves, pack_like, swap_steps
+from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps
 from keras_attention.ops.products import (
     kernel_gradient,
     multiply,
@@ -257,96 +258,64 @@ STACKS = {keras.layers.StackedRNNCells.call, ResidualRNNCells.call}
 KINDS = {keras.layers.GRUCell.call: _GRU, keras.layers.LSTMCell.call: _LSTM}
 
 
-def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
-    """The site `(query, position) -> [context, weights]`; the weights only if they are wanted.
+def attention_sites(
+    decoder: Any, memory: Memory, return_scores: bool, training: bool | None
+) -> tuple[dict[str, Site], Callable[..., Attended]]:
+    """The sites of the attention: "attention", and "combine" if the attention has such a site.
 
-    Its weights are the keys and values of the memory, and the weights of the attention.
+    The weights of "attention" are the keys and values of the memory, and the weights of the layer.
+
+    Returns:
+        The sites, and a function that attends with them in one step:
+        `read(call, query, state, drawn, position)`.
     """
-    attention = decoder.attention
+    attention, count = decoder.attention, len(leaves(memory[:2]))
+    combining = attention._combine_site()
 
-    def run(weights, query, *position, stored=NO_RESIDUALS):
-        attended, residuals = _attend_with(
-            attention,
-            weights,
-            memory,
-            query,
-            position=position[0] if position else None,
-            return_attention_scores=return_scores,
-            stored=stored,
-        )
-        return [attended.output, *leaves(attended.weights if return_scores else None)], residuals
+    def run(weights, stored, query, state, drawn, position):
+        key, value = pack_like(memory[:2], list(weights[:count]))
 
-    def backward(weights, residuals, upstream, query, *position):
-        def function(query):
-            return run(weights, query, *position, stored=residuals)[0], None
+        def attend():
+            with with_weights(attention, weights[count:]):
+                return attention._attend(
+                    query,
+                    memory._replace(key=key, value=value),
+                    state,
+                    position=position,
+                    return_attention_scores=return_scores,
+                    training=training,
+                    drawn=drawn,
+                    drop=False,
+                    combine=combining is None,
+                    stored=stored or NO_RESIDUALS,
+                )
 
-        return list(vector_jacobian(function, (query,), list(upstream))[0])
+        return as_in_a_call(attention, attend)
 
-    def of_weights(weights, residuals, upstream, *arguments):
+    def of_weights(weights, stored, upstream, *arguments):
         # The query of one step has an axis of its own; the queries of all steps are a sequence.
-        stored = [ops.squeeze(swap_steps(x), 2) for x in leaves(residuals)]
-        stored = pack_like(residuals, stored)
+        stored = map_leaves(lambda x: ops.squeeze(swap_steps(x), 2), stored)
+        arguments, upstream = map_leaves(swap_steps, (arguments, upstream))
 
         def function(weights):
-            results, _ = run(weights, *map(swap_steps, arguments), stored=stored)
-            return results, None
+            return run(weights, stored, *arguments)[0], None
 
-        upstream = [swap_steps(x) for x in upstream]
         return vector_jacobian(function, (weights,), upstream)[0][0]
 
-    # Cast here, the weights are not cast at every step.
-    weights = as_in_a_call(attention, lambda: _weights(attention, memory))
-    return Site(weights, run, backward, of_weights)
+    def weights():
+        return [*leaves(memory[:2]), *map(value_of, float_weights(attention))]
 
+    def read(call, query, state, drawn, position):
+        position = position if attention.uses_position else None
+        attended = call("attention", query, state, drawn, position)
+        if combining is None:
+            return attended
+        return attended._replace(output=combining[1](call, query, attended.output))
 
-def attention_site_with_state(
-    decoder: Any, memory: Memory, first: Nested, drawn: Nested, training: bool | None
-) -> Site:
-    """The site `(query, *state, *drawn, position) -> [context, weights, *state]`.
-
-    The position is there if the attention counts steps.
-
-    Args:
-        first: the initial state, whose nesting the others have.
-        drawn: the random numbers of all steps. The numbers of one step have the same nesting.
-    """
-    attention, count = decoder.attention, 1 + len(leaves(first))
-
-    def run(weights, query, *rest, stored=NO_RESIDUALS):
-        *rest, position = rest if attention.uses_position else (*rest, None)
-        state, drawn_now = rest[: count - 1], rest[count - 1 :]
-        attended, residuals = _attend_with(
-            attention,
-            weights,
-            memory,
-            query,
-            state=pack_like(first, list(state)),
-            drawn=pack_like(drawn, list(drawn_now)),
-            position=position,
-            training=training,
-            drop=False,
-            stored=stored,
-        )
-        return [attended.output, *leaves(attended.weights), *leaves(attended.state)], residuals
-
-    def again(weights, residuals, *arguments):
-        return run(weights, *arguments, stored=residuals)[0]
-
-    return automatic(_weights(attention, memory), run, again)
-
-
-def _weights(attention, memory):
-    return [*leaves(memory[:2]), *map(value_of, float_weights(attention))]
-
-
-def _attend_with(attention, weights, memory, query, **options):
-    """Attends with these keys, values and values of the weights, as in a call of the layer."""
-    count = len(leaves(memory[:2]))
-    key, value = pack_like(memory[:2], list(weights[:count]))
-
-    def attend():
-        with with_weights(attention, weights[count:]):
-            memory_now = memory._replace(key=key, value=value)
-            return attention._attend(query, memory_now, combine=False, **options)
-
-    return as_in_a_call(attention, attend)
+    if attention.has_state:
+        # The loop adds up their gradients, in the dtype of the variables.
+        sites = {"attention": automatic(weights(), run)}
+    else:
+        # Cast here, the weights are not cast at every step.
+        sites = {"attention": automatic(as_in_a_call(attention, weights), run, of_weights)}
+    return sites if combining is None else {**sites, "combine": combining[0]}, read

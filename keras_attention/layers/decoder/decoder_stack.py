@@ -138,9 +138,7 @@ class DecoderStack(Decoder):
             joined = ops.concatenate([outputs, attended.output], axis=-1)
             hidden = run_rnn(rnn, joined, states, training)
             outputs = ops.add(outputs, hidden) if n else hidden
-        outputs = blanked(outputs, mask)
-        weights = attended.weights if scores_wanted else None
-        weights = map_leaves(lambda x: blanked(x, mask), weights)
+        outputs, weights = map_leaves(lambda x: blanked(x, mask), (outputs, attended.weights))
         if back is not None:
             outputs, weights = map_leaves(
                 lambda x: ops.take_along_axis(x, back, axis=1), (outputs, weights)

@@ -17,7 +17,7 @@ from keras_attention import (
     ScoringMixin,
 )
 from keras_attention.layers.decoder import _loop
-from keras_attention.layers.decoder._sites import attention_site
+from keras_attention.layers.decoder._sites import attention_sites
 from keras_attention.ops import additive_score
 from keras_attention.ops.loops import leaves
 from tests import fast
@@ -233,8 +233,9 @@ def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
 def test_a_step_stores(attention, expected):
     """Projections and scores."""
     layer = make("gru", attention, "previous")
-    site = attention_site(layer, layer.prepare(tensors()[1]), False)
-    _, stored = site.apply(site.weights, tensor(normal(3, B, H)))
+    sites, _ = attention_sites(layer, layer.prepare(tensors()[1]), False, None)
+    site = sites["attention"]
+    _, stored = site.apply(site.weights, tensor(normal(3, B, H)), None, None, None)
     assert [tuple(x.shape) for x in leaves(stored)] == expected
 
 
