@@ -11,7 +11,6 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._several import Several, ends
 from keras_attention.layers.scoring import ScoringMixin, build_attention
 from keras_attention.layers.types import Memory
-from keras_attention.ops.loops import map_leaves
 
 __all__ = ["MultiSource"]
 
@@ -134,9 +133,6 @@ class MultiSource(Several):
 
     def _joint_weights(self, weights):
         return list(weights)
-
-    def _returned(self, weights, one_step):
-        return map_leaves(lambda x: super(MultiSource, self)._returned(x, one_step), weights)
 
     @property
     def _has_loss(self):

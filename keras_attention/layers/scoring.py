@@ -33,7 +33,7 @@ from keras_attention.layers.base import (
     float_weights,
     with_weights,
 )
-from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory, Residuals, Window
+from keras_attention.layers.types import Attended, Memory, Residuals, Window
 from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.masks import Masks, all_of, blanked
@@ -411,47 +411,33 @@ class ScoringMixin(CheckedLayer):
         query_mask=None,
         attention_mask=None,
         use_causal_mask=False,
-        position=None,
         return_attention_scores=True,
         training=None,
         drawn=None,
-        drop=True,
         combine=True,
-        stored=NO_RESIDUALS,
+        **options,
     ):
         """`attend` without checks. The state is None or as the layer keeps it.
 
         Args:
-            drop: whether to drop weights in training. A decoder has dropped the memory instead.
             combine: whether the output is what `combine` returns. Otherwise it is the context.
-            stored: the residuals of an earlier call with the same arguments, or none.
+            options: see `_read`.
 
         Returns:
             `(Attended, Residuals)`.
         """
         one_step = len(query.shape) == 2
         if one_step:
-            query = ops.expand_dims(query, 1)
-            query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
-            if attention_mask is not None:
-                attention_mask = map_leaves(lambda x: ops.expand_dims(x, 1), attention_mask)
-            if drawn is not None:
-                drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
+            query, query_mask, attention_mask = map_leaves(
+                lambda x: ops.expand_dims(x, 1), (query, query_mask, attention_mask)
+            )
+            drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
         query = blanked(query, query_mask)
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
+        options |= {"return_attention_scores": return_attention_scores, "training": training}
         with compiling(True) if training else contextlib.nullcontext():
             context, weights, state, residuals = self._read(
-                query,
-                memory,
-                state,
-                masks,
-                self._window(query, memory, position),
-                stored,
-                drop and training,
-                weights_wanted=return_attention_scores,
-                position=position,
-                training=training,
-                drawn=drawn,
+                query, memory, state, masks, drawn=drawn, **options
             )
         output = self.combine(query, context) if combine else context
         if combine and self._own & {"combine", "output_size"}:
@@ -460,14 +446,11 @@ class ScoringMixin(CheckedLayer):
             remedy = "Override output_size(query_size, value_size), or change `combine`."
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
-        output = ops.squeeze(output, 1) if one_step else output
-        weights = self._returned(weights, one_step) if return_attention_scores else None
+        weights = map_leaves(lambda x: as_dtype(x, self.compute_dtype), weights)
+        weights = weights if return_attention_scores else None
+        if one_step:
+            output, weights = map_leaves(lambda x: ops.squeeze(x, 1), (output, weights))
         return Attended(output, state, weights), residuals
-
-    def _returned(self, weights, one_step):
-        """Weights as `attend` returns them: in the compute dtype, of one step without its axis."""
-        weights = as_dtype(weights, self.compute_dtype)
-        return ops.squeeze(weights, 1) if one_step else weights
 
     def _window(self, query, memory, position):
         """What the hook `window` returns, checked. Only a class that counts steps gets them."""
@@ -476,20 +459,34 @@ class ScoringMixin(CheckedLayer):
             check_window(self.name, window, query.shape)
         return window
 
-    def _read(self, query, memory, state, masks, window, stored, drop, weights_wanted, **_):
+    def _read(
+        self,
+        query,
+        memory,
+        state,
+        masks,
+        return_attention_scores,
+        training,
+        position=None,
+        drop=True,
+        stored=None,
+        **_,
+    ):
         """Scores, weights and context of all queries.
 
         Args:
             query: `(B, Tq, Dq)`, zero where it is masked.
-            masks: `Masks`. window: `Window` or None.
-            stored: the `Residuals` of an earlier call with the same arguments, or none.
-            drop: whether to drop weights.
-            weights_wanted: whether the weights are needed; without them, gathering costs less, and
-                they may be None.
+            masks: `Masks`.
+            position, return_attention_scores, training: see `attend`.
+            drop: whether to drop weights in training. A decoder has dropped the memory instead.
+            stored: the `Residuals` of an earlier call with the same arguments, or None.
 
         Returns:
-            The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, the new state, and `Residuals`.
+            The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, which may be None if they are not
+            wanted, the new state, and `Residuals`.
         """
+        stored, drop = stored or Residuals(), drop and training
+        window = self._window(query, memory, position)
         query = self._projected(query, stored.query)
         if window is None or self.score_window is None:
             context, weights, scores = self._read_whole(
@@ -497,7 +494,9 @@ class ScoringMixin(CheckedLayer):
             )
             return context, weights, state, Residuals(query, scores)
         # One query may be read whole where many are gathered, so no scores are stored.
-        context, weights = self._read_window(query, memory, masks, window, drop, weights_wanted)
+        context, weights = self._read_window(
+            query, memory, masks, window, drop, return_attention_scores
+        )
         return context, weights, state, Residuals(query)
 
     def _drop_memory(self, memory):

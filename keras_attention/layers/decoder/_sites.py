@@ -15,7 +15,7 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.base import as_in_a_call, float_weights, with_weights
 from keras_attention.layers.decoder._cells import cells_of
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
-from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory
+from keras_attention.layers.types import Attended, Memory
 from keras_attention.ops.gradients import vector_jacobian
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps
 from keras_attention.ops.products import (
@@ -287,7 +287,7 @@ def attention_sites(
                     drawn=drawn,
                     drop=False,
                     combine=combining is None,
-                    stored=stored or NO_RESIDUALS,
+                    stored=stored,
                 )
 
         return as_in_a_call(attention, attend)
