@@ -9,7 +9,6 @@ from keras import ops
 from keras_attention._spec import refuse
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.scoring import ScoringMixin, check_attention
-from keras_attention.layers.types import NO_RESIDUALS
 
 # Arguments that each member takes, and this layer does not.
 OF_MEMBERS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
@@ -47,45 +46,17 @@ class Several(ScoringMixin):
         others = [[None] * len(members) if x is None else x for x in others]
         return zip(members, self._parts(memory), *others, strict=True)
 
-    def _read(
-        self,
-        query,
-        memory,
-        state,
-        masks,
-        window,
-        stored,
-        drop,
-        position,
-        drawn,
-        **options,
-    ):
-        stored = [NO_RESIDUALS] * len(self._members()) if stored is NO_RESIDUALS else stored
-        contexts, weights, states, residuals = zip(
-            *[
-                one._read(
-                    query,
-                    part,
-                    state,
-                    masks,
-                    one._window(query, part, position),
-                    stored,
-                    drop,
-                    position=position,
-                    drawn=drawn,
-                    **options,
-                )
-                for one, part, state, masks, stored, drawn in self._each(
-                    memory, state, self._masks(masks), stored, drawn
-                )
-            ],
-            strict=True,
-        )
-        context, states = ops.concatenate(contexts, axis=-1), list(states)
+    def _read(self, query, memory, state, masks, drawn=None, stored=None, **options):
+        each = self._each(memory, state, self._masks(masks), drawn, stored)
+        results = [
+            one._read(query, part, state, masks, drawn=drawn, stored=stored, **options)
+            for one, part, state, masks, drawn, stored in each
+        ]
+        contexts, weights, states, residuals = zip(*results, strict=True)
         return (
-            context,
+            ops.concatenate(contexts, axis=-1),
             self._joint_weights(weights),
-            states if self.has_state else None,
+            list(states) if self.has_state else None,
             list(residuals),
         )
 

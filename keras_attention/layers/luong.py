@@ -215,15 +215,13 @@ class LuongAttention(ScoringMixin):
 
     def _combine_site(self):
         """The attentional vector: its products are a site, and its tanh is not."""
-        if type(self).combine is not LuongAttention.combine:
-            return super()._combine_site()
-        if self.units is None:
+        if type(self).combine is not LuongAttention.combine or self.units is None:
             return None
         kernel = ops.cast(value_of(self.output_kernel), self.compute_dtype)
         size = self._sizes["Dv"]
 
         def run(call, query, context):
-            (total,) = call("combine", query, context)
+            total = call("combine", query, context)
             return ops.cast(ops.tanh(ops.cast(total, self.score_dtype)), self.compute_dtype)
 
         return product([kernel[size:], kernel[:size]]), run

@@ -11,7 +11,6 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._several import Several, ends
 from keras_attention.layers.scoring import ScoringMixin, build_attention
 from keras_attention.layers.types import Memory
-from keras_attention.ops.loops import map_leaves
 
 __all__ = ["MultiSource"]
 
@@ -102,11 +101,6 @@ class MultiSource(Several):
         outputs = [one.combine(query, x) for one, x in zip(self.attentions, contexts, strict=True)]
         return ops.concatenate(outputs, axis=-1)
 
-    def _combine_site(self):
-        plain = type(self).combine is MultiSource.combine
-        plain = plain and all(type(x).combine is ScoringMixin.combine for x in self.attentions)
-        return None if plain else super()._combine_site()
-
     def output_size(self, query_size: int, value_size: list[int]) -> int:
         """The features of all outputs. `value_size` lists the features of each memory."""
         pairs = zip(self.attentions, value_size, strict=True)
@@ -141,7 +135,7 @@ class MultiSource(Several):
         return list(weights)
 
     def _returned(self, weights, one_step):
-        return map_leaves(lambda x: super(MultiSource, self)._returned(x, one_step), weights)
+        return [ScoringMixin._returned(self, x, one_step) for x in weights]
 
     @property
     def _has_loss(self):

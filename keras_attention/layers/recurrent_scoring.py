@@ -18,9 +18,9 @@ from keras_attention._spec import (
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers.scoring import ScoringMixin, check_hook, read_values
-from keras_attention.layers.types import NO_RESIDUALS, Memory, Residuals, Step
+from keras_attention.layers.types import Memory, Residuals, Step
 from keras_attention.ops.gradients import restored
-from keras_attention.ops.loops import leaves, pack_like, swap_steps, where_valid
+from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import all_of, first_largest
 from keras_attention.ops.random import scan_drawing
 from keras_attention.ops.windows.positions import sentence_span, window_mask
@@ -177,8 +177,21 @@ class RecurrentScoringMixin(ScoringMixin):
         check_result(self.name, "weigh", weights, *step.scores.shape)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
-    def _read(self, query, memory, state, masks, window, stored, drop, training, drawn, **_):
+    def _read(
+        self,
+        query,
+        memory,
+        state,
+        masks,
+        training,
+        drawn,
+        position=None,
+        drop=True,
+        stored=None,
+        **_,
+    ):
         state = self._first_state(memory) if state is None else state
+        stored, window = stored or Residuals(), self._window(query, memory, position)
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
         of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
@@ -211,19 +224,20 @@ class RecurrentScoringMixin(ScoringMixin):
             new = new if place is None else (new, _place_read(weights, place))
             # A step that can read nothing must not forget where it was.
             valid = all_of(valid, None if readable is None else ops.any(readable, axis=-1))
-            residuals = Residuals(projected, scores) if one_query else NO_RESIDUALS
+            residuals = Residuals(projected, scores) if one_query else Residuals()
             return where_valid(valid, new, state), (weights, residuals)
 
         if query.shape[1] == 0:
-            weights, residuals = ops.zeros((batch, 0, length), self.score_dtype), NO_RESIDUALS
+            weights, residuals = ops.zeros((batch, 0, length), self.score_dtype), Residuals()
         else:
             tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
             state, (weights, residuals) = scan_drawing(
                 one_step, state, (tuple(tensors), drawn), self, unroll=one_query
             )
             weights = swap_steps(weights)
-            residuals = Residuals(*(None if x is None else x[0] for x in residuals))
-        return read_values(self, weights, memory.value, drop), weights, state, residuals
+            residuals = map_leaves(lambda x: x[0], residuals)
+        context = read_values(self, weights, memory.value, drop and training)
+        return context, weights, state, residuals
 
     def _scores(self, query, memory, state, stored):
         """The scores of one step; None if the class has an `advance` of its own and no `score`."""

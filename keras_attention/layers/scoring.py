@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_attention._place import Place, compiling, value_of
+from keras_attention._place import Place, compiling
 from keras_attention._spec import (
     Form,
     Spec,
@@ -29,12 +29,11 @@ from keras_attention._spec import (
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import (
     CheckedLayer,
-    as_in_a_call,
     check_initialised,
     float_weights,
     with_weights,
 )
-from keras_attention.layers.types import NO_RESIDUALS, Attended, Memory, Residuals, Window
+from keras_attention.layers.types import Attended, Memory, Residuals, Window
 from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.masks import Masks, all_of, blanked
@@ -56,7 +55,6 @@ from keras_attention.ops.windows.positions import (
     window_positions,
 )
 from keras_attention.ops.xla import run_as_part
-from keras_attention.recurrence import automatic
 
 __all__ = [
     "NORMALIZERS",
@@ -369,8 +367,8 @@ class ScoringMixin(CheckedLayer):
             memory: a `Memory`, from `prepare`.
             state: the state returned by the previous step; None on the first step, or if the
                 attention has no state.
-            return_attention_scores: pass False where the weights are not needed. This may save
-                the work of making them; then the weights may be None.
+            return_attention_scores: pass False where the weights are not needed. Then they are
+                None, and the layer may save the work of making them.
             drawn: random numbers for training, what the hook `draw` of a `RecurrentScoringMixin`
                 returned; for a single step, its row. By default the layer draws them, which JAX
                 refuses in a loop of your own.
@@ -413,20 +411,17 @@ class ScoringMixin(CheckedLayer):
         query_mask=None,
         attention_mask=None,
         use_causal_mask=False,
-        position=None,
         return_attention_scores=True,
         training=None,
         drawn=None,
-        drop=True,
         combine=True,
-        stored=NO_RESIDUALS,
+        **options,
     ):
         """`attend` without checks. The state is None or as the layer keeps it.
 
         Args:
-            drop: whether to drop weights in training. A decoder has dropped the memory instead.
             combine: whether the output is what `combine` returns. Otherwise it is the context.
-            stored: the residuals of an earlier call with the same arguments, or none.
+            options: see `_read`.
 
         Returns:
             `(Attended, Residuals)`.
@@ -441,19 +436,10 @@ class ScoringMixin(CheckedLayer):
                 drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
         query = blanked(query, query_mask)
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
+        options |= {"return_attention_scores": return_attention_scores, "training": training}
         with compiling(True) if training else contextlib.nullcontext():
             context, weights, state, residuals = self._read(
-                query,
-                memory,
-                state,
-                masks,
-                self._window(query, memory, position),
-                stored,
-                drop and training,
-                weights_wanted=return_attention_scores,
-                position=position,
-                training=training,
-                drawn=drawn,
+                query, memory, state, masks, drawn=drawn, **options
             )
         output = self.combine(query, context) if combine else context
         if combine and self._own & {"combine", "output_size"}:
@@ -463,7 +449,7 @@ class ScoringMixin(CheckedLayer):
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
         output = ops.squeeze(output, 1) if one_step else output
-        weights = None if weights is None else self._returned(weights, one_step)
+        weights = self._returned(weights, one_step) if return_attention_scores else None
         return Attended(output, state, weights), residuals
 
     def _returned(self, weights, one_step):
@@ -478,20 +464,34 @@ class ScoringMixin(CheckedLayer):
             check_window(self.name, window, query.shape)
         return window
 
-    def _read(self, query, memory, state, masks, window, stored, drop, weights_wanted, **_):
+    def _read(
+        self,
+        query,
+        memory,
+        state,
+        masks,
+        return_attention_scores,
+        training,
+        position=None,
+        drop=True,
+        stored=None,
+        **_,
+    ):
         """Scores, weights and context of all queries.
 
         Args:
             query: `(B, Tq, Dq)`, zero where it is masked.
-            masks: `Masks`. window: `Window` or None.
-            stored: the `Residuals` of an earlier call with the same arguments, or none.
-            drop: whether to drop weights.
-            weights_wanted: whether the weights are needed; without them, gathering costs less, and
-                they may be None.
+            masks: `Masks`.
+            position, return_attention_scores, training: see `attend`.
+            drop: whether to drop weights in training. A decoder has dropped the memory instead.
+            stored: the `Residuals` of an earlier call with the same arguments, or None.
 
         Returns:
-            The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, the new state, and `Residuals`.
+            The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, which may be None if they are not
+            wanted, the new state, and `Residuals`.
         """
+        stored, drop = stored or Residuals(), drop and training
+        window = self._window(query, memory, position)
         query = self._projected(query, stored.query)
         if window is None or self.score_window is None:
             context, weights, scores = self._read_whole(
@@ -499,7 +499,9 @@ class ScoringMixin(CheckedLayer):
             )
             return context, weights, state, Residuals(query, scores)
         # One query may be read whole where many are gathered, so no scores are stored.
-        context, weights = self._read_window(query, memory, masks, window, drop, weights_wanted)
+        context, weights = self._read_window(
+            query, memory, masks, window, drop, return_attention_scores
+        )
         return context, weights, state, Residuals(query)
 
     def _drop_memory(self, memory):
@@ -615,22 +617,12 @@ class ScoringMixin(CheckedLayer):
         self._check_built("prepare() and attend()")
 
     def _combine_site(self):
-        """`combine` in a recurrence: the site "combine" and a function that uses it, or None.
+        """`combine` in a recurrence, as products: the site "combine" and a function that uses it.
 
-        The function is `run(call, query, context)`, and `call` calls a site.
+        The function is `run(call, query, context)`, and `call` calls a site. None: `combine` is a
+        part of the site that attends.
         """
-        if type(self).combine is ScoringMixin.combine:
-            return None
-
-        def run(weights, *arguments):
-            def combine():
-                with with_weights(self, weights):
-                    return self.combine(*(ops.expand_dims(x, 1) for x in arguments))
-
-            return [ops.squeeze(as_in_a_call(self, combine), 1)]
-
-        site = automatic([value_of(x) for x in float_weights(self)], run)
-        return site, lambda call, query, context: call("combine", query, context)[0]
+        return None
 
     def compute_output_shape(
         self,

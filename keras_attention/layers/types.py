@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-__all__ = ["NO_RESIDUALS", "Attended", "DecoderState", "Memory", "Residuals", "Step", "Window"]
+__all__ = ["Attended", "DecoderState", "Memory", "Residuals", "Step", "Window"]
 
 
 class Memory(NamedTuple):
@@ -100,9 +100,6 @@ class Residuals(NamedTuple):
 
     query: Any = None
     scores: Any = None
-
-
-NO_RESIDUALS = Residuals()
 
 
 class Step(NamedTuple):

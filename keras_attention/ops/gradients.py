@@ -180,9 +180,9 @@ def vector_jacobian(
 
 
 def weight_gradients(
-    function: Callable[..., list[Tensor]],
+    function: Callable[..., Nested],
     weights: list[Tensor],
-    upstream: list[Tensor],
+    upstream: Nested,
     size: int,
     *tensors: Nested,
 ) -> list[Tensor]:
@@ -199,7 +199,7 @@ def weight_gradients(
     """
     import jax
 
-    steps = upstream[0].shape[0]
+    steps = leaves(upstream)[0].shape[0]
     groups = max(1, min(steps, -(-steps // max(1, size))))
     size = -(-steps // groups)
 
@@ -217,7 +217,7 @@ def weight_gradients(
         return [*map(ops.add, totals, gradients)], None
 
     # The last group is filled with copies of the last step. Their upstream gradients are zero.
-    upstream = [split(x, "constant") for x in upstream]
+    upstream = jax.tree.map(lambda x: split(x, "constant"), upstream)
     tensors = jax.tree.map(lambda x: split(x, "edge"), tensors)
     totals, _ = scan(add_group, [ops.zeros_like(x) for x in weights], (upstream, tensors))
     # Without the barrier, XLA sums the gradient of the keys a second time for the bias inside them.

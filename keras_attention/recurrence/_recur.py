@@ -12,14 +12,14 @@ from keras_attention._place import Compiling, Place
 from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import linearize, vector_jacobian, weight_gradients
-from keras_attention.ops.loops import leaves, pack_like, scan
+from keras_attention.ops.loops import leaves, map_leaves, pack_like, scan
 from keras_attention.ops.products import (
     kernel_gradient,
     multiply,
     stored_transposed,
     sum_of_rows,
 )
-from keras_attention.ops.xla import compiled_alone
+from keras_attention.ops.xla import compiled_alone, missing_steps, pad_axis
 
 # Steps are differentiated side by side as long as the numbers of a site's weights, times the steps,
 # are at most these. A temporary of that size has 512 MiB in float32, and a decoder of
@@ -35,44 +35,46 @@ class Site(NamedTuple):
 
     Attributes:
         weights: floating-point tensors, in a list.
-        apply: `apply(weights, *arguments)` returns `(results, residuals)` of one step. Residuals
-            are tensors in any nesting, which are stored for the two functions below.
+        apply: `apply(weights, *arguments)` returns `(results, residuals)` of one step. Arguments,
+            results and residuals are tensors in any nesting. The residuals are stored for the two
+            functions below.
         backward: `backward(prepared, residuals, upstream, *arguments)` returns the gradients of the
-            floating-point arguments of one step, in their order.
+            floating-point arguments of one step, in a list in their order.
         of_weights: `of_weights(weights, residuals, upstream, *arguments)` returns the gradients of
             the weights from all steps at once. If it is None, `backward` returns them after those
             of the arguments, and the loop adds them up.
         prepare: computes `prepared` from the weights, once before the loop.
-        added: one tensor of all steps for each of the first results. Each step adds its slice.
+        added: a tensor of all steps. Each step adds its slice to the result, a single tensor, or
+            returns the slice if the result is None.
     """
 
     weights: list[Tensor]
-    apply: Callable[..., tuple[list[Tensor], Nested]]
+    apply: Callable[..., tuple[Nested, Nested]]
     backward: Callable[..., list[Tensor]]
     of_weights: Callable[..., list[Tensor]] | None = None
     prepare: Callable[[list[Tensor]], Any] = list
-    added: Sequence[Tensor] = ()
+    added: Tensor | None = None
 
 
 def product(
-    kernels: list[Tensor], bias: Tensor | None = None, added: Sequence[Tensor] = ()
+    kernels: list[Tensor], biases: Sequence[Tensor] = (), added: Tensor | None = None
 ) -> Site:
-    """The site x W + y V + ... + b, with one argument for each kernel and one result."""
+    """The site x W + y V + ... + b + ..., a tensor, with one argument for each kernel."""
     count = len(kernels)
 
     def apply(weights, *xs):
-        products = [multiply(x, kernel) for x, kernel in zip(xs, weights[:count], strict=True)]
-        return [functools.reduce(ops.add, [*products, *weights[count:]])], []
+        terms = [*map(multiply, xs, weights), *weights[count:]]
+        return functools.reduce(ops.add, terms) if terms else None, None
 
     def backward(transposed, _, upstream, *xs):
-        return [multiply(upstream[0], kernel) for kernel in transposed]
+        return [multiply(upstream, kernel) for kernel in transposed]
 
     def of_weights(weights, _, upstream, *xs):
-        biases = [sum_of_rows(upstream[0])] * (len(weights) - count)
-        return [kernel_gradient(x, upstream[0]) for x in xs] + biases
+        of_biases = [sum_of_rows(upstream)] * len(biases)
+        return [kernel_gradient(x, upstream) for x in xs] + of_biases
 
     return Site(
-        weights=leaves([*kernels, bias]),
+        weights=[*kernels, *biases],
         apply=apply,
         backward=backward,
         of_weights=of_weights,
@@ -82,52 +84,52 @@ def product(
 
 
 def automatic(
-    weights: list[Tensor], function: Callable[..., Any], again: Callable[..., Any] | None = None
+    weights: list[Tensor],
+    function: Callable[..., tuple[Nested, Nested]],
+    of_weights: Callable[..., list[Tensor]] | None = None,
 ) -> Site:
     """The site of any function, differentiated automatically.
 
-    The loop adds up the gradients of the weights. On JAX with a GPU, which wants few large
-    operations, they are computed after the loop, from many steps side by side.
+    Without `of_weights`, the loop adds up the gradients of the weights. On JAX with a GPU, which
+    wants few large operations, they are computed after the loop, from many steps side by side.
 
     Args:
-        weights: see `Site`.
-        function: `function(weights, *arguments)` returns the results of one step. With `again`, it
-            returns `(results, residuals)`.
-        again: `again(weights, residuals, *arguments)` returns the results once more, for the
-            backward pass. By default `function` does.
+        weights, of_weights: see `Site`.
+        function: `function(weights, residuals, *arguments)` returns `(results, residuals)` of one
+            step. In the forward pass the residuals that it is given are None. The backward pass
+            calls it again, with those that it returned.
     """
-    if again is None:
-
-        def apply(weights, *arguments):
-            return function(weights, *arguments), ()
+    if of_weights is None and Place.of(*weights).vectorizes:
 
         def again(weights, residuals, *arguments):
-            return function(weights, *arguments)
+            return function(weights, residuals, *arguments)[0]
 
-    else:
-        apply = function
-    after_loop = Place.of(*weights).vectorizes
+        def of_weights(weights, residuals, upstream, *arguments):
+            numbers = sum(math.prod(x.shape) for x in weights)
+            size = MOST_SIDE_BY_SIDE // max(1, numbers)
+            return weight_gradients(again, weights, upstream, size, residuals, *arguments)
+
+    def apply(weights, *arguments):
+        return function(weights, None, *arguments)
 
     def backward(weights, residuals, upstream, *arguments):
         def run(floats, *traced):
             rest = iter(floats)
-            arguments_now = [next(rest) if is_floating(x) else x for x in arguments]
-            return again(*traced or [weights], residuals, *arguments_now), None
+            now = map_leaves(lambda x: next(rest) if is_floating(x) else x, arguments)
+            return function(*traced or [weights], residuals, *now)[0], None
 
-        floats = [x for x in arguments if is_floating(x)]
-        inputs = (floats,) if after_loop else (floats, list(weights))
-        return leaves(vector_jacobian(run, inputs, list(upstream))[0])
+        inputs = (_floats(arguments),) if of_weights else (_floats(arguments), list(weights))
+        return leaves(vector_jacobian(run, inputs, upstream)[0])
 
-    def of_weights(weights, residuals, upstream, *arguments):
-        numbers = sum(math.prod(x.shape) for x in weights)
-        size = MOST_SIDE_BY_SIDE // max(1, numbers)
-        return weight_gradients(again, weights, list(upstream), size, residuals, *arguments)
+    return Site(weights, apply, backward, of_weights)
 
-    return Site(weights, apply, backward, of_weights if after_loop else None)
+
+def _floats(arguments):
+    return [x for x in leaves(arguments) if is_floating(x)]
 
 
 # call(name of the site, *arguments) -> results
-Call = Callable[..., list[Tensor]]
+Call = Callable[..., Nested]
 # step(call, carry, inputs) -> (carry, outputs)
 Step = Callable[[Call, Nested, Nested], tuple[Nested, Nested]]
 
@@ -139,9 +141,11 @@ def recur(
     inputs: Nested,
     unroll: bool = False,
     training: bool = True,
-    steps: Tensor | None = None,
 ) -> tuple[Nested, Nested]:
     """Runs a recurrence over the first axis of its inputs.
+
+    Where XLA compiles the loop on its own, an unknown number of steps is rounded up, so that few
+    programs serve all lengths. No more steps run.
 
     Args:
         step: one step. It calls every site once, by its name. No gradient flows to anything else
@@ -152,14 +156,12 @@ def recur(
             gradient flows to them.
         unroll: whether to copy the step T times, instead of a loop.
         training: whether gradients will be needed, so that XLA may compile the forward pass too.
-        steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only
-            where `runs_alone` is true.
 
     Returns:
         The last carry, and the outputs of all steps.
     """
     if keras.backend.backend() != "torch":
-        return _Recurrence(step, sites, inputs, unroll, steps)(carry, training)
+        return _Recurrence(step, sites, inputs, unroll)(carry, training)
 
     def body(carry, x):
         added, inputs = x
@@ -170,7 +172,7 @@ def recur(
 
         return step(call, carry, inputs)
 
-    added = {name: list(site.added) for name, site in sites.items()}
+    added = {name: site.added for name, site in sites.items()}
     return scan(body, carry, (added, inputs), unroll=unroll)
 
 
@@ -182,31 +184,38 @@ def runs_alone(*tensors: Tensor) -> bool:
 class _Call(NamedTuple):
     """What a step passed to a site, and what the site returned."""
 
-    arguments: list[Tensor]
-    results: list[Tensor]
+    arguments: Nested
+    results: Nested
     residuals: Nested
 
 
 class _Recurrence:
     """A recurrence with its own gradient; see `recurrence/__init__.py`."""
 
-    def __init__(self, step, sites, inputs, unroll, steps):
+    def __init__(self, step, sites, inputs, unroll):
         self.step, self.sites, self.inputs = step, sites, inputs
         self.places = None
-        self.options = {"unroll": unroll, "steps": steps, "differentiated": False}
+        self.options = {"unroll": unroll, "differentiated": False}
 
     def __call__(self, carry, training):
         compiling = Compiling.here()
         self.options["all_needed"] = training
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         weights = {name: list(site.weights) for name, site in self.sites.items()}
-        added = {name: list(site.added) for name, site in self.sites.items()}
-        inputs = carry, weights, added
-        forward, backward = self.forward, self.backward
-        if runs_alone(*leaves(inputs)):
-            # Without training, the forward pass may be exported for a server without XLA.
-            forward = compiled_alone(forward) if training else forward
+        added = {name: site.added for name, site in self.sites.items()}
+        forward, backward, steps = self.forward, self.backward, None
+        if runs_alone(*leaves((carry, weights, added))):
             backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
+            # Without training, the forward pass may be exported for a server without XLA.
+            if training:
+                forward = compiled_alone(forward)
+                steps = ops.shape(leaves((added, self.inputs))[0])[0]
+                self.options["steps"] = steps
+                missing = missing_steps(steps)
+                added, self.inputs = map_leaves(
+                    lambda x: pad_axis(x, 0, missing), (added, self.inputs)
+                )
+        inputs = carry, weights, added
         structure = []
 
         @ops.custom_gradient
@@ -223,7 +232,8 @@ class _Recurrence:
             return tuple(leaves(results)), gradient
 
         results = run(*leaves(inputs))
-        return pack_like(structure[0], list(results))
+        last, outputs = pack_like(structure[0], list(results))
+        return last, outputs if steps is None else map_leaves(lambda x: x[:steps], outputs)
 
     def forward(self, carry, weights, added):
         """The results, and for every step what else `backward` reads, each tensor once."""
@@ -238,7 +248,7 @@ class _Recurrence:
                     raise ValueError(f"A step called the site {name!r} twice; give it two sites.")
                 results, residuals = site.apply(weights[name], *arguments)
                 results = _plus_added(results, added[name])
-                calls[name] = _Call(list(arguments), results, residuals)
+                calls[name] = _Call(arguments, results, residuals)
                 return results
 
             new, outputs = self.step(call, carry, inputs)
@@ -285,7 +295,7 @@ class _Recurrence:
         of_weights, of_added = dict(totals), {}
         for name, call in self._stored_calls(self.inputs, stored)[1].items():
             site, upstream = self.sites[name], of_results[name]
-            of_added[name] = upstream[: len(site.added)]
+            of_added[name] = None if site.added is None else upstream
             if site.of_weights is not None:
                 of_weights[name] = site.of_weights(
                     weights[name], call.residuals, upstream, *call.arguments
@@ -306,7 +316,7 @@ class _Recurrence:
             calls_in_order = []
 
             def call(name, *arguments):
-                calls_in_order.append((name, [x for x in arguments if is_floating(x)]))
+                calls_in_order.append((name, _floats(arguments)))
                 return results[name]
 
             return [("step", self.step(call, carry, inputs)), *calls_in_order]
@@ -319,15 +329,17 @@ class _Recurrence:
         for n in range(len(names) - 1, 0, -1):
             name, call = names[n], calls[names[n]]
             # No earlier site reads these results, so their gradients are complete.
-            of_results[name] = _without_none(gradients, places[1][name], call.results)
+            of_results[name] = _at(places[1][name], gradients, call.results)
             of_inputs = self.sites[name].backward(
                 prepared[name], call.residuals, of_results[name], *call.arguments
             )
-            count = sum(map(is_floating, call.arguments))
+            count = len(_floats(call.arguments))
             of_weights[name] = of_inputs[count:]
-            gradients = [*map(_sum, gradients, pull(n, of_inputs[:count]))]
-        of_carry = _without_none(gradients, leaves(places[0]), leaves(carry))
-        return pack_like(carry, of_carry), of_results, of_weights
+            for place, x in enumerate(pull(n, of_inputs[:count])):
+                if x is not None:
+                    before = gradients[place]
+                    gradients[place] = x if before is None else ops.add(before, x)
+        return _at(places[0], gradients, carry), of_results, of_weights
 
     def _stored_calls(self, inputs, stored):
         """The carry, and the call of every site."""
@@ -335,22 +347,18 @@ class _Recurrence:
         return pack_like(self.places, [tensors[n] for n in leaves(self.places)])
 
 
-def _plus_added(results: list[Tensor], added: Sequence[Tensor]) -> list[Tensor]:
-    """The results of a site, with the slices of `Site.added` for this step."""
-    return [*map(ops.add, results, added), *results[len(added) :]]
+def _plus_added(results: Nested, added: Tensor | None) -> Nested:
+    """The results of a site, with the slice of `Site.added` for this step."""
+    if added is None:
+        return results
+    return added if results is None else ops.add(results, added)
 
 
-def _without_none(gradients, places, tensors):
-    """The gradients at these places, which belong to these tensors, with zeros for None."""
-    pairs = zip(places, tensors, strict=True)
-    return [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
-
-
-def _sum(first, second):
-    """The sum of two gradients; None stands for zero."""
-    if first is None or second is None:
-        return second if first is None else first
-    return ops.add(first, second)
+def _at(places, gradients, tensors):
+    """The gradients of these tensors, from their places in a list, with zeros for None."""
+    pairs = zip(leaves(places), leaves(tensors), strict=True)
+    found = [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
+    return pack_like(tensors, found)
 
 
 def _without_duplicates(carry):

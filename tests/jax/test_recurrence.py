@@ -97,7 +97,10 @@ SIDE_BY_SIDE = {
 @pytest.mark.parametrize("size", [2, 5])
 @pytest.mark.each_value
 def test_on_a_gpu_steps_are_differentiated_side_by_side(attention, size, monkeypatch):
-    """In one group of five steps, or in groups of two, of which the last one is not full."""
+    """In one group of five steps, or in groups of two, of which the last one is not full.
+
+    An attention without a state reads all steps at once instead, `combine` included.
+    """
     sizes, original = [], _recur.weight_gradients
 
     def weight_gradients(function, weights, upstream, _, *tensors):
@@ -111,7 +114,7 @@ def test_on_a_gpu_steps_are_differentiated_side_by_side(attention, size, monkeyp
     monkeypatch.setattr(_place, "_jax_device", lambda: "gpu")
     monkeypatch.setattr(_recur, "weight_gradients", weight_gradients)
     found = gradients(layer, sequences, memory, training=True)
-    assert sizes == [size]
+    assert sizes == [size] * layer.attention.has_state
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
@@ -147,8 +150,9 @@ def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, mos
     kernel, start = (normal(n, n, 3).astype("float32") for n in (3, 2))
     places = np.arange(steps, dtype="int32")
 
-    def read(weights, state, place):
-        return [ops.tanh(state @ weights[0]) * (place + 1), ops.sum(state * weights[0][0])]
+    def read(weights, _, state, place):
+        total = ops.sum(state * weights[0][0])
+        return [ops.tanh(state @ weights[0]) * (place + 1), total], None
 
     def by_sites(kernel, start):
         def step(call, state, place):
@@ -160,7 +164,7 @@ def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, mos
     def by_loop(kernel, start):
         outputs, state = [], start
         for place in places:
-            state, total = read([kernel], state, place)
+            (state, total), _ = read([kernel], None, state, place)
             outputs.append(state * total)
         return ops.stack(outputs)
 

@@ -17,15 +17,14 @@ from keras_attention.layers.decoder._cells import (
 from keras_attention.layers.decoder._changes import changed_in_a_step, refuse_assigned
 from keras_attention.layers.decoder._sites import (
     CellSites,
-    attention_site,
-    attention_site_with_state,
+    attention_sites,
     has_sites,
 )
-from keras_attention.layers.types import Attended, DecoderState, Memory
+from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.random import scan_drawing
-from keras_attention.ops.xla import pad_axis, round_up_length
+from keras_attention.ops.xla import missing_steps, pad_axis
 from keras_attention.recurrence import recur, runs_alone
 
 
@@ -33,10 +32,11 @@ def run_step(
     decoder: Any, inputs: Tensor, state: DecoderState, memory: Memory
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
-    read = _read(decoder, memory, True, None, None)
+    read = functools.partial(_read, decoder, memory, True, None, None)
     *carry, position = state
     x = inputs, None, position
-    carry, (output, weights) = _masked_step(decoder, _called(decoder), read, carry, x)
+    run_cell = functools.partial(_call_cell, decoder)
+    carry, (output, weights) = _masked_step(decoder, run_cell, read, carry, x)
     return output, DecoderState(*carry, position + 1), weights
 
 
@@ -67,7 +67,7 @@ def run_loop(
     with compiling(True if training else None):
         run = _with_sites if uses_sites else _without_sites
         if uses_sites and training and runs_alone(inputs[0], *leaves(memory.value)):
-            run = _with_sites_padded
+            run = _with_padded_memory
         carry, outputs = run(decoder, inputs, memory, carry, return_scores, training)
     outputs, weights = map_leaves(swap_steps, outputs)
     if not decoder.attends_inside:
@@ -80,17 +80,14 @@ def run_loop(
             training=training,
         )
         outputs = _joined(decoder, outputs, attended)
-    outputs = blanked(outputs, mask)
-    weights = map_leaves(lambda x: blanked(x, mask), weights) if return_scores else None
+    outputs, weights = map_leaves(lambda x: blanked(x, mask), (outputs, weights))
     return outputs, weights, DecoderState(*carry, last)
 
 
-def _with_sites_padded(decoder, inputs, memory, carry, return_scores, training):
-    """Rounds unknown numbers of steps up, so that XLA compiles few programs for all lengths."""
-    steps = ops.shape(inputs[0])[0]
-    inputs = [None if x is None else pad_axis(x, 0, _missing(steps)) for x in inputs]
+def _with_padded_memory(decoder, inputs, memory, carry, return_scores, training):
+    """Rounds unknown lengths of memories up, so that XLA compiles few programs for all lengths."""
     lengths = map_leaves(lambda x: ops.shape(x)[1], memory.value)
-    missing = map_leaves(_missing, lengths)
+    missing = map_leaves(missing_steps, lengths)
 
     def masked(x, mask, more):
         unpadded = isinstance(more, int)
@@ -101,28 +98,17 @@ def _with_sites_padded(decoder, inputs, memory, carry, return_scores, training):
         *(map_leaves(lambda x, more: pad_axis(x, 1, more), x, missing) for x in memory[:2]),
         map_leaves(lambda x, more: pad_axis(x, 1, more), mask, missing),
     )
-    limit = None if isinstance(steps, int) else steps
     cells, fed, state = carry
+    carry = cells, fed, _like_memory(decoder, state, memory)
     (cells, fed, last), (outputs, weights) = _with_sites(
-        decoder,
-        inputs,
-        memory,
-        (cells, fed, _like_memory(decoder, state, memory)),
-        return_scores,
-        training,
-        limit,
+        decoder, inputs, memory, carry, return_scores, training
     )
-    weights = map_leaves(lambda x, n: x[:steps, :, :n], weights, lengths)
+    weights = map_leaves(lambda x, n: x[:, :, :n], weights, lengths)
     cut = [
         x[(slice(None), *map(slice, ops.shape(y)[1:]))]
         for x, y in zip(leaves(last), leaves(state), strict=True)
     ]
-    return (cells, fed, pack_like(state, cut)), (outputs[:steps], weights)
-
-
-def _missing(size):
-    """How many steps an unknown number of steps is rounded up by."""
-    return 0 if isinstance(size, int) else round_up_length(size) - size
+    return (cells, fed, pack_like(state, cut)), (outputs, weights)
 
 
 def _like_memory(decoder, state, memory):
@@ -138,43 +124,30 @@ def _like_memory(decoder, state, memory):
     return pack_like(state, padded)
 
 
-def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=None):
+def _with_sites(decoder, inputs, memory, carry, return_scores, training):
     """The loop over cells with sites, which has a gradient of its own."""
     sequences, mask, position = inputs
-    attention, inside = decoder.attention, decoder.attends_inside
-    cells = CellSites(decoder.cell, sequences, decoder._fed_size, training)
-    sites = dict(cells.sites)
+    cells = CellSites(decoder.cell, sequences, training)
+    of_attention, attend = {}, None
+    if decoder.attends_inside:
+        of_attention, attend = attention_sites(decoder, memory, return_scores, training)
     drawn = _draw(decoder, inputs, memory, training)
-    if inside and attention.has_state:
-        site = attention_site_with_state(decoder, memory, carry[2], drawn, training)
-        sites["attention"] = site
-    elif inside:
-        sites["attention"] = attention_site(decoder, memory, return_scores)
-    combining = attention._combine_site() if inside else None
-    if combining is not None:
-        sites["combine"], combine = combining
-    if not attention.uses_position or not inside:
-        position = None
-    count = len(leaves(memory.value))
 
     def step(call, carry, x):
         x, drawn = x
 
         def read(query, state, position):
-            at = [] if position is None else [position]
-            context, *more = call("attention", query, *leaves(state), *leaves(drawn), *at)
-            output = context if combining is None else combine(call, query, context)
-            weights = pack_like(memory.value, more) if more else None
-            return Attended(output, pack_like(state, more[count:]), weights)
+            return attend(call, query, state, drawn, position)
 
         def run_cell(_, fed, states):
             return cells(call, fed, states)
 
-        return _masked_step(decoder, run_cell, read if inside else None, carry, x)
+        return _masked_step(decoder, run_cell, attend and read, carry, x)
 
     # The sites hold the products of the sequences.
     inputs = (None, mask, position), drawn
-    return recur(step, sites, carry, inputs, decoder.unroll, bool(training), steps)
+    sites = cells.sites | of_attention
+    return recur(step, sites, carry, inputs, decoder.unroll, bool(training))
 
 
 def _without_sites(decoder, inputs, memory, carry, return_scores, training):
@@ -185,8 +158,9 @@ def _without_sites(decoder, inputs, memory, carry, return_scores, training):
         inputs, drawn = x
         read = None
         if decoder.attends_inside:
-            read = _read(decoder, memory, return_scores, training, drawn)
-        return _masked_step(decoder, _called(decoder), read, carry, inputs)
+            read = functools.partial(_read, decoder, memory, return_scores, training, drawn)
+        run_cell = functools.partial(_call_cell, decoder)
+        return _masked_step(decoder, run_cell, read, carry, inputs)
 
     of_steps = tuple(inputs), drawn
 
@@ -199,17 +173,13 @@ def _without_sites(decoder, inputs, memory, carry, return_scores, training):
         return with_constant_weights(decoder, run)
 
 
-def _called(decoder):
-    """Calls the cell as it is."""
-
-    def run(inputs, fed, states):
-        inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
-        hidden, new = decoder.cell(inputs, states)
-        asks = decoder.attends_inside and decoder.query == "previous"
-        check_output(decoder.name, decoder.cell, hidden, new if asks else None)
-        return hidden, tree.pack_sequence_as(states, tree.flatten(new))
-
-    return run
+def _call_cell(decoder, inputs, fed, states):
+    """One step of a cell that the decoder calls as it is."""
+    inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
+    hidden, new = decoder.cell(inputs, states)
+    asks = decoder.attends_inside and decoder.query == "previous"
+    check_output(decoder.name, decoder.cell, hidden, new if asks else None)
+    return hidden, tree.pack_sequence_as(states, tree.flatten(new))
 
 
 def _masked_step(decoder, run_cell, read, carry, x):
@@ -243,23 +213,19 @@ def _joined(decoder, hidden, attended):
     return hidden if decoder.output_mode == "cell" else attended
 
 
-def _read(decoder, memory, return_scores, training, drawn):
-    """Makes the function that reads the memory in one step; `drawn` are its random numbers."""
-
-    def read(query, state, position):
-        attended, _ = decoder.attention._attend(
-            query,
-            memory,
-            state=state,
-            position=position,
-            drawn=drawn,
-            return_attention_scores=return_scores,
-            training=training,
-            drop=False,
-        )
-        return attended
-
-    return read
+def _read(decoder, memory, return_scores, training, drawn, query, state, position):
+    """Reads the memory in one step; `drawn` are its random numbers."""
+    attended, _ = decoder.attention._attend(
+        query,
+        memory,
+        state=state,
+        position=position,
+        drawn=drawn,
+        return_attention_scores=return_scores,
+        training=training,
+        drop=False,
+    )
+    return attended
 
 
 def _draw(decoder, inputs, memory, training):

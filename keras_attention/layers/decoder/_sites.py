@@ -4,6 +4,8 @@ GRU and LSTM cells, and stacks of them, become products and gates; they multiply
 steps before the loop. The decoder calls every other cell as it is.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -14,15 +16,10 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.base import as_in_a_call, float_weights, with_weights
 from keras_attention.layers.decoder._cells import cells_of
 from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
-from keras_attention.layers.types import NO_RESIDUALS, Memory
+from keras_attention.layers.types import Attended, Memory
 from keras_attention.ops.gradients import vector_jacobian
-from keras_attention.ops.loops import leaves, pack_like, swap_steps
-from keras_attention.ops.products import (
-    kernel_gradient,
-    multiply,
-    stored_transposed,
-    sum_of_rows,
-)
+from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps
+from keras_attention.ops.products import multiply
 from keras_attention.recurrence import Site, automatic, product
 
 
@@ -54,25 +51,21 @@ class CellSites:
 
     Args:
         cell: the Keras cell, or stacked cells.
-        inputs: the inputs of all steps, `(T, B, D)`.
-        fed: the features that a step adds to its inputs: the context or the fed vector.
+        inputs: the inputs of all steps, `(T, B, D)`. A step may add features, as the kernels say.
         training: whether dropout is active.
 
     Attributes:
         sites: the sites of a step, by name.
     """
 
-    def __init__(self, cell: Any, inputs: Tensor, fed: int, training: bool | None) -> None:
+    def __init__(self, cell: Any, inputs: Tensor, training: bool | None) -> None:
         cells = cells_of(cell)
         self.stacked = cells[0] is not cell
         self.residual = type(cell).call is ResidualRNNCells.call
-        batch, size = ops.shape(inputs)[1], inputs.shape[-1]
         self.cells, self.sites = [], {}
         for n, one in enumerate(cells):
-            width = self.cells[-1].cell.units if n else size + fed
-            keep = _dropout_of_inputs(one, (batch, width), training)
-            kind = KINDS[type(one).call]
-            self.cells.append(kind(f"cell {n}", one, None if n else inputs, keep))
+            keep = _dropout_of_inputs(one, ops.shape(inputs)[1], training)
+            self.cells.append(KINDS[type(one).call](f"cell {n}", one, None if n else inputs, keep))
             self.sites |= self.cells[-1].sites
 
     def __call__(self, call: Any, fed: Tensor | None, states: Nested) -> tuple[Tensor, Nested]:
@@ -87,11 +80,11 @@ class CellSites:
         return below, new if self.stacked else new[0]
 
 
-def _dropout_of_inputs(cell, shape, training):
+def _dropout_of_inputs(cell, batch, training):
     """The factors of the inputs of a cell, the same at every step, or None."""
     if not training or cell.dropout == 0:
         return None
-    keep = cell.get_dropout_mask(ops.ones(shape, cell.compute_dtype))
+    keep = cell.get_dropout_mask(ops.ones((batch, cell.kernel.shape[0]), cell.compute_dtype))
     cell.reset_dropout_mask()
     return keep
 
@@ -100,26 +93,31 @@ class _Gated:
     """A cell whose gates follow from products.
 
     Args:
-        name: the name of its site.
+        name: what the names of its sites begin with.
         cell: the Keras cell.
         inputs: the inputs of all steps, `(T, B, D)`; None for an upper cell.
         keep: the dropout of the inputs, `(B, features)`, or None.
     """
 
     def __init__(self, name, cell, inputs, keep):
-        self.name, self.cell = name, cell
-        weights = cell.kernel, cell.recurrent_kernel, cell.bias
-        kernel, self.recurrent, self.bias = (
-            None if x is None else ops.cast(value_of(x), cell.compute_dtype) for x in weights
-        )
+        self.name, self.cell, self.inputs = name, cell, inputs
+        weights = leaves([cell.kernel, cell.recurrent_kernel, cell.bias])
+        kernel, self.recurrent, *self.biases = [self.rounded(value_of(x)) for x in weights]
         size = 0 if inputs is None else inputs.shape[-1]
-        of_inputs, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
-        lower = kernel[size:] if kernel.shape[0] > size else None
-        bias, added = self.input_bias(), ()
-        if inputs is not None:
-            inputs = inputs if of_inputs is None else inputs * of_inputs
-            bias, added = None, self.project(inputs, kernel[:size], bias)
-        self.sites = self.make_sites(lower, bias, added)
+        self.of_inputs, self.lower = kernel[:size], kernel[size:]
+        self.keep = None if keep is None else keep[:, size:]
+        if keep is not None and inputs is not None:
+            self.inputs = inputs * keep[:, :size]
+        self.sites = self.make_sites()
+
+    def product(self, columns, biases, of_state=True):
+        """The site of some columns: the products of the inputs, and of the state or without it."""
+        kernels = [self.lower] * (self.lower.shape[0] > 0) + [self.recurrent] * of_state
+        biases, added = [x[columns] for x in biases], None
+        if self.inputs is not None:
+            terms = multiply(self.inputs, self.of_inputs[:, columns]), *biases
+            biases, added = [], functools.reduce(ops.add, terms)
+        return product([x[:, columns] for x in kernels], biases, added)
 
     def widened(self, x):
         """Gates run in at least float32. Products, their sums and states keep the compute dtype."""
@@ -132,119 +130,42 @@ class _Gated:
 class _GRU(_Gated):
     """z, r = s(x + h W), n = tanh(x_n + r (h W)_n) or tanh(x_n + (r h) W_n), h' = n + z (h - n)."""
 
-    def input_bias(self):
-        return self.bias[0] if self.bias is not None and self.cell.reset_after else self.bias
-
-    def project(self, inputs, kernel, bias):
-        return _split_product(inputs, kernel, bias, 2 * self.cell.units)
-
-    def make_sites(self, lower, bias, added):
-        gates = 2 * self.cell.units
+    def make_sites(self):
+        biases, gates = self.biases, slice(0, 2 * self.cell.units)
         if self.cell.reset_after:
-            own = None if self.bias is None else self.bias[1]
-            return {self.name: _gru_products(lower, self.recurrent, bias, own, gates, added)}
-        kernels = self.recurrent[:, :gates], self.recurrent[:, gates:]
+            biases = [x[n] for x in biases for n in range(2)]  # of the inputs and of the state
+        new = slice(gates.stop, None)
         return {
-            self.name: _gru_products(lower, kernels[0], bias, None, gates, added),
-            f"{self.name} reset": product([kernels[1]]),
+            f"{self.name} gates": self.product(gates, biases),
+            f"{self.name} new": self.product(new, biases[:1], of_state=False),
+            f"{self.name} state": product([self.recurrent[:, new]], [x[new] for x in biases[1:]]),
         }
 
     def step(self, call, below, state):
         hidden = state[0] if isinstance(state, (list, tuple)) else state
-        gates, new, *inner = map(self.widened, call(self.name, *below, hidden))
-        update, reset = map(self.cell.recurrent_activation, ops.split(gates, 2, axis=-1))
-        if not self.cell.reset_after:
-            (more,) = call(f"{self.name} reset", self.rounded(reset * self.widened(hidden)))
-            new = self.cell.activation(ops.add(new, self.widened(more)))
+        gates = call(f"{self.name} gates", *below, hidden)
+        new = call(f"{self.name} new", *below)
+        gate, activation = self.cell.recurrent_activation, self.cell.activation
+        update, reset = map(gate, ops.split(self.widened(gates), 2, axis=-1))
+        if self.cell.reset_after:
+            more = reset * self.widened(call(f"{self.name} state", hidden))
         else:
-            new = self.cell.activation(ops.add(new, reset * inner[0]))
+            dropped = self.rounded(reset * self.widened(hidden))
+            more = self.widened(call(f"{self.name} state", dropped))
+        new = activation(ops.add(self.widened(new), more))
         hidden = self.rounded(new + update * (self.widened(hidden) - new))
         return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
-
-
-def _gru_products(lower, recurrent, bias, own_bias, gates, added):
-    """The site of a GRU: z and r before the sigmoid, the input's part of n, the state's part of n.
-
-    The state's part of n is there with `reset_after`.
-
-    Args:
-        lower, bias: the kernel and the bias of the step's own input, or None.
-        recurrent, own_bias: the kernel and the bias of the state.
-        gates: the columns of z and r.
-        added: see `Site`.
-    """
-    structure = lower, recurrent, bias, own_bias
-
-    def apply(weights, *xs):
-        lower, recurrent, bias, own_bias = pack_like(structure, weights)
-        total = _plus(multiply(xs[-1], recurrent), own_bias)
-        total, inner = total[..., :gates], total[..., gates:]
-        inner = [inner] if recurrent.shape[1] > gates else []
-        if lower is None:
-            return [total, ops.zeros_like(total[..., gates // 2 :]), *inner], []
-        outer = _plus(multiply(xs[0], lower), bias)
-        return [ops.add(total, outer[..., :gates]), outer[..., gates:], *inner], []
-
-    def columns(upstream):
-        """The gradients of the products of the input and of the state, in their columns."""
-        total, new, *inner = upstream
-        return [[total, new]] * (lower is not None) + [[total, *inner]]
-
-    def backward(transposed, _, upstream, *xs):
-        joined = [ops.concatenate(x, axis=-1) for x in columns(upstream)]
-        return [multiply(x, kernel) for x, kernel in zip(joined, transposed, strict=True)]
-
-    def of_weights(weights, _, upstream, *xs):
-        # Products by columns, because joined columns of all steps would be a large tensor.
-        of_columns = columns(upstream)
-        kernels = [
-            ops.concatenate([kernel_gradient(x, y) for y in ys], axis=-1)
-            for x, ys in zip(xs, of_columns, strict=True)
-        ]
-        biases = [
-            ops.concatenate([sum_of_rows(y) for y in ys], axis=-1)
-            for b, ys in zip((bias, own_bias), [of_columns[0], of_columns[-1]], strict=True)
-            if b is not None
-        ]
-        return kernels + biases
-
-    return Site(
-        weights=leaves(structure),
-        apply=apply,
-        backward=backward,
-        of_weights=of_weights,
-        prepare=lambda weights: [
-            stored_transposed(x) for x in leaves(pack_like(structure, weights)[:2])
-        ],
-        added=added,
-    )
-
-
-def _split_product(x, kernel, bias, gates):
-    """x W + b as two products. Their gradients need no tensor of all columns."""
-    columns = slice(0, gates), slice(gates, None)
-    return [_plus(multiply(x, kernel[:, n]), None if bias is None else bias[n]) for n in columns]
-
-
-def _plus(x, bias):
-    return x if bias is None else ops.add(x, bias)
 
 
 class _LSTM(_Gated):
     """i, f, g, o = x + h W, c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c')."""
 
-    def input_bias(self):
-        return self.bias
-
-    def project(self, inputs, kernel, bias):
-        return [_plus(multiply(inputs, kernel), bias)]
-
-    def make_sites(self, lower, bias, added):
-        return {self.name: product(leaves([lower, self.recurrent]), bias, added)}
+    def make_sites(self):
+        return {self.name: self.product(slice(None), self.biases)}
 
     def step(self, call, below, state):
         hidden, memory = state
-        (total,) = call(self.name, *below, hidden)
+        total = call(self.name, *below, hidden)
         write, forget, new, read = ops.split(self.widened(total), 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         memory = gate(forget) * self.widened(memory) + gate(write) * activation(new)
@@ -257,96 +178,64 @@ STACKS = {keras.layers.StackedRNNCells.call, ResidualRNNCells.call}
 KINDS = {keras.layers.GRUCell.call: _GRU, keras.layers.LSTMCell.call: _LSTM}
 
 
-def attention_site(decoder: Any, memory: Memory, return_scores: bool) -> Site:
-    """The site `(query, position) -> [context, weights]`; the weights only if they are wanted.
+def attention_sites(
+    decoder: Any, memory: Memory, return_scores: bool, training: bool | None
+) -> tuple[dict[str, Site], Callable[..., Attended]]:
+    """The sites of the attention: "attention", and "combine" if the attention has such a site.
 
-    Its weights are the keys and values of the memory, and the weights of the attention.
+    The weights of "attention" are the keys and values of the memory, and the weights of the layer.
+
+    Returns:
+        The sites, and a function that attends with them in one step:
+        `read(call, query, state, drawn, position)`.
     """
-    attention = decoder.attention
+    attention, count = decoder.attention, len(leaves(memory[:2]))
+    combining = attention._combine_site()
 
-    def run(weights, query, *position, stored=NO_RESIDUALS):
-        attended, residuals = _attend_with(
-            attention,
-            weights,
-            memory,
-            query,
-            position=position[0] if position else None,
-            return_attention_scores=return_scores,
-            stored=stored,
-        )
-        return [attended.output, *leaves(attended.weights if return_scores else None)], residuals
+    def run(weights, stored, query, state, drawn, position):
+        key, value = pack_like(memory[:2], list(weights[:count]))
 
-    def backward(weights, residuals, upstream, query, *position):
-        def function(query):
-            return run(weights, query, *position, stored=residuals)[0], None
+        def attend():
+            with with_weights(attention, weights[count:]):
+                return attention._attend(
+                    query,
+                    memory._replace(key=key, value=value),
+                    state,
+                    position=position,
+                    return_attention_scores=return_scores,
+                    training=training,
+                    drawn=drawn,
+                    drop=False,
+                    combine=combining is None,
+                    stored=stored,
+                )
 
-        return list(vector_jacobian(function, (query,), list(upstream))[0])
+        return as_in_a_call(attention, attend)
 
-    def of_weights(weights, residuals, upstream, *arguments):
+    def of_weights(weights, stored, upstream, *arguments):
         # The query of one step has an axis of its own; the queries of all steps are a sequence.
-        stored = [ops.squeeze(swap_steps(x), 2) for x in leaves(residuals)]
-        stored = pack_like(residuals, stored)
+        stored = map_leaves(lambda x: ops.squeeze(swap_steps(x), 2), stored)
+        arguments, upstream = map_leaves(swap_steps, (arguments, upstream))
 
         def function(weights):
-            results, _ = run(weights, *map(swap_steps, arguments), stored=stored)
-            return results, None
+            return run(weights, stored, *arguments)[0], None
 
-        upstream = [swap_steps(x) for x in upstream]
         return vector_jacobian(function, (weights,), upstream)[0][0]
 
-    # Cast here, the weights are not cast at every step.
-    weights = as_in_a_call(attention, lambda: _weights(attention, memory))
-    return Site(weights, run, backward, of_weights)
+    def weights():
+        return [*leaves(memory[:2]), *map(value_of, float_weights(attention))]
 
+    def read(call, query, state, drawn, position):
+        position = position if attention.uses_position else None
+        attended = call("attention", query, state, drawn, position)
+        if combining is None:
+            return attended
+        return attended._replace(output=combining[1](call, query, attended.output))
 
-def attention_site_with_state(
-    decoder: Any, memory: Memory, first: Nested, drawn: Nested, training: bool | None
-) -> Site:
-    """The site `(query, *state, *drawn, position) -> [context, weights, *state]`.
-
-    The position is there if the attention counts steps.
-
-    Args:
-        first: the initial state, whose nesting the others have.
-        drawn: the random numbers of all steps. The numbers of one step have the same nesting.
-    """
-    attention, count = decoder.attention, 1 + len(leaves(first))
-
-    def run(weights, query, *rest, stored=NO_RESIDUALS):
-        *rest, position = rest if attention.uses_position else (*rest, None)
-        state, drawn_now = rest[: count - 1], rest[count - 1 :]
-        attended, residuals = _attend_with(
-            attention,
-            weights,
-            memory,
-            query,
-            state=pack_like(first, list(state)),
-            drawn=pack_like(drawn, list(drawn_now)),
-            position=position,
-            training=training,
-            drop=False,
-            stored=stored,
-        )
-        return [attended.output, *leaves(attended.weights), *leaves(attended.state)], residuals
-
-    def again(weights, residuals, *arguments):
-        return run(weights, *arguments, stored=residuals)[0]
-
-    return automatic(_weights(attention, memory), run, again)
-
-
-def _weights(attention, memory):
-    return [*leaves(memory[:2]), *map(value_of, float_weights(attention))]
-
-
-def _attend_with(attention, weights, memory, query, **options):
-    """Attends with these keys, values and values of the weights, as in a call of the layer."""
-    count = len(leaves(memory[:2]))
-    key, value = pack_like(memory[:2], list(weights[:count]))
-
-    def attend():
-        with with_weights(attention, weights[count:]):
-            memory_now = memory._replace(key=key, value=value)
-            return attention._attend(query, memory_now, combine=False, **options)
-
-    return as_in_a_call(attention, attend)
+    if attention.has_state:
+        # The loop adds up their gradients, in the dtype of the variables.
+        sites = {"attention": automatic(weights(), run)}
+    else:
+        # Cast here, the weights are not cast at every step.
+        sites = {"attention": automatic(as_in_a_call(attention, weights), run, of_weights)}
+    return sites if combining is None else {**sites, "combine": combining[0]}, read

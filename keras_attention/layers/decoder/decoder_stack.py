@@ -21,8 +21,7 @@ from keras_attention.layers.scoring import ScoringMixin, check_attention
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import map_leaves, swap_steps
 from keras_attention.ops.masks import blanked
-from keras_attention.ops.xla import pad_axis, round_up_length
-from keras_attention.recurrence import recur, runs_alone
+from keras_attention.recurrence import recur
 
 __all__ = ["DecoderStack"]
 
@@ -138,9 +137,7 @@ class DecoderStack(Decoder):
             joined = ops.concatenate([outputs, attended.output], axis=-1)
             hidden = run_rnn(rnn, joined, states, training)
             outputs = ops.add(outputs, hidden) if n else hidden
-        outputs = blanked(outputs, mask)
-        weights = attended.weights if scores_wanted else None
-        weights = map_leaves(lambda x: blanked(x, mask), weights)
+        outputs, weights = map_leaves(lambda x: blanked(x, mask), (outputs, attended.weights))
         if back is not None:
             outputs, weights = map_leaves(
                 lambda x: ops.take_along_axis(x, back, axis=1), (outputs, weights)
@@ -183,19 +180,15 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
         found = rnn(sequences, initial_state=states, training=training)
         return found[0] if rnn.return_state else found
     inputs = swap_steps(sequences)
-    steps, limit = ops.shape(inputs)[0], None
-    if training and runs_alone(sequences) and not isinstance(steps, int):
-        # XLA compiles few programs for all lengths.
-        limit, inputs = steps, pad_axis(inputs, 0, round_up_length(steps) - steps)
-    cells = CellSites(rnn.cell, inputs, 0, training)
+    cells = CellSites(rnn.cell, inputs, training)
 
     def step(call, states, _):
         hidden, states = cells(call, None, states)
         return states, hidden
 
     with compiling(True if training else None):
-        _, outputs = recur(step, cells.sites, states, None, training=bool(training), steps=limit)
-    return swap_steps(outputs)[:, :steps]
+        _, outputs = recur(step, cells.sites, states, None, training=bool(training))
+    return swap_steps(outputs)
 
 
 def _wants_its_call(rnn, sequences, training):

@@ -17,9 +17,10 @@ from keras_attention import (
     ScoringMixin,
 )
 from keras_attention.layers.decoder import _loop
-from keras_attention.layers.decoder._sites import attention_site
+from keras_attention.layers.decoder._sites import attention_sites
 from keras_attention.ops import additive_score
 from keras_attention.ops.loops import leaves
+from keras_attention.recurrence import _recur
 from tests import fast
 from tests.backends import compiled, gradients_by, on_tensorflow, tensor
 from tests.helpers import TK, AnyCell, B, assert_all_close, normal, numpy
@@ -151,13 +152,13 @@ def test_training_rounds_unknown_lengths_up(training, monkeypatch):
     """XLA then compiles the loop on its own, and must not compile a program for every length."""
     import tensorflow as tf
 
-    rounded, recur = [], _loop.recur
+    rounded, scan = [], _recur.scan
 
-    def spy(step, sites, carry, inputs, unroll, training, steps):
-        rounded.append(steps is not None)
-        return recur(step, sites, carry, inputs, unroll, training, steps)
+    def spy(*arguments, **options):
+        rounded.append("steps" in options)
+        return scan(*arguments, **options)
 
-    monkeypatch.setattr(_loop, "recur", spy)
+    monkeypatch.setattr(_recur, "scan", spy)
     layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
     layer.build((None, None, D), (None, None, DV))
     unknown = [tf.TensorSpec((None, None, n)) for n in (D, DV)]
@@ -233,8 +234,9 @@ def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
 def test_a_step_stores(attention, expected):
     """Projections and scores."""
     layer = make("gru", attention, "previous")
-    site = attention_site(layer, layer.prepare(tensors()[1]), False)
-    _, stored = site.apply(site.weights, tensor(normal(3, B, H)))
+    sites, _ = attention_sites(layer, layer.prepare(tensors()[1]), False, None)
+    site = sites["attention"]
+    _, stored = site.apply(site.weights, tensor(normal(3, B, H)), None, None, None)
     assert [tuple(x.shape) for x in leaves(stored)] == expected
 
 
