@@ -80,7 +80,7 @@ def test_a_bad_line_is_named(tmp_path, lines, line, fragment):
 def test_files_that_cannot_be_used(tmp_path):
     with pytest.raises(SystemExit, match="holds no question"):
         reading.read(write(tmp_path, "1 Ann went out.\n"))
-    with pytest.raises(SystemExit, match=r"can't decode byte 0xe9 in position 5.* UTF-8"):
+    with pytest.raises(SystemExit, match=r"not UTF-8 at byte 5"):
         reading.read(write(tmp_path, b"1 Ren\xe9\n"))
     with pytest.raises(SystemExit, match="No such file"):
         reading.read(tmp_path / "none")
