@@ -123,18 +123,6 @@ def test_nothing_is_left_out_of_a_test_set():
     assert data.cut(0, 0, 0) == ""
 
 
-def test_batches_hold_every_question_once_and_differ_by_epoch(examples):
-    data = make_questions(examples, (400, 50))
-    first, again, second = (data.split(7, np.random.default_rng(s)) for s in (1, 1, 2))
-    assert sorted(np.concatenate(first)) == list(range(len(examples)))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-    lengths = [data.lengths[n, 1] for batch in data.split(7) for n in batch]
-    assert lengths == sorted(lengths)
-    inputs, targets = next(iter(data.batches(7, seed=1, steps=3)()))
-    assert [x.shape[0] for x in (*inputs, *targets.values())] == [7] * 6
-
-
 # --- vectors -------------------------------------------------------------------------------------
 
 
