@@ -21,10 +21,7 @@ def load_data(options):
         # A test set stays complete.
         pairs = {name: list(read_pairs(x, name == "test")) for name, x in paths.items() if x}
         return {name: [list(side) for side in zip(*x, strict=True)] for name, x in pairs.items()}
-    sizes, formats = (12_000, 500, 1_000), dates.FORMATS
-    if options.smoke:
-        sizes, formats = (3_000, 200, 200), dates.FORMATS[:2]
-    sets = dates.make_pairs(sizes, seed=options.seed, formats=formats)
+    sets = dates.make_pairs((12_000, 500, 1_000), seed=options.seed)
     return dict(zip(names, sets, strict=True))
 
 

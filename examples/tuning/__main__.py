@@ -17,7 +17,7 @@ import warnings
 import keras
 
 from examples.common import dates
-from examples.common.arguments import between, check_extras, count, fill, make_parser, run, seed
+from examples.common.arguments import between, check_extras, count, make_parser, run, seed
 from examples.common.files import check_settings, make_folder
 from examples.tuning.model import DateTranslator, load_data
 
@@ -29,17 +29,17 @@ def parse(argv):
     output = pathlib.Path("output/tune")
     parser.add_argument("--output", type=pathlib.Path, default=output, help=f"default: {output}")
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=SEARCHES)
-    parser.add_argument("--epochs", type=count, help="largest number for a trial (default: 4)")
-    parser.add_argument("--trials", type=count, help="of the Bayesian search (default: 5)")
+    text = "largest number for a trial (default: 4)"
+    parser.add_argument("--epochs", type=count, default=4, help=text)
+    text = "of the Bayesian search (default: 5)"
+    parser.add_argument("--trials", type=count, default=5, help=text)
     # The pairs of validation and test have other dates.
     pairs = between(int, 1, (dates.LAST - dates.FIRST).days + 1 - 1500, closed=True)
-    parser.add_argument("--pairs", type=pairs, help="number of training pairs (default: 2560)")
-    parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--smoke", action="store_true", help="the shortest run that searches")
-    options = parser.parse_args(argv)
     # Whole batches: XLA compiles the decoder once more for a smaller last one.
-    sizes = (2, 2, 512) if options.smoke else (4, 5, 2560)
-    return fill(options, dict(zip(("epochs", "trials", "pairs"), sizes, strict=True)))
+    text = "number of training pairs (default: 2560)"
+    parser.add_argument("--pairs", type=pairs, default=2560, help=text)
+    parser.add_argument("--seed", type=seed, default=0)
+    return parser.parse_args(argv)
 
 
 def make_tuner(name, options):

@@ -14,7 +14,7 @@ import keras_tuner
 from examples.tuning import __main__ as command
 from examples.tuning import model as translator
 
-SMOKE = ["--smoke", "--searches", "bayesian", "--output"]
+SMALL = ["--searches", "bayesian", "--trials", "2", "--epochs", "2", "--pairs", "64", "--output"]
 
 
 def test_data():
@@ -81,7 +81,7 @@ def test_a_search_that_is_stopped_resumes(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(keras_attention.Seq2Seq, "fit", fit)
     monkeypatch.setattr(keras_attention.Seq2Seq, "evaluate", evaluate)
-    options = [*SMOKE, str(tmp_path)]
+    options = [*SMALL, str(tmp_path)]
     with pytest.raises(KeyboardInterrupt):
         command.main(options)
     capsys.readouterr()
@@ -103,4 +103,4 @@ def test_a_trial_that_fails_stops_the_search_with_its_cause(tmp_path, monkeypatc
 
     monkeypatch.setattr(keras_attention.Seq2Seq, "fit", fail)
     with pytest.raises(RuntimeError, match="no luck"):
-        command.main([*SMOKE, str(tmp_path)])
+        command.main([*SMALL, str(tmp_path)])
