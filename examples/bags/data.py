@@ -2,12 +2,14 @@
 
 import collections
 import csv
+import io
 import pathlib
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from examples.common.files import read_text, refuse
 from examples.common.training import Batches, budgeted
 
 # The bags of a batch, and the instances of a padded batch, at most.
@@ -76,10 +78,6 @@ class Bags(NamedTuple):
         return batches.dataset((signature, tf.TensorSpec((None, members), labels.dtype)))
 
 
-def refuse(message):
-    raise SystemExit(f"{message}. Nothing was written.")
-
-
 def read(path, labels=None):
     """Reads bags. Ends the program with the reason where that is impossible.
 
@@ -94,79 +92,62 @@ def read(path, labels=None):
     elif path.is_file():
         bags = _read_table(path)
     else:
-        refuse(f"{path}: not there. Give a .csv with the columns bag and label, or a folder of .h5")
-    if not np.isfinite(bags.instances).all():
-        refuse(f"{path}: features must be finite; {_first_bad(bags)}")
+        refuse(path, "not there. Give a .csv with the columns bag and label, or a folder of .h5")
+    for bag, name in enumerate(bags.names):
+        if not np.isfinite(bags.instances[bags.of(bag)]).all():
+            remedy = "Replace them, or leave the instance out"
+            refuse(path, f"the bag {name!r} has features that are not finite. {remedy}")
     return bags
 
 
-def _first_bad(bags):
-    row = np.flatnonzero(~np.isfinite(bags.instances).all(axis=1))[0]
-    bag = np.searchsorted(bags.sizes.cumsum(), row, side="right")
-    remedy = "Replace them, or leave the instance out"
-    return f"the bag {bags.names[bag]!r} has NaN or infinite ones. {remedy}"
-
-
 def _rows(path):
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [[x.strip() for x in row] for row in csv.reader(file) if row]
-    except UnicodeDecodeError:
-        refuse(f"{path}: is not a text in UTF-8. Save it as CSV in UTF-8")
+    lines = csv.reader(io.StringIO(read_text(path), newline=""))
+    rows = [[x.strip() for x in row] for row in lines if row]
     if not rows:
-        refuse(f"{path}: is empty")
+        refuse(path, "is empty")
     return rows
 
 
 def _columns(path, header):
     """The numbers of the columns of bags and labels."""
     names = [name.lower() for name in header]
-    if "" in names:
-        number = names.index("") + 1
-        refuse(f"{path}: column {number} has no name. With pandas, call to_csv(path, index=False)")
+    if "" in names:  # the index that pandas writes
+        remedy = "With pandas, call to_csv(path, index=False)"
+        refuse(path, f"column {names.index('') + 1} has no name. {remedy}")
     bag = next((names.index(x) for x in ID_COLUMNS if x in names), None)
     if bag is None or "label" not in names:
-        refuse(f"{path}: needs the columns `bag` and `label`; it has {', '.join(header[:8])}")
+        refuse(path, f"needs the columns `bag` and `label`; it has {', '.join(header[:8])}")
     return bag, names.index("label")
-
-
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_table(path):
     rows, bag, label, first = _rows(path), 1, 0, 1
     names = [f"column {n}" for n in range(1, len(rows[0]) + 1)]
-    if not all(map(_is_number, rows[0])):
+    try:
+        [float(x) for x in rows[0]]
+    except ValueError:
         names, (bag, label) = rows[0], _columns(path, rows[0])
         rows, first = rows[1:], 2
     features = [n for n in range(len(names)) if n not in (bag, label)]
     if not rows or not features:
-        refuse(f"{path}: needs rows of instances, with features beside the bag and the label")
+        refuse(path, "needs rows of instances, with features beside the bag and the label")
     grouped, labels = collections.defaultdict(list), {}
     for number, row in enumerate(rows, first):
         line = f"{path}, line {number}"
         if len(row) != len(names):
-            refuse(f"{line}: has {len(row)} columns, and the first line has {len(names)}")
-        for n in (bag, label):
-            if not row[n]:
-                refuse(f"{line}: `{names[n]}` is empty")
+            refuse(line, f"has {len(row)} columns, and the first line has {len(names)}")
+        if not (row[bag] and row[label]):
+            refuse(line, f"`{names[bag]}` or `{names[label]}` is empty")
         for n in features:
-            if not _is_number(row[n]):
-                remedy = "Fill it, or leave the instance out" if not row[n] else "Leave it out"
-                refuse(
-                    f"{line}: the feature `{names[n]}` must be a number, not {row[n]!r}. {remedy}"
-                )
-        if labels.setdefault(row[bag], row[label]) != row[label]:
-            refuse(
-                f"{line}: the bag {row[bag]!r} has the labels {labels[row[bag]]!r} "
-                f"and {row[label]!r}. A bag has one label"
-            )
+            try:
+                float(row[n])
+            except ValueError:
+                wrong = f"the feature `{names[n]}` must be a number, not {row[n]!r}"
+                refuse(line, f"{wrong}. Fill it, or leave the instance out")
         grouped[row[bag]].append(np.array([row[n] for n in features], "float32"))
+        if labels.setdefault(row[bag], row[label]) != row[label]:
+            both = f"{labels[row[bag]]!r} and {row[label]!r}"
+            refuse(line, f"the bag {row[bag]!r} has the labels {both}. A bag has one label")
     return _made({name: np.stack(x) for name, x in grouped.items()}, labels)
 
 
@@ -174,23 +155,23 @@ def _read_folder(path, labels):
     import h5py
 
     if labels is None:
-        refuse(f"{path}: give --labels FILE.csv too, with the columns bag and label")
+        refuse(path, "give --labels FILE.csv too, with the columns bag and label")
     header, *rows = _rows(labels)
     bag, label = _columns(labels, header)
     grouped, places = {}, []
     for row in rows:
         file = path / f"{row[bag]}.h5"
         if not file.is_file():
-            refuse(f"{labels}: the bag {row[bag]!r} has no file {file}")
+            refuse(labels, f"the bag {row[bag]!r} has no file {file}")
         with h5py.File(file) as opened:
             if "features" not in opened:
-                refuse(f"{file}: has no dataset `features`; it has {', '.join(opened) or 'none'}")
+                refuse(file, f"has no dataset `features`; it has {', '.join(opened) or 'none'}")
             features = opened["features"][()]
             if "coords" in opened:
                 places.append(opened["coords"][()].reshape(-1, 2))
         grouped[row[bag]] = features.reshape(-1, features.shape[-1]).astype("float32")
     if len({x.shape[1] for x in grouped.values()}) > 1:
-        refuse(f"{path}: the files have features of several widths")
+        refuse(path, "the files have features of several widths")
     bags = _made(grouped, {row[bag]: row[label] for row in rows})
     places = np.concatenate(places) if len(places) == len(grouped) else None
     return bags._replace(places=places)
@@ -239,13 +220,11 @@ def check_classes(source, bags, folds):
         f"instances with {bags.instances.shape[1]} features"
     )
     if len(counts) < 2:
-        refuse(f"{source}: all bags are of the class {bags.classes[0]!r}; at least two are needed")
+        refuse(source, f"all bags are of the class {bags.classes[0]!r}; at least two are needed")
     if counts.min() < folds:
         small = bags.classes[counts.argmin()]
-        refuse(
-            f"{source}: the class {small!r} has {counts.min()} bags, fewer than the {folds} folds. "
-            "Give fewer --folds, at least 2, or more bags"
-        )
+        few = f"has {counts.min()} bags, fewer than the {folds} folds"
+        refuse(source, f"the class {small!r} {few}. Give fewer --folds, at least 2, or more of it")
 
 
 def parts(bags, folds, repeats, seed):

@@ -23,6 +23,22 @@ def make_folder(path):
     return path
 
 
+def refuse(place, problem):
+    """Ends the program: what is wrong, and in which file or line."""
+    raise SystemExit(f"{place}: {problem}. Nothing was written.")
+
+
+def read_text(path):
+    """Reads a text file in UTF-8, without the byte-order mark of programs on Windows."""
+    try:
+        return pathlib.Path(path).read_bytes().decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} ({error.object[error.start]:#04x})"
+        refuse(path, f"not UTF-8 at {byte}. Convert it, for example: iconv -f latin1 -t utf-8")
+    except OSError as error:
+        refuse(path, error.strerror)
+
+
 @contextlib.contextmanager
 def whole_file(path):
     """Gives the name of a temporary file or folder, which then replaces `path` in one step.

@@ -5,6 +5,8 @@ import collections
 import numpy as np
 import tensorflow as tf
 
+from examples.common.files import refuse
+
 # A sentence ends at one of these signs if white space follows. It also ends at a line break.
 ENDS = [".", "!", "?", "…", "。", "！", "？"]
 SPACE, SIGN = r"[\s\v\p{Z}]", r"[^\s\v\p{Z}\p{L}\p{M}\p{N}]"
@@ -166,19 +168,16 @@ def read_vectors(path, wanted):
                 except ValueError:
                     vector = np.array([np.nan])
                 if len(vector) != width or width < 2 or not np.isfinite(vector).all():
-                    raise SystemExit(
-                        f"{path}, line {number}: expected a word and {max(width, 2)} finite "
-                        "numbers with single spaces between them, "
-                        f"found {line[:60]!r}. Nothing was written."
-                    )
+                    wanted = f"a word and {max(width, 2)} finite numbers with single spaces between"
+                    refuse(f"{path}, line {number}", f"expected {wanted}, found {line[:60]!r}")
                 if word in wanted:
                     found[word] = vector
     except OSError as error:
-        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error
+        refuse(path, error.strerror)
     except UnicodeDecodeError as error:
-        raise SystemExit(f"{path}: not UTF-8 ({error}). Nothing was written.") from error
+        refuse(path, f"not UTF-8 ({error})")
     if not found:
-        raise SystemExit(f"{path}: holds none of the words of the training data.")
+        refuse(path, "holds none of the words of the training data")
     return found
 
 

@@ -143,21 +143,18 @@ def split_pairs(pairs, size, order=None):
     return bucketed([(len(target), len(source)) for source, target in pairs], size, order)
 
 
-def pad_pairs(pairs, length=None):
-    """Pads pairs to this length, or their own, to a batch `((source, target), target)`."""
-    source, target = (pad(side, length) for side in zip(*pairs, strict=True))
+def pad_pairs(pairs):
+    """Pads pairs to a batch `((source, target), target)`."""
+    source, target = (pad(side) for side in zip(*pairs, strict=True))
     return (source, target), target
 
 
-def pad(rows, length=None, multiple=4):
-    """Pads lists of ids with 0 to this length, or to the longest one, rounded up to a multiple.
+def pad(rows, multiple=4):
+    """Pads lists of ids with 0 to the length of the longest one, rounded up to a multiple.
 
     Multiples of four give few different shapes, so XLA compiles few programs.
     """
-    longest = max(map(len, rows))
-    length = max(1, length or longest)
-    if length < longest:
-        raise ValueError(f"a list of {longest} ids does not fit into {length}")
+    length = max(1, *map(len, rows))
     return keras.utils.pad_sequences(rows, -(-length // multiple) * multiple, padding="post")
 
 

@@ -26,15 +26,12 @@ import traceback
 
 import jax
 import keras
-from jax.experimental import multihost_utils
 
 from examples.common.arguments import count, run
-from examples.distribution.training import check_batch, parse, script_parser, train
+from examples.distribution.training import parse, script_parser, train
 
 NAMES = ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")
 VARIABLES = [f"KERAS_DISTRIBUTION_{name}" for name in NAMES]
-# What srun sets, and JAX reads.
-SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 
 
 def main(argv=None):
@@ -44,16 +41,14 @@ def main(argv=None):
     options = parse(parser, argv, "jax")
     if options.local and VARIABLES[-1] not in os.environ:
         return start_processes(options.local, [sys.executable, "-m", __spec__.name, *argv])
-    check_environment()
     # Before anything else, because it decides which devices JAX has.
     keras.distribution.initialize()
     process, processes = jax.process_index(), jax.process_count()
-    check_batch(parser, options, jax.device_count())
     # Every process passes its own share of a batch, so Keras need not divide it.
     distribution = keras.distribution.DataParallel(auto_shard_dataset=False)
     keras.distribution.set_distribution(distribution)
     try:
-        train(options, process, processes, restored=check_same_checkpoint)
+        train(options, process, processes)
     except BaseException as error:
         problem = str(error) or "interrupted"
         if isinstance(error, Exception):
@@ -90,21 +85,6 @@ def start_processes(number, command):
             print(f"process {n} was killed by {signal.Signals(-code).name}")
     if any(codes):
         raise SystemExit("The run has failed. If a process died, the same command resumes it.")
-
-
-def check_environment():
-    given = [bool(os.environ.get(name)) for name in VARIABLES]
-    if not all(given) and (any(given) or not all(x in os.environ for x in SLURM)):
-        raise SystemExit(
-            "Nothing says who the other processes are. Start two on this machine with --local 2, "
-            f"start this command with srun, or set {', '.join(VARIABLES)} in every process."
-        )
-
-
-def check_same_checkpoint(epoch):
-    multihost_utils.assert_equal(
-        epoch, "The processes found different checkpoints. All must see the same folder --output."
-    )
 
 
 if __name__ == "__main__":

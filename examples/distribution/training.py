@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from examples.common.arguments import count, make_parser
-from examples.common.dates import FIRST, LAST, make_pairs
+from examples.common.dates import make_pairs
 from examples.common.files import check_settings, make_folder, remove, whole_file
 from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
 
@@ -33,25 +33,11 @@ def script_parser(name, description):
 
 
 def parse(parser, argv, backend):
-    """Parses the command line, and checks that Keras runs on this backend."""
-    options, days = parser.parse_args(argv), (LAST - FIRST).days + 1
-    if options.batch * options.steps > days:
-        parser.error(
-            f"--batch {options.batch} times --steps {options.steps} must be at most {days:,}: "
-            "every pair is a day of its own"
-        )
+    """Reads the command line, and checks that Keras runs on this backend."""
+    options = parser.parse_args(argv)
     if keras.backend.backend() != backend:
         parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND={backend}.")
     return options
-
-
-def check_batch(parser, options, shares):
-    """Checks that all devices get the same number of pairs."""
-    if options.batch % shares:
-        parser.error(
-            f"--batch {options.batch} must be a multiple of {shares}, the number of devices that "
-            "share it"
-        )
 
 
 def make_data(size):
@@ -83,11 +69,10 @@ def build_translator(units):
     return model
 
 
-def train(options, process=0, processes=1, restored=None):
+def train(options, process=0, processes=1):
     """Trains a translator under the distribution or strategy that is set. Returns the model.
 
-    Each process reads its share of every batch; process 0 alone writes. `restored` is called with
-    the number of epochs in the checkpoint, before the training.
+    Each process reads its share of every batch; process 0 alone writes.
     """
     keras.utils.set_random_seed(0)
     saved = Saved(options.output)
@@ -96,8 +81,6 @@ def train(options, process=0, processes=1, restored=None):
         check_settings(options.output / "settings.json", settings)
     model = build_translator(options.units)
     first = saved.restore(model)
-    if restored is not None:
-        restored(first)
     pairs = make_data(options.batch * options.steps)
     share = options.batch // processes
     batches = [x.reshape(options.steps, processes, share, -1) for x in pairs]

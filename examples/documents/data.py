@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from examples.common.files import read_text, refuse
 from examples.common.text import Words, count_tokens, in_parts, split_sentences
 from examples.common.training import COMPILED, Batches, budgeted
 
@@ -43,46 +44,41 @@ def read(path):
         documents = [Document(*x) for x in kinds.get(path.suffix, _read_lines)(path)]
     else:
         refuse(
-            f"{path}: not there. Give a folder with a sub-folder for each class and a file for "
-            'each document, or a file with lines like {"text": "...", "label": "..."}'
+            path,
+            "not there. Give a folder with a sub-folder for each class and a file for each "
+            'document, or a file with lines like {"text": "...", "label": "..."}',
         )
     for name, text, label in documents:
         bad = re.search("[\0\ud800-\udfff]", text + label)
         if bad:
-            refuse(
-                f"{path}, {name}: holds {bad[0]!a}, which no text holds. If the file is UTF-16, "
-                "convert it: iconv -f utf-16 -t utf-8"
-            )
+            remedy = "If the file is UTF-16, convert it: iconv -f utf-16 -t utf-8"
+            refuse(f"{path}, {name}", f"holds {bad[0]!a}, which no text holds. {remedy}")
     if not documents:
-        refuse(f"{path}: holds no document")
+        refuse(path, "holds no document")
     return documents
-
-
-def refuse(message):
-    raise SystemExit(f"{message}. Nothing was written.")
 
 
 def _read_folder(path):
     files = [p for p in sorted(path.glob("*/*")) if p.is_file()]
     files = [p for p in files if not (p.parent.name[0] == "." or p.name[0] == ".")]
     if not files:
-        refuse(f"{path}: has no sub-folder with files, such as {path / 'pos' / '1.txt'}")
-    return [Document(f"{p.parent.name}/{p.name}", _text(p), p.parent.name) for p in files]
+        refuse(path, f"has no sub-folder with files, such as {path / 'pos' / '1.txt'}")
+    return [Document(f"{p.parent.name}/{p.name}", read_text(p), p.parent.name) for p in files]
 
 
 def _read_lines(path):
-    for number, line in enumerate(_text(path).split("\n"), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             try:
                 entry = json.loads(line)
             except ValueError as error:
-                refuse(f"{path}, line {number}: not JSON ({error})")
+                refuse(f"{path}, line {number}", f"not JSON ({error})")
             yield _checked(path, f"line {number}", entry if isinstance(entry, dict) else {})
 
 
 def _read_table(path):
     csv.field_size_limit(2**31 - 1)
-    for number, row in enumerate(csv.DictReader(io.StringIO(_text(path), newline="")), 1):
+    for number, row in enumerate(csv.DictReader(io.StringIO(read_text(path), newline="")), 1):
         yield _checked(path, f"row {number}", row)
 
 
@@ -91,37 +87,23 @@ def _checked(path, place, entry):
     # Python regards True and False as integers.
     known = isinstance(label, (str, int)) and not isinstance(label, bool)
     if not isinstance(text, str) or not known or not str(label).strip():
-        refuse(
-            f"{path}, {place}: expected a string `text` and a `label`, a string or an integer; "
-            f"found {str(entry)[:80]}"
-        )
+        wanted = "a string `text` and a `label`, a string or an integer"
+        refuse(f"{path}, {place}", f"expected {wanted}; found {str(entry)[:80]}")
     return place, text, str(label)
 
 
 def _read_articles(path):
     try:
-        for article in json.loads(_text(path))["data"]:
+        for article in json.loads(read_text(path))["data"]:
             for number, paragraph in enumerate(article["paragraphs"], 1):
                 title = article["title"]
                 yield f"{title}, paragraph {number}", paragraph["context"], title
     except (ValueError, KeyError, TypeError) as error:
         refuse(
-            f"{path}: not a file of SQuAD, which holds articles in `data` ({error!r}). Put other "
-            'documents into a .jsonl file, with lines like {"text": "...", "label": "..."}'
+            path,
+            f"not a file of SQuAD, which holds articles in `data` ({error!r}). Put other documents "
+            'into a .jsonl file, with lines like {"text": "...", "label": "..."}',
         )
-
-
-def _text(path):
-    try:
-        # Programs on Windows write a byte-order mark at the start of a file.
-        return path.read_bytes().decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        refuse(
-            f"{path}: not UTF-8 at byte {error.start} ({error.object[error.start]:#04x}). Convert "
-            "it, for example: iconv -f latin1 -t utf-8"
-        )
-    except OSError as error:
-        refuse(f"{path}: {error.strerror}")
 
 
 class Encoded:
@@ -156,12 +138,10 @@ def check_classes(source, documents, folds):
     print(f"{source}: {len(documents):,} documents ({listed})")
     small = min(counts, key=counts.get)
     if len(counts) < 2:
-        refuse(f"{source}: all documents are of the class {small!r}; at least two are needed")
+        refuse(source, f"all documents are of the class {small!r}; at least two are needed")
     if counts[small] < folds:
-        refuse(
-            f"{source}: the class {small!r} has {counts[small]} documents, fewer than the {folds} "
-            "folds. Give fewer --folds, at least 2, or more documents"
-        )
+        few = f"has {counts[small]} documents, fewer than the {folds} folds"
+        refuse(source, f"the class {small!r} {few}. Give fewer --folds, at least 2, or more of it")
 
 
 def encode(texts, labels, vocabulary, longest):

@@ -6,6 +6,7 @@ import unicodedata
 
 import tensorflow as tf
 
+from examples.common.files import read_text, refuse
 from examples.pronunciation.language import make_sets
 
 PAD, UNKNOWN, START, END = range(4)
@@ -29,32 +30,24 @@ def find(folder, language, split):
     if len(paths) != 1:
         others = pathlib.Path(folder).rglob("*_train.tsv")
         languages = sorted({path.stem.removesuffix("_train") for path in others})
-        raise SystemExit(
-            f"--data {folder} holds {len(paths) or 'no'} files {name}; expected one. "
-            f"Languages with a training file there: {', '.join(languages) or 'none'}"
-        )
+        there = f"Languages with a training file there: {', '.join(languages) or 'none'}"
+        refuse(f"--data {folder}", f"has {len(paths) or 'no'} files {name}, not one. {there}")
     return paths[0]
 
 
 def read(path):
     """Reads lines of a word, a tab and phones with spaces between them."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, ValueError) as error:
-        raise SystemExit(f"{path} cannot be read: {error}") from error
     pairs = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         word, _, phones = line.partition("\t")
         if not line.strip():
             continue
         if not (word and phones.split()) or "\t" in phones:
-            raise SystemExit(
-                f"{path}, line {number}: expected a word, a tab and phones with spaces between "
-                f"them, found {line!r}"
-            )
+            wanted = "a word, a tab and phones with spaces between them"
+            refuse(f"{path}, line {number}", f"expected {wanted}, found {line!r}")
         pairs.append((word, phones.split()))
     if not pairs:
-        raise SystemExit(f"{path} holds no word")
+        refuse(path, "holds no word")
     return pairs
 
 

@@ -54,18 +54,13 @@ def parse(argv):
     add("--save-every", type=count, default=200, metavar="STEPS", help="the most between saves")
     add("--seed", type=options.seed, default=1)
     add("--output", default="output/answer", help="folder for the results")
-    add("--smoke", action="store_true", help="generated data, in about a minute")
     arguments = parser.parse_args(argv)
     if arguments.data == "":
         parser.error("--data is empty: give a folder, or leave it out for generated passages")
-    if arguments.smoke and arguments.data:
-        parser.error("--smoke uses the generated passages: leave out --data")
     # The average is the momentum of the moving averages of the weights.
     defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 800}
     if arguments.data:
         defaults = {"units": 100, "batch_size": 60, "average": 0.999, "dropout": 0.2}
-    if arguments.smoke:
-        defaults |= {"steps": 350, "average": 0.9, "dropout": 0.0, "learning_rate": 0.003}
     return options.fill(arguments, {"learning_rate": 0.002, **defaults})
 
 
@@ -128,7 +123,7 @@ def main(argv=None):
 
     answerer, answers, summary = train(arguments.flow, *given)
     write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")
-    if not arguments.data and not arguments.smoke and arguments.flow != "none":
+    if not arguments.data and arguments.flow != "none":
         *_, baseline = train("none", *given)
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
     report(summary, sets[1], answers)
@@ -136,11 +131,6 @@ def main(argv=None):
     # Some questions that have an answer, to show and to compare with the saved model.
     shown = [e for e in sets[1] if answers[e.id] and e.question.strip()][:4]
     save(answerer, vocabulary, shown or sets[1][:4], output)
-    wanted = 0 if arguments.flow == "none" else 50
-    if arguments.smoke and summary["exact_match"] < wanted:
-        raise SystemExit(
-            f"smoke run: only {summary['exact_match']:.1f}% right, expected at least {wanted}%"
-        )
 
 
 if __name__ == "__main__":

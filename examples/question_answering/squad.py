@@ -2,8 +2,9 @@
 
 import collections
 import json
-import pathlib
 from typing import NamedTuple
+
+from examples.common.files import read_text, refuse
 
 
 class Example(NamedTuple):
@@ -38,7 +39,7 @@ def read(path, training):
     """
     examples, left_out, ids = [], collections.Counter(), set()
     try:
-        for example in _walk(json.loads(pathlib.Path(path).read_bytes())):
+        for example in _walk(json.loads(read_text(path))):
             if example.id in ids:
                 raise ValueError(
                     f"two questions have the id {example.id!r}, but predictions are stored by id"
@@ -52,15 +53,12 @@ def read(path, training):
         if not examples:
             counts = ", ".join(f"{count:,} with {reason}" for reason, count in left_out.items())
             raise ValueError(f"no question of it can be used: {counts or 'it holds none'}")
-    except OSError as error:
-        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from None
-    # ValueError: also of JSON and UTF-8.
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SystemExit(
-            f"{path} is not a file of SQuAD v1.1: {type(error).__name__}: {error}. Give a JSON "
-            "file in UTF-8 with data, paragraphs, context, qas, id, question, answers, text and "
-            "answer_start. Nothing was written."
-        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:  # ValueError: also of JSON
+        refuse(
+            path,
+            f"not a file of SQuAD v1.1: {type(error).__name__}: {error}. Give a JSON file with "
+            "data, paragraphs, context, qas, id, question, answers, text and answer_start",
+        )
     return examples, left_out
 
 

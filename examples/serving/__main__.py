@@ -3,27 +3,22 @@
     python -m examples.serving output/translate/saved_model
     curl -d '{"instances": ["3rd of May 1998"]}' localhost:8501/v1/models/model:predict
 
-It accepts the requests of TensorFlow Serving, so clients can use either server:
+The requests and answers are those of TensorFlow Serving, by rows:
 
-    POST /v1/models/NAME:predict   {"instances": [...]} takes strings, or objects with a string for
+    POST /v1/models/model:predict  {"instances": [...]} takes strings, or objects with a string for
                                    each input; the answer is {"predictions": [...]}.
-                                   {"inputs": {"name": [...]}} takes columns; the answer is
-                                   {"outputs": {...}}.
-    GET  /v1/models/NAME           whether the model is ready
-    GET  /v1/models/NAME/metadata  names, types and shapes of inputs and outputs
-    GET  /healthz                  whether the server runs
+    GET  /v1/models/model          whether the model is ready
 
-The server serves models that take strings, one a row for each input: the models of the tasks, and
-for example Keras models of `keras.Input((), dtype="string")`.
+The server takes models whose inputs are strings, one a row: the models of the tasks, and for
+example Keras models of `keras.Input((), dtype="string")`.
 
 Requests that arrive while the model is busy are answered together, which is several times as fast
 (`--max-batch 1` answers them one by one). The texts of a batch are padded to the longest one, so
 arrays over tokens may be longer than for one text alone.
 
 The answer says what is wrong with a request: 400 malformed, 408 body not sent within `--timeout`,
-413 too large, 503 more waiting than `--max-waiting`. A connection ends when no whole request comes
-within `--timeout`. SIGTERM and Ctrl-C stop the server after the current requests, or after
-30 seconds.
+413 too large, 503 more waiting than `--max-waiting`. SIGTERM and Ctrl-C stop the server after the
+current requests, or after 30 seconds.
 
 The server only listens on this machine unless you pass `--host`. It has no passwords, no encryption
 and no limit of connections. On an open network, put a proxy in front of it that has them.
@@ -32,29 +27,22 @@ Needs aiohttp: pip install "keras-attention-layers[serve]".
 """
 
 import argparse
-import contextlib
+import asyncio
+import logging
 import pathlib
-import re
 import socket
 
 from examples.common.arguments import between, check_extras, count, make_parser
 from examples.common.run_saved_model import check_absent, forbid_keras, load_text_operations
 
 LIMITS = {
-    "max-batch": (64, "most instances in a batch"),
-    "max-waiting": (4096, "most waiting instances"),
+    "max-batch": (64, "instances after which no request is added to a batch"),
+    "max-waiting": (4096, "most waiting requests"),
     "max-rows": (256, "most instances in a request"),
-    "max-length": (20_000, "most letters in a text"),
     "max-body": (2**20, "most bytes in a request"),
-    "timeout": (30, "most seconds for the headers of a request, and for its body"),
+    "timeout": (30, "most seconds for the body of a request"),
 }
-DRAIN = 30  # seconds for the last requests
-
-
-def address_part(text):
-    if not re.fullmatch(r"[\w.-]+", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"letters, digits and _.- only; received {text!r}")
-    return text
+ADDRESS = "/v1/models/model"
 
 
 def saved_model(text):
@@ -66,7 +54,6 @@ def saved_model(text):
 def parse(argv):
     parser = make_parser("serving", __doc__)
     parser.add_argument("path", type=saved_model, help="folder of a SavedModel")
-    parser.add_argument("--name", default="model", type=address_part, help="name in the addresses")
     parser.add_argument("--host", default="127.0.0.1", help="pass 0.0.0.0 to serve other machines")
     port = between(int, 0, 65536)
     parser.add_argument("--port", type=port, default=8501, help="0 chooses a free port")
@@ -74,6 +61,46 @@ def parse(argv):
         text = f"{text} (default: {most})"
         parser.add_argument(f"--{name}", type=count, default=most, metavar="N", help=text)
     return parser.parse_args(argv)
+
+
+def make_app(model, batcher, options):
+    """Makes the aiohttp application."""
+    from aiohttp import web
+
+    async def predict(request):
+        try:
+            body = await asyncio.wait_for(request.read(), options.timeout)
+            found = await batcher.submit(model.read(body, options.max_rows))
+        except TimeoutError:
+            message = f"the body did not come within {options.timeout} seconds"
+            raise web.HTTPRequestTimeout(text=message) from None
+        except asyncio.QueueFull:
+            raise web.HTTPServiceUnavailable(text="too many requests wait; try later") from None
+        except (ValueError, web.RequestPayloadError) as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        if len(found[0]) == 1:  # without its name, as in TensorFlow Serving
+            found = [next(iter(row.values())) for row in found]
+        return web.json_response({"predictions": found})
+
+    async def status(_):
+        state = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK"}}
+        return web.json_response({"model_version_status": [state]})
+
+    @web.middleware
+    async def errors(request, handler):
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            status, message = error.status, error.text
+        except Exception:
+            logging.exception("%s %s", request.method, request.path)
+            status, message = 500, "the model failed; the server's log says why"
+        return web.json_response({"error": message}, status=status)
+
+    app = web.Application(middlewares=[errors], client_max_size=options.max_body)
+    app.add_routes([web.post(f"{ADDRESS}:predict", predict), web.get(ADDRESS, status)])
+    app.cleanup_ctx.append(batcher.run)
+    return app
 
 
 def main(argv=None):
@@ -88,22 +115,17 @@ def main(argv=None):
     load_text_operations()
     from aiohttp import web
 
-    from examples.serving.model import Model
-    from examples.serving.requests import Refused
-    from examples.serving.server import make_app
+    from examples.serving.model import Batcher, Model
 
     model = Model(options.path)
-    with contextlib.suppress(Refused):
-        # The first call optimises the graph, so it comes before any request.
-        model.predict([dict.fromkeys(model.names, "a")])
+    model.warm_up()
     check_absent()
-    address = f"http://{options.host}:{listening.getsockname()[1]}/v1/models/{options.name}"
-    print(f"{options.path} takes {', '.join(model.names)} at {address}:predict", flush=True)
+    address = f"http://{options.host}:{listening.getsockname()[1]}{ADDRESS}:predict"
+    print(f"{options.path} takes {', '.join(model.names)} at {address}", flush=True)
     web.run_app(
-        make_app(model, options),
+        make_app(model, Batcher(model.predict, options.max_batch, options.max_waiting), options),
         sock=listening,
-        keepalive_timeout=options.timeout,
-        shutdown_timeout=DRAIN,
+        shutdown_timeout=30,
         handler_cancellation=True,
         access_log=None,
         print=None,

@@ -1,13 +1,11 @@
-"""A SavedModel that takes texts."""
+"""A SavedModel that takes texts, and a queue whose requests it answers together."""
 
+import asyncio
+import contextlib
+import json
 import math
 
 import tensorflow as tf
-
-from examples.serving.requests import Refused
-
-# TensorFlow Serving names these types differently from TensorFlow.
-TYPES = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
 
 
 class Model:
@@ -16,62 +14,63 @@ class Model:
     def __init__(self, path):
         try:
             self._loaded = tf.saved_model.load(path)  # TensorFlow deletes its tables with it
-        except (OSError, tf.errors.OpError) as error:
-            raise SystemExit(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
-        if "serving_default" not in self._loaded.signatures:
-            found = ", ".join(self._loaded.signatures) or "none"
-            raise SystemExit(f"{path} has no signature serving_default; signatures: {found}")
-        self._run = self._loaded.signatures["serving_default"]
+            self._run = self._loaded.signatures["serving_default"]
+        except (OSError, KeyError, tf.errors.OpError) as error:
+            problem = str(error).splitlines()[0]
+            raise SystemExit(f"{path} is no SavedModel with serving_default: {problem}") from None
         inputs = self._run.structured_input_signature[1]
         self.names = sorted(inputs)
         # One text for each row; Keras models may take it as a column.
-        shapes = {name: x.shape.as_list() for name, x in inputs.items() if x.dtype == tf.string}
-        if len(shapes) < len(inputs) or not all(x in ([None], [None, 1]) for x in shapes.values()):
+        self._shapes = {name: x.shape.as_list() for name, x in inputs.items()}
+        texts = all(x.dtype == tf.string for x in inputs.values())
+        if not texts or not all(x in ([None], [None, 1]) for x in self._shapes.values()):
             found = ", ".join(f"{name}: {x.dtype.name} {x.shape}" for name, x in inputs.items())
             raise SystemExit(
                 f"{path}: the server needs a model that takes one string a row for each input, of "
                 f"shape (None,) or (None, 1); this one takes {found}"
             )
-        self._sizes = {name: [-1, *shape[1:]] for name, shape in shapes.items()}
-        # Every text gets the outputs that have no axis for the texts, such as a list of classes.
-        shapes = {name: x.shape for name, x in self._run.structured_outputs.items()}
-        self._whole = [n for n, x in shapes.items() if x.rank == 0 or (x.rank and x[0] is not None)]
+
+    def warm_up(self):
+        """Calls the model, because its first call optimises the graph."""
+        with contextlib.suppress(ValueError):
+            self.predict([dict.fromkeys(self.names, "a")])
+
+    def read(self, body, most):
+        """The rows of a request, at most this many. Raises a `ValueError` that says what is wrong.
+
+        Args:
+            body: JSON, `{"instances": [...]}`.
+            most: the largest number of rows.
+        """
+        try:
+            rows = json.loads(body)["instances"]
+            rows = [{self.names[0]: row} if isinstance(row, str) else row for row in rows]
+            for row in rows:
+                if sorted(row) != self.names or "".join(row.values()).encode() is None:
+                    raise ValueError(f"an instance has {', '.join(map(str, row)) or 'no text'}")
+            if not 0 < len(rows) <= most:
+                raise ValueError(f"{len(rows)} instances; from 1 to {most} in a request")
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            example = json.dumps({"instances": [dict.fromkeys(self.names, "text")]})
+            raise ValueError(f"expected JSON like {example}: {error}") from error
+        return rows
 
     def predict(self, rows):
         """Rows, which are dictionaries of strings, to rows of answers."""
-        columns = {
-            name: tf.reshape(tf.constant([row[name] for row in rows], tf.string), self._sizes[name])
-            for name in self.names
-        }
+        texts = {name: tf.constant([row[name] for row in rows]) for name in self.names}
+        inputs = {name: tf.reshape(x, [-1, *self._shapes[name][1:]]) for name, x in texts.items()}
         try:
-            outputs = self._run(**columns)
+            outputs = self._run(**inputs)
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
-            raise Refused(400, f"the model refuses this input: {error.message[:500]}") from error
-        columns = {name: _plain(x.numpy().tolist()) for name, x in outputs.items()}
-        for name in self._whole:
-            columns[name] = [columns[name]] * len(rows)
-        sizes = {name: len(column) for name, column in columns.items()}
-        if set(sizes.values()) != {len(rows)}:
-            raise RuntimeError(f"{len(rows)} texts, but other numbers of answers: {sizes}")
-        return [{name: column[row] for name, column in columns.items()} for row in range(len(rows))]
-
-    def metadata(self):
-        """The signature of the model, as TensorFlow Serving describes it."""
-
-        def describe(x):
-            sizes = x.shape.as_list() if x.shape.rank is not None else []
-            shape = {"dim": [{"size": str(-1 if n is None else n)} for n in sizes]}
-            dtype = TYPES.get(x.dtype.name, "DT_" + x.dtype.name.upper())
-            unknown = x.shape.rank is None
-            return {"dtype": dtype, "tensor_shape": {**shape, "unknown_rank": unknown}}
-
-        inputs, outputs = self._run.structured_input_signature[1], self._run.structured_outputs
-        signature = {
-            "inputs": {name: describe(x) for name, x in sorted(inputs.items())},
-            "outputs": {name: describe(x) for name, x in sorted(outputs.items())},
-            "method_name": "tensorflow/serving/predict",
-        }
-        return {"signature_def": {"signature_def": {"serving_default": signature}}}
+            raise ValueError(f"the model refuses this input: {error.message[:500]}") from error
+        answers = [{} for _ in rows]
+        for name, output in outputs.items():
+            shape, value = self._run.structured_outputs[name].shape, _plain(output.numpy().tolist())
+            # Every text gets the outputs that have no axis for the texts, as a list of classes.
+            shared = shape.rank == 0 or (shape.rank and shape[0] is not None)
+            for answer, own in zip(answers, [value] * len(rows) if shared else value, strict=True):
+                answer[name] = own
+        return answers
 
 
 def _plain(value):
@@ -81,3 +80,54 @@ def _plain(value):
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Batcher:
+    """Answers requests together that arrive while the model is busy.
+
+    Args:
+        predict: a function from rows to as many rows. It runs in a thread, one call at a time.
+        max_batch: the rows after which no request is added to a batch.
+        max_waiting: the largest number of requests that may wait.
+    """
+
+    def __init__(self, predict, max_batch, max_waiting):
+        self.predict, self.max_batch = predict, max_batch
+        self.waiting = asyncio.Queue(max_waiting)
+
+    async def submit(self, rows):
+        """Waits for the answers to the rows of one request."""
+        answer = asyncio.get_running_loop().create_future()
+        self.waiting.put_nowait((rows, answer))
+        return await answer
+
+    async def run(self, app=None):
+        """Answers as long as the application runs, as a generator of aiohttp's `cleanup_ctx`."""
+        task = asyncio.create_task(self._work())
+        yield
+        task.cancel()
+
+    async def _work(self):
+        while True:
+            batch = [await self.waiting.get()]
+            while sum(len(rows) for rows, _ in batch) < self.max_batch and self.waiting.qsize():
+                batch.append(self.waiting.get_nowait())
+            # Requests whose connection is closed need no answer.
+            await self._answer([item for item in batch if not item[1].done()])
+
+    async def _answer(self, batch):
+        every = [row for rows, _ in batch for row in rows]
+        try:
+            found = iter(await asyncio.to_thread(self.predict, every) if every else [])
+        except Exception as error:
+            if len(batch) > 1:
+                # One request may be the cause. Halves find it, and the others get their answers.
+                await self._answer(batch[: len(batch) // 2])
+                await self._answer(batch[len(batch) // 2 :])
+            elif not batch[0][1].done():
+                batch[0][1].set_exception(error)
+            return
+        for rows, answer in batch:
+            own = [next(found) for _ in rows]
+            if not answer.done():
+                answer.set_result(own)

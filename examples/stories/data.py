@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.files import fingerprint
+from examples.common.files import fingerprint, refuse
 from examples.common.text import Words, split_sentences
 from examples.common.training import pad
 from examples.stories import generator, reading
@@ -32,20 +32,16 @@ def load_data(arguments):
     named = arguments.task not in (["all"], ["joint"])
     numbers = dict.fromkeys(int(number) for number in arguments.task) if named else found
     if set(numbers) - set(found):
-        raise SystemExit(
-            f"--task {' '.join(arguments.task)}: {place} has the tasks "
-            f"{', '.join(map(str, found))}. Nothing was written."
-        )
+        there = ", ".join(map(str, found))
+        refuse(f"--task {' '.join(arguments.task)}", f"{place} has the tasks {there}")
     if arguments.data:
         for number in numbers:
             name = found[number]["train"].name.split("_")[1].replace("-", " ")
             found[number] = name, *(reading.read(found[number][x]) for x in ("train", "test"))
     for number in numbers:
         if len(found[number][1]) < FEWEST:
-            raise SystemExit(
-                f"task {number}: {len(found[number][1])} questions to train on, fewer than "
-                f"{FEWEST}. Nothing was written."
-            )
+            few = f"{len(found[number][1])} questions to train on, fewer than {FEWEST}"
+            refuse(f"task {number}", few)
     return {number: found[number] for number in numbers}
 
 

@@ -4,6 +4,8 @@ import pathlib
 import re
 from typing import NamedTuple
 
+from examples.common.files import read_text, refuse
+
 ARCHIVE = "https://s3.amazonaws.com/text-datasets/babi_tasks_1-20_v1-2.tar.gz"
 FOLDERS = {"1k": "en", "10k": "en-10k"}
 FIELD = r"[^\S\t]*([^\t]*[^\s])[^\S\t]*"
@@ -38,34 +40,26 @@ def find_files(folder, size):
         if match:
             paths = found.setdefault(int(match[1]), {})
             if match[2] in paths:
-                raise SystemExit(
-                    f"{path} and {paths[match[2]].name}: both are of task {match[1]}. Remove "
-                    "one. Nothing was written."
-                )
+                both = f"{path} and {paths[match[2]].name}"
+                refuse(both, f"both are of task {match[1]}. Remove one")
             paths[match[2]] = path
     for number in sorted(found):
         for kind in {"train", "test"} - set(found[number]):
             print(f"{folder}: task {number} has no {kind} file, and is left out")
     found = {number: found[number] for number in sorted(found) if len(found[number]) == 2}
     if not found:
-        raise SystemExit(
-            f"{folder}: holds no task with a train and a test file. Give a folder with files like "
-            f"qa1_single-supporting-fact_train.txt, or with a folder {FOLDERS[size]} of them. "
-            "Nothing was written."
+        refuse(
+            folder,
+            "holds no task with a train and a test file. Give a folder with files like "
+            f"qa1_single-supporting-fact_train.txt, or with a folder {FOLDERS[size]} of them",
         )
     return found
 
 
 def read(path):
     """Reads the questions of a file."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SystemExit(
-            f"{path}: {error}. Give a text file in UTF-8. Nothing was written."
-        ) from None
     questions, last, story, places = [], 0, [], {}
-    for line, content in enumerate(lines, 1):
+    for line, content in enumerate(read_text(path).split("\n"), 1):
         if not content.strip():
             continue
         try:
@@ -82,9 +76,9 @@ def read(path):
                 raise ValueError(f"the deciding sentence {unknown[0]} is none of the story before")
             questions.append(Question(tuple(story), text, answer, tuple(places[x] for x in facts)))
         except ValueError as error:
-            raise SystemExit(f"{path}, line {line}: {error}. Nothing was written.") from error
+            refuse(f"{path}, line {line}", error)
     if not questions:
-        raise SystemExit(f"{path}: holds no question. Nothing was written.")
+        refuse(path, "holds no question")
     return questions
 
 

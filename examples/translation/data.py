@@ -6,6 +6,7 @@ import itertools
 import tensorflow as tf
 
 from examples.common import dates
+from examples.common.files import refuse
 
 PAD, UNKNOWN, START, END = range(4)
 IDS = tf.TensorSpec((None, None), "int32")
@@ -20,10 +21,7 @@ def load_data(options):
         # A test set stays complete.
         pairs = {name: list(read_pairs(x, name == "test")) for name, x in paths.items() if x}
         return {name: [list(side) for side in zip(*x, strict=True)] for name, x in pairs.items()}
-    sizes, formats = (12_000, 500, 1_000), dates.FORMATS
-    if options.smoke:
-        sizes, formats = (3_000, 200, 200), dates.FORMATS[:2]
-    sets = dates.make_pairs(sizes, seed=options.seed, formats=formats)
+    sets = dates.make_pairs((12_000, 500, 1_000), seed=options.seed)
     return dict(zip(names, sets, strict=True))
 
 
@@ -36,17 +34,15 @@ def read_pairs(paths, keep_empty=False):
     for pair in itertools.zip_longest(*map(_read_lines, paths)):
         if None in pair:
             longer, shorter = paths if pair[1] is None else paths[::-1]
-            raise SystemExit(
-                f"{longer} has more lines than {shorter}, which has {kept + left_out:,}: line n of "
-                "one must be the translation of line n of the other. Nothing was written."
-            )
+            both = f"{longer} has more lines than {shorter}, which has {kept + left_out:,}"
+            refuse(both, "line n of one must be the translation of line n of the other")
         if all(pair) or keep_empty:
             kept += 1
             yield pair
         else:
             left_out += 1
     if not kept:
-        raise SystemExit(f"{paths[0]} and {paths[1]} hold no pair of lines. Nothing was written.")
+        refuse(" and ".join(paths), "hold no pair of lines")
     if left_out:
         print(f"{paths[0]}: {left_out:,} pairs with an empty line left out")
 
@@ -60,12 +56,10 @@ def _read_lines(path):
                 # Some editors write a byte order mark at the start of a file.
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except OSError as error:
-        raise SystemExit(f"{path}: {error.strerror}. Nothing was written.") from error
-    except UnicodeDecodeError as error:
-        raise SystemExit(
-            f"{path}, line {number}: not UTF-8. Convert it, for example with iconv -f latin1 -t "
-            "utf-8. Nothing was written."
-        ) from error
+        refuse(path, error.strerror)
+    except UnicodeDecodeError:
+        remedy = "Convert it, for example: iconv -f latin1 -t utf-8"
+        refuse(f"{path}, line {number}", f"not UTF-8. {remedy}")
 
 
 def learn_subwords(lines, size, kind):

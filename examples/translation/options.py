@@ -36,13 +36,11 @@ def parse(argv=None, description=None):
     add("--smoothing", type=types.share, help="of labels (default: 0; files: 0.1)")
     add("--seed", type=types.seed, default=1)
     add("--output", type=pathlib.Path, default="output/translate", help="folder for the results")
-    add("--smoke", action="store_true", help="dates in two formats, in a minute")
     options = parser.parse_args(argv)
     files = [options.train or options.shards, options.valid, options.test]
     steps, every = options.steps, options.save_every or min(500, options.steps or 500)
     checks = {
         "give --train (or --shards), --valid and --test, or none": any(files) and not all(files),
-        "--smoke uses generated dates: leave out the files": options.smoke and any(files),
         "--shards needs --steps, and no --epochs": options.shards and (options.epochs or not steps),
         "--steps and --save-every go with --shards": (steps or options.save_every)
         and not options.shards,
@@ -60,8 +58,7 @@ def parse(argv=None, description=None):
         defaults = {"epochs": 8, "units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
     if options.shards:
         defaults |= {"epochs": steps // every, "save_every": every}
-    batch, rate = (32, 4e-3) if options.smoke else (64, 2e-3)
-    return types.fill(options, {**defaults, "batch_size": batch, "learning_rate": rate})
+    return types.fill(options, {**defaults, "batch_size": 64, "learning_rate": 2e-3})
 
 
 def members(options):

@@ -131,7 +131,7 @@ class Shards:
         numbers = grain.MapDataset.range(len(self)).shuffle(seed)
         return self.read([numbers[n] for n in range(min(most, len(self)))])
 
-    def batches(self, tokenizers, size, limit, seed, part=(0, 1), backward=False):
+    def batches(self, tokenizers, size, limit, seed, backward=False):
         """Makes a Grain dataset of endless batches of exactly `size` pairs.
 
         The pairs are shuffled again in each pass, over the whole corpus and without a buffer. They
@@ -140,11 +140,6 @@ class Shards:
 
         The state of an iterator of this dataset is four numbers. After it is restored, it
         reads a few pools before the next batch: up to three if few pairs are too long.
-
-        With `part`, `(process, processes)`, each process reads its own pairs, as many as the
-        others. Each pass leaves out fewer than `processes` pairs, different ones each time. All
-        batches are then padded to `limit` tokens, because processes that train one model need
-        batches of one shape.
         """
         import grain
         from grain.experimental import FlatMapIterDataset, FlatMapTransform
@@ -160,23 +155,13 @@ class Shards:
             return [pair for pair in pairs if max(map(len, pair)) <= limit]
 
         def bucket(pairs, order):
-            length = limit if processes > 1 else None
-            return [
-                pad_pairs([pairs[n] for n in rows], length)
-                for rows in split_pairs(pairs, size, order)
-            ]
+            rows = split_pairs(pairs, size, order)
+            return [pad_pairs([pairs[n] for n in chosen]) for chosen in rows]
 
-        process, processes = part
-        if not 0 <= process < processes <= len(self):
-            raise ValueError(
-                f"part must be (process, processes) with 0 <= process < processes <= {len(self)}, "
-                f"the number of pairs; received {part}"
-            )
         # Without a short pair an iterator would look for one forever.
         drop_long(encode(tokenizers, self.sample(1000, seed)), limit)
         every = grain.MapDataset.range(len(self)).shuffle(seed)
-        own = every[process : len(self) - len(self) % processes : processes]
-        pools = own.repeat().batch(POOL * size, batch_fn=list).map(short)
+        pools = every.repeat().batch(POOL * size, batch_fn=list).map(short)
         # One thread reads the next pool while the model trains on this one.
         pools = pools.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=1))
         pools = FlatMapIterDataset(pools, Each()).batch(POOL * size, batch_fn=list)

@@ -7,23 +7,19 @@ width of the decoder, and the learning rate, with Hyperband and Bayesian optimis
 and the default configuration are trained for the same number of epochs and tested on unseen dates.
 This takes five to seven minutes on two cores. The same command resumes an interrupted search.
 
-    python -m examples.tuning --distributed 2
-
-runs every search with a chief and two workers, as processes of this machine. For several machines,
-start the first command on each, with the environment variables that keras-tuner names
-(KERASTUNER_TUNER_ID and so on) and one --output on a shared disk.
-
 Needs keras-tuner: pip install "keras-attention-layers[tuner]".
 """
 
-import os
 import pathlib
 import sys
+import warnings
+
+import keras
 
 from examples.common import dates
-from examples.common.arguments import between, check_extras, count, fill, make_parser, run, seed
-from examples.common.files import Results, make_folder
-from examples.tuning.data import load_data
+from examples.common.arguments import between, check_extras, count, make_parser, run, seed
+from examples.common.files import check_settings, make_folder
+from examples.tuning.model import DateTranslator, load_data
 
 SEARCHES = ("hyperband", "bayesian")
 
@@ -33,51 +29,96 @@ def parse(argv):
     output = pathlib.Path("output/tune")
     parser.add_argument("--output", type=pathlib.Path, default=output, help=f"default: {output}")
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=SEARCHES)
-    parser.add_argument("--epochs", type=count, help="largest number for a trial (default: 4)")
-    parser.add_argument("--trials", type=count, help="of the Bayesian search (default: 5)")
+    text = "largest number for a trial (default: 4)"
+    parser.add_argument("--epochs", type=count, default=4, help=text)
+    text = "of the Bayesian search (default: 5)"
+    parser.add_argument("--trials", type=count, default=5, help=text)
     # The pairs of validation and test have other dates.
     pairs = between(int, 1, (dates.LAST - dates.FIRST).days + 1 - 1500, closed=True)
-    parser.add_argument("--pairs", type=pairs, help="number of training pairs (default: 2560)")
-    parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--distributed", type=count, metavar="N", help="number of workers")
-    parser.add_argument("--smoke", action="store_true", help="the shortest run that searches")
-    options = parser.parse_args(argv)
     # Whole batches: XLA compiles the decoder once more for a smaller last one.
-    sizes = (2, 2, 512) if options.smoke else (4, 5, 2560)
-    return fill(options, dict(zip(("epochs", "trials", "pairs"), sizes, strict=True)))
+    text = "number of training pairs (default: 2560)"
+    parser.add_argument("--pairs", type=pairs, default=2560, help=text)
+    parser.add_argument("--seed", type=seed, default=0)
+    return parser.parse_args(argv)
+
+
+def make_tuner(name, options):
+    """The tuner of one search. It resumes after the finished trials in its folder."""
+    import keras_tuner
+
+    keras.utils.set_random_seed(options.seed)  # with a seed of 0 keras-tuner draws one
+    common = {
+        "hypermodel": DateTranslator(options.seed),
+        "objective": keras_tuner.Objective("val_accuracy", "max"),
+        "directory": str(options.output),
+        "project_name": name,
+        "seed": options.seed,
+        # The first failure ends the search, so that no failure is hidden.
+        "max_consecutive_failed_trials": 1,
+    }
+    if name == "hyperband":
+        # It continues with the weights of an earlier trial, but not with its optimizer.
+        warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
+        return keras_tuner.Hyperband(max_epochs=options.epochs, factor=3, **common)
+    return keras_tuner.BayesianOptimization(
+        max_trials=options.trials, num_initial_points=3, **common
+    )
+
+
+def find_best(tuners):
+    """Prints all trials, and returns the hyperparameters of the best one."""
+    from keras_attention.tuning import completed_trials
+
+    best = []
+    for name, tuner in tuners.items():
+        trials = completed_trials(tuner)
+        print(f"\n{name}, {len(trials)} trials, all completed:")
+        print(f"{'trial':>6} {'letters right':>13} {'epochs':>7}  configuration")
+        for trial in trials:
+            epochs = trial.hyperparameters.values.get("tuner/epochs", "")
+            shown = describe(trial.hyperparameters)
+            print(f"{trial.trial_id:>6} {trial.score:13.3f} {epochs:>7}  {shown}")
+        best.append(trials[0])
+    return max(best, key=lambda trial: trial.score).hyperparameters
+
+
+def describe(hp):
+    """The hyperparameters that a configuration uses, in one line."""
+    used = {x.name: hp.values[x.name] for x in hp.space if hp.is_active(x)}
+    shown = {name: f"{x:.4g}" if isinstance(x, float) else x for name, x in used.items()}
+    return ", ".join(f"{name} {x}" for name, x in shown.items())
 
 
 def main(argv=None):
-    argv = sys.argv[1:] if argv is None else argv
     options = parse(argv)
     check_extras("keras_tuner", "tensorboard", "scipy", "sklearn", extra="tuner")
-    from examples.tuning.evaluation import compare
-    from examples.tuning.search import make_tuner, search_distributed
+    import keras_tuner
 
     make_folder(options.output)
-    part = "KERASTUNER_TUNER_ID" in os.environ
     settings = {name: getattr(options, name) for name in ("epochs", "trials", "pairs", "seed")}
-    # A distributed search and a local one do not find the trials of each other.
-    settings["distributed"] = part or bool(options.distributed)
-    results = Results(options.output / "results.json", settings)
+    check_settings(options.output / "settings.json", settings)
     train, validation, test = load_data([options.pairs, 500, 1000], options.seed)
-    tuners = {}
-    for name in options.searches:
-        if options.distributed and not part:
-            search_distributed(name, options.distributed, argv)
-        # After a distributed search, its trials are in the folder, and `search` has nothing to do.
-        tuners[name] = make_tuner(name, options)
-        tuners[name].search(
+    tuners = {name: make_tuner(name, options) for name in options.searches}
+    for tuner in tuners.values():
+        tuner.search(
             *train,
             validation_data=validation,
             epochs=options.epochs,
             batch_size=32,
             verbose=1 if sys.stdout.isatty() else 2,
         )
-    if part:
-        return
-    shares = compare(tuners, options, train, test, results)
-    ahead = shares["best"] - shares["default"]
+    default, hypermodel = keras_tuner.HyperParameters(), DateTranslator(options.seed)
+    hypermodel.build(default)  # registers the search space
+    configurations, letters = {"default": default, "best": find_best(tuners)}, {}
+    print(f"\nTrained again for {options.epochs} epochs. Right in {len(test[1]):,} unseen dates:")
+    for title, hp in configurations.items():
+        model = hypermodel.build(hp)
+        model.fit(*train, epochs=options.epochs, batch_size=32, verbose=0)
+        right = model.evaluate(*test, verbose=0, return_dict=True)
+        letters[title], whole = right["accuracy"], right["right_dates"]
+        shares = f"letters {letters[title]:.3f}, whole dates {whole:.3f}"
+        print(f"{title:>8}: {shares}  ({describe(hp)})", flush=True)
+    ahead = letters["best"] - letters["default"]
     print(f"The best configuration is ahead by {100 * ahead:.1f} points of letters.")
     if ahead <= 0:
         raise SystemExit("The search found nothing better than the default configuration.")

@@ -1,12 +1,30 @@
-"""The date translator whose attention is searched."""
+"""The date translator whose attention is searched, and its data."""
 
 import keras
 from keras import layers, ops
 
+from examples.common import dates
 from examples.common.training import seed_model
-from examples.tuning.data import END, SIGNS, SOURCE_LENGTH, START, TARGET_LENGTH
 from keras_attention import AttentionRNN, RecurrentEncoder, Seq2Seq
 from keras_attention.tuning import AttentionHyperModel
+
+START, END = 1, 2
+SIGNS = "\t\n" + "0123456789-" + "abcdefghijklmnopqrstuvwxyz ,./"  # with signs for start and end
+SOURCE_LENGTH, TARGET_LENGTH = 40, 11
+
+
+def load_data(sizes, seed):
+    """For each size `(source, target)`, ids of generated dates with 0 for padding."""
+    found = []
+    for sources, targets in dates.make_pairs(sizes, seed):
+        source = encode([text.lower() for text in sources], SOURCE_LENGTH)
+        found.append((source, encode([text + "\n" for text in targets], TARGET_LENGTH)))
+    return found
+
+
+def encode(texts, length):
+    ids = [[SIGNS.index(sign) + 1 for sign in text] for text in texts]
+    return keras.utils.pad_sequences(ids, length, padding="post")
 
 
 class DateTranslator(AttentionHyperModel):

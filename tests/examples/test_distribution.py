@@ -167,39 +167,3 @@ def test_the_code_of_the_page_runs():
     check = "print(keras.distribution.distribution().device_mesh.shape)"
     for code, shape in zip(sharded, ("(4,)", "(2, 2)"), strict=True):
         assert shape in finish(start("-c", code + check, JAX_NUM_CPU_DEVICES="4"))
-
-
-SETTINGS = """
-import os
-from examples.distribution import sharded
-for options in (
-    ["--devices", "9"],
-    ["--units", "7", "--model-parallel", "2"],
-    ["--batch", "4096", "--steps", "50"],
-    ["--batch", "6"],
-):
-    try:
-        sharded.main(options)
-    except SystemExit:
-        pass
-"""
-
-
-@pytest.mark.slow
-def test_wrong_settings_are_refused():
-    printed = finish(start("-c", SETTINGS, JAX_NUM_CPU_DEVICES="4"))
-    for message in (
-        "--devices must be at most 4, the number of devices. Set JAX_PLATFORMS=cpu",
-        "must be at most 73,049: every pair is a day of its own",
-        "--model-parallel must divide --units and the number of devices, 4",
-        "--batch 6 must be a multiple of 4",
-    ):
-        assert message in printed
-
-
-@pytest.mark.slow
-def test_a_process_without_a_name_says_how_to_start_it():
-    settings = {"KERAS_DISTRIBUTION_NUM_PROCESSES": "2"}
-    printed = finish(start("-m", "examples.distribution.processes", **settings), code=1)
-    assert "--local 2" in printed
-    assert "KERAS_DISTRIBUTION_PROCESS_ID" in printed

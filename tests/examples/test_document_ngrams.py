@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from examples.documents import ngrams
 from examples.documents.data import Encoded, Fold
-from tests.backends import compiled
 
 WORDS = 9  # padding 0, known words 1 to 7, the unknown word 8
 PAIRS = [(1, 1), (1, 2), (2, 1), (3, 7), (7, 3)]
@@ -111,12 +110,6 @@ def test_weights_and_margins(form):
     # With more padding.
     wider = np.pad(ids, [(0, 2), (0, 3), (0, 5)])
     np.testing.assert_allclose(model(wider)[:4], margins, atol=1e-5)
-
-
-def test_xla_agrees():
-    model, _, _ = make_model("opinion")
-    ids = make_ids()
-    np.testing.assert_allclose(compiled(model)(ids), model(ids), atol=1e-5)
 
 
 def test_a_model_of_ngrams_is_saved(tmp_path):

@@ -21,7 +21,6 @@ from examples.documents import data as data_module
 from examples.documents import evaluation, letters, ngrams
 from examples.documents import model as han
 from examples.documents.data import Document, Folds, encode, read
-from keras_attention.faithfulness import comprehensiveness, sufficiency
 
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
 
@@ -120,17 +119,6 @@ def test_sentences_of_any_text(texts, longest):
         [s[i : i + longest] for s in text for i in range(0, len(s), longest)] for text in whole
     ]
     assert split(texts, longest) == pieces
-
-
-@pytest.mark.slow
-def test_sentences_inside_a_graph():
-    signature = [tf.TensorSpec((None,), tf.string)]
-    graph = tf.function(lambda texts: split_sentences(texts, 4), signature)
-    for texts in (["a b. c d e f g", "", "\n", "北京 好。 x"], ["x"], [""], []):
-        found = graph(tf.constant(texts, tf.string))
-        expected = split_sentences(tf.constant(texts, tf.string), 4)
-        assert [x.to_list() for x in found] == [x.to_list() for x in expected]
-        assert [x.dtype for x in found] == [tf.string, tf.int64, tf.int64]
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -320,23 +308,6 @@ def test_batches_within_a_budget(sizes, size, cells, seed):
 
 
 # --- model ---------------------------------------------------------------------------------------
-
-
-def test_average_pooling():
-    rng = np.random.default_rng(1)
-    layer = han.AveragePooling()
-    x, mask = rng.normal(size=(5, 7, 3)).astype("float32"), rng.random((5, 7)) < 0.6
-    mask[2], mask[3] = False, True
-    x[~mask] = np.nan  # padding may hold anything
-    pooled, weights = layer(x, mask=mask, return_attention_scores=True)
-    for n in range(5):
-        rows = x[n, mask[n]]
-        expected = rows.mean(axis=0) if len(rows) else np.zeros(3)
-        np.testing.assert_allclose(pooled[n], expected, atol=1e-6)
-        np.testing.assert_allclose(weights[n], mask[n] / max(len(rows), 1), atol=1e-6)
-    assert np.array_equal(layer(x, mask=mask), pooled)
-    np.testing.assert_allclose(layer(x[3:4]), x[3:4].mean(axis=1), atol=1e-6)
-    assert layer.compute_mask(x, mask) is None
 
 
 def make_model(pooling, encoder, **options):
@@ -604,28 +575,6 @@ def test_gradients_of_words():
         np.testing.assert_allclose((found * (ids == word)).sum(axis=(1, 2)), gain, atol=2e-3)
 
 
-def test_reasons_are_averages_over_documents():
-    fold, classifier, reader = reasons_task("words")
-    found = evaluation.measure_reasons(classifier, reader, fold, 3)
-    ids = fold.data.padded(fold.test)
-
-    def predict(ids):
-        return reader(ids)["probabilities"].numpy()
-
-    outputs = {name: value.numpy() for name, value in reader(ids).items()}
-    for kind, importance in {
-        "weights": outputs["word_weights"] * outputs["sentence_weights"][:, :, None],
-        "gradient times input": evaluation.gradients(classifier, ids),
-    }.items():
-        expected = {
-            "comprehensiveness": comprehensiveness(predict, ids, importance).mean(),
-            "sufficiency": sufficiency(predict, ids, importance).mean(),
-        }
-        assert found[kind] == pytest.approx(expected, abs=1e-5)
-    lines = evaluation.describe(found).splitlines()
-    assert f"{found['random words']['comprehensiveness']:.3f}" in lines[4]
-
-
 def test_weights_matter_if_their_words_decide():
     """The weights of the reader are replaced by those that find the deciding word, or another."""
     fold, classifier, _ = reasons_task("words")
@@ -836,14 +785,3 @@ def test_bad_arguments(arguments, fragment, capsys):
     with pytest.raises(SystemExit):
         command.parse(arguments)
     assert fragment in capsys.readouterr().err
-
-
-def test_defaults():
-    found = command.parse([])
-    assert (found.folds, found.runs, found.pooling) == (5, 1, ["attention", "average"])
-    assert (found.documents, found.word_dropout) == (5000, 0)
-    found = command.parse(["--data", "x", "--encoder", "gru", "--folds", "4"])
-    assert command.parse(["--folds", "3", "--runs", "4"]).runs == 3
-    assert (found.folds, found.runs, found.epochs, found.min_count) == (4, 4, 6, 5)
-    found = command.parse(["--data", "x"])
-    assert (found.encoder, found.form, found.epochs) == ("ngrams", "auto", 20)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples.common.training import pad
 from examples.pronunciation import __main__ as command
 from examples.pronunciation import data, evaluation, export, language
-from examples.pronunciation.model import ATTENTIONS, Pronouncer, build_model
+from examples.pronunciation.model import Pronouncer, build_model
 from keras_attention.search import SearchResult
 
 RULES = """
@@ -119,21 +118,6 @@ def test_the_picture_shows_each_mark_on_a_circle(tmp_path, monkeypatch):
 def build(attention, dropout=0.0, backward=False):
     options = {"attention": attention, "units": 5, "embedding": 3, "layers": 2, "dropout": dropout}
     return build_model(types.SimpleNamespace(**options), 11, 13, backward)
-
-
-@pytest.mark.parametrize(
-    "attention",
-    [ATTENTIONS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ATTENTIONS[1:])],
-)
-def test_padding_changes_no_prediction(attention):
-    model = build(attention, dropout=0.5)
-    words, phones = [[2, 5, 6, 7, 3], [2, 8, 3]], [[6, 7, 8, 3], [9, 3]]
-    together = np.array(model((pad(words), pad(phones))))
-    alone = model((np.array(words[1:]), np.array(phones[1:])))
-    np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-6)
-    swapped = model((pad(words[::-1]), pad(phones)))
-    # The letters are read, although an untrained monotonic attention reads almost nothing.
-    assert np.abs(swapped - together)[0].max() > 1e-4
 
 
 def test_a_backward_model_reads_the_last_letter_first():

@@ -3,7 +3,6 @@
 import asyncio
 import concurrent.futures
 import contextlib
-import gzip
 import http.client
 import json
 import os
@@ -19,15 +18,13 @@ import pytest
 import tensorflow as tf
 
 from examples.serving.__main__ import parse
-from examples.serving.batcher import Batcher
-from examples.serving.model import Model
-from examples.serving.requests import Refused
+from examples.serving.model import Batcher, Model
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 ROOT = Path(__file__).parents[2]
 SERVER = [sys.executable, "-m", "examples.serving"]
-UPPER = "/v1/models/up:predict"
+ADDRESS = "/v1/models/model:predict"
 
 
 class Joiner(tf.Module):
@@ -92,13 +89,13 @@ def save(module, function, folder):
 def port(tmp_path_factory):
     joiner = Joiner()
     path = save(joiner, joiner.join, tmp_path_factory.mktemp("model") / "joiner")
-    process, port = start(path, "--max-rows", "10", "--max-length", "1000", "--timeout", "2")
+    process, port = start(path, "--max-rows", "10", "--timeout", "2")
     yield port
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
 
 
-def ask(port, body, path="/v1/models/model:predict", method="POST"):
+def ask(port, body, path=ADDRESS, method="POST"):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     with contextlib.closing(connection):
@@ -108,8 +105,8 @@ def ask(port, body, path="/v1/models/model:predict", method="POST"):
         return answer.status, json.loads(answer.read())
 
 
-def test_rows_and_columns(port):
-    rows = [{"a": "x", "b": "yy"}, {"a": "naïve ☃", "b": ""}]
+def test_rows(port):
+    rows = [{"a": "x", "b": "yy"}, {"a": "naïve ☃", "b": ""}, {"a": "nan", "b": ""}]
     status, answer = ask(port, {"instances": rows})
     assert status == 200
     # Outputs without an axis for the texts are the same for all.
@@ -117,49 +114,27 @@ def test_rows_and_columns(port):
     assert answer["predictions"] == [
         {"joined": "x|yy", "size": 2, "half": 1.0, **same},
         {"joined": "naïve ☃|", "size": 10, "half": 5.0, **same},
+        {"joined": "nan|", "size": 3, "half": None, **same},
     ]
-    status, answer = ask(port, {"inputs": {"a": ["x", "u"], "b": ["yy", "v"]}})
-    assert (status, answer["outputs"]["joined"]) == (200, ["x|yy", "u|v"])
-
-
-def test_numbers_that_json_does_not_have(port):
-    _, answer = ask(port, {"instances": [{"a": "nan", "b": ""}]})
-    assert answer["predictions"][0]["half"] is None
-
-
-def test_what_the_server_says_about_itself(port):
-    assert ask(port, None, "/healthz", "GET")[1]["status"] == "ok"
     status, answer = ask(port, None, "/v1/models/model", "GET")
     assert (status, answer["model_version_status"][0]["state"]) == (200, "AVAILABLE")
-    _, answer = ask(port, None, "/v1/models/model/metadata", "GET")
-    signature = answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
-    assert signature["inputs"]["a"]["dtype"] == "DT_STRING"
-    assert signature["outputs"]["half"]["tensor_shape"]["dim"] == [{"size": "-1"}]
 
 
 GOOD = {"a": "x", "b": "y"}
 REFUSED = {
-    "no JSON": (b"{", 400, "not JSON"),
-    "no text": (b"\xff\xfe", 400, "not JSON"),
-    "deep": (b"[" * 100_000, 400, "not JSON"),
-    "nothing": (b"", 400, "not JSON"),
-    "a list": ([], 400, "expected an object"),
-    "both": ({"instances": [GOOD], "inputs": {}}, 400, "expected an object"),
-    "neither": ({"rows": [GOOD]}, 400, "expected an object"),
-    "another field": ({"instances": [GOOD], "x": 1}, 400, "unknown fields: x"),
-    "signature": ({"instances": [GOOD], "signature_name": "f"}, 400, "serving_default"),
-    "empty": ({"instances": []}, 400, "at least one instance"),
-    "empty columns": ({"inputs": {"a": [], "b": []}}, 400, "at least one instance"),
-    "no rows": ({"instances": 3}, 400, "at least one instance"),
-    "a number": ({"instances": [{"a": "x", "b": 3}]}, 400, "b must be a string; received int"),
-    "null": ({"instances": [{"a": None, "b": ""}]}, 400, "a must be a string"),
-    "names": ({"instances": [GOOD, {"a": "x"}]}, 400, "instance 1: expected an object"),
-    "one text": ({"instances": ["x"]}, 400, "instance 0: expected an object"),
-    "lengths": ({"inputs": {"a": ["x"], "b": []}}, 400, "same length"),
-    "surrogate": (b'{"instances": [{"a": "\\ud800", "b": ""}]}', 400, "surrogate"),
-    "rows": ({"instances": [GOOD] * 11}, 413, "11 instances; at most 10"),
-    "long text": ({"instances": [{"a": "x" * 1001, "b": ""}]}, 413, "at most 1000"),
-    "10 MB": ({"instances": [{"a": "x" * 10**7, "b": ""}]}, 413, "at most 1048576"),
+    "no JSON": (b"{", 400, "expected JSON like"),
+    "no text": (b"\xff\xfe", 400, "expected JSON like"),
+    "deep": (b"[" * 100_000, 400, "expected JSON like"),
+    "a list": ([], 400, "expected JSON like"),
+    "another field": ({"rows": [GOOD]}, 400, "'instances'"),
+    "empty": ({"instances": []}, 400, "0 instances; from 1 to 10"),
+    "no rows": ({"instances": 3}, 400, "expected JSON like"),
+    "a number": ({"instances": [{"a": "x", "b": 3}]}, 400, "int found"),
+    "names": ({"instances": [GOOD, {"a": "x"}]}, 400, "an instance has a"),
+    "one text": ({"instances": ["x"]}, 400, "an instance has a"),
+    "surrogate": (b'{"instances": [{"a": "\\ud800", "b": ""}]}', 400, "surrogates not allowed"),
+    "rows": ({"instances": [GOOD] * 11}, 400, "11 instances; from 1 to 10"),
+    "10 MB": ({"instances": [{"a": "x" * 10**7, "b": ""}]}, 413, "1048576"),
     "the model": ({"instances": [{"a": "boom", "b": ""}]}, 400, "no explosives"),
 }
 
@@ -173,83 +148,21 @@ def test_refused_requests(case, port):
     assert ask(port, {"instances": [GOOD]})[0] == 200
 
 
-def send_raw(port, *parts, encoding="identity", length=None):
-    """Sends the parts of a body and then nothing more. Returns the status and the answer."""
+def test_a_body_that_does_not_come(port):
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-        head = (
-            "POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\n"
-            f"Content-Encoding: {encoding}\r\nContent-Length: {length or len(b''.join(parts))}"
-        )
-        for part in (head.encode() + b"\r\n\r\n", *parts):
-            connection.sendall(part)
+        head = f"POST {ADDRESS} HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{{"
+        connection.sendall(head.encode())
         answer = http.client.HTTPResponse(connection)
         answer.begin()
-        return answer.status, json.loads(answer.read())
-
-
-def test_compressed_bodies(port):
-    body = gzip.compress(json.dumps({"instances": [GOOD]}).encode())
-    assert send_raw(port, body, encoding="gzip")[0] == 200
-    status, answer = send_raw(port, b"no gzip at all", encoding="gzip")
-    assert (status, "broken" in answer["error"]) == (400, True)
-    # Ten kilobytes that become ten megabytes.
-    status, answer = send_raw(port, gzip.compress(b"x" * 10**7), encoding="gzip")
-    assert (status, "at most 1048576" in answer["error"]) == (413, True)
+        assert answer.status == 408
+        assert json.loads(answer.read())["error"] == "the body did not come within 2 seconds"
     assert ask(port, {"instances": [GOOD]})[0] == 200
 
 
-def test_a_body_that_does_not_come(port):
-    status, answer = send_raw(port, b'{"instances"', length=100)
-    assert status == 408
-    assert answer["error"] == "the body did not come within 2 seconds"
-    # The sender of this one closes the connection.
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(b"POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\n")
-        connection.sendall(b"Content-Length: 100\r\n\r\n{")
-    assert ask(port, {"instances": [GOOD]})[0] == 200
-
-
-def connect(port):
-    return contextlib.closing(socket.create_connection(("127.0.0.1", port), timeout=120))
-
-
-@pytest.mark.parametrize("first", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"])
-def test_a_connection_ends_when_its_headers_come_too_slowly(first, port):
-    """One byte after the other, each of them in time, as the first or the second request."""
-    with connect(port) as connection:
-        connection.sendall(first)
-        if first:
-            assert connection.recv(10_000).startswith(b"HTTP/1.1 200 OK")
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
-        connection.settimeout(0.1)
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            try:
-                connection.sendall(b"a")
-                assert connection.recv(1000) == b""
-                break
-            except TimeoutError:
-                # Meanwhile the server answers others.
-                assert ask(port, None, "/healthz", "GET")[0] == 200
-            except ConnectionError:
-                break
-        else:
-            pytest.fail("the connection is still open")
-
-
-@pytest.mark.parametrize(
-    ("path", "method", "status"),
-    [
-        ("/", "GET", 404),
-        ("/v1/models/other:predict", "POST", 404),
-        ("/v1/models/model:predict", "GET", 405),
-        ("/healthz", "POST", 405),
-    ],
-)
-def test_other_addresses(path, method, status, port):
-    found, answer = ask(port, None, path, method)
-    assert found == status
-    assert "POST /v1/models/model:predict" in answer["error"]
+@pytest.mark.parametrize(("path", "status"), [("/", 404), (ADDRESS, 405)])
+def test_other_addresses(path, status, port):
+    found, answer = ask(port, None, path, "GET")
+    assert (found, answer["error"][:3]) == (status, str(status))
 
 
 def test_many_at_once_and_one_that_is_refused(port):
@@ -275,7 +188,7 @@ def upper(tmp_path):
     processes = []
 
     def begin(*options, **environment):
-        process, port = start(path, "--name", "up", *options, **environment)
+        process, port = start(path, *options, **environment)
         processes.append(process)
         return process, port
 
@@ -287,15 +200,15 @@ def upper(tmp_path):
 
 @pytest.mark.slow
 def test_a_full_server_answers_what_waits_before_it_ends(upper, tmp_path):
-    """An answer may take longer than the headers of a request."""
-    process, port = upper("--max-batch", "1", "--max-waiting", "2", "--timeout", "1")
+    """An answer may take longer than the body of a request."""
+    process, port = upper("--max-batch", "1", "--max-waiting", "1", "--timeout", "1")
     connections = [http.client.HTTPConnection("127.0.0.1", port) for _ in range(2)]
-    # The server reads requests in the order in which they were sent.
     for connection, text in zip(connections, ("slow", "ab"), strict=True):
-        connection.request("POST", UPPER, json.dumps({"instances": [text]}).encode())
-    status, answer = ask(port, {"instances": ["cd"]}, UPPER)
+        connection.request("POST", ADDRESS, json.dumps({"instances": [text]}).encode())
+        ask(port, None, "/v1/models/model", "GET")  # answered after the other has been read
+    status, answer = ask(port, {"instances": ["cd"]}, ADDRESS)
     assert status == 503
-    assert "2 instances are waiting" in answer["error"]
+    assert "too many requests wait" in answer["error"]
     process.send_signal(signal.SIGTERM)
     time.sleep(2)
     (tmp_path / "answer").touch()
@@ -327,10 +240,10 @@ def test_models_that_cannot_be_served(tmp_path):
         Model(str(save(module, module.run, tmp_path / "columns")))
     function = module.run.get_concrete_function()
     tf.saved_model.save(module, str(tmp_path / "other"), signatures={"other": function})
-    with pytest.raises(SystemExit, match="has no signature serving_default; signatures: other"):
+    with pytest.raises(SystemExit, match="other is no SavedModel with serving_default"):
         Model(str(tmp_path / "other"))
     (tmp_path / "other" / "saved_model.pb").write_bytes(b"no model")
-    with pytest.raises(SystemExit, match="other cannot be read"):
+    with pytest.raises(SystemExit, match="other is no SavedModel with serving_default"):
         Model(str(tmp_path / "other"))
 
 
@@ -342,8 +255,8 @@ def test_neither_keras_nor_this_package_is_imported(upper, tmp_path):
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     # Without the working directory, where the real package would be found first.
     _, port = upper(PYTHONPATH=path, PYTHONSAFEPATH="1")
-    assert ask(port, {"instances": ["ab", "cd"]}, UPPER) == (200, {"predictions": ["AB", "CD"]})
-    status, answer = ask(port, {"instances": ["ab", "c"]}, UPPER)
+    assert ask(port, {"instances": ["ab", "cd"]}, ADDRESS) == (200, {"predictions": ["AB", "CD"]})
+    status, answer = ask(port, {"instances": ["ab", "c"]}, ADDRESS)
     assert (status, "too short" in answer["error"]) == (400, True)
     assert not list(tmp_path.glob("*.seen"))
 
@@ -357,8 +270,8 @@ def test_a_port_that_is_taken(port, tmp_path):
     assert "Traceback" not in run.stderr
 
 
-def batched(max_batch, max_waiting, use):
-    """Uses a `Batcher` whose model waits for `use`. Returns the sizes of its batches."""
+@pytest.mark.parametrize("error", [ValueError, RuntimeError])
+def test_what_waits_is_answered_together_and_one_that_fails_alone(error):
     sizes, busy, go = [], threading.Event(), threading.Event()
 
     def predict(rows):
@@ -366,49 +279,29 @@ def batched(max_batch, max_waiting, use):
         assert go.wait(120)
         sizes.append(len(rows))
         if "bad" in rows:
-            raise Refused(400, "bad")
-        if "broken" in rows:
-            raise RuntimeError("broken")
+            raise error("bad")
         return [row.upper() for row in rows]
 
     async def main():
-        batcher = Batcher(predict, max_batch, max_waiting)
-        first = asyncio.create_task(batcher.submit(["first"]))
+        batcher = Batcher(predict, 5, 5)
+        running = batcher.run()
+        await anext(running)
+        tasks = [asyncio.create_task(batcher.submit(["first"]))]
         assert await asyncio.to_thread(busy.wait, 120)
-        await use(batcher, first, go)
-
-    asyncio.run(main())
-    return sizes
-
-
-@pytest.mark.parametrize(("wrong", "error"), [("bad", Refused), ("broken", RuntimeError)])
-def test_what_waits_is_answered_together_and_one_that_fails_alone(wrong, error):
-    async def use(batcher, first, go):
-        tasks = [first]
-        tasks += [asyncio.create_task(batcher.submit([x])) for x in ("a", "b", wrong, "c")]
-        tasks.append(asyncio.create_task(batcher.submit(["d", "e"])))
+        waiting = (["a"], ["b"], ["bad"], ["c", "d"], ["left"])
+        tasks += [asyncio.create_task(batcher.submit(rows)) for rows in waiting]
         await asyncio.sleep(0)  # every task begins and waits
+        with pytest.raises(asyncio.QueueFull):
+            await batcher.submit(["e"])
+        tasks.pop().cancel()
         go.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(found.pop(3), error)
-        assert found == [["FIRST"], ["A"], ["B"], ["C"], ["D", "E"]]
+        assert found == [["FIRST"], ["A"], ["B"], ["C", "D"]]
+        await running.aclose()
 
-    sizes = batched(5, 100, use)
-    assert sizes[:2] == [1, 4]
-    assert sizes[-1] == 2
-
-
-def test_a_full_queue_and_one_that_left():
-    async def use(batcher, first, go):
-        tasks = [first, *(asyncio.create_task(batcher.submit([x])) for x in ("a", "b"))]
-        await asyncio.sleep(0)  # every task begins and waits
-        with pytest.raises(Refused, match="3 instances are waiting"):
-            await batcher.submit(["c"])
-        tasks.pop(1).cancel()
-        go.set()
-        assert await asyncio.gather(*tasks) == [["FIRST"], ["B"]]
-
-    assert batched(10, 3, use) == [1, 1]
+    asyncio.run(main())
+    assert sizes[:2] == [1, 5]
 
 
 @pytest.mark.parametrize(
@@ -416,7 +309,6 @@ def test_a_full_queue_and_one_that_left():
     [
         (["missing"], "missing is no SavedModel"),
         ([".", "--port", "99999"], "--port: must be in [0, 65536); received 99999"),
-        ([".", "--name", "a b"], "letters, digits and _.- only; received 'a b'"),
     ],
 )
 def test_bad_command_lines(options, message, tmp_path, monkeypatch, capsys):

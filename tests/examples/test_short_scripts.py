@@ -25,7 +25,6 @@ SCRIPTS = (
     "read_passages",
     "recommend_items",
     "translate_dates",
-    "two_spaces",
 )
 ALLOWED = {"keras", "keras_attention", "matplotlib", "numpy", *sys.stdlib_module_names}
 PARTS = ["Data", "Model", "Training", "Result", "Picture"]

@@ -197,7 +197,7 @@ def test_json_that_is_not_squad_is_refused(tmp_path, content, message):
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(content), encoding="ascii")
     refused = refusal(path)
-    assert refused.startswith(f"{path} is not a file of SQuAD v1.1: ")
+    assert refused.startswith(f"{path}: not a file of SQuAD v1.1: ")
     assert message in refused
 
 
@@ -211,10 +211,10 @@ def test_files_that_are_no_json_are_refused(tmp_path):
     assert "No such file" in refusal(path)
     assert "Is a directory" in refusal(tmp_path)
     path.write_bytes('{"data": "schön"}'.encode("latin-1"))
-    assert "can't decode byte 0xf6 in position 13" in refusal(path)
+    assert "not UTF-8 at byte 13 (0xf6)" in refusal(path)
     for text in ("", '{"data": [', "[" * 100_000, '{"data": ' + "1" * 5000 + "}"):
         path.write_text(text)
-        assert "Give a JSON file in UTF-8" in refusal(path)
+        assert "Give a JSON file with" in refusal(path)
     for content in ({"data": []}, document()):
         assert "no question of it can be used: it holds none" in refusal(write(path, content))
 

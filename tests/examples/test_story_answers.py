@@ -312,12 +312,6 @@ def test_bad_arguments(arguments, fragment, capsys):
     assert fragment in capsys.readouterr().err
 
 
-def test_defaults():
-    one, joint = command.parse([]), command.parse(["--data", "x", "--task", "joint"])
-    assert (one.units, one.epochs, one.linear_epochs, one.hops) == (20, 100, 20, [3, 1])
-    assert (joint.units, joint.epochs, joint.linear_epochs, joint.hops) == (50, 60, 30, [3])
-
-
 def test_tasks_that_cannot_be_used(data_path, tmp_path):
     output = tmp_path / "x"
     given = ["--data", str(data_path), "--output", str(output)]
