@@ -60,7 +60,9 @@ def make_attention(name, units, pace, half_width=None, hard=False, loss="none"):
     # A place is read with the chance p: before that, (1 - p) / p places are skipped.
     monotonic = {"initial_offset": -math.log(pace), "initial_gain": 2.0, "noise": 3.0}
     # A place is kept with the chance p: it is read 1 / (1 - p) times, and at least once.
-    stepwise = {"initial_offset": math.log(max(1 / pace - 1, 0.1)), "temperature": 0.02}
+    # No loss of the alignment sees weight that has left the text, so the last place keeps it.
+    stepwise = {"initial_offset": math.log(max(1 / pace - 1, 0.1)), "keep_last": True}
+    stepwise["temperature"] = 0.02
     options = {
         "monotonic": monotonic,
         "stepwise": monotonic | stepwise,

@@ -22,6 +22,7 @@ class MovingMixin(RecurrentScoringMixin):
     """
 
     moves_forward = True
+    keep_last = False
 
     def __init__(
         self,
@@ -65,19 +66,19 @@ class MovingMixin(RecurrentScoringMixin):
     def _noisy(self, step: Step) -> tuple[Tensor, Tensor | None]:
         """The scores of one step with their noise, and their mask or None, both `(B, Tk)`.
 
-        In a window, the last memory step is sure to stop what reaches it.
+        In a window, and with `keep_last`, the last memory step is sure to stop what reaches it.
         """
         scores, mask = step.scores, step.mask
         if step.drawn is not None:
             scores = scores + ops.expand_dims(step.drawn, 1)
         if mask is not None:
             mask = ops.broadcast_to(mask, ops.shape(scores))
-            if self.half_width is not None and not step.training:
-                position = ops.arange(ops.shape(scores)[2], dtype="int32")
-                last = position == ops.expand_dims(last_valid(mask), 2)
-                scores = ops.where(last, ops.maximum(scores, SURE), scores)
-            mask = ops.squeeze(mask, 1)
-        return ops.squeeze(scores, 1), mask
+        if self.keep_last or (self.half_width is not None and not step.training):
+            length = ops.shape(scores)[2]
+            last = length - 1 if mask is None else ops.expand_dims(last_valid(mask), 2)
+            last = ops.arange(length, dtype="int32") == last
+            scores = ops.where(last, ops.maximum(scores, SURE), scores)
+        return ops.squeeze(scores, 1), None if mask is None else ops.squeeze(mask, 1)
 
 
 def chances(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,8 @@ class StepwiseMonotonicAttention(MovingMixin):
 
     Before the first step all weight is on the first valid memory step. No memory step is skipped.
     A masked one is passed: weight moves on to the next valid one. What moves on from the last one
-    is lost, so a row sums to the probability that the end was not passed, at most one.
+    is lost, so a row sums to the probability that the end was not passed, at most one. With
+    `keep_last` the last one keeps what reaches it, and a row sums to one.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 
@@ -39,12 +40,15 @@ class StepwiseMonotonicAttention(MovingMixin):
         temperature: divides e at inference, from 1e-6 to 1. Below 1, p is nearer to 0 or 1, so less
             weight leaks to other memory steps, from where it cannot come back. The limit 0 is the
             hard mode, where it changes nothing.
+        keep_last: whether the last memory step keeps what reaches it: p is one there. Train with it
+            where a loss of the alignment must see a model that runs ahead; lost weight is in no
+            loss.
         initial_offset: the value of r before training. At first a step stays with a probability of
             about sigmoid(r). It is log(n - 1) for n query steps per memory step.
         initial_gain: the value of g before training, or None for units**-0.5.
         use_bias: whether to add the bias b.
         half_width: see `RecurrentScoringMixin`. In the window, the last memory step keeps what
-            reaches it.
+            reaches it, as with `keep_last`.
         dropout, seed: see `ScoringMixin`.
 
     Weights:
@@ -65,7 +69,8 @@ class StepwiseMonotonicAttention(MovingMixin):
         >>> weights[0].numpy().tolist()
         [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25]]
 
-    Reference: https://arxiv.org/abs/1906.00672, section 3. The paper has no masks.
+    Reference: https://arxiv.org/abs/1906.00672, section 3. The paper has neither masks nor
+    `keep_last`.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class StepwiseMonotonicAttention(MovingMixin):
         hard: bool = False,
         noise: float = 1.0,
         temperature: float = 1.0,
+        keep_last: bool = False,
         initial_offset: float = 0.0,
         initial_gain: float | None = None,
         use_bias: bool = True,
@@ -82,6 +88,7 @@ class StepwiseMonotonicAttention(MovingMixin):
         super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
         self.temperature = check_number(self.name, "temperature", temperature, 1e-6, 1)
         self.hard = check_bool(self.name, "hard", hard)
+        self.keep_last = check_bool(self.name, "keep_last", keep_last)
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
         scores, mask = self._noisy(step)

@@ -28,10 +28,12 @@ def by_probability(**options):
     return Given(1, **{"dtype": "float64", "noise": 0, **options})
 
 
-def by_paths(p, valid):
+def by_paths(p, valid, keep_last):
     """The sum of the probabilities of all paths, in which each step stays or moves on."""
     steps, places = len(p), np.flatnonzero(valid)
     weights = np.zeros(p.shape)
+    if keep_last:
+        p = np.where(np.arange(p.shape[1]) == places[-1], 1.0, p)
     for last in range(steps):
         for moves in itertools.product([0, 1], repeat=last + 1):
             at, chance = 0, 1.0
@@ -47,14 +49,22 @@ def by_paths(p, valid):
     return weights
 
 
-@pytest.mark.parametrize("valid", [[1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [1, 1, 0, 0, 0]])
-def test_equals_the_sum_over_all_paths(valid):
+@pytest.mark.parametrize("valid", [None, [1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [1, 1, 0, 0, 0]])
+@pytest.mark.parametrize("keep_last", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_equals_the_sum_over_all_paths(valid, keep_last, training):
     query, value = normal(1, 2, 7, 1), normal(2, 2, 5, 1)
-    valid = np.array(valid, bool)
-    mask = tensor(np.tile(valid, (2, 1)))
-    _, weights = by_probability()(query, value, value_mask=mask, return_attention_scores=True)
-    expected = [by_paths(sigmoid(q * v.T), valid) for q, v in zip(query, value, strict=True)]
+    mask = None if valid is None else tensor(np.tile(np.array(valid, bool), (2, 1)))
+    layer = by_probability(keep_last=keep_last)
+    _, weights = layer(
+        query, value, value_mask=mask, return_attention_scores=True, training=training
+    )
+    valid = np.array(valid or [1] * 5, bool)
+    pairs = zip(query, value, strict=True)
+    expected = [by_paths(sigmoid(q * v.T), valid, keep_last) for q, v in pairs]
     assert_close(weights, np.array(expected))
+    if keep_last:
+        assert_close(ops.sum(weights, -1), np.ones((2, 7)))
 
 
 def test_a_mask_that_is_true_everywhere_changes_nothing():
@@ -90,11 +100,16 @@ def test_hard_is_the_limit_of_soft():
     assert max(x.max(initial=0) for x in places) > 1
 
 
-def test_what_moves_beyond_the_end_is_lost_but_in_a_window():
+def test_what_moves_beyond_the_end_is_lost_unless_the_last_step_keeps_it():
     query, value = np.full((1, 4, 1), -200.0), np.ones((1, 2, 1))
+    lost, kept = [[0, 1], [0, 0], [0, 0], [0, 0]], [[0, 1]] * 4
     for hard in (False, True):
-        for half_width, expected in ((None, [[0, 1], [0, 0], [0, 0], [0, 0]]), (1, [[0, 1]] * 4)):
-            layer = by_probability(hard=hard, half_width=half_width)
+        for options, expected in (
+            ({}, lost),
+            ({"half_width": 1}, kept),
+            ({"keep_last": True}, kept),
+        ):
+            layer = by_probability(hard=hard, **options)
             _, weights = layer(query, value, return_attention_scores=True)
             assert_close(weights[0], np.array(expected, float))
 
@@ -174,6 +189,7 @@ def test_near_zero_the_temperature_is_the_hard_mode():
         ({"hard": "yes"}, ("`hard`", "True or False", "received 'yes'")),
         ({"normalizer": "sparsemax"}, ("`normalizer`", "are not normalised")),
         ({"noise": -1}, ("`noise`", "a number of at least 0", "received -1")),
+        ({"keep_last": 1}, ("`keep_last`", "True or False", "received 1")),
         ({"temperature": 0}, ("`temperature`", "a number of at least 1e-06", "received 0")),
         ({"initial_offset": "4"}, ("`initial_offset`", "a number", "received '4'")),
         ({"initial_gain": -1}, ("`initial_gain`", "a number of at least 0", "received -1")),
