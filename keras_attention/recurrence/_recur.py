@@ -144,9 +144,6 @@ def recur(
 ) -> tuple[Nested, Nested]:
     """Runs a recurrence over the first axis of its inputs.
 
-    Where XLA compiles the loop on its own, an unknown number of steps is rounded up, so that few
-    programs serve all lengths. No more steps run.
-
     Args:
         step: one step. It calls every site once, by its name. No gradient flows to anything else
             that it uses.
@@ -211,9 +208,8 @@ class _Recurrence:
                 forward = compiled_alone(forward)
                 steps = ops.shape(leaves((added, self.inputs))[0])[0]
                 self.options["steps"] = steps
-                missing = missing_steps(steps)
                 added, self.inputs = map_leaves(
-                    lambda x: pad_axis(x, 0, missing), (added, self.inputs)
+                    lambda x: pad_axis(x, 0, missing_steps(steps)), (added, self.inputs)
                 )
         inputs = carry, weights, added
         structure = []
@@ -335,10 +331,7 @@ class _Recurrence:
             )
             count = len(_floats(call.arguments))
             of_weights[name] = of_inputs[count:]
-            for place, x in enumerate(pull(n, of_inputs[:count])):
-                if x is not None:
-                    before = gradients[place]
-                    gradients[place] = x if before is None else ops.add(before, x)
+            gradients = [*map(_sum, gradients, pull(n, of_inputs[:count]))]
         return _at(places[0], gradients, carry), of_results, of_weights
 
     def _stored_calls(self, inputs, stored):
@@ -359,6 +352,13 @@ def _at(places, gradients, tensors):
     pairs = zip(leaves(places), leaves(tensors), strict=True)
     found = [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
     return pack_like(tensors, found)
+
+
+def _sum(first, second):
+    """The sum of two gradients; None stands for zero."""
+    if first is None or second is None:
+        return second if first is None else first
+    return ops.add(first, second)
 
 
 def _without_duplicates(carry):
