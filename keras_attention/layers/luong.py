@@ -221,7 +221,7 @@ class LuongAttention(ScoringMixin):
         size = self._sizes["Dv"]
 
         def run(call, query, context):
-            total = call("combine", query, context)
+            (total,) = call("combine", query, context)
             return ops.cast(ops.tanh(ops.cast(total, self.score_dtype)), self.compute_dtype)
 
         return product([kernel[size:], kernel[:size]]), run

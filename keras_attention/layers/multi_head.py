@@ -125,7 +125,7 @@ class MultiHead(Several):
         if own or any(type(head).combine is not ScoringMixin.combine for head in self.heads):
             return None
         kernel = ops.cast(value_of(self.output_kernel), self.compute_dtype)
-        return product([kernel]), lambda call, query, context: call("combine", context)
+        return product([kernel]), lambda call, query, context: call("combine", context)[0]
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return self.attention.output_size(query_size, value_size)

@@ -44,8 +44,8 @@ class Site(NamedTuple):
             the weights from all steps at once. If it is None, `backward` returns them after those
             of the arguments, and the loop adds them up.
         prepare: computes `prepared` from the weights, once before the loop.
-        added: a tensor of all steps. Each step adds its slice to the result, a single tensor, or
-            returns the slice if the result is None.
+        added: tensors of all steps, for the first results. Each step adds its slice to the result,
+            or returns it where `apply` has no more results.
     """
 
     weights: list[Tensor]
@@ -53,25 +53,25 @@ class Site(NamedTuple):
     backward: Callable[..., list[Tensor]]
     of_weights: Callable[..., list[Tensor]] | None = None
     prepare: Callable[[list[Tensor]], Any] = list
-    added: Tensor | None = None
+    added: Sequence[Tensor] = ()
 
 
 def product(
-    kernels: list[Tensor], biases: Sequence[Tensor] = (), added: Tensor | None = None
+    kernels: list[Tensor], biases: Sequence[Tensor] = (), added: Sequence[Tensor] = ()
 ) -> Site:
-    """The site x W + y V + ... + b + ..., a tensor, with one argument for each kernel."""
+    """The site x W + y V + ... + b + ..., with one argument for each kernel and one result."""
     count = len(kernels)
 
     def apply(weights, *xs):
         terms = [*map(multiply, xs, weights), *weights[count:]]
-        return functools.reduce(ops.add, terms) if terms else None, None
+        return [functools.reduce(ops.add, terms)] if terms else [], []
 
     def backward(transposed, _, upstream, *xs):
-        return [multiply(upstream, kernel) for kernel in transposed]
+        return [multiply(upstream[0], kernel) for kernel in transposed]
 
     def of_weights(weights, _, upstream, *xs):
-        of_biases = [sum_of_rows(upstream)] * len(biases)
-        return [kernel_gradient(x, upstream) for x in xs] + of_biases
+        of_biases = [sum_of_rows(upstream[0])] * len(biases)
+        return [kernel_gradient(x, upstream[0]) for x in xs] + of_biases
 
     return Site(
         weights=[*kernels, *biases],
@@ -169,7 +169,7 @@ def recur(
 
         return step(call, carry, inputs)
 
-    added = {name: site.added for name, site in sites.items()}
+    added = {name: list(site.added) for name, site in sites.items()}
     return scan(body, carry, (added, inputs), unroll=unroll)
 
 
@@ -199,7 +199,7 @@ class _Recurrence:
         self.options["all_needed"] = training
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         weights = {name: list(site.weights) for name, site in self.sites.items()}
-        added = {name: site.added for name, site in self.sites.items()}
+        added = {name: list(site.added) for name, site in self.sites.items()}
         forward, backward, steps = self.forward, self.backward, None
         if runs_alone(*leaves((carry, weights, added))):
             backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
@@ -291,7 +291,7 @@ class _Recurrence:
         of_weights, of_added = dict(totals), {}
         for name, call in self._stored_calls(self.inputs, stored)[1].items():
             site, upstream = self.sites[name], of_results[name]
-            of_added[name] = None if site.added is None else upstream
+            of_added[name] = leaves(upstream)[: len(site.added)]
             if site.of_weights is not None:
                 of_weights[name] = site.of_weights(
                     weights[name], call.residuals, upstream, *call.arguments
@@ -340,11 +340,11 @@ class _Recurrence:
         return pack_like(self.places, [tensors[n] for n in leaves(self.places)])
 
 
-def _plus_added(results: Nested, added: Tensor | None) -> Nested:
-    """The results of a site, with the slice of `Site.added` for this step."""
-    if added is None:
+def _plus_added(results: Nested, added: Sequence[Tensor]) -> Nested:
+    """The results of a site, with the slices of `Site.added` for this step."""
+    if not added:
         return results
-    return added if results is None else ops.add(results, added)
+    return [*map(ops.add, results, added), *results[len(added) :], *added[len(results) :]]
 
 
 def _at(places, gradients, tensors):

@@ -54,11 +54,11 @@ def read_site(keys):
         (keys,) = weights
         factor = ops.cast(place + 1, query.dtype)
         weights = ops.softmax(ops.einsum("bkh,bh->bk", keys, query) * factor)
-        return ops.einsum("bk,bkh->bh", weights, keys), {"weights": weights}
+        return [ops.einsum("bk,bkh->bh", weights, keys)], {"weights": weights}
 
     def backward(weights, residuals, upstream, query, place):
         (keys,) = weights
-        return [ops.einsum("bk,bkh->bh", of_scores(keys, residuals, upstream, place), keys)]
+        return [ops.einsum("bk,bkh->bh", of_scores(keys, residuals, upstream[0], place), keys)]
 
     def of_scores(keys, residuals, upstream, place):
         weights = residuals["weights"]
@@ -69,9 +69,9 @@ def read_site(keys):
         )
 
     def of_weights(weights, residuals, upstream, query, place):
-        scores = of_scores(weights[0], residuals, upstream, place)
+        scores = of_scores(weights[0], residuals, upstream[0], place)
         by_scores = ops.einsum("tbk,tbh->bkh", scores, query)
-        return [by_scores + ops.einsum("tbk,tbh->bkh", residuals["weights"], upstream)]
+        return [by_scores + ops.einsum("tbk,tbh->bkh", residuals["weights"], upstream[0])]
 
     return Site([keys], apply, backward, of_weights)
 
@@ -80,10 +80,10 @@ def summed_site(gain):
     """A product of elements, whose gradient the loop adds up."""
 
     def apply(weights, x):
-        return x * weights[0], []
+        return [x * weights[0]], []
 
     def backward(weights, _, upstream, x):
-        return [upstream * weights[0], ops.sum(upstream * x, axis=0)]
+        return [upstream[0] * weights[0], ops.sum(upstream[0] * x, axis=0)]
 
     return Site([gain], apply, backward)
 
@@ -92,18 +92,18 @@ def by_sites(x, hidden, state, new, reset, bias, keys, gain, **options):
     sites = {
         "read": read_site(keys),
         "gate": product([state], [bias]),
-        "new": product([reset, reset], added=ops.matmul(x, new)),
+        "new": product([reset, reset], added=[ops.matmul(x, new)]),
         "gain": summed_site(gain),
     }
 
     def step(call, hidden, inputs):
         mask, place = inputs
-        read = call("read", hidden, place)
-        first = call("gate", hidden)
-        more = call("new", ops.tanh(hidden), read)
+        (read,) = call("read", hidden, place)
+        (first,) = call("gate", hidden)
+        (more,) = call("new", ops.tanh(hidden), read)
         gate = ops.sigmoid(first)
         new = gate * ops.tanh(more + read) + (1 - gate) * hidden
-        new = call("gain", new)
+        (new,) = call("gain", new)
         hidden = ops.where(ops.expand_dims(mask, 1), new, hidden)
         return hidden, hidden
 
@@ -221,7 +221,7 @@ def test_every_site_is_called_once(names, message):
 
     def step(call, hidden, inputs):
         for name in names:
-            hidden = call(name, hidden)
+            (hidden,) = call(name, hidden)
         return hidden, hidden
 
     sites = {"a": product([tensor(VALUES[2], "float32")])}

@@ -127,7 +127,7 @@ def _like_memory(decoder, state, memory):
 def _with_sites(decoder, inputs, memory, carry, return_scores, training):
     """The loop over cells with sites, which has a gradient of its own."""
     sequences, mask, position = inputs
-    cells = CellSites(decoder.cell, sequences, training)
+    cells = CellSites(decoder.cell, sequences, decoder._fed_size, training)
     of_attention, attend = {}, None
     if decoder.attends_inside:
         of_attention, attend = attention_sites(decoder, memory, return_scores, training)

@@ -51,21 +51,25 @@ class CellSites:
 
     Args:
         cell: the Keras cell, or stacked cells.
-        inputs: the inputs of all steps, `(T, B, D)`. A step may add features, as the kernels say.
+        inputs: the inputs of all steps, `(T, B, D)`.
+        fed: the features that a step adds to its inputs: the context or the fed vector.
         training: whether dropout is active.
 
     Attributes:
         sites: the sites of a step, by name.
     """
 
-    def __init__(self, cell: Any, inputs: Tensor, training: bool | None) -> None:
+    def __init__(self, cell: Any, inputs: Tensor, fed: int, training: bool | None) -> None:
         cells = cells_of(cell)
         self.stacked = cells[0] is not cell
         self.residual = type(cell).call is ResidualRNNCells.call
+        batch, size = ops.shape(inputs)[1], inputs.shape[-1]
         self.cells, self.sites = [], {}
         for n, one in enumerate(cells):
-            keep = _dropout_of_inputs(one, ops.shape(inputs)[1], training)
-            self.cells.append(KINDS[type(one).call](f"cell {n}", one, None if n else inputs, keep))
+            width = self.cells[-1].cell.units if n else size + fed
+            keep = _dropout_of_inputs(one, (batch, width), training)
+            kind = KINDS[type(one).call]
+            self.cells.append(kind(f"cell {n}", one, None if n else inputs, keep))
             self.sites |= self.cells[-1].sites
 
     def __call__(self, call: Any, fed: Tensor | None, states: Nested) -> tuple[Tensor, Nested]:
@@ -80,11 +84,11 @@ class CellSites:
         return below, new if self.stacked else new[0]
 
 
-def _dropout_of_inputs(cell, batch, training):
+def _dropout_of_inputs(cell, shape, training):
     """The factors of the inputs of a cell, the same at every step, or None."""
     if not training or cell.dropout == 0:
         return None
-    keep = cell.get_dropout_mask(ops.ones((batch, cell.kernel.shape[0]), cell.compute_dtype))
+    keep = cell.get_dropout_mask(ops.ones(shape, cell.compute_dtype))
     cell.reset_dropout_mask()
     return keep
 
@@ -113,10 +117,10 @@ class _Gated:
     def product(self, columns, biases, of_state=True):
         """The site of some columns: the products of the inputs, and of the state or without it."""
         kernels = [self.lower] * (self.lower.shape[0] > 0) + [self.recurrent] * of_state
-        biases, added = [x[columns] for x in biases], None
+        biases, added = [x[columns] for x in biases], []
         if self.inputs is not None:
             terms = multiply(self.inputs, self.of_inputs[:, columns]), *biases
-            biases, added = [], functools.reduce(ops.add, terms)
+            biases, added = [], [functools.reduce(ops.add, terms)]
         return product([x[:, columns] for x in kernels], biases, added)
 
     def widened(self, x):
@@ -143,16 +147,16 @@ class _GRU(_Gated):
 
     def step(self, call, below, state):
         hidden = state[0] if isinstance(state, (list, tuple)) else state
-        gates = call(f"{self.name} gates", *below, hidden)
-        new = call(f"{self.name} new", *below)
+        (gates,) = call(f"{self.name} gates", *below, hidden)
+        (new,) = call(f"{self.name} new", *below)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         update, reset = map(gate, ops.split(self.widened(gates), 2, axis=-1))
         if self.cell.reset_after:
-            more = reset * self.widened(call(f"{self.name} state", hidden))
+            (more,) = call(f"{self.name} state", hidden)
+            more = reset * self.widened(more)
         else:
-            dropped = self.rounded(reset * self.widened(hidden))
-            more = self.widened(call(f"{self.name} state", dropped))
-        new = activation(ops.add(self.widened(new), more))
+            (more,) = call(f"{self.name} state", self.rounded(reset * self.widened(hidden)))
+        new = activation(ops.add(self.widened(new), self.widened(more)))
         hidden = self.rounded(new + update * (self.widened(hidden) - new))
         return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
 
@@ -165,7 +169,7 @@ class _LSTM(_Gated):
 
     def step(self, call, below, state):
         hidden, memory = state
-        total = call(self.name, *below, hidden)
+        (total,) = call(self.name, *below, hidden)
         write, forget, new, read = ops.split(self.widened(total), 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         memory = gate(forget) * self.widened(memory) + gate(write) * activation(new)

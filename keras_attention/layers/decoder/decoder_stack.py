@@ -180,7 +180,7 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
         found = rnn(sequences, initial_state=states, training=training)
         return found[0] if rnn.return_state else found
     inputs = swap_steps(sequences)
-    cells = CellSites(rnn.cell, inputs, training)
+    cells = CellSites(rnn.cell, inputs, 0, training)
 
     def step(call, states, _):
         hidden, states = cells(call, None, states)
