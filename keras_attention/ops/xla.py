@@ -13,7 +13,6 @@ from keras_attention._typing import Size, Tensor
 __all__ = [
     "bound",
     "compiled_alone",
-    "missing_steps",
     "pad_axis",
     "round_up_length",
     "run_as_graph",
@@ -98,11 +97,6 @@ def round_up_length(size: Size) -> Size:
     for _ in range(20):
         step = tf.where(limit // step >= 8, 2 * step, step)
     return tf.where(size <= 1, size, -(-size // step) * step)
-
-
-def missing_steps(size: Size) -> Size:
-    """How many steps an unknown number of steps is rounded up by."""
-    return 0 if isinstance(size, int) else round_up_length(size) - size
 
 
 def pad_axis(x: Tensor, axis: int, count: Size) -> Tensor:

@@ -19,7 +19,7 @@ from keras_attention.ops.products import (
     stored_transposed,
     sum_of_rows,
 )
-from keras_attention.ops.xla import compiled_alone, missing_steps, pad_axis
+from keras_attention.ops.xla import compiled_alone
 
 # Steps are differentiated side by side as long as the numbers of a site's weights, times the steps,
 # are at most these. A temporary of that size has 512 MiB in float32, and a decoder of
@@ -141,6 +141,7 @@ def recur(
     inputs: Nested,
     unroll: bool = False,
     training: bool = True,
+    steps: Tensor | None = None,
 ) -> tuple[Nested, Nested]:
     """Runs a recurrence over the first axis of its inputs.
 
@@ -153,12 +154,14 @@ def recur(
             gradient flows to them.
         unroll: whether to copy the step T times, instead of a loop.
         training: whether gradients will be needed, so that XLA may compile the forward pass too.
+        steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only
+            where `runs_alone` is true.
 
     Returns:
         The last carry, and the outputs of all steps.
     """
     if keras.backend.backend() != "torch":
-        return _Recurrence(step, sites, inputs, unroll)(carry, training)
+        return _Recurrence(step, sites, inputs, unroll, steps)(carry, training)
 
     def body(carry, x):
         added, inputs = x
@@ -189,10 +192,10 @@ class _Call(NamedTuple):
 class _Recurrence:
     """A recurrence with its own gradient; see `recurrence/__init__.py`."""
 
-    def __init__(self, step, sites, inputs, unroll):
+    def __init__(self, step, sites, inputs, unroll, steps):
         self.step, self.sites, self.inputs = step, sites, inputs
         self.places = None
-        self.options = {"unroll": unroll, "differentiated": False}
+        self.options = {"unroll": unroll, "steps": steps, "differentiated": False}
 
     def __call__(self, carry, training):
         compiling = Compiling.here()
@@ -200,18 +203,12 @@ class _Recurrence:
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         weights = {name: list(site.weights) for name, site in self.sites.items()}
         added = {name: list(site.added) for name, site in self.sites.items()}
-        forward, backward, steps = self.forward, self.backward, None
-        if runs_alone(*leaves((carry, weights, added))):
-            backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
-            # Without training, the forward pass may be exported for a server without XLA.
-            if training:
-                forward = compiled_alone(forward)
-                steps = ops.shape(leaves((added, self.inputs))[0])[0]
-                self.options["steps"] = steps
-                added, self.inputs = map_leaves(
-                    lambda x: pad_axis(x, 0, missing_steps(steps)), (added, self.inputs)
-                )
         inputs = carry, weights, added
+        forward, backward = self.forward, self.backward
+        if runs_alone(*leaves(inputs)):
+            # Without training, the forward pass may be exported for a server without XLA.
+            forward = compiled_alone(forward) if training else forward
+            backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
         structure = []
 
         @ops.custom_gradient
@@ -228,8 +225,7 @@ class _Recurrence:
             return tuple(leaves(results)), gradient
 
         results = run(*leaves(inputs))
-        last, outputs = pack_like(structure[0], list(results))
-        return last, outputs if steps is None else map_leaves(lambda x: x[:steps], outputs)
+        return pack_like(structure[0], list(results))
 
     def forward(self, carry, weights, added):
         """The results, and for every step what else `backward` reads, each tensor once."""

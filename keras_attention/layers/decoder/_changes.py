@@ -42,7 +42,7 @@ def changed_in_a_step(
 
     Args:
         state: before the first step.
-        read: attends in one step, `read(drawn, query, state, position)`.
+        read: makes from the random numbers of a step the function that attends, as for a loop.
     """
     attention = decoder.attention
     if not decoder.attends_inside:
@@ -67,8 +67,8 @@ def changed_in_a_step(
         changed_by(draw, attention)
     batch, size = ops.shape(sequences)[0], query_size(decoder.cell, decoder.query)
     query = ops.zeros((batch, size), decoder.compute_dtype)
-    numbers = drawn[0] if drawn else None
-    changed = changed_by(lambda: read(numbers, query, state.attention, state.position), attention)
+    attend = read(drawn[0] if drawn else None)
+    changed = changed_by(lambda: attend(query, state.attention, state.position), attention)
     return [variable for variable, *_ in changed]
 
 

@@ -24,7 +24,7 @@ from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.random import scan_drawing
-from keras_attention.ops.xla import missing_steps, pad_axis
+from keras_attention.ops.xla import pad_axis, round_up_length
 from keras_attention.recurrence import recur, runs_alone
 
 
@@ -32,11 +32,10 @@ def run_step(
     decoder: Any, inputs: Tensor, state: DecoderState, memory: Memory
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
-    read = functools.partial(_read, decoder, memory, True, None, None)
+    read = _read(decoder, memory, True, None, None)
     *carry, position = state
     x = inputs, None, position
-    run_cell = functools.partial(_call_cell, decoder)
-    carry, (output, weights) = _masked_step(decoder, run_cell, read, carry, x)
+    carry, (output, weights) = _masked_step(decoder, _called(decoder), read, carry, x)
     return output, DecoderState(*carry, position + 1), weights
 
 
@@ -67,7 +66,7 @@ def run_loop(
     with compiling(True if training else None):
         run = _with_sites if uses_sites else _without_sites
         if uses_sites and training and runs_alone(inputs[0], *leaves(memory.value)):
-            run = _with_padded_memory
+            run = _with_sites_padded
         carry, outputs = run(decoder, inputs, memory, carry, return_scores, training)
     outputs, weights = map_leaves(swap_steps, outputs)
     if not decoder.attends_inside:
@@ -84,10 +83,12 @@ def run_loop(
     return outputs, weights, DecoderState(*carry, last)
 
 
-def _with_padded_memory(decoder, inputs, memory, carry, return_scores, training):
-    """Rounds unknown lengths of memories up, so that XLA compiles few programs for all lengths."""
+def _with_sites_padded(decoder, inputs, memory, carry, return_scores, training):
+    """Rounds unknown numbers of steps up, so that XLA compiles few programs for all lengths."""
+    steps = ops.shape(inputs[0])[0]
+    inputs = [None if x is None else pad_axis(x, 0, _missing(steps)) for x in inputs]
     lengths = map_leaves(lambda x: ops.shape(x)[1], memory.value)
-    missing = map_leaves(missing_steps, lengths)
+    missing = map_leaves(_missing, lengths)
 
     def masked(x, mask, more):
         unpadded = isinstance(more, int)
@@ -98,17 +99,28 @@ def _with_padded_memory(decoder, inputs, memory, carry, return_scores, training)
         *(map_leaves(lambda x, more: pad_axis(x, 1, more), x, missing) for x in memory[:2]),
         map_leaves(lambda x, more: pad_axis(x, 1, more), mask, missing),
     )
+    limit = None if isinstance(steps, int) else steps
     cells, fed, state = carry
-    carry = cells, fed, _like_memory(decoder, state, memory)
     (cells, fed, last), (outputs, weights) = _with_sites(
-        decoder, inputs, memory, carry, return_scores, training
+        decoder,
+        inputs,
+        memory,
+        (cells, fed, _like_memory(decoder, state, memory)),
+        return_scores,
+        training,
+        limit,
     )
-    weights = map_leaves(lambda x, n: x[:, :, :n], weights, lengths)
+    weights = map_leaves(lambda x, n: x[:steps, :, :n], weights, lengths)
     cut = [
         x[(slice(None), *map(slice, ops.shape(y)[1:]))]
         for x, y in zip(leaves(last), leaves(state), strict=True)
     ]
-    return (cells, fed, pack_like(state, cut)), (outputs, weights)
+    return (cells, fed, pack_like(state, cut)), (outputs[:steps], weights)
+
+
+def _missing(size):
+    """How many steps an unknown number of steps is rounded up by."""
+    return 0 if isinstance(size, int) else round_up_length(size) - size
 
 
 def _like_memory(decoder, state, memory):
@@ -124,7 +136,7 @@ def _like_memory(decoder, state, memory):
     return pack_like(state, padded)
 
 
-def _with_sites(decoder, inputs, memory, carry, return_scores, training):
+def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=None):
     """The loop over cells with sites, which has a gradient of its own."""
     sequences, mask, position = inputs
     cells = CellSites(decoder.cell, sequences, decoder._fed_size, training)
@@ -147,7 +159,7 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training):
     # The sites hold the products of the sequences.
     inputs = (None, mask, position), drawn
     sites = cells.sites | of_attention
-    return recur(step, sites, carry, inputs, decoder.unroll, bool(training))
+    return recur(step, sites, carry, inputs, decoder.unroll, bool(training), steps)
 
 
 def _without_sites(decoder, inputs, memory, carry, return_scores, training):
@@ -158,9 +170,8 @@ def _without_sites(decoder, inputs, memory, carry, return_scores, training):
         inputs, drawn = x
         read = None
         if decoder.attends_inside:
-            read = functools.partial(_read, decoder, memory, return_scores, training, drawn)
-        run_cell = functools.partial(_call_cell, decoder)
-        return _masked_step(decoder, run_cell, read, carry, inputs)
+            read = _read(decoder, memory, return_scores, training, drawn)
+        return _masked_step(decoder, _called(decoder), read, carry, inputs)
 
     of_steps = tuple(inputs), drawn
 
@@ -173,13 +184,17 @@ def _without_sites(decoder, inputs, memory, carry, return_scores, training):
         return with_constant_weights(decoder, run)
 
 
-def _call_cell(decoder, inputs, fed, states):
-    """One step of a cell that the decoder calls as it is."""
-    inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
-    hidden, new = decoder.cell(inputs, states)
-    asks = decoder.attends_inside and decoder.query == "previous"
-    check_output(decoder.name, decoder.cell, hidden, new if asks else None)
-    return hidden, tree.pack_sequence_as(states, tree.flatten(new))
+def _called(decoder):
+    """Calls the cell as it is."""
+
+    def run(inputs, fed, states):
+        inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
+        hidden, new = decoder.cell(inputs, states)
+        asks = decoder.attends_inside and decoder.query == "previous"
+        check_output(decoder.name, decoder.cell, hidden, new if asks else None)
+        return hidden, tree.pack_sequence_as(states, tree.flatten(new))
+
+    return run
 
 
 def _masked_step(decoder, run_cell, read, carry, x):
@@ -213,19 +228,23 @@ def _joined(decoder, hidden, attended):
     return hidden if decoder.output_mode == "cell" else attended
 
 
-def _read(decoder, memory, return_scores, training, drawn, query, state, position):
-    """Reads the memory in one step; `drawn` are its random numbers."""
-    attended, _ = decoder.attention._attend(
-        query,
-        memory,
-        state=state,
-        position=position,
-        drawn=drawn,
-        return_attention_scores=return_scores,
-        training=training,
-        drop=False,
-    )
-    return attended
+def _read(decoder, memory, return_scores, training, drawn):
+    """Makes the function that reads the memory in one step; `drawn` are its random numbers."""
+
+    def read(query, state, position):
+        attended, _ = decoder.attention._attend(
+            query,
+            memory,
+            state=state,
+            position=position,
+            drawn=drawn,
+            return_attention_scores=return_scores,
+            training=training,
+            drop=False,
+        )
+        return attended
+
+    return read
 
 
 def _draw(decoder, inputs, memory, training):

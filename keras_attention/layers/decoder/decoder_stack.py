@@ -21,7 +21,8 @@ from keras_attention.layers.scoring import ScoringMixin, check_attention
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import map_leaves, swap_steps
 from keras_attention.ops.masks import blanked
-from keras_attention.recurrence import recur
+from keras_attention.ops.xla import pad_axis, round_up_length
+from keras_attention.recurrence import recur, runs_alone
 
 __all__ = ["DecoderStack"]
 
@@ -180,6 +181,10 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
         found = rnn(sequences, initial_state=states, training=training)
         return found[0] if rnn.return_state else found
     inputs = swap_steps(sequences)
+    steps, limit = ops.shape(inputs)[0], None
+    if training and runs_alone(sequences) and not isinstance(steps, int):
+        # XLA compiles few programs for all lengths.
+        limit, inputs = steps, pad_axis(inputs, 0, round_up_length(steps) - steps)
     cells = CellSites(rnn.cell, inputs, 0, training)
 
     def step(call, states, _):
@@ -187,8 +192,8 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
         return states, hidden
 
     with compiling(True if training else None):
-        _, outputs = recur(step, cells.sites, states, None, training=bool(training))
-    return swap_steps(outputs)
+        _, outputs = recur(step, cells.sites, states, None, training=bool(training), steps=limit)
+    return swap_steps(outputs)[:, :steps]
 
 
 def _wants_its_call(rnn, sequences, training):

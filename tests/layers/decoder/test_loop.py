@@ -20,7 +20,6 @@ from keras_attention.layers.decoder import _loop
 from keras_attention.layers.decoder._sites import attention_sites
 from keras_attention.ops import additive_score
 from keras_attention.ops.loops import leaves
-from keras_attention.recurrence import _recur
 from tests import fast
 from tests.backends import compiled, gradients_by, on_tensorflow, tensor
 from tests.helpers import TK, AnyCell, B, assert_all_close, normal, numpy
@@ -152,13 +151,13 @@ def test_training_rounds_unknown_lengths_up(training, monkeypatch):
     """XLA then compiles the loop on its own, and must not compile a program for every length."""
     import tensorflow as tf
 
-    rounded, scan = [], _recur.scan
+    rounded, recur = [], _loop.recur
 
-    def spy(*arguments, **options):
-        rounded.append("steps" in options)
-        return scan(*arguments, **options)
+    def spy(step, sites, carry, inputs, unroll, training, steps):
+        rounded.append(steps is not None)
+        return recur(step, sites, carry, inputs, unroll, training, steps)
 
-    monkeypatch.setattr(_recur, "scan", spy)
+    monkeypatch.setattr(_loop, "recur", spy)
     layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
     layer.build((None, None, D), (None, None, DV))
     unknown = [tf.TensorSpec((None, None, n)) for n in (D, DV)]
