@@ -44,8 +44,7 @@ class Site(NamedTuple):
             the weights from all steps at once. If it is None, `backward` returns them after those
             of the arguments, and the loop adds them up.
         prepare: computes `prepared` from the weights, once before the loop.
-        added: tensors of all steps, for the first results. Each step adds its slice to the result,
-            or returns it where `apply` has no more results.
+        added: one tensor of all steps for each of the first results. Each step adds its slice.
     """
 
     weights: list[Tensor]
@@ -57,24 +56,24 @@ class Site(NamedTuple):
 
 
 def product(
-    kernels: list[Tensor], biases: Sequence[Tensor] = (), added: Sequence[Tensor] = ()
+    kernels: list[Tensor], bias: Tensor | None = None, added: Sequence[Tensor] = ()
 ) -> Site:
-    """The site x W + y V + ... + b + ..., with one argument for each kernel and one result."""
+    """The site x W + y V + ... + b, with one argument for each kernel and one result."""
     count = len(kernels)
 
     def apply(weights, *xs):
-        terms = [*map(multiply, xs, weights), *weights[count:]]
-        return [functools.reduce(ops.add, terms)] if terms else [], []
+        products = [multiply(x, kernel) for x, kernel in zip(xs, weights[:count], strict=True)]
+        return [functools.reduce(ops.add, [*products, *weights[count:]])], []
 
     def backward(transposed, _, upstream, *xs):
         return [multiply(upstream[0], kernel) for kernel in transposed]
 
     def of_weights(weights, _, upstream, *xs):
-        of_biases = [sum_of_rows(upstream[0])] * len(biases)
-        return [kernel_gradient(x, upstream[0]) for x in xs] + of_biases
+        biases = [sum_of_rows(upstream[0])] * (len(weights) - count)
+        return [kernel_gradient(x, upstream[0]) for x in xs] + biases
 
     return Site(
-        weights=[*kernels, *biases],
+        weights=leaves([*kernels, bias]),
         apply=apply,
         backward=backward,
         of_weights=of_weights,
@@ -338,9 +337,7 @@ class _Recurrence:
 
 def _plus_added(results: Nested, added: Sequence[Tensor]) -> Nested:
     """The results of a site, with the slices of `Site.added` for this step."""
-    if not added:
-        return results
-    return [*map(ops.add, results, added), *results[len(added) :], *added[len(results) :]]
+    return [*map(ops.add, results, added), *results[len(added) :]] if added else results
 
 
 def _at(places, gradients, tensors):

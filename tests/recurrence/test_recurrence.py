@@ -91,7 +91,7 @@ def summed_site(gain):
 def by_sites(x, hidden, state, new, reset, bias, keys, gain, **options):
     sites = {
         "read": read_site(keys),
-        "gate": product([state], [bias]),
+        "gate": product([state], bias),
         "new": product([reset, reset], added=[ops.matmul(x, new)]),
         "gain": summed_site(gain),
     }

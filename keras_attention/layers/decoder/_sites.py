@@ -4,7 +4,6 @@ GRU and LSTM cells, and stacks of them, become products and gates; they multiply
 steps before the loop. The decoder calls every other cell as it is.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,12 @@ from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
 from keras_attention.layers.types import Attended, Memory
 from keras_attention.ops.gradients import vector_jacobian
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps
-from keras_attention.ops.products import multiply
+from keras_attention.ops.products import (
+    kernel_gradient,
+    multiply,
+    stored_transposed,
+    sum_of_rows,
+)
 from keras_attention.recurrence import Site, automatic, product
 
 
@@ -97,31 +101,26 @@ class _Gated:
     """A cell whose gates follow from products.
 
     Args:
-        name: what the names of its sites begin with.
+        name: the name of its site.
         cell: the Keras cell.
         inputs: the inputs of all steps, `(T, B, D)`; None for an upper cell.
         keep: the dropout of the inputs, `(B, features)`, or None.
     """
 
     def __init__(self, name, cell, inputs, keep):
-        self.name, self.cell, self.inputs = name, cell, inputs
-        weights = leaves([cell.kernel, cell.recurrent_kernel, cell.bias])
-        kernel, self.recurrent, *self.biases = [self.rounded(value_of(x)) for x in weights]
+        self.name, self.cell = name, cell
+        weights = cell.kernel, cell.recurrent_kernel, cell.bias
+        kernel, self.recurrent, self.bias = (
+            None if x is None else ops.cast(value_of(x), cell.compute_dtype) for x in weights
+        )
         size = 0 if inputs is None else inputs.shape[-1]
-        self.of_inputs, self.lower = kernel[:size], kernel[size:]
-        self.keep = None if keep is None else keep[:, size:]
-        if keep is not None and inputs is not None:
-            self.inputs = inputs * keep[:, :size]
-        self.sites = self.make_sites()
-
-    def product(self, columns, biases, of_state=True):
-        """The site of some columns: the products of the inputs, and of the state or without it."""
-        kernels = [self.lower] * (self.lower.shape[0] > 0) + [self.recurrent] * of_state
-        biases, added = [x[columns] for x in biases], []
-        if self.inputs is not None:
-            terms = multiply(self.inputs, self.of_inputs[:, columns]), *biases
-            biases, added = [], [functools.reduce(ops.add, terms)]
-        return product([x[:, columns] for x in kernels], biases, added)
+        of_inputs, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
+        lower = kernel[size:] if kernel.shape[0] > size else None
+        bias, added = self.input_bias(), ()
+        if inputs is not None:
+            inputs = inputs if of_inputs is None else inputs * of_inputs
+            bias, added = None, self.project(inputs, kernel[:size], bias)
+        self.sites = self.make_sites(lower, bias, added)
 
     def widened(self, x):
         """Gates run in at least float32. Products, their sums and states keep the compute dtype."""
@@ -134,38 +133,115 @@ class _Gated:
 class _GRU(_Gated):
     """z, r = s(x + h W), n = tanh(x_n + r (h W)_n) or tanh(x_n + (r h) W_n), h' = n + z (h - n)."""
 
-    def make_sites(self):
-        biases, gates = self.biases, slice(0, 2 * self.cell.units)
+    def input_bias(self):
+        return self.bias[0] if self.bias is not None and self.cell.reset_after else self.bias
+
+    def project(self, inputs, kernel, bias):
+        return _split_product(inputs, kernel, bias, 2 * self.cell.units)
+
+    def make_sites(self, lower, bias, added):
+        gates = 2 * self.cell.units
         if self.cell.reset_after:
-            biases = [x[n] for x in biases for n in range(2)]  # of the inputs and of the state
-        new = slice(gates.stop, None)
+            own = None if self.bias is None else self.bias[1]
+            return {self.name: _gru_products(lower, self.recurrent, bias, own, gates, added)}
+        kernels = self.recurrent[:, :gates], self.recurrent[:, gates:]
         return {
-            f"{self.name} gates": self.product(gates, biases),
-            f"{self.name} new": self.product(new, biases[:1], of_state=False),
-            f"{self.name} state": product([self.recurrent[:, new]], [x[new] for x in biases[1:]]),
+            self.name: _gru_products(lower, kernels[0], bias, None, gates, added),
+            f"{self.name} reset": product([kernels[1]]),
         }
 
     def step(self, call, below, state):
         hidden = state[0] if isinstance(state, (list, tuple)) else state
-        (gates,) = call(f"{self.name} gates", *below, hidden)
-        (new,) = call(f"{self.name} new", *below)
-        gate, activation = self.cell.recurrent_activation, self.cell.activation
-        update, reset = map(gate, ops.split(self.widened(gates), 2, axis=-1))
-        if self.cell.reset_after:
-            (more,) = call(f"{self.name} state", hidden)
-            more = reset * self.widened(more)
+        gates, new, *inner = map(self.widened, call(self.name, *below, hidden))
+        update, reset = map(self.cell.recurrent_activation, ops.split(gates, 2, axis=-1))
+        if not self.cell.reset_after:
+            (more,) = call(f"{self.name} reset", self.rounded(reset * self.widened(hidden)))
+            new = self.cell.activation(ops.add(new, self.widened(more)))
         else:
-            (more,) = call(f"{self.name} state", self.rounded(reset * self.widened(hidden)))
-        new = activation(ops.add(self.widened(new), self.widened(more)))
+            new = self.cell.activation(ops.add(new, reset * inner[0]))
         hidden = self.rounded(new + update * (self.widened(hidden) - new))
         return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
+
+
+def _gru_products(lower, recurrent, bias, own_bias, gates, added):
+    """The site of a GRU: z and r before the sigmoid, the input's part of n, the state's part of n.
+
+    The state's part of n is there with `reset_after`.
+
+    Args:
+        lower, bias: the kernel and the bias of the step's own input, or None.
+        recurrent, own_bias: the kernel and the bias of the state.
+        gates: the columns of z and r.
+        added: see `Site`.
+    """
+    structure = lower, recurrent, bias, own_bias
+
+    def apply(weights, *xs):
+        lower, recurrent, bias, own_bias = pack_like(structure, weights)
+        total = _plus(multiply(xs[-1], recurrent), own_bias)
+        total, inner = total[..., :gates], total[..., gates:]
+        inner = [inner] if recurrent.shape[1] > gates else []
+        if lower is None:
+            return [total, ops.zeros_like(total[..., gates // 2 :]), *inner], []
+        outer = _plus(multiply(xs[0], lower), bias)
+        return [ops.add(total, outer[..., :gates]), outer[..., gates:], *inner], []
+
+    def columns(upstream):
+        """The gradients of the products of the input and of the state, in their columns."""
+        total, new, *inner = upstream
+        return [[total, new]] * (lower is not None) + [[total, *inner]]
+
+    def backward(transposed, _, upstream, *xs):
+        joined = [ops.concatenate(x, axis=-1) for x in columns(upstream)]
+        return [multiply(x, kernel) for x, kernel in zip(joined, transposed, strict=True)]
+
+    def of_weights(weights, _, upstream, *xs):
+        # Products by columns, because joined columns of all steps would be a large tensor.
+        of_columns = columns(upstream)
+        kernels = [
+            ops.concatenate([kernel_gradient(x, y) for y in ys], axis=-1)
+            for x, ys in zip(xs, of_columns, strict=True)
+        ]
+        biases = [
+            ops.concatenate([sum_of_rows(y) for y in ys], axis=-1)
+            for b, ys in zip((bias, own_bias), [of_columns[0], of_columns[-1]], strict=True)
+            if b is not None
+        ]
+        return kernels + biases
+
+    return Site(
+        weights=leaves(structure),
+        apply=apply,
+        backward=backward,
+        of_weights=of_weights,
+        prepare=lambda weights: [
+            stored_transposed(x) for x in leaves(pack_like(structure, weights)[:2])
+        ],
+        added=added,
+    )
+
+
+def _split_product(x, kernel, bias, gates):
+    """x W + b as two products. Their gradients need no tensor of all columns."""
+    columns = slice(0, gates), slice(gates, None)
+    return [_plus(multiply(x, kernel[:, n]), None if bias is None else bias[n]) for n in columns]
+
+
+def _plus(x, bias):
+    return x if bias is None else ops.add(x, bias)
 
 
 class _LSTM(_Gated):
     """i, f, g, o = x + h W, c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c')."""
 
-    def make_sites(self):
-        return {self.name: self.product(slice(None), self.biases)}
+    def input_bias(self):
+        return self.bias
+
+    def project(self, inputs, kernel, bias):
+        return [_plus(multiply(inputs, kernel), bias)]
+
+    def make_sites(self, lower, bias, added):
+        return {self.name: product(leaves([lower, self.recurrent]), bias, added)}
 
     def step(self, call, below, state):
         hidden, memory = state
