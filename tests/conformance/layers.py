@@ -359,8 +359,9 @@ CASES = {
             (
                 "stepwise monotonic",
                 StepwiseMonotonicAttention,
-                {"hard": True, "noise": 0.5, "temperature": 0.5, "initial_offset": 0.5}
-                | {"initial_gain": 0.5, "use_bias": True, "normalizer": "softmax"},
+                {"hard": True, "noise": 0.5, "temperature": 0.5, "keep_last": True}
+                | {"initial_offset": 0.5, "initial_gain": 0.5, "use_bias": True}
+                | {"normalizer": "softmax"},
             ),
             (
                 "forward",
