@@ -134,6 +134,9 @@ class MultiSource(Several):
     def _joint_weights(self, weights):
         return list(weights)
 
+    def _returned(self, weights, one_step):
+        return [ScoringMixin._returned(self, x, one_step) for x in weights]
+
     @property
     def _has_loss(self):
         own = type(self).sequence_loss is not MultiSource.sequence_loss

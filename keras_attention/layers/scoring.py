@@ -428,10 +428,12 @@ class ScoringMixin(CheckedLayer):
         """
         one_step = len(query.shape) == 2
         if one_step:
-            query, query_mask, attention_mask = map_leaves(
-                lambda x: ops.expand_dims(x, 1), (query, query_mask, attention_mask)
-            )
-            drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
+            query = ops.expand_dims(query, 1)
+            query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
+            if attention_mask is not None:
+                attention_mask = map_leaves(lambda x: ops.expand_dims(x, 1), attention_mask)
+            if drawn is not None:
+                drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
         query = blanked(query, query_mask)
         masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
         options |= {"return_attention_scores": return_attention_scores, "training": training}
@@ -446,11 +448,14 @@ class ScoringMixin(CheckedLayer):
             remedy = "Override output_size(query_size, value_size), or change `combine`."
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
-        weights = map_leaves(lambda x: as_dtype(x, self.compute_dtype), weights)
-        weights = weights if return_attention_scores else None
-        if one_step:
-            output, weights = map_leaves(lambda x: ops.squeeze(x, 1), (output, weights))
+        output = ops.squeeze(output, 1) if one_step else output
+        weights = self._returned(weights, one_step) if return_attention_scores else None
         return Attended(output, state, weights), residuals
+
+    def _returned(self, weights, one_step):
+        """Weights as `attend` returns them: in the compute dtype, of one step without its axis."""
+        weights = as_dtype(weights, self.compute_dtype)
+        return ops.squeeze(weights, 1) if one_step else weights
 
     def _window(self, query, memory, position):
         """What the hook `window` returns, checked. Only a class that counts steps gets them."""
