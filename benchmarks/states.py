@@ -4,8 +4,8 @@
 
 Prints the median time of additive attention, and the ratios of the others to it: in a TensorFlow
 graph, on TensorFlow with XLA, and on JAX, forward and backward. The decoders take turns in one
-process for each column. The sizes are about those of Tacotron 2: `SIZES`. With `--stack` these are
-decoders of two GRUs: with attention in the recurrence, and a `DecoderStack`.
+process for each column. The sizes are about those of Tacotron 2: `SIZES`. `--stack` compares
+decoders of two GRUs instead: attention in the recurrence, and a `DecoderStack`.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python -m examples.serving output/translate/saved_model
     curl -d '{"instances": ["3rd of May 1998"]}' localhost:8501/v1/models/model:predict
 
-The requests and answers are those of TensorFlow Serving, by rows:
+It speaks the row format of TensorFlow Serving's REST API:
 
     POST /v1/models/model:predict  {"instances": [...]} takes strings, or objects with a string for
                                    each input; the answer is {"predictions": [...]}.
