@@ -137,7 +137,7 @@ def _read_table(path):
         if len(row) != len(names):
             refuse(line, f"has {len(row)} columns, and the first line has {len(names)}")
         if not (row[bag] and row[label]):
-            refuse(line, f"`{names[bag]}` or `{names[label]}` is empty")
+            refuse(line, f"`{names[label] if row[bag] else names[bag]}` is empty")
         for n in features:
             try:
                 float(row[n])
@@ -224,7 +224,7 @@ def check_classes(source, bags, folds):
     if counts.min() < folds:
         small = bags.classes[counts.argmin()]
         few = f"has {counts.min()} bags, fewer than the {folds} folds"
-        refuse(source, f"the class {small!r} {few}. Give fewer --folds, at least 2, or more of it")
+        refuse(source, f"the class {small!r} {few}. Give fewer --folds, at least 2, or more bags")
 
 
 def parts(bags, folds, repeats, seed):

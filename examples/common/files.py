@@ -34,7 +34,8 @@ def read_text(path):
         return pathlib.Path(path).read_bytes().decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         byte = f"byte {error.start} ({error.object[error.start]:#04x})"
-        refuse(path, f"not UTF-8 at {byte}. Convert it, for example: iconv -f latin1 -t utf-8")
+        found = "utf-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
+        refuse(path, f"not UTF-8 at {byte}. Convert it, for example: iconv -f {found} -t utf-8")
     except OSError as error:
         refuse(path, error.strerror)
 
@@ -110,11 +111,9 @@ class Results:
         self.path = pathlib.Path(path)
         check_settings(self.path.with_name("settings.json"), settings)
         try:
-            self.results = json.loads(self.path.read_text(encoding="utf-8"))
+            self.results = read_json(self.path, list)
         except FileNotFoundError:
             self.results = []
-        except (OSError, ValueError) as error:
-            raise SystemExit(_damaged(self.path, error)) from error
 
     def find(self, **names):
         """The first result with these entries, or None."""
@@ -134,12 +133,10 @@ def check_settings(path, settings):
     text = json.dumps(settings, indent=1) + "\n"
     new = json.loads(text)
     try:
-        old = json.loads(path.read_text(encoding="utf-8"))
+        old = read_json(path, dict)
     except FileNotFoundError:
         write_text(path, text)
         return
-    except (OSError, ValueError) as error:
-        raise SystemExit(_damaged(path, error)) from error
     changed = [
         f"{name}: {old.get(name)!r} then, {new.get(name)!r} now"
         for name in sorted({*old, *new})
@@ -152,8 +149,20 @@ def check_settings(path, settings):
         )
 
 
-def _damaged(path, error):
-    return (
-        f"{path} cannot be read ({error}). Delete {path.parent} to start again, or choose another "
-        "--output. Nothing was written."
-    )
+def read_json(path, kind):
+    """What a JSON file of a run holds, a list or a dictionary."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        refuse_damaged(path, error)
+    if not isinstance(found, kind):
+        refuse_damaged(path, f"expected a {kind.__name__}, found {str(found)[:40]}")
+    return found
+
+
+def refuse_damaged(path, problem):
+    """Ends the program where a file of an earlier run cannot be used."""
+    remedy = f"Delete {path.parent} to start again, or choose another --output"
+    refuse(path, f"cannot be used ({problem}). {remedy}")

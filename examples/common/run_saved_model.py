@@ -48,6 +48,8 @@ def main(directory, text):
         inputs = json.loads(text)
     except ValueError as error:
         raise SystemExit(f"the inputs are not JSON: {error}") from None
+    if not (pathlib.Path(directory) / "saved_model.pb").is_file():
+        raise SystemExit(f"{directory} is no SavedModel: it has no file saved_model.pb")
     forbid_keras()
     import tensorflow as tf
 

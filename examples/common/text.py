@@ -168,8 +168,8 @@ def read_vectors(path, wanted):
                 except ValueError:
                     vector = np.array([np.nan])
                 if len(vector) != width or width < 2 or not np.isfinite(vector).all():
-                    wanted = f"a word and {max(width, 2)} finite numbers with single spaces between"
-                    refuse(f"{path}, line {number}", f"expected {wanted}, found {line[:60]!r}")
+                    expected = f"a word and {max(width, 2)} finite numbers with single spaces"
+                    refuse(f"{path}, line {number}", f"expected {expected}, found {line[:60]!r}")
                 if word in wanted:
                     found[word] = vector
     except OSError as error:

@@ -9,7 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.files import check_settings, make_folder, remove, whole_file, write_text
+from examples.common.files import (
+    check_settings,
+    make_folder,
+    refuse_damaged,
+    remove,
+    whole_file,
+    write_text,
+)
 from keras_attention import Ensemble
 from keras_attention.models import BidirectionalEnsemble
 
@@ -186,14 +193,18 @@ class Resume(keras.callbacks.Callback):
 
     def restore(self, model):
         """Loads the last saved weights into a compiled model. Returns the number of its epochs."""
-        epoch = max(map(_epoch_of, self.folder.glob("epoch-*.weights.h5")), default=0)
+        epoch = max(map(_epoch_of, self.folder.glob("epoch-[0-9]*.weights.h5")), default=0)
+        if epoch > len(self.history):
+            problem = f"it has {len(self.history)} epochs, and the weights are of {epoch}"
+            refuse_damaged(self.folder / "log.csv", problem)
         if epoch:
             model.optimizer.build(model.trainable_variables)
             self._load(model, self._path(epoch))
             if hasattr(self.batches, "set_state"):
                 state = self._path(epoch, "json").read_text(encoding="utf-8")
                 self.batches.set_state(json.loads(state))
-            print(f"Resuming after epoch {epoch:,} of {self.folder}", flush=True)
+            changed = "delete it if you have changed the model"
+            print(f"Resuming after epoch {epoch:,} of {self.folder} ({changed})", flush=True)
         return epoch
 
     def callbacks(self, monitor=None, trainings=1):
@@ -226,10 +237,11 @@ class Resume(keras.callbacks.Callback):
             return []
         # Where nothing was validated, `CSVLogger` adds columns for it, and writes NA into them.
         with open(path, newline="", encoding="utf-8") as file:
-            rows = [
-                {name: float(x) for name, x in row.items() if x != "NA"}
-                for row in csv.DictReader(file)
-            ]
+            table = list(csv.DictReader(file))
+        try:
+            rows = [{name: float(x) for name, x in row.items() if x != "NA"} for row in table]
+        except (TypeError, ValueError):
+            refuse_damaged(path, "a row does not fit its first line")
         return [*{row["epoch"]: row for row in rows}.values()]
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -248,7 +260,7 @@ class Resume(keras.callbacks.Callback):
             write_text(self._path(epoch + 1, "json"), json.dumps(self.batches.get_state()))
         with whole_file(self._path(epoch + 1)) as temporary:
             self.model.save_weights(temporary)
-        for old in self.folder.glob("epoch-*"):
+        for old in self.folder.glob("epoch-[0-9]*"):
             if _epoch_of(old) <= epoch:
                 remove(old)
 
@@ -256,10 +268,7 @@ class Resume(keras.callbacks.Callback):
         try:
             model.load_weights(path)
         except (OSError, ValueError) as error:
-            raise SystemExit(
-                f"{path} cannot be read ({error}). Delete {self.folder} to start again, or choose "
-                "another --output. Nothing was written."
-            ) from error
+            refuse_damaged(path, f"damaged, or of another model: {error}")
 
     def _path(self, epoch, end="weights.h5"):
         return self.folder / f"epoch-{epoch:04d}.{end}"

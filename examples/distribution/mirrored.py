@@ -13,7 +13,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 import tensorflow as tf
 
 from examples.common.arguments import count, run
-from examples.distribution.training import parse, script_parser, train
+from examples.distribution.training import check_batch, parse, script_parser, train
 
 
 def main(argv=None):
@@ -29,6 +29,7 @@ def main(argv=None):
     if options.devices and options.devices > len(devices):
         parser.error(f"--devices must be at most {len(devices)}, the number of GPUs")
     devices = devices[: options.devices]
+    check_batch(parser, options, len(devices))
     strategy = tf.distribute.MirroredStrategy(devices)
     print(f"devices: {', '.join(devices)}")
     # Layers and optimizers make their variables here, and every device gets a copy.

@@ -28,7 +28,7 @@ import jax
 import keras
 
 from examples.common.arguments import count, run
-from examples.distribution.training import parse, script_parser, train
+from examples.distribution.training import check_batch, parse, script_parser, train
 
 NAMES = ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")
 VARIABLES = [f"KERAS_DISTRIBUTION_{name}" for name in NAMES]
@@ -44,6 +44,7 @@ def main(argv=None):
     # Before anything else, because it decides which devices JAX has.
     keras.distribution.initialize()
     process, processes = jax.process_index(), jax.process_count()
+    check_batch(parser, options, jax.device_count())
     # Every process passes its own share of a batch, so Keras need not divide it.
     distribution = keras.distribution.DataParallel(auto_shard_dataset=False)
     keras.distribution.set_distribution(distribution)

@@ -16,7 +16,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 import keras
 
 from examples.common.arguments import count, run
-from examples.distribution.training import parse, script_parser, train
+from examples.distribution.training import check_batch, parse, script_parser, train
 from keras_attention.distribution import get_layout_map
 
 
@@ -32,6 +32,9 @@ def main(argv=None):
             f"--devices must be at most {len(devices)}, the number of devices. Set "
             f"JAX_PLATFORMS=cpu and JAX_NUM_CPU_DEVICES={number} to simulate more"
         )
+    if number % split or options.units % split:
+        parser.error(f"--model-parallel must divide --units and the number of devices, {number}")
+    check_batch(parser, options, number // split)
     distribution = make_distribution(devices[:number], split)
     print(distribution.device_mesh)
     # Layers and optimizers place their variables when they make them.

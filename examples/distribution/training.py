@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from examples.common.arguments import count, make_parser
-from examples.common.dates import make_pairs
+from examples.common.dates import FIRST, LAST, make_pairs
 from examples.common.files import check_settings, make_folder, remove, whole_file
 from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
 
@@ -34,10 +34,24 @@ def script_parser(name, description):
 
 def parse(parser, argv, backend):
     """Reads the command line, and checks that Keras runs on this backend."""
-    options = parser.parse_args(argv)
+    options, days = parser.parse_args(argv), (LAST - FIRST).days + 1
+    if options.batch * options.steps > days:
+        parser.error(
+            f"--batch {options.batch} times --steps {options.steps} must be at most {days:,}: "
+            "every pair is a day of its own"
+        )
     if keras.backend.backend() != backend:
         parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND={backend}.")
     return options
+
+
+def check_batch(parser, options, shares):
+    """Checks that all devices get the same number of pairs."""
+    if options.batch % shares:
+        parser.error(
+            f"--batch {options.batch} must be a multiple of {shares}, the number of devices that "
+            "share it"
+        )
 
 
 def make_data(size):

@@ -126,6 +126,8 @@ def main(argv=None):
     # All poolings of a fold come before the next fold, so that a part of them can be compared.
     todo = itertools.product(range(1, options.runs + 1), dict.fromkeys(options.pooling))
     todo = [(number, x) for number, x in todo if not results.find(pooling=x, fold=number)]
+    if not todo:
+        print(f"{output} holds all results already: delete it to train again")
     try:
         for n, (number, pooling) in enumerate(todo):
             print(f"\n{pooling}, fold {number} of {options.folds}", flush=True)

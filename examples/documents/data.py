@@ -41,7 +41,8 @@ def read(path):
         documents = _read_folder(path)
     elif path.is_file():
         kinds = {".csv": _read_table, ".json": _read_articles}
-        documents = [Document(*x) for x in kinds.get(path.suffix, _read_lines)(path)]
+        kind = kinds.get(path.suffix.lower(), _read_lines)
+        documents = [Document(*x) for x in kind(path)]
     else:
         refuse(
             path,
@@ -72,13 +73,22 @@ def _read_lines(path):
             try:
                 entry = json.loads(line)
             except ValueError as error:
-                refuse(f"{path}, line {number}", f"not JSON ({error})")
+                remedy = "Tables need the ending .csv, and commas between the cells"
+                refuse(f"{path}, line {number}", f"not JSON ({error}). {remedy}")
             yield _checked(path, f"line {number}", entry if isinstance(entry, dict) else {})
 
 
 def _read_table(path):
     csv.field_size_limit(2**31 - 1)
-    for number, row in enumerate(csv.DictReader(io.StringIO(read_text(path), newline="")), 1):
+    table = csv.DictReader(io.StringIO(read_text(path), newline=""))
+    names = table.fieldnames or []
+    if not {"text", "label"} <= {*names}:
+        wanted = "the columns `text` and `label`, with a comma between"
+        refuse(f"{path}, line 1", f"expected {wanted}; found {names}")
+    for number, row in enumerate(table, 1):
+        if None in row:
+            more = f"has more cells than the {len(names)} columns. Quote texts that hold commas"
+            refuse(f"{path}, row {number}", more)
         yield _checked(path, f"row {number}", row)
 
 
@@ -89,7 +99,7 @@ def _checked(path, place, entry):
     if not isinstance(text, str) or not known or not str(label).strip():
         wanted = "a string `text` and a `label`, a string or an integer"
         refuse(f"{path}, {place}", f"expected {wanted}; found {str(entry)[:80]}")
-    return place, text, str(label)
+    return place, text, str(label).strip()
 
 
 def _read_articles(path):
@@ -141,7 +151,8 @@ def check_classes(source, documents, folds):
         refuse(source, f"all documents are of the class {small!r}; at least two are needed")
     if counts[small] < folds:
         few = f"has {counts[small]} documents, fewer than the {folds} folds"
-        refuse(source, f"the class {small!r} {few}. Give fewer --folds, at least 2, or more of it")
+        remedy = "Give fewer --folds, at least 2, or more documents"
+        refuse(source, f"the class {small!r} {few}. {remedy}")
 
 
 def encode(texts, labels, vocabulary, longest):

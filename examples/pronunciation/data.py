@@ -31,7 +31,7 @@ def find(folder, language, split):
         others = pathlib.Path(folder).rglob("*_train.tsv")
         languages = sorted({path.stem.removesuffix("_train") for path in others})
         there = f"Languages with a training file there: {', '.join(languages) or 'none'}"
-        refuse(f"--data {folder}", f"has {len(paths) or 'no'} files {name}, not one. {there}")
+        refuse(f"--data {folder}", f"expected one file {name}, found {len(paths)}. {there}")
     return paths[0]
 
 

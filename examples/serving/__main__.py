@@ -37,8 +37,9 @@ from examples.common.run_saved_model import check_absent, forbid_keras, load_tex
 
 LIMITS = {
     "max-batch": (64, "instances after which no request is added to a batch"),
-    "max-waiting": (4096, "most waiting requests"),
+    "max-waiting": (4096, "most instances that wait for an answer"),
     "max-rows": (256, "most instances in a request"),
+    "max-length": (20_000, "most characters in a text"),
     "max-body": (2**20, "most bytes in a request"),
     "timeout": (30, "most seconds for the body of a request"),
 }
@@ -70,12 +71,12 @@ def make_app(model, batcher, options):
     async def predict(request):
         try:
             body = await asyncio.wait_for(request.read(), options.timeout)
-            found = await batcher.submit(model.read(body, options.max_rows))
+            found = await batcher.submit(model.read(body, options.max_rows, options.max_length))
         except TimeoutError:
             message = f"the body did not come within {options.timeout} seconds"
             raise web.HTTPRequestTimeout(text=message) from None
         except asyncio.QueueFull:
-            raise web.HTTPServiceUnavailable(text="too many requests wait; try later") from None
+            raise web.HTTPServiceUnavailable(text="too many instances wait; try later") from None
         except (ValueError, web.RequestPayloadError) as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         if len(found[0]) == 1:  # without its name, as in TensorFlow Serving

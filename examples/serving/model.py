@@ -35,25 +35,46 @@ class Model:
         with contextlib.suppress(ValueError):
             self.predict([dict.fromkeys(self.names, "a")])
 
-    def read(self, body, most):
-        """The rows of a request, at most this many. Raises a `ValueError` that says what is wrong.
+    def read(self, body, max_rows, max_length):
+        """The rows of a request. Raises a `ValueError` that says what is wrong.
 
         Args:
             body: JSON, `{"instances": [...]}`.
-            most: the largest number of rows.
+            max_rows: the largest number of rows.
+            max_length: the largest number of characters in a text.
         """
+        row = dict.fromkeys(self.names, "text") if len(self.names) > 1 else "text"
+        example = json.dumps({"instances": [row]})
         try:
-            rows = json.loads(body)["instances"]
-            rows = [{self.names[0]: row} if isinstance(row, str) else row for row in rows]
-            for row in rows:
-                if sorted(row) != self.names or "".join(row.values()).encode() is None:
-                    raise ValueError(f"an instance has {', '.join(map(str, row)) or 'no text'}")
-            if not 0 < len(rows) <= most:
-                raise ValueError(f"{len(rows)} instances; from 1 to {most} in a request")
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-            example = json.dumps({"instances": [dict.fromkeys(self.names, "text")]})
+            request = json.loads(body)
+        except (RecursionError, ValueError) as error:
             raise ValueError(f"expected JSON like {example}: {error}") from error
-        return rows
+        if not isinstance(request, dict) or {*request} - {"signature_name"} != {"instances"}:
+            raise ValueError(f"expected JSON like {example}, with no other field")
+        if (name := request.get("signature_name", "serving_default")) != "serving_default":
+            raise ValueError(f"signature_name must be serving_default; received {name}")
+        rows = request["instances"]
+        if not isinstance(rows, list) or not 0 < len(rows) <= max_rows:
+            found = len(rows) if isinstance(rows, list) else type(rows).__name__
+            raise ValueError(f"instances must be a list of 1 to {max_rows} rows; received {found}")
+        return [self._read_row(row, f"instance {n}", max_length) for n, row in enumerate(rows)]
+
+    def _read_row(self, row, place, max_length):
+        if isinstance(row, str) and len(self.names) == 1:
+            row = {self.names[0]: row}
+        if not isinstance(row, dict) or sorted(row) != self.names:
+            found = ", ".join(row) if isinstance(row, dict) else type(row).__name__
+            raise ValueError(
+                f"{place} must have the fields {', '.join(self.names)}; received {found or 'none'}"
+            )
+        for name, text in row.items():
+            if not isinstance(text, str) or len(text) > max_length:
+                found = f"{len(text)}" if isinstance(text, str) else type(text).__name__
+                raise ValueError(
+                    f"{place}: {name} must be a string of at most {max_length} characters; "
+                    f"received {found}"
+                )
+        return row
 
     def predict(self, rows):
         """Rows, which are dictionaries of strings, to rows of answers."""
@@ -67,8 +88,11 @@ class Model:
         for name, output in outputs.items():
             shape, value = self._run.structured_outputs[name].shape, _plain(output.numpy().tolist())
             # Every text gets the outputs that have no axis for the texts, as a list of classes.
-            shared = shape.rank == 0 or (shape.rank and shape[0] is not None)
-            for answer, own in zip(answers, [value] * len(rows) if shared else value, strict=True):
+            if shape.rank == 0 or (shape.rank and shape[0] is not None):
+                value = [value] * len(rows)
+            if len(value) != len(rows):
+                raise RuntimeError(f"{name} has {len(value)} answers to {len(rows)} texts")
+            for answer, own in zip(answers, value, strict=True):
                 answer[name] = own
         return answers
 
@@ -88,18 +112,24 @@ class Batcher:
     Args:
         predict: a function from rows to as many rows. It runs in a thread, one call at a time.
         max_batch: the rows after which no request is added to a batch.
-        max_waiting: the largest number of requests that may wait.
+        max_waiting: the largest number of rows that may wait for their answers.
     """
 
     def __init__(self, predict, max_batch, max_waiting):
-        self.predict, self.max_batch = predict, max_batch
-        self.waiting = asyncio.Queue(max_waiting)
+        self.predict, self.max_batch, self.max_waiting = predict, max_batch, max_waiting
+        self.queue, self.waiting = asyncio.Queue(), 0
 
     async def submit(self, rows):
         """Waits for the answers to the rows of one request."""
+        if self.waiting + len(rows) > self.max_waiting:
+            raise asyncio.QueueFull
         answer = asyncio.get_running_loop().create_future()
-        self.waiting.put_nowait((rows, answer))
-        return await answer
+        self.queue.put_nowait((rows, answer))
+        self.waiting += len(rows)
+        try:
+            return await answer
+        finally:  # also where the client has closed the connection
+            self.waiting -= len(rows)
 
     async def run(self, app=None):
         """Answers as long as the application runs, as a generator of aiohttp's `cleanup_ctx`."""
@@ -109,9 +139,9 @@ class Batcher:
 
     async def _work(self):
         while True:
-            batch = [await self.waiting.get()]
-            while sum(len(rows) for rows, _ in batch) < self.max_batch and self.waiting.qsize():
-                batch.append(self.waiting.get_nowait())
+            batch = [await self.queue.get()]
+            while sum(len(rows) for rows, _ in batch) < self.max_batch and self.queue.qsize():
+                batch.append(self.queue.get_nowait())
             # Requests whose connection is closed need no answer.
             await self._answer([item for item in batch if not item[1].done()])
 

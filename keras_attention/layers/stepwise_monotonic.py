@@ -27,7 +27,8 @@ class StepwiseMonotonicAttention(MovingMixin):
     Before the first step all weight is on the first valid memory step. No memory step is skipped.
     A masked one is passed: weight moves on to the next valid one. What moves on from the last one
     is lost, so a row sums to the probability that the end was not passed, at most one. With
-    `keep_last` the last one keeps what reaches it, and a row sums to one.
+    `keep_last` the last one keeps what reaches it, and a row sums to one, unless an
+    `attention_mask` ends before the weight.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
 

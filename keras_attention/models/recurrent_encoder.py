@@ -98,5 +98,9 @@ class RecurrentEncoder(CheckedLayer):
         if hasattr(self.rnn, "backward_layer"):
             half = len(states) // 2
             pairs = zip(states[:half], states[half:], strict=True)
-            states = [ops.concatenate(pair, axis=-1) for pair in pairs]
+            states = [keras.tree.map_structure(_joined, *pair) for pair in pairs]
         return memory, states, mask
+
+
+def _joined(forward, backward):
+    return ops.concatenate([forward, backward], axis=-1)

@@ -11,8 +11,9 @@ The forward pass stores what each site received and returned. The backward pass 
    and differentiates the code between the sites. Each site turns the gradients of its results into
    gradients of its arguments.
 2. After the loop, each site computes the gradients of its weights from all steps at once. For a
-   product this is one large product, several times as fast as the sum of T small ones. A site that
-   is differentiated automatically does so on JAX with a GPU alone; elsewhere its loop adds up.
+   product this is one large product, several times as fast as the sum of T small ones. An
+   automatic site without gradients of its own for its weights does so on JAX with a GPU alone;
+   elsewhere its loop adds up.
 
 The cost. For each step, memory holds the carry, the arguments and results of the sites, and the
 gradients of the results. A tensor that several of them share is stored once.

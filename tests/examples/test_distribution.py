@@ -158,6 +158,30 @@ def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(trained
     assert_equal(tmp_path / "two", tmp_path / "one")
 
 
+REFUSED = """
+import sys
+from examples.distribution import sharded
+for line in sys.argv[1:]:
+    try:
+        sharded.main(line.split())
+    except SystemExit:
+        pass
+"""
+
+
+@pytest.mark.slow
+def test_sizes_that_do_not_fit_are_refused():
+    lines = {
+        "--devices 9": "--devices must be at most 4, the number of devices. Set JAX_PLATFORMS=cpu",
+        "--units 7 --model-parallel 2": "must divide --units and the number of devices, 4",
+        "--batch 4096 --steps 50": "must be at most 73,049: every pair is a day of its own",
+        "--batch 6": "--batch 6 must be a multiple of 4",
+    }
+    printed = finish(start("-c", REFUSED, *lines, JAX_NUM_CPU_DEVICES="4"))
+    for message in lines.values():
+        assert message in printed
+
+
 @pytest.mark.slow
 def test_the_code_of_the_page_runs():
     page = (ROOT / "docs" / "howto" / "devices.md").read_text(encoding="utf-8")

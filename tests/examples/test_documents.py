@@ -190,8 +190,8 @@ def test_lines_and_tables_are_read(tmp_path, ending):
         Document("line 4", "", "1"),
         Document("line 5", "x", "0"),
     ]
-    rows = "id,label,text", '7,a,"One, ""two""\nthree"', "8,b," + 200_000 * "x"
-    path = write_lines(tmp_path / "d.csv", *rows, ending=ending)
+    rows = "id,label,text", '7,a,"One, ""two""\nthree"', "8,b ," + 200_000 * "x"
+    path = write_lines(tmp_path / "d.CSV", *rows, ending=ending)
     assert read(path) == [
         Document("row 1", 'One, "two"\nthree', "a"),
         Document("row 2", 200_000 * "x", "b"),
@@ -227,7 +227,13 @@ def test_data_that_cannot_be_used(tmp_path):
     path.write_bytes(b'\xef\xbb\xbf{"text": "caf\xe9"}')
     assert f"{path}: not UTF-8 at byte 16 (0xe9)" in refused(tmp_path, path)
     table = write_lines(tmp_path / "d.csv", "text;label", "x;a")
-    assert f"{table}, row 1: expected a string `text`" in refused(tmp_path, table)
+    assert f"{table}, line 1: expected the columns `text` and `label`" in refused(tmp_path, table)
+    write_lines(table, "text,label", "x,a", "good, thanks,b")
+    assert f"{table}, row 2: has more cells than the 2 columns" in refused(tmp_path, table)
+    table = write_lines(tmp_path / "d.tsv", "text\tlabel", "x\ta")
+    assert "Tables need the ending .csv" in refused(tmp_path, table)
+    table.write_bytes("text,label\n".encode("utf-16"))
+    assert "iconv -f utf-16" in refused(tmp_path, table)
     assert f"{tmp_path}: has no sub-folder with files" in refused(tmp_path, tmp_path)
     write_lines(path, line(), line())
     assert "all documents are of the class 'a'" in refused(tmp_path, path)

@@ -137,6 +137,11 @@ def test_inputs_that_do_not_fit_are_refused(inputs, joiner, monkeypatch):
     assert str(refused.value).endswith(f"received {inputs}")
 
 
+def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match="is no SavedModel: it has no file"):
+        ask(tmp_path, "{}", monkeypatch)
+
+
 def test_inputs_that_are_not_json_are_refused(joiner, monkeypatch):
     with pytest.raises(SystemExit, match="the inputs are not JSON"):
         ask(joiner, "a", monkeypatch)

@@ -89,7 +89,7 @@ def save(module, function, folder):
 def port(tmp_path_factory):
     joiner = Joiner()
     path = save(joiner, joiner.join, tmp_path_factory.mktemp("model") / "joiner")
-    process, port = start(path, "--max-rows", "10", "--timeout", "2")
+    process, port = start(path, "--max-rows", "10", "--max-length", "100", "--timeout", "2")
     yield port
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
@@ -107,7 +107,7 @@ def ask(port, body, path=ADDRESS, method="POST"):
 
 def test_rows(port):
     rows = [{"a": "x", "b": "yy"}, {"a": "naïve ☃", "b": ""}, {"a": "nan", "b": ""}]
-    status, answer = ask(port, {"instances": rows})
+    status, answer = ask(port, {"instances": rows, "signature_name": "serving_default"})
     assert status == 200
     # Outputs without an axis for the texts are the same for all.
     same = {"all": 2, "names": ["a", "b"]}
@@ -123,17 +123,23 @@ def test_rows(port):
 GOOD = {"a": "x", "b": "y"}
 REFUSED = {
     "no JSON": (b"{", 400, "expected JSON like"),
-    "no text": (b"\xff\xfe", 400, "expected JSON like"),
+    "no letters": (b"\xff\xfe", 400, "expected JSON like"),
     "deep": (b"[" * 100_000, 400, "expected JSON like"),
     "a list": ([], 400, "expected JSON like"),
-    "another field": ({"rows": [GOOD]}, 400, "'instances'"),
-    "empty": ({"instances": []}, 400, "0 instances; from 1 to 10"),
-    "no rows": ({"instances": 3}, 400, "expected JSON like"),
-    "a number": ({"instances": [{"a": "x", "b": 3}]}, 400, "int found"),
-    "names": ({"instances": [GOOD, {"a": "x"}]}, 400, "an instance has a"),
-    "one text": ({"instances": ["x"]}, 400, "an instance has a"),
+    "another field": ({"rows": [GOOD]}, 400, "expected JSON like"),
+    "one more field": ({"instances": [GOOD], "inputs": {}}, 400, "with no other field"),
+    "signature": ({"instances": [GOOD], "signature_name": "x"}, 400, "serving_default; received x"),
+    "empty": ({"instances": []}, 400, "a list of 1 to 10 rows; received 0"),
+    "no rows": ({"instances": 3}, 400, "a list of 1 to 10 rows; received int"),
+    "an object": ({"instances": GOOD}, 400, "a list of 1 to 10 rows; received dict"),
+    "a text": ({"instances": "text"}, 400, "a list of 1 to 10 rows; received str"),
+    "a number": ({"instances": [GOOD, GOOD | {"b": 3}]}, 400, "instance 1: b must be a string"),
+    "long": ({"instances": [GOOD | {"b": "x" * 101}]}, 400, "at most 100 characters; received 101"),
+    "names": ({"instances": [GOOD, {"a": "x"}]}, 400, "instance 1 must have the fields a, b; rec"),
+    "one text": ({"instances": ["x"]}, 400, "instance 0 must have the fields a, b; received str"),
+    "no text": ({"instances": [None]}, 400, "instance 0 must have the fields a, b; received None"),
     "surrogate": (b'{"instances": [{"a": "\\ud800", "b": ""}]}', 400, "surrogates not allowed"),
-    "rows": ({"instances": [GOOD] * 11}, 400, "11 instances; from 1 to 10"),
+    "rows": ({"instances": [GOOD] * 11}, 400, "a list of 1 to 10 rows; received 11"),
     "10 MB": ({"instances": [{"a": "x" * 10**7, "b": ""}]}, 413, "1048576"),
     "the model": ({"instances": [{"a": "boom", "b": ""}]}, 400, "no explosives"),
 }
@@ -201,14 +207,14 @@ def upper(tmp_path):
 @pytest.mark.slow
 def test_a_full_server_answers_what_waits_before_it_ends(upper, tmp_path):
     """An answer may take longer than the body of a request."""
-    process, port = upper("--max-batch", "1", "--max-waiting", "1", "--timeout", "1")
+    process, port = upper("--max-batch", "1", "--max-waiting", "2", "--timeout", "1")
     connections = [http.client.HTTPConnection("127.0.0.1", port) for _ in range(2)]
     for connection, text in zip(connections, ("slow", "ab"), strict=True):
         connection.request("POST", ADDRESS, json.dumps({"instances": [text]}).encode())
         ask(port, None, "/v1/models/model", "GET")  # answered after the other has been read
     status, answer = ask(port, {"instances": ["cd"]}, ADDRESS)
     assert status == 503
-    assert "too many requests wait" in answer["error"]
+    assert "too many instances wait" in answer["error"]
     process.send_signal(signal.SIGTERM)
     time.sleep(2)
     (tmp_path / "answer").touch()
@@ -232,6 +238,14 @@ def test_texts_in_a_column(tmp_path):
     module = Columns(1)
     model = Model(str(save(module, module.run, tmp_path)))
     assert model.predict([{"text": "a"}, {"text": "b"}]) == [{"text": "a"}, {"text": "b"}]
+
+
+def test_a_model_that_loses_a_row(tmp_path):
+    module = tf.Module()
+    spec = tf.TensorSpec((None,), tf.string, name="text")
+    module.run = tf.function(lambda text: {"text": text[1:]}, input_signature=[spec])
+    with pytest.raises(RuntimeError, match="text has 0 answers to 1 texts"):
+        Model(str(save(module, module.run, tmp_path))).warm_up()
 
 
 def test_models_that_cannot_be_served(tmp_path):
@@ -283,7 +297,7 @@ def test_what_waits_is_answered_together_and_one_that_fails_alone(error):
         return [row.upper() for row in rows]
 
     async def main():
-        batcher = Batcher(predict, 5, 5)
+        batcher = Batcher(predict, 5, 7)
         running = batcher.run()
         await anext(running)
         tasks = [asyncio.create_task(batcher.submit(["first"]))]
@@ -294,10 +308,13 @@ def test_what_waits_is_answered_together_and_one_that_fails_alone(error):
         with pytest.raises(asyncio.QueueFull):
             await batcher.submit(["e"])
         tasks.pop().cancel()
+        await asyncio.sleep(0)  # which gives the place back
+        tasks.append(asyncio.create_task(batcher.submit(["e"])))
+        await asyncio.sleep(0)
         go.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(found.pop(3), error)
-        assert found == [["FIRST"], ["A"], ["B"], ["C", "D"]]
+        assert found == [["FIRST"], ["A"], ["B"], ["C", "D"], ["E"]]
         await running.aclose()
 
     asyncio.run(main())

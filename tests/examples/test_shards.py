@@ -77,6 +77,22 @@ def test_a_folder_that_exists_is_left_alone(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source.txt", "target.txt"]
 
 
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    from array_record.python import array_record_module
+
+    class Full:
+        def __init__(self, *_):
+            pass
+
+        def write(self, record):
+            raise RuntimeError("no space left")
+
+    monkeypatch.setattr(array_record_module, "ArrayRecordWriter", Full)
+    with pytest.raises(SystemExit, match="made cannot be written: no space left"):
+        shards.main([*write(tmp_path, ["a"], ["b"]), "--output", str(tmp_path / "made")])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source.txt", "target.txt"]
+
+
 def test_what_is_no_complete_folder_of_shards_is_refused(tmp_path):
     made = tmp_path / "made"
     index = shards.write_shards(write(tmp_path, *make_pairs(3000)), made, 2)

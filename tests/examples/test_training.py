@@ -3,6 +3,7 @@
 import csv
 import gc
 import pathlib
+import shutil
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from examples.common import files, training
 from examples.common.training import Batches, Resume, pair_batches, seed_model
+from tests import fast
 
 EPOCHS = 3
 SETTINGS = {"seed": 3, "rate": 0.1}
@@ -65,8 +67,9 @@ moments_first = [
 
 # `CSVLogger` does not close its file where `fit` ends with an error.
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("after", fast([False, True], [False]), ids=["before", "after"])
 @pytest.mark.parametrize("moment", moments_first)
+@pytest.mark.each_value(slow=4)  # moments
 def test_a_killed_run_ends_with_the_same_weights(moment, after, whole, tmp_path, monkeypatch):
     owner, name = MOMENTS[moment]
     function, calls = getattr(owner, name), []
@@ -117,11 +120,28 @@ def test_a_folder_of_another_run_is_refused(tmp_path, monkeypatch):
         train(tmp_path)
 
 
-@pytest.mark.parametrize("name", [f"epoch-{EPOCHS:04d}.weights.h5", "settings.json"])
-def test_damaged_files_are_refused(name, tmp_path):
-    train(tmp_path)
-    (tmp_path / name).write_bytes(b"{")
-    with pytest.raises(SystemExit, match=rf"{name} cannot be read .* Delete {tmp_path}"):
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    train(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (f"epoch-{EPOCHS:04d}.weights.h5", "{"),
+        ("settings.json", "{"),
+        ("settings.json", "[]"),
+        ("log.csv", ""),
+        ("log.csv", "epoch,loss\n0,1.0,2.0\n1,1.0\n2,1.0\n"),
+        ("log.csv", "epoch,loss\n0,1.0\n1,1.0\n2\n"),
+    ],
+)
+def test_damaged_files_are_refused(name, content, finished, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(SystemExit, match=rf"{name}: cannot be used .* Delete {tmp_path}"):
         train(tmp_path)
 
 
@@ -186,9 +206,10 @@ def test_results_are_found_again_and_belong_to_their_settings(tmp_path):
     assert again.find(task=2) is None
     with pytest.raises(SystemExit, match=r"sizes: \[2, 3\] then, \[2, 4\] now"):
         files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 4)})
-    (tmp_path / "results.json").write_text("[")
-    with pytest.raises(SystemExit, match=r"results.json cannot be read .* Delete"):
-        files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
+    for content in ("[", "{}"):
+        (tmp_path / "results.json").write_text(content)
+        with pytest.raises(SystemExit, match=r"results.json: cannot be used .* Delete"):
+            files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
 
 
 def test_batches_hold_every_pair_once():

@@ -6,7 +6,7 @@ import pytest
 
 from keras_attention import RETAIN
 from tests import fast
-from tests.backends import dtypes
+from tests.backends import dtypes, on_tensorflow
 from tests.helpers import (
     DTYPES,
     assert_all_close,
@@ -114,6 +114,22 @@ def test_no_visits_mean_the_bias():
         np.testing.assert_array_equal(numpy(logits), np.tile(numpy(layer.class_bias), (B, 1)))
         assert tuple(weights.shape) == (B, 0)
         assert tuple(layer.contributions(np.ones((B, 0, D)), mask).shape) == (B, 0, D, C)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_graph_of_unknown_lengths_reads_no_visits(masked):
+    import tensorflow as tf
+
+    layer = built()
+    signature = tf.TensorSpec((None, None, D), "float64"), tf.TensorSpec((None, None), "bool")
+    program = tf.function(
+        lambda x, mask: run(layer, x, mask=mask if masked else None), signature, autograph=False
+    )
+    for visits in (T, 0):
+        inputs, mask = normal(1, B, visits, D), np.arange(B * visits).reshape(B, visits) % 3 > 0
+        expected = run(layer, inputs, mask=mask if masked else None)
+        assert_all_close(program(inputs, mask), [numpy(x) for x in expected])
 
 
 def test_a_history_without_a_visit_has_the_logit_of_the_bias():

@@ -49,6 +49,17 @@ def by_paths(p, valid, keep_last):
     return weights
 
 
+def test_a_mask_that_ends_before_the_weight_loses_it_whatever_keep_last_says():
+    mask = np.ones((1, 4, 4), bool)
+    mask[0, 2, 2:] = False
+    for keep_last in (False, True):
+        layer, moves = by_probability(keep_last=keep_last), np.full((1, 4, 1), -50.0)
+        _, weights = layer(
+            moves, np.ones((1, 4, 1)), attention_mask=tensor(mask), return_attention_scores=True
+        )
+        assert_close(numpy(weights)[0].sum(axis=1), [1, 1, 0, 0])
+
+
 @pytest.mark.parametrize("valid", [None, [1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [1, 1, 0, 0, 0]])
 @pytest.mark.parametrize("keep_last", [False, True])
 @pytest.mark.parametrize("training", [False, True])

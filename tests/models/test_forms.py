@@ -1,6 +1,7 @@
 """What the first call of a model shows: what `generate` relies on, and a file builds from."""
 
 import json
+import shutil
 import zipfile
 
 import keras
@@ -30,6 +31,15 @@ def change(path, form):
             file.writestr(name, data)
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    model = make_model()
+    model((np.full((1, 2), 3), np.full((1, 2), 3)))
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    model.save(path)
+    return path
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -44,13 +54,11 @@ def change(path, form):
         [3, GOOD],
     ],
 )
-def test_a_damaged_form_is_refused(form, tmp_path):
-    model = make_model()
-    model((np.full((1, 2), 3), np.full((1, 2), 3)))
-    model.save(tmp_path / "model.keras")
-    change(tmp_path / "model.keras", form)
+def test_a_damaged_form_is_refused(form, saved, tmp_path):
+    path = shutil.copy(saved, tmp_path)
+    change(path, form)
     assert_refused(
-        lambda: keras.saving.load_model(tmp_path / "model.keras"),
+        lambda: keras.saving.load_model(path),
         "The form of the inputs in a saved model must be nested lists or dictionaries",
         "Save the model again",
     )

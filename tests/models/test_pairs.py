@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import Ensemble, Seq2Seq
 from keras_attention.models import BidirectionalEnsemble
 from keras_attention.ops import compiling
+from tests import fast
 from tests.helpers import assert_refused, numpy
 from tests.models.cases import END, SOURCES, START, TARGETS, V, bahdanau, make_model
 
@@ -69,7 +70,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize("kind", PAIRS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", fast(METHODS, ["fit", "evaluate", "positional"], slow=0))
 @pytest.mark.each_value
 def test_a_second_source_that_equals_the_target_is_a_source(method, kind, editor):
     for weights, options in (((1, 1, 1), {}), (WEIGHTS, {"sample_weight": WEIGHTS})):
@@ -216,7 +217,7 @@ def test_weights_of_classes_are_refused(method):
     assert np.isfinite(model.train_on_batch(SOURCES, TARGETS, class_weight=None))
 
 
-@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+@pytest.mark.parametrize("kind", fast([Ensemble, BidirectionalEnsemble], [Ensemble], slow=0))
 def test_an_ensemble_says_that_its_models_are_trained(kind):
     models = [make_model(seed=n) for n in (0, 1)]
     model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)

@@ -469,6 +469,20 @@ def test_mixed_precision():
     assert np.isfinite(found.scores).all()
 
 
+@pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
+def test_an_encoder_of_stacked_cells_in_both_directions(cell):
+    rnn = keras.layers.RNN([cell(3), cell(4)], return_sequences=True, return_state=True)
+    encoder = RecurrentEncoder(keras.layers.Embedding(V, 7), keras.layers.Bidirectional(rnn))
+    memory, states, _ = encoder(SOURCES)
+    assert tuple(memory.shape) == (*SOURCES.shape, 8)
+    sizes = [x.shape[-1] for x in keras.tree.flatten(states)]
+    assert sizes == ([6, 8] if cell is keras.layers.GRUCell else [6, 6, 8, 8])
+    top = keras.tree.flatten(states[-1])[0]
+    # Without padding, each direction's last output is its last state.
+    np.testing.assert_allclose(numpy(top)[:1, :4], numpy(memory)[:1, -1, :4], rtol=1e-6)
+    np.testing.assert_allclose(numpy(top)[:1, 4:], numpy(memory)[:1, 0, 4:], rtol=1e-6)
+
+
 def test_an_encoder_of_another_dtype():
     encoder = RecurrentEncoder(
         keras.layers.Embedding(V, 7), keras.layers.GRU(8, return_sequences=True, return_state=True)

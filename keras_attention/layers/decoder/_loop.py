@@ -154,7 +154,7 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=N
         def run_cell(_, fed, states):
             return cells(call, fed, states)
 
-        return _masked_step(decoder, run_cell, attend and read, carry, x)
+        return _masked_step(decoder, run_cell, read if attend else None, carry, x)
 
     # The sites hold the products of the sequences.
     inputs = (None, mask, position), drawn
