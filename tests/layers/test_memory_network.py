@@ -390,7 +390,7 @@ class Answerer(keras.Model):
     [
         ("adjacent", True, True),
         pytest.param("adjacent", False, False, marks=pytest.mark.slow),
-        pytest.param("layerwise", True, False, marks=pytest.mark.slow),
+        pytest.param("layerwise", True, False, marks=pytest.mark.exhaustive),
     ],
 )
 def test_linear_start_of_a_layer_that_fit_builds(tying, start, jit):
@@ -450,7 +450,7 @@ def chains(samples, kinds=4):
     return np.array(story), np.array(question), np.array(answers)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_learns_to_join_two_facts():
     """One hop cannot join them: it finds two places in the story and must guess."""
     story, question, answers = chains(512)

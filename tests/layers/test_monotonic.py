@@ -160,6 +160,7 @@ def test_a_step_that_can_read_nothing_keeps_its_place():
 @on_tensorflow
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("known", fast(["memory", "mask"], ["mask"]))
+@pytest.mark.each_value
 def test_only_the_mask_or_the_memory_knows_its_batch_size(known, jit):
     import tensorflow as tf
 

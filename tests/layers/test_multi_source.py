@@ -232,7 +232,7 @@ def test_a_decoder_equals_the_loop_as_a_whole_and_step_by_step(name, options):
         ),
     ],
 )
-@pytest.mark.parametrize("jit", fast([False, True], [False]))
+@pytest.mark.parametrize("jit", fast([False, True], [False], slow=0))
 @pytest.mark.each_value
 def test_nan_under_the_masks_changes_neither_outputs_nor_gradients(name, options, jit):
     decoder, sequences = built(name, options), normal(1, B, T, D)

@@ -109,7 +109,7 @@ def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", fast([{"normalizer": "sparsemax"}, {"units": 7}], [{"units": 7}])
+    "options", fast([{"normalizer": "sparsemax"}, {"units": 7}], [{"units": 7}], slow=0)
 )
 def test_other_options(options, monkeypatch):
     layer = make_layer("general", "local-p", **options)
@@ -167,7 +167,7 @@ def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("score", fast(["general", "concat"], ["general"]))
+@pytest.mark.parametrize("score", fast(["general", "concat"], ["general"], slow=0))
 def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
     monkeypatch.setattr(ways, "WORTHWHILE", LONG)
     query, value = keras.Input((None, D)), keras.Input((None, D))

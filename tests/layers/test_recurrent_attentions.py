@@ -155,7 +155,7 @@ def test_a_window_that_nothing_is_read_in():
         assert abs(np.flatnonzero(weights[b, 2]) - place).max() == 1
 
 
-@pytest.mark.parametrize("name", RECURRENT)
+@few_mechanisms
 def test_a_window_never_loses_its_place(name):
     """Whatever its weights, each step reads at most D steps from where the step before read."""
     mechanism = RECURRENT[name]
@@ -246,7 +246,8 @@ def test_in_a_decoder(name, half_width):
     ("name", "jit"),
     [
         ("location", False),
-        *(pytest.param(x, False, marks=pytest.mark.slow) for x in RECURRENT if x != "location"),
+        *(pytest.param(x, False, marks=pytest.mark.slow) for x in FEW[1:]),
+        *(pytest.param(x, False, marks=pytest.mark.exhaustive) for x in RECURRENT if x not in FEW),
         *(pytest.param(x, True, marks=pytest.mark.exhaustive) for x in FEW),
     ],
 )

@@ -203,7 +203,7 @@ def test_every_place_is_exact(place, large, taken):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("concrete", fast([False, True], [False]))
+@pytest.mark.parametrize("concrete", fast([False, True], [False], slow=0))
 def test_a_tape_outside_of_compiled_code(concrete, large, taken):
     """TensorFlow cannot tell there that it compiles the gradient too, so the score remembers."""
     score = tf.function(additive_score, UNKNOWN[:3], jit_compile=True)

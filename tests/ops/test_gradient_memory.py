@@ -266,6 +266,7 @@ def largest_array(program):
 @pytest.mark.parametrize(
     "name", fast(["general, windows", "concat, windows"], ["general, windows"])
 )
+@pytest.mark.each_value
 def test_a_compiled_layer_never_holds_all_windows(name, known):
     sizes = batch, queries, steps, features = 2, 97, 311, 17
     unknown = [None] * 3

@@ -86,7 +86,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.each_value
 def test_with_all_beams_it_is_the_exhaustive_search(name, jit):
@@ -154,7 +154,7 @@ def test_a_model_can_refuse_what_the_other_one_writes():
 
 @only_on("tensorflow", reason="it builds a graph of TensorFlow")
 @pytest.mark.slow
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", fast([False, True], [True], slow=0))
 def test_sizes_may_be_unknown(jit):
     import tensorflow as tf
 

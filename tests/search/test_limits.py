@@ -178,7 +178,7 @@ def test_exhaustive_beam_when_compiled(name, jit):
 
 @on_tensorflow
 @pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
 def test_prefixes_and_masks_of_unknown_size(jit_compile):
     import tensorflow as tf
 

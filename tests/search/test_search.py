@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention.search import SearchResult, beam_search, greedy_search
 from keras_attention.search._largest import GROUP
+from tests import fast
 from tests.backends import on_tensorflow, only_on
 from tests.search.oracles import (
     END,
@@ -326,7 +327,7 @@ def assert_runs(run, decoder):
 
 @on_tensorflow
 @pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
 def test_tf_function_with_unknown_sizes(jit_compile):
     import tensorflow as tf
 

@@ -42,9 +42,9 @@ def test_dropout_is_for_training(name):
         ("stack, feeding", False),
         pytest.param("attention", False, marks=pytest.mark.exhaustive),
         pytest.param("cell", False, marks=pytest.mark.exhaustive),
-        pytest.param("attention after the loop", False, marks=pytest.mark.slow),
+        pytest.param("attention after the loop", False, marks=pytest.mark.exhaustive),
         pytest.param("cell before the attention", False, marks=pytest.mark.slow),
-        pytest.param("stack, feeding", True, marks=pytest.mark.slow),
+        pytest.param("stack, feeding", True, marks=pytest.mark.exhaustive),
         pytest.param("attention after the loop", True, marks=pytest.mark.slow),
     ],
 )

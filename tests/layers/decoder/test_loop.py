@@ -103,7 +103,7 @@ COMBINATIONS = [
         [*OPTIONS][(i - j) % 3],
         place,
         # The others take long to compile.
-        marks=[pytest.mark.slow] * (place not in ("eager", "graph")),
+        marks=[pytest.mark.slow] * (place != "eager" and (place, cell) != ("graph", "lstm")),
     )
     for i, cell in enumerate(CELLS)
     for j, place in enumerate(PLACES)
@@ -112,7 +112,7 @@ COMBINATIONS = [
 
 @on_tensorflow
 @pytest.mark.parametrize(("cell", "attention", "options", "place"), COMBINATIONS)
-@pytest.mark.each_value
+@pytest.mark.each_value(slow=3)
 def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options, place):
     """Without training, TensorFlow differentiates the loop."""
     import tensorflow as tf
@@ -201,7 +201,7 @@ def test_unknown_sizes_with_a_state_of_three_axes():
 
 
 @on_tensorflow
-@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
     attention = MonotonicAttention(7, chunk_size=2, initial_offset=0.0, seed=3, dtype="float64")
     layer = AttentionRNN(layers.GRUCell(H, dtype="float64"), attention)
