@@ -74,6 +74,7 @@ class Model:
                     f"{place}: {name} must be a string of at most {max_length} characters; "
                     f"received {found}"
                 )
+            text.encode()  # a `ValueError` for half of a surrogate pair
         return row
 
     def predict(self, rows):

@@ -107,8 +107,9 @@ def test_a_mask_is_exported(kind, tmp_path):
     assert_exports("bahdanau", kind, tmp_path, masked=("value",))
 
 
+# `test_serving_without_keras` has a SavedModel of every layer.
 @pytest.mark.parametrize("name", EXPORTED)
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX", "LiteRT"], slow=0))
 def test_every_export(kind, name, tmp_path):
     assert_exports(name, kind, tmp_path)
 

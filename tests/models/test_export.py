@@ -75,7 +75,7 @@ def test_several_inputs_keep_their_names(names, expected, tmp_path):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param("ensemble", marks=pytest.mark.slow),
+        pytest.param("ensemble", marks=pytest.mark.exhaustive),
         pytest.param("both directions", marks=pytest.mark.exhaustive),
     ],
 )
@@ -86,6 +86,6 @@ def test_an_ensemble_keeps_the_names_of_its_models(kind, tmp_path):
     assert set(serve.structured_input_signature[1]) == {"width", "strip"}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_single_input_is_called_source(tmp_path):
     assert set(served(make_model(), tmp_path / "saved").structured_input_signature[1]) == {"source"}

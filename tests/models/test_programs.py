@@ -93,7 +93,7 @@ def assert_same(found, expected):
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", fast(CHANGES, ["window"]))
+@pytest.mark.parametrize("name", fast(CHANGES, ["window"], slow=0))
 def test_generate_notices_a_change(name):
     make, change = CHANGES[name]
     model, fresh = make(), make()
@@ -117,7 +117,7 @@ def test_log_probability_notices_a_change():
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(Ensemble, marks=pytest.mark.slow),
+        pytest.param(Ensemble, marks=pytest.mark.exhaustive),
         pytest.param(BidirectionalEnsemble, marks=pytest.mark.exhaustive),
     ],
 )
