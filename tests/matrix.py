@@ -42,7 +42,7 @@ FOLDERS = [
 TESTS = {"tensorflow": [], "jax": ["tests/jax", *FOLDERS], "torch": FOLDERS}
 SHORT = {
     ("jax", "stable"): ["tests/jax", "tests/search/test_search.py"],
-    ("torch", "stable"): ["tests/conformance", "tests/ops", "tests/recurrence"],
+    ("torch", "stable"): ["tests/conformance", "tests/recurrence"],
 }
 # What the tests of each backend need.
 EXTRAS = {"tensorflow": "dev", "jax": "test,jax", "torch": "test,torch"}

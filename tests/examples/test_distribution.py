@@ -33,6 +33,7 @@ for script, *argv in json.loads(sys.argv[1]):
 def start(*command, backend="jax", **settings):
     """Starts Python in the folder of the clone."""
     settings |= {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # most of the time compiles
     return subprocess.Popen(
         [sys.executable, *command],
         env={**os.environ, **settings},
