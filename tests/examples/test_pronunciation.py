@@ -68,7 +68,7 @@ def test_the_files_of_a_language_are_found_in_folders(tmp_path):
         write(tmp_path / "medium", f"{split}\ta\n", f"fre_{split}.tsv")
     found = data.load(tmp_path, "fre", seed=1)
     assert found == {split: [(split, ["a"])] for split in data.SPLITS}
-    with pytest.raises(SystemExit, match=r"no files dut_train\.tsv.* there: fre"):
+    with pytest.raises(SystemExit, match=r"expected one file dut_train\.tsv, found 0.* there: fre"):
         data.load(tmp_path, "dut", seed=1)
 
 
