@@ -163,19 +163,17 @@ class RETAIN(CheckedLayer):
         if mask is not None:
             mask = ops.convert_to_tensor(mask)
 
-        given, has_visits = (visits, mask), bool(visits.shape[1])
+        sequence, valid, has_visits = visits, mask, bool(visits.shape[1])
         if not has_visits:
             # Keras's recurrences need a step. These run backwards, so one before the first changes
             # no other.
-            before = [[0, 0], [1, 0]]
+            sequence = ops.pad(visits, [[0, 0], [1, 0], [0, 0]])
             if mask is not None:
-                mask_after = ops.pad(ops.cast(mask, "int32"), before, constant_values=1)
-                mask_after = ops.cast(mask_after, "bool")
-            given = ops.pad(visits, [*before, [0, 0]]), None if mask is None else mask_after
+                valid = ops.pad(mask, [[0, 0], [1, 0]], constant_values=True)
 
         def read(rnn):
-            found = ops.flip(rnn(given[0], mask=given[1]), axis=1)
-            return as_dtype(found if has_visits else found[:, 1:], self.score_dtype)
+            states = ops.flip(rnn(sequence, mask=valid), axis=1)
+            return as_dtype(states if has_visits else states[:, 1:], self.score_dtype)
 
         of_visits, of_gates = read(self.visit_rnn), read(self.gate_rnn)
         scores = ops.sum(ops.multiply(of_visits, self.visit_vector), axis=-1)

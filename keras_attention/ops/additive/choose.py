@@ -2,7 +2,8 @@
 
 | where                                | form, file                                             |
 | ------------------------------------ | ------------------------------------------------------ |
-| eager code or PyTorch, few pairs     | `reference.py`, the equation, in the fewest operations |
+| eager code or PyTorch, few pairs,    | `reference.py`, the equation, in the fewest operations |
+| or one query                         |                                                        |
 | one query in a graph, outside a loop | `whole`, `plain.py`, whose tanh is stored              |
 | XLA compiles for a CPU, many pairs   | `grouped`, `cpu.py`, sums over groups of features      |
 | the same, few pairs or one query     | `whole`, `plain.py`, whose gradient repeats the tanh   |
@@ -43,8 +44,8 @@ __all__ = ["Forms", "run", "stores_tanh"]
 SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
 # Eager code and PyTorch store up to SMALL_EAGER tanh: fewer operations matter more than memory.
-# The bound is low because a loop of the user may store this many at every step. Graphs recognise
-# loops. Outside loops they store up to STORED tanh of one query, which is faster than recomputing.
+# Of one query, all places but the loops of a graph store up to STORED tanh, which takes half the
+# time of recomputing them. `python benchmarks/sweep.py --only "additive, one step"` measures it.
 SMALL_EAGER = 2**18
 STORED = 2**22
 
@@ -91,9 +92,9 @@ def stores_tanh(place: Place, query: Tensor, key: Tensor) -> bool:
     if place.backend == "jax" or None in sizes:
         return False
     count = math.prod(sizes)
-    if not place.graph:
-        return count <= SMALL_EAGER
-    return query.shape[1] == 1 and count <= STORED and not in_loop()
+    if query.shape[1] == 1 and count <= STORED:
+        return not in_loop()
+    return count <= SMALL_EAGER and not place.graph
 
 
 def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *upstream: Tensor):
