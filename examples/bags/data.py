@@ -228,17 +228,15 @@ def check_classes(source, bags, folds):
 
 
 def parts(bags, folds, repeats, seed):
-    """The names, the training bags and the test bags of every part of a cross-validation."""
-    return [
-        ({"repeat": repeat + 1, "fold": fold}, *part)
-        for repeat in range(repeats)
-        for fold, part in enumerate(split(bags, folds, seed + repeat), 1)
-    ]
+    """The names, the training bags and the test bags of every part of a cross-validation.
 
-
-def split(bags, folds, seed):
-    """Pairs of training and test bags. Each class is spread over all folds."""
+    Each class is spread over all folds.
+    """
     from sklearn.model_selection import StratifiedKFold
 
-    cut = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    return list(cut.split(bags.labels, bags.labels))
+    found = []
+    for repeat in range(repeats):
+        split = StratifiedKFold(folds, shuffle=True, random_state=seed + repeat).split
+        for fold, part in enumerate(split(bags.labels, bags.labels), 1):
+            found.append(({"repeat": repeat + 1, "fold": fold}, *part))
+    return found

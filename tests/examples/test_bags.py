@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from examples.bags import __main__ as command
-from examples.bags.data import make_digits, read, split
+from examples.bags.data import make_digits, parts, read
 from examples.bags.model import DropInstances, build_model, pool, with_scaling
 from tests.helpers import assert_close, normal
 
@@ -148,9 +148,10 @@ def test_padded_bags_and_scaled_ones():
 def test_every_bag_is_tested_once():
     pytest.importorskip("sklearn")
     bags = make_digits(20, 0, seed=3)
-    folds = split(bags, 5, seed=1)
-    assert sorted(np.concatenate([test for _, test in folds])) == list(range(20))
-    assert all(np.bincount(bags.labels[test]).tolist() == [2, 2] for _, test in folds)
+    tests = [test for _, _, test in parts(bags, 5, repeats=2, seed=1)]
+    for repeat in (tests[:5], tests[5:]):
+        assert sorted(np.concatenate(repeat)) == list(range(20))
+    assert all(np.bincount(bags.labels[test]).tolist() == [2, 2] for test in tests)
 
 
 @pytest.mark.parametrize("kind", ["mean", "max"])

@@ -109,7 +109,7 @@ def joiner(tmp_path_factory):
 
 def ask(path, inputs, monkeypatch):
     """What the program does with inputs, in a process that has keras."""
-    for name in ("forbid_keras", "load_text_operations", "check_absent"):
+    for name in ("forbid_keras", "load_text_operations"):
         monkeypatch.setattr(run_saved_model, name, lambda: None)
     run_saved_model.main(path, inputs)
 
@@ -145,8 +145,3 @@ def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch):
 def test_inputs_that_are_not_json_are_refused(joiner, monkeypatch):
     with pytest.raises(SystemExit, match="the inputs are not JSON"):
         ask(joiner, "a", monkeypatch)
-
-
-def test_a_process_that_has_imported_keras_is_refused():
-    with pytest.raises(SystemExit, match="has imported keras, keras_attention, which it"):
-        run_saved_model.check_absent()
