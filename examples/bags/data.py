@@ -7,7 +7,6 @@ import pathlib
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from examples.common.files import read_text, refuse
 from examples.common.training import Batches, budgeted
@@ -65,17 +64,12 @@ class Bags(NamedTuple):
     def training(self, chosen, members, steps, seed):
         """The bags for `fit`, in epochs of so many batches. Each member sees all bags."""
         labels = np.repeat(self.labels[:, None], members, 1)
-        batches = Batches(
+        return Batches(
             lambda order: self.batches(chosen, order),
             lambda rows: (self.padded(rows), labels[rows]),
             seed,
             steps,
-        )
-        signature = {
-            "instances": tf.TensorSpec((None, None, self.instances.shape[1])),
-            "mask": tf.TensorSpec((None, None), "bool"),
-        }
-        return batches.dataset((signature, tf.TensorSpec((None, members), labels.dtype)))
+        ).dataset()
 
 
 def read(path, labels=None):

@@ -84,7 +84,7 @@ def train(flow, data, test, watched, sizes, arguments):
     cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss={"start": cross_entropy, "end": cross_entropy})
     model.fit(
-        batches.dataset(data.SIGNATURE),
+        batches.dataset(),
         epochs=epochs,
         initial_epoch=resume.restore(model),
         validation_data=watched,

@@ -116,12 +116,6 @@ class Questions:
         spans: `(Q, 2)`, the first and the last token of the answer.
     """
 
-    # What `fit` reads: the inputs and the targets of the model.
-    SIGNATURE = (
-        tuple(tf.TensorSpec((None,) * n, "int32") for n in (2, 3, 2, 3)),
-        {name: tf.TensorSpec((None,), "int32") for name in ("start", "end")},
-    )
-
     def __init__(self, examples, vocabulary, limits=None):
         texts = {text: n for n, text in enumerate(dict.fromkeys(e.passage for e in examples))}
         self.examples = examples
@@ -172,9 +166,9 @@ class Questions:
         return Batches(lambda order: self.split(size, order), self._read, seed, steps)
 
     def ordered(self, size):
-        """A dataset for the validation by `fit`, always in the same order."""
+        """A dataset for the validation by `fit`, always in the same order; None if it is empty."""
         batches = Batches(lambda order: self.split(size), self._read, seed=0)
-        return batches.dataset(self.SIGNATURE)
+        return batches.dataset() if batches.steps else None
 
     def _read(self, rows):
         start, end = self.spans[rows].T

@@ -30,7 +30,7 @@ from examples.common import arguments as types
 from examples.common.files import make_folder, write_text
 from examples.common.saving import write_model
 from examples.common.training import Resume, seed_model, warmup_cosine
-from examples.speech.data import Digits, dataset, make_data
+from examples.speech.data import Digits, make_data
 from examples.speech.evaluation import evaluate
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
 from examples.speech.tones import Tones
@@ -93,10 +93,10 @@ def run(task, language, arguments, output, listener=None):
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), LOSSES[task])
     model.fit(
-        dataset(batches),
+        batches.dataset(),
         epochs=epochs,
         initial_epoch=resume.restore(model),
-        validation_data=dataset(checked),
+        validation_data=checked.dataset(),
         callbacks=[LateNoise(model, epochs), *resume.callbacks("val_loss")],
         shuffle=False,
         verbose=1 if sys.stdout.isatty() else 2,

@@ -179,15 +179,6 @@ def make_data(task, language, arguments, epochs):
     return batches, make_batches(*valid, *options, shuffled=False), steps
 
 
-def dataset(batches):
-    """A `tf.data.Dataset` of `Batches`."""
-    signature = keras.tree.map_structure(
-        lambda x: tf.TensorSpec((None, *(None,) * (x.ndim > 1), *x.shape[2:]), x.dtype),
-        next(batches()),
-    )
-    return batches.dataset(signature)
-
-
 def count_groups(frames):
     return np.array([-(-len(x) // SHARED) for x in frames])
 

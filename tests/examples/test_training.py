@@ -8,7 +8,6 @@ import shutil
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from examples.common import files, training
 from examples.common.training import Batches, Resume, pair_batches, seed_model
@@ -34,14 +33,13 @@ def train(folder, best="val_loss"):
         return np.split(order.permutation(20), 5)
 
     batches = Batches(split, lambda rows: (X[rows], Y[rows]), seed=3, steps=4)
-    data = batches.dataset((tf.TensorSpec((None, 5)), tf.TensorSpec((None, 1))))
     resume = Resume(folder, SETTINGS, batches)
     # Eager, because a graph takes longer to trace than these steps take to run.
     model.compile(keras.optimizers.Adam(0.1), "mse", run_eagerly=True)
     start = resume.restore(model)
     options = {"validation_data": (X[20:], Y[20:]), "verbose": 0, "shuffle": False}
     callbacks = resume.callbacks(best)
-    model.fit(data, epochs=EPOCHS, initial_epoch=start, callbacks=callbacks, **options)
+    model.fit(batches.dataset(), epochs=EPOCHS, initial_epoch=start, callbacks=callbacks, **options)
     last = model.get_weights()
     resume.load_best(model)
     return last, model.get_weights(), resume.history
