@@ -54,23 +54,6 @@ def test_a_file_with_another_weight_is_noticed(tmp_path, monkeypatch):
         saving.write_model(make_model(), tmp_path / "model.keras", INPUTS)
 
 
-def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
-    model, path = make_model(), tmp_path / "model.keras"
-    path.write_text("an old one")
-
-    def broken(temporary):
-        temporary.write_text("half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(model, "save", broken)
-    with pytest.raises(
-        SystemExit, match=r"model\.keras cannot be written: disk full\. Earlier res"
-    ):
-        saving.write_model(model, path, INPUTS)
-    assert path.read_text() == "an old one"
-    assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]
-
-
 REPLY = {"texts": ["a", "b"], "scores": [0.25, 0.5], "absent": ["keras"]}
 
 
