@@ -206,9 +206,3 @@ def test_the_command_learns_saves_and_resumes(tmp_path, monkeypatch, capsys):
     names = [x["pooling"] for x in results]
     assert names == ["gated", "SVM", "gradient boosting", "max"]
     assert all("instance AUC" in x for x in results if x["pooling"] in ("gated", "max"))
-
-
-def test_labels_need_data(capsys):
-    with pytest.raises(SystemExit):
-        command.parse(["--labels", "labels.csv"])
-    assert "--labels needs --data" in capsys.readouterr().err

@@ -764,21 +764,3 @@ def test_weights_that_are_no_reasons_are_not_drawn(tmp_path, monkeypatch, capsys
         page = (tmp_path / "documents.html").read_text(encoding="utf-8")
         assert ("The words with the largest weights matter no more" in page) is not matter
         assert ("No picture, because" in capsys.readouterr().out) is not matter
-
-
-# --- command line --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "fragment"),
-    [
-        (["--data", ""], "--data needs a path"),
-        (["--documents", "9", "--data", "x"], "no --documents, which is the number of letters"),
-        (["--longest", "19"], "--longest must be at least 20"),
-        (["--pooling", "max"], "invalid choice: 'max'"),
-    ],
-)
-def test_bad_arguments(arguments, fragment, capsys):
-    with pytest.raises(SystemExit):
-        command.parse(arguments)
-    assert fragment in capsys.readouterr().err

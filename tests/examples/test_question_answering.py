@@ -18,6 +18,7 @@ from examples.question_answering import data as questions
 from examples.question_answering import evaluation, passages
 from examples.question_answering import model as bidaf
 from examples.question_answering.squad import Example
+from tests.examples.test_squad import document, entry, write
 
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
 
@@ -296,10 +297,9 @@ def test_a_killed_run_ends_with_the_same_averaged_weights(tmp_path, examples, qu
 # --- command line --------------------------------------------------------------------------------
 
 
-def squad_file(path, passage="It is red.", gold="red", start=6, question="What is it?"):
-    entry = {"id": "a", "question": question, "answers": [{"text": gold, "answer_start": start}]}
-    paragraphs = [{"context": passage, "qas": [entry]}]
-    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+def squad_file(path, start=6):
+    question = entry("a", "What is it?", [("red", start)])
+    write(path, document(question, passage="It is red."))
 
 
 def refused(tmp_path, *more):
@@ -323,18 +323,6 @@ def test_bad_data_is_refused_before_anything_is_written(tmp_path):
     squad_file(train)
     message = refused(tmp_path, "--max-passage", "2")
     assert "0 questions to train on; left out: 1 with passage of more than 2 tokens" in message
-
-
-@pytest.mark.parametrize(
-    ("arguments", "fragment"),
-    [
-        (["--data", ""], "--data is empty"),
-    ],
-)
-def test_bad_arguments(arguments, fragment, capsys):
-    with pytest.raises(SystemExit):
-        command.parse(arguments)
-    assert fragment in capsys.readouterr().err
 
 
 def run_example(output, *more, **options):
@@ -362,23 +350,12 @@ def test_the_command_without_options_learns_and_serves(tmp_path):
 def write_questions(folder, size):
     """Writes generated questions as the two files of the official format."""
     for seed, name in enumerate(questions.FILES):
-        paragraphs = [
-            {
-                "context": e.passage,
-                "qas": [
-                    {
-                        "id": e.id,
-                        "question": e.question,
-                        "answers": [{"text": e.answers[0], "answer_start": e.start}],
-                    }
-                ],
-            }
+        documents = [
+            document(entry(e.id, e.question, [(e.answers[0], e.start)]), passage=e.passage)
             for e in passages.make_examples(size, seed)
         ]
-        void = {"id": "x", "question": "", "answers": [{"text": "y", "answer_start": 0}]}
-        paragraphs.append({"context": "", "qas": [void]})
-        document = {"data": [{"paragraphs": paragraphs}]}
-        (folder / name).write_text(json.dumps(document), encoding="utf-8")
+        documents.append(document(entry("x", "", [("y", 0)]), passage=""))
+        write(folder / name, {"data": [part for x in documents for part in x["data"]]})
 
 
 @pytest.mark.slow

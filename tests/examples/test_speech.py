@@ -90,24 +90,6 @@ def test_recordings_that_lack_something_are_refused(tmp_path):
         data.Digits(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["sing"], "invalid choice: 'sing'"),
-        (["--attention", "luong"], "invalid choice: 'luong'"),
-        (["--alignment-loss", "supervised"], "invalid choice: 'supervised'"),
-        (["--units", "6"], "--units must be a multiple of 4; received 6"),
-        (["--attention", "content", "--half-width", "3"], "--half-width goes with an attention"),
-        (["--attention", "gmm", "--hard"], "--hard goes with --attention monotonic or stepwise"),
-        (["speak", "--listener", "absent.keras"], "--listener absent.keras: no such file"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        command.parse(arguments)
-    assert message in capsys.readouterr().err
-
-
 def test_a_listener_that_is_no_model(tmp_path):
     path = tmp_path / "a.keras"
     path.write_text("nothing")
