@@ -181,7 +181,7 @@ FULL = r"file.txt cannot be written: disk full\. Earlier results are unchanged"
 
 @pytest.mark.parametrize(
     ("error", "raised", "message"),
-    [(Killed(), Killed, ""), (OSError("disk full"), SystemExit, FULL)],
+    [(Killed(), Killed, None), (OSError("disk full"), SystemExit, FULL)],
 )
 def test_a_file_is_replaced_only_when_the_new_one_is_complete(error, raised, message, tmp_path):
     path = tmp_path / "file.txt"
