@@ -108,6 +108,7 @@ def test_what_cannot_be_learned_from_is_counted():
         "question without a word": 1,
         "answer without a word": 1,
     }
+    assert make_questions(bad, (8, 8)).ordered(4) is None  # a validation without questions
 
 
 def test_nothing_is_left_out_of_a_test_set():
