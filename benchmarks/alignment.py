@@ -19,7 +19,7 @@ import numpy as np
 
 from examples.common.training import seed_model, warmup_cosine
 from examples.speech.__main__ import EPOCHS, parse
-from examples.speech.data import dataset, make_data
+from examples.speech.data import make_data
 from examples.speech.model import ALIGNMENT_LOSSES, LOSSES, build_model
 from examples.speech.tones import Tones
 from keras_attention.plotting import attention_weights
@@ -84,7 +84,7 @@ def main():
             rate = warmup_cosine(options.learning_rate, epochs * batches.steps, last=0.01)
             model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), LOSSES[task])
             in_order = InOrder(task, batches, checked)
-            data = dataset(batches)
+            data = batches.dataset()
             model.fit(data, epochs=epochs, callbacks=[in_order], shuffle=False, verbose=0)
 
 

@@ -84,7 +84,6 @@ def train(data, shards=None):
     import keras
 
     from examples.common.training import warmup_cosine
-    from examples.translation.data import SIGNATURE
     from examples.translation.model import SmoothedCrossEntropy, build_model
     from examples.translation.shards import training_batches
 
@@ -104,7 +103,7 @@ def train(data, shards=None):
             (time.perf_counter(), time.process_time())
         )
     )
-    model.fit(batches.dataset(SIGNATURE), shuffle=False, verbose=0, callbacks=[note])
+    model.fit(batches.dataset(), shuffle=False, verbose=0, callbacks=[note])
     first, last = clocks[WARM_UP - 1], clocks[-1]
     wall, cores = ((b - a) / (STEPS - WARM_UP) for a, b in zip(first, last, strict=True))
     return {"pairs": count, "steps a second": 1 / wall, "CPU s a step": cores}

@@ -7,7 +7,6 @@ import pathlib
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from examples.common.files import read_text, refuse
 from examples.common.training import Batches, budgeted
@@ -65,17 +64,12 @@ class Bags(NamedTuple):
     def training(self, chosen, members, steps, seed):
         """The bags for `fit`, in epochs of so many batches. Each member sees all bags."""
         labels = np.repeat(self.labels[:, None], members, 1)
-        batches = Batches(
+        return Batches(
             lambda order: self.batches(chosen, order),
             lambda rows: (self.padded(rows), labels[rows]),
             seed,
             steps,
-        )
-        signature = {
-            "instances": tf.TensorSpec((None, None, self.instances.shape[1])),
-            "mask": tf.TensorSpec((None, None), "bool"),
-        }
-        return batches.dataset((signature, tf.TensorSpec((None, members), labels.dtype)))
+        ).dataset()
 
 
 def read(path, labels=None):
@@ -228,17 +222,15 @@ def check_classes(source, bags, folds):
 
 
 def parts(bags, folds, repeats, seed):
-    """The names, the training bags and the test bags of every part of a cross-validation."""
-    return [
-        ({"repeat": repeat + 1, "fold": fold}, *part)
-        for repeat in range(repeats)
-        for fold, part in enumerate(split(bags, folds, seed + repeat), 1)
-    ]
+    """The names, the training bags and the test bags of every part of a cross-validation.
 
-
-def split(bags, folds, seed):
-    """Pairs of training and test bags. Each class is spread over all folds."""
+    Each class is spread over all folds.
+    """
     from sklearn.model_selection import StratifiedKFold
 
-    cut = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    return list(cut.split(bags.labels, bags.labels))
+    found = []
+    for repeat in range(repeats):
+        split = StratifiedKFold(folds, shuffle=True, random_state=seed + repeat).split
+        for fold, part in enumerate(split(bags.labels, bags.labels), 1):
+            found.append(({"repeat": repeat + 1, "fold": fold}, *part))
+    return found

@@ -20,15 +20,14 @@ def command_line(task):
     return shlex.join(["python", "-m", f"examples.{task}", *sys.argv[1:]])
 
 
-def between(kind, low, high=float("inf"), closed=False):
-    """A type for argparse: numbers with low <= x < high, or x <= high if it is `closed`."""
+def between(kind, low, high=float("inf")):
+    """A type for argparse: numbers with low <= x < high."""
 
     def convert(text):
         value = kind(text)
         # "not in the range" rather than "outside of it", so that NaN is refused too.
-        if not (low <= value < high or (closed and value == high)):
-            interval = f"[{low}, {high}{']' if closed else ')'}"
-            limits = f"at least {low}" if high == float("inf") else f"in {interval}"
+        if not low <= value < high:
+            limits = f"at least {low}" if high == float("inf") else f"in [{low}, {high})"
             raise argparse.ArgumentTypeError(f"must be {limits}; received {text}")
         return value
 

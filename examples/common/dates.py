@@ -4,13 +4,12 @@ An endless supply of pairs. The order of the parts changes, so a translator must
 place of the source.
 """
 
+import calendar
 import datetime
 import random
 
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
-MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August"]
-MONTHS += ["September", "October", "November", "December"]
-WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+MONTHS, WEEKDAYS = list(calendar.month_name)[1:], list(calendar.day_name)
 UNITS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
 TEENS = ["tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth"]
 TEENS += ["seventeenth", "eighteenth", "nineteenth"]

@@ -1,11 +1,8 @@
-"""Words and sentences of a text inside TensorFlow, their ids, and vectors for them."""
+"""Words and sentences of a text inside TensorFlow, and their ids."""
 
 import collections
 
-import numpy as np
 import tensorflow as tf
-
-from examples.common.files import refuse
 
 # A sentence ends at one of these signs if white space follows. It also ends at a line break.
 ENDS = [".", "!", "?", "…", "。", "！", "？"]
@@ -80,6 +77,13 @@ def in_parts(texts, size=1000):
         yield tf.constant(texts[start : start + size], "string")
 
 
+def to_dense(ragged):
+    """A padded tensor of at least one text, one sentence and one word: models need them."""
+    x = ragged.to_tensor()
+    more = tf.maximum(1 - tf.shape(x), 0)
+    return tf.pad(x, tf.stack([tf.zeros_like(more), more], axis=1))
+
+
 def split_sentences(texts, longest):
     """Splits texts into sentences of words, numbers and single signs.
 
@@ -146,46 +150,3 @@ def edit_distances(found, wanted):
         for rows in (found, wanted)
     ]
     return tf.edit_distance(*sides, normalize=False).numpy().astype(int)
-
-
-def read_vectors(path, wanted):
-    """Reads the vectors of the words in `wanted`: a dictionary from words to `(d,)`.
-
-    A file of fastText begins with the number of words and the width.
-    """
-    found, width = {}, None
-    try:
-        with open(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                parts = line.split()
-                if number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts):
-                    continue
-                width = width or len(parts) - 1
-                # Split from the right: in some files words contain spaces.
-                word, *numbers = line.rstrip().rsplit(" ", max(width, 1))
-                try:
-                    vector = np.array(numbers, "float32")
-                except ValueError:
-                    vector = np.array([np.nan])
-                if len(vector) != width or width < 2 or not np.isfinite(vector).all():
-                    expected = f"a word and {max(width, 2)} finite numbers with single spaces"
-                    refuse(f"{path}, line {number}", f"expected {expected}, found {line[:60]!r}")
-                if word in wanted:
-                    found[word] = vector
-    except OSError as error:
-        refuse(path, error.strerror)
-    except UnicodeDecodeError as error:
-        refuse(path, f"not UTF-8 ({error})")
-    if not found:
-        refuse(path, "holds none of the words of the training data")
-    return found
-
-
-def first_vectors(vocabulary_words, found, sizes, seed):
-    """The initial embedding: given vectors, and random ones with the same spread for the rest."""
-    given = np.stack(list(found.values()))
-    vectors = np.random.default_rng(seed).normal(given.mean(), given.std(), (sizes, given.shape[1]))
-    for n, word in enumerate(vocabulary_words, 1):
-        if word in found:
-            vectors[n] = found[word]
-    return vectors.astype("float32")

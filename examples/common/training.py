@@ -91,7 +91,7 @@ class Batches:
     The order of a pass depends on the seed and the number of the pass alone, so a run that resumes
     reads what the first run would have read. `Resume` sets `epoch`, the epoch to yield.
 
-        data = Batches(lambda order: bucketed(lengths, 64, order), read, seed=1).dataset(signature)
+        data = Batches(lambda order: bucketed(lengths, 64, order), read, seed=1).dataset()
 
     Args:
         split: a function from a NumPy generator, which shuffles, to a list of index arrays, the
@@ -127,10 +127,17 @@ class Batches:
         self.starts[self.epoch + 1] = number, done
         return map(self.read, chosen[skipped:])
 
-    def dataset(self, signature):
-        """A `tf.data.Dataset` of one epoch. `signature` describes a batch by `tf.TensorSpec`."""
+    def dataset(self):
+        """A `tf.data.Dataset` of one epoch."""
+        signature = keras.tree.map_structure(_describe, next(self()))
         data = tf.data.Dataset.from_generator(self, output_signature=signature)
         return data.apply(tf.data.experimental.assert_cardinality(self.steps)).prefetch(4)
+
+
+def _describe(x):
+    """Batches differ in all sizes, but for the features of a step: float `(B, T, D)`."""
+    features = x.shape[2:] if x.dtype.kind == "f" else (None,) * (x.ndim - 2)
+    return tf.TensorSpec((*(None,) * min(x.ndim, 2), *features), x.dtype)
 
 
 def pair_batches(pairs, size, seed=None, steps=None):

@@ -29,7 +29,7 @@ from examples.common import arguments as types
 from examples.common.files import Results, fingerprint, make_folder
 from examples.common.training import Resume, seed_model, warmup_cosine
 from examples.documents import evaluation, letters, model, ngrams
-from examples.documents.data import SIGNATURE, Folds, check_classes, read
+from examples.documents.data import Folds, check_classes, read
 
 # Defaults. In letters, an encoder of sentences would blur which sentence decides.
 LETTERS = {"folds": 5, "runs": 1, "encoder": "words", "pooling": ["attention", "average"]}
@@ -98,7 +98,7 @@ def train(fold, options, settings, folder, trainings):
     classifier.compile(optimizer, loss, metrics=["accuracy"])
     resume = Resume(folder, settings, batches)
     classifier.fit(
-        batches.dataset(SIGNATURE),
+        batches.dataset(),
         epochs=options.epochs,
         initial_epoch=resume.restore(classifier),
         callbacks=resume.callbacks(trainings=trainings),

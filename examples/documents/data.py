@@ -19,8 +19,6 @@ from examples.common.training import COMPILED, Batches, budgeted
 BATCH, CELLS = 32, 40_000
 # XLA compiles a program for each shape, so there it gets few different ones.
 MULTIPLE = 16 if COMPILED else 1
-# A batch holds ids `(B, S, W)` and targets `(B, classes)`.
-SIGNATURE = tf.TensorSpec((None, None, None), "int32"), tf.TensorSpec((None, None))
 
 
 class Document(NamedTuple):

@@ -9,7 +9,7 @@ from keras import ops
 
 from examples.common.files import remove, save_figure, write_text
 from examples.common.saving import check_saved_model, write_model, write_saved_model
-from examples.common.text import split_sentences
+from examples.common.text import split_sentences, to_dense
 from examples.documents import ngrams
 from keras_attention.faithfulness import comprehensiveness, gradient_times_input, sufficiency
 from keras_attention.plotting import Document, document_page, plot_document
@@ -212,12 +212,7 @@ def make_serve(reader, vocabulary, classes, longest):
 
     def serve(texts):
         size = tf.shape(texts)[0]
-        # The model needs at least one word: an empty batch or text gets one of padding.
-        words, begins, ends = (x.to_tensor() for x in split_sentences(texts, longest))
-        more = tf.maximum(1 - tf.shape(words), 0)
-        words, begins, ends = (
-            tf.pad(x, [[0, more[0]], [0, more[1]], [0, more[2]]]) for x in (words, begins, ends)
-        )
+        words, begins, ends = map(to_dense, split_sentences(texts, longest))
         found = reader(vocabulary(words), training=False)
         result = {
             "label": tf.gather(tf.constant(classes), tf.argmax(found["probabilities"], axis=1)),

@@ -99,10 +99,10 @@ def train(words, letters, phones, arguments, seed, backward):
     optimizer = keras.optimizers.Adam(rate, beta_2=0.98, global_clipnorm=1.0)
     model.compile(optimizer, jit_compile=COMPILED)
     model.fit(
-        batches.dataset(data.SIGNATURE),
+        batches.dataset(),
         epochs=epochs,
         initial_epoch=resume.restore(model),
-        validation_data=dev.dataset(data.SIGNATURE),
+        validation_data=dev.dataset(),
         callbacks=resume.callbacks(),
         shuffle=False,
         verbose=1 if sys.stdout.isatty() else 2,

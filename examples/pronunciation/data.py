@@ -4,16 +4,12 @@ import collections
 import pathlib
 import unicodedata
 
-import tensorflow as tf
-
 from examples.common.files import read_text, refuse
 from examples.pronunciation.language import make_sets
 
 PAD, UNKNOWN, START, END = range(4)
 SPLITS = ("train", "dev", "test")
 INVENTED = (4_000, 500, 1_000)
-IDS = tf.TensorSpec((None, None), "int32")
-SIGNATURE = (IDS, IDS), IDS
 
 
 def load(folder, language, seed):

@@ -12,9 +12,8 @@ process without keras.
 
 does the same on SQuAD v1.1: DIR holds `train-v1.1.json` and `dev-v1.1.json`. `--data download`
 downloads the official files. All questions of the dev file are scored by exact match and F1, as in
-the official evaluation. `--vectors glove.6B.100d.txt` starts from word vectors that stay fixed. A
-run that was stopped or killed resumes when the same command is run again. Measured figures are in
-docs/results/questions.md.
+the official evaluation. A run that was stopped or killed resumes when the same command is run
+again. Measured figures are in docs/results/questions.md.
 """
 
 import json
@@ -40,7 +39,6 @@ def parse(argv):
     parser = options.make_parser("question_answering", __doc__)
     add, count = parser.add_argument, options.count
     add("--data", metavar="DIR", help="folder of SQuAD v1.1, or download")
-    add("--vectors", metavar="FILE", help="word vectors, a GloVe text file")
     add("--flow", choices=FLOWS, default="both", help="directions of attention")
     add("--units", type=count, help="d (default: 50; SQuAD: 100)")
     add("--vocabulary", type=count, default=30_000, help="largest number of words")
@@ -64,20 +62,20 @@ def parse(argv):
     return options.fill(arguments, {"learning_rate": 0.002, **defaults})
 
 
-def train(flow, data, test, watched, sizes, vectors, arguments):
+def train(flow, data, test, watched, sizes, arguments):
     """Trains one model and answers the test set: the model, its answers, a summary."""
     steps = arguments.steps or 12 * -(-len(data.kept) // arguments.batch_size)
     epochs = -(-steps // arguments.save_every)  # an epoch of `fit` ends with a save
     steps = -(-steps // epochs)
     settings = {name: getattr(arguments, name) for name in SETTINGS}
-    learned = [data.passages.words.flat_values.numpy(), data.passage_of, data.spans]
-    settings["training data"] = fingerprint(*learned, *([] if vectors is None else [vectors]))
+    learned = data.passages.words.flat_values.numpy(), data.passage_of, data.spans
+    settings["training data"] = fingerprint(*learned)
     batches = data.batches(arguments.batch_size, arguments.seed, steps)
     resume = Resume(pathlib.Path(arguments.output) / flow / "checkpoint", settings, batches)
 
     seed_model(arguments.seed)
     model, answerer = build_model(
-        sizes, arguments.units, flow, arguments.dropout, arguments.max_answer, vectors
+        sizes, arguments.units, flow, arguments.dropout, arguments.max_answer
     )
     rates = warmup_cosine(arguments.learning_rate, epochs * steps, last=0.05)
     # At its end `fit` puts the moving averages of the weights into the model.
@@ -86,7 +84,7 @@ def train(flow, data, test, watched, sizes, vectors, arguments):
     cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss={"start": cross_entropy, "end": cross_entropy})
     model.fit(
-        batches.dataset(data.SIGNATURE),
+        batches.dataset(),
         epochs=epochs,
         initial_epoch=resume.restore(model),
         validation_data=watched,
@@ -117,8 +115,8 @@ def main(argv=None):
     options.check_extras("tensorflow_text", "matplotlib")
     sets = load_data(arguments)
     output = pathlib.Path(arguments.output) / arguments.flow
-    data, test, watched, vocabulary, vectors = prepare(sets, arguments)
-    given = data, test, watched, vocabulary.sizes, vectors, arguments
+    data, test, watched, vocabulary = prepare(sets, arguments)
+    given = data, test, watched, vocabulary.sizes, arguments
     make_folder(output)
 
     answerer, answers, summary = train(arguments.flow, *given)

@@ -8,15 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.text import (
-    Words,
-    count_tokens,
-    first_vectors,
-    in_parts,
-    make_table,
-    read_vectors,
-    tokenize,
-)
+from examples.common.text import Words, count_tokens, in_parts, make_table, tokenize
 from examples.common.training import COMPILED, Batches, bucketed
 from examples.question_answering import passages, squad
 
@@ -70,15 +62,11 @@ class Vocabulary(tf.Module):
         return [tokens.with_flat_values(ids) for ids in (self.words(flat), characters)]
 
 
-def learn_vocabulary(texts, size, vectors=()):
-    """Learns a `Vocabulary`: the `size` most frequent words that occur twice, and all characters.
-
-    Words with a vector are added. Returns the list of words too.
-    """
+def learn_vocabulary(texts, size):
+    """A `Vocabulary` of the `size` most frequent words that occur twice, and all characters."""
     words, characters = count_tokens(texts)
     words = [word for word, count in words.most_common(size) if count > 1]
-    words += sorted(set(vectors) - set(words))
-    return Vocabulary(words, [character for character, _ in characters.most_common()]), words
+    return Vocabulary(words, [character for character, _ in characters.most_common()])
 
 
 class Texts(NamedTuple):
@@ -127,12 +115,6 @@ class Questions:
         kept: the numbers of the questions that are not left out. `left_out` counts the others.
         spans: `(Q, 2)`, the first and the last token of the answer.
     """
-
-    # What `fit` reads: the inputs and the targets of the model.
-    SIGNATURE = (
-        tuple(tf.TensorSpec((None,) * n, "int32") for n in (2, 3, 2, 3)),
-        {name: tf.TensorSpec((None,), "int32") for name in ("start", "end")},
-    )
 
     def __init__(self, examples, vocabulary, limits=None):
         texts = {text: n for n, text in enumerate(dict.fromkeys(e.passage for e in examples))}
@@ -184,9 +166,9 @@ class Questions:
         return Batches(lambda order: self.split(size, order), self._read, seed, steps)
 
     def ordered(self, size):
-        """A dataset for the validation by `fit`, always in the same order."""
+        """A dataset for the validation by `fit`, always in the same order; None if it is empty."""
         batches = Batches(lambda order: self.split(size), self._read, seed=0)
-        return batches.dataset(self.SIGNATURE)
+        return batches.dataset() if batches.steps else None
 
     def _read(self, rows):
         start, end = self.spans[rows].T
@@ -197,17 +179,11 @@ def prepare(sets, arguments):
     """Encodes examples to train on and to test on.
 
     Returns:
-        `Questions` to train on and to test on, a dataset for the validation or None, a
-        `Vocabulary`, and fixed word vectors or None.
+        `Questions` to train on and to test on, a dataset for the validation or None, and a
+        `Vocabulary`.
     """
-    texts = [list(dict.fromkeys(text for e in examples for text in e[1:3])) for examples in sets]
-    found, vectors = {}, None
-    if arguments.vectors:
-        found = read_vectors(arguments.vectors, count_tokens([*texts[0], *texts[1]])[0])
-    vocabulary, words = learn_vocabulary(texts[0], arguments.vocabulary, found)
-    if found:
-        vectors = first_vectors(words, found, vocabulary.sizes[0], arguments.seed)
-        print(f"{arguments.vectors}: vectors of {len(found):,} words, fixed")
+    texts = dict.fromkeys(text for e in sets[0] for text in (e.passage, e.question))
+    vocabulary = learn_vocabulary(list(texts), arguments.vocabulary)
     limits = arguments.max_passage, arguments.max_question
     data, test = Questions(sets[0], vocabulary, limits), Questions(sets[1], vocabulary)
     counts = f"{len(data.kept):,} questions to train on{describe(data.left_out)}"
@@ -220,7 +196,7 @@ def prepare(sets, arguments):
         rows = np.random.default_rng(0).permutation(len(sets[1]))
         useful = [sets[1][n] for n in rows if not squad.why_useless(sets[1][n])]
         watched = Questions(useful[:300], vocabulary, limits).ordered(60) if useful else None
-    return data, test, watched, vocabulary, vectors
+    return data, test, watched, vocabulary
 
 
 def describe(left_out):

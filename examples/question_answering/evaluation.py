@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from examples.common.files import remove, save_figure
 from examples.common.saving import check_saved_model, write_model, write_saved_model
-from examples.common.text import tokenize
+from examples.common.text import to_dense, tokenize
 from examples.question_answering.data import Questions
 from keras_attention.plotting import plot_attention
 
@@ -103,23 +103,14 @@ def save(answerer, vocabulary, examples, output):
 def make_serve(answerer, vocabulary):
     """Makes the function of the SavedModel, from raw strings to answers."""
 
-    def dense(ragged):
-        # A text without a word becomes one word of padding.
-        x = ragged.to_tensor()
-        more = tf.maximum(1 - tf.shape(x)[1], 0)
-        return tf.pad(x, [[0, 0], [0, more], *[[0, 0]] * (len(x.shape) - 2)])
-
     def serve(passage, question):
         size = tf.shape(passage)[0]
-        # The model needs at least one text: an empty batch gets one, which is cut off at the end.
-        filler = tf.fill([tf.maximum(1 - size, 0)], "")
-        passage, question = (tf.concat([text, filler], 0) for text in (passage, question))
         passage_tokens, starts, ends = tokenize(passage)
         question_tokens = tokenize(question)[0]
-        ids = [dense(x) for tokens in (passage_tokens, question_tokens) for x in vocabulary(tokens)]
-        found = dict(answerer(ids, training=False))
+        each = (*vocabulary(passage_tokens), *vocabulary(question_tokens))
+        found = dict(answerer([to_dense(ids) for ids in each], training=False))
         start, end = (
-            tf.gather(dense(offsets), found.pop(name), batch_dims=1)
+            tf.gather(to_dense(offsets), found.pop(name), batch_dims=1)[:size]
             for name, offsets in (("start", starts), ("end", ends))
         )
         length = tf.cast(end - start, "int32")

@@ -38,17 +38,15 @@ class SpanSearch(layers.Layer):
         return {**super().get_config(), "limit": self.limit}
 
 
-def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
+def build_model(sizes, units, flow, dropout, max_answer):
     """Builds the model of the paper.
 
     Args:
         sizes: the numbers of ids of words and of characters.
-        units: d in the paper. It is also the number of character filters, and the width of a word
-            without `vectors`.
+        units: d in the paper. It is also the number of character filters, and the width of a word.
         flow: one of `FLOWS`.
         dropout: the dropout rate.
         max_answer: the largest number of tokens in an answer.
-        vectors: fixed word vectors `(words, width)`, or None to learn vectors of width d.
 
     Returns:
         Two models on the same layers. Both take ids of the words and the characters of the
@@ -61,18 +59,16 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
         for text in ("passage", "question")
         for kind, shape in (("words", (None,)), ("characters", (None, WORD_LENGTH)))
     ]
-    width = units if vectors is None else vectors.shape[1]
     # With the default of Keras, within +-0.05, equal words would hardly stand out at first.
     wide, narrow = (keras.initializers.RandomNormal(stddev=x) for x in (1.0, 0.5))
-    words = layers.Embedding(sizes[0], width, embeddings_initializer=wide, name="words")
+    words = layers.Embedding(sizes[0], units, embeddings_initializer=wide, name="words")
     letters = layers.Embedding(sizes[1], 8, embeddings_initializer=narrow, name="letters")
     filters = layers.Conv2D(units, (1, 5), activation="relu", name="filters")
     # At first the gates of the highway layers let most of a word through unchanged.
     shut = keras.initializers.Constant(-2.0)
-    transforms = [layers.Dense(units + width, "relu", name=f"transform_{n}") for n in (1, 2)]
+    transforms = [layers.Dense(2 * units, "relu", name=f"transform_{n}") for n in (1, 2)]
     gates = [
-        layers.Dense(units + width, "sigmoid", bias_initializer=shut, name=f"gate_{n}")
-        for n in (1, 2)
+        layers.Dense(2 * units, "sigmoid", bias_initializer=shut, name=f"gate_{n}") for n in (1, 2)
     ]
     contextual = bilstm(units, "contextual")
 
@@ -112,9 +108,6 @@ def build_model(sizes, units, flow, dropout, max_answer, vectors=None):
         logits[name] = ops.where(valid, logit, NOWHERE)
     names = ("start", "end", "probability")
     answer |= dict(zip(names, SpanSearch(max_answer, name="span")(**logits), strict=True))
-    if vectors is not None:
-        words.embeddings.assign(vectors)
-        words.trainable = False
     return keras.Model(inputs, logits), keras.Model(inputs, answer)
 
 

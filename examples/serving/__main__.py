@@ -33,7 +33,7 @@ import pathlib
 import socket
 
 from examples.common.arguments import between, check_extras, count, make_parser
-from examples.common.run_saved_model import check_absent, forbid_keras, load_text_operations
+from examples.common.run_saved_model import forbid_keras, load_text_operations
 
 LIMITS = {
     "max-batch": (64, "instances after which no request is added to a batch"),
@@ -120,7 +120,6 @@ def main(argv=None):
 
     model = Model(options.path)
     model.warm_up()
-    check_absent()
     address = f"http://{options.host}:{listening.getsockname()[1]}{ADDRESS}:predict"
     print(f"{options.path} takes {', '.join(model.names)} at {address}", flush=True)
     web.run_app(

@@ -16,7 +16,7 @@ of the tones judges what `speak` says, as does the listener in the same --output
 
 does the same with recordings of spoken digits, `DIR` being the folder `recordings` of
 https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`. `speak` learns one
-voice. The same command resumes an interrupted run.
+voice, the first one. The same command resumes an interrupted run.
 """
 
 import json
@@ -30,7 +30,7 @@ from examples.common import arguments as types
 from examples.common.files import make_folder, write_text
 from examples.common.saving import write_model
 from examples.common.training import Resume, seed_model, warmup_cosine
-from examples.speech.data import Digits, dataset, make_data
+from examples.speech.data import Digits, make_data
 from examples.speech.evaluation import evaluate
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
 from examples.speech.tones import Tones
@@ -47,7 +47,6 @@ def parse(argv=None):
     add("--attention", choices=ATTENTIONS, default="gmm")
     add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help="in training only")
     add("--data", metavar="DIR", help='recordings of digits, or "download"')
-    add("--voice", help="the speaker that `speak` learns (default: the first)")
     add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
     add("--utterances", type=types.count, default=3000, help="to train on")
     add("--longest", type=types.count, help="letters to train on (default: 20, or 5 digits)")
@@ -75,8 +74,6 @@ def parse(argv=None):
         parser.error(f"--hard goes with --attention {' or '.join(HARD)}")
     if arguments.listener and not arguments.listener.is_file():
         parser.error(f"--listener {arguments.listener}: no such file")
-    if arguments.voice and not digits:
-        parser.error("--voice goes with --data")
     return arguments
 
 
@@ -96,10 +93,10 @@ def run(task, language, arguments, output, listener=None):
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), LOSSES[task])
     model.fit(
-        dataset(batches),
+        batches.dataset(),
         epochs=epochs,
         initial_epoch=resume.restore(model),
-        validation_data=dataset(checked),
+        validation_data=checked.dataset(),
         callbacks=[LateNoise(model, epochs), *resume.callbacks("val_loss")],
         shuffle=False,
         verbose=1 if sys.stdout.isatty() else 2,
@@ -131,7 +128,7 @@ def main(argv=None):
     arguments = parse(argv)
     types.check_extras("matplotlib")
     language = Digits(arguments.data) if arguments.data else Tones()
-    voice = language.with_voice(arguments.voice) if arguments.data else language
+    voice = language.with_one_voice() if arguments.data else language
     output = pathlib.Path(arguments.output)
     tasks = [arguments.task] if arguments.task else list(EPOCHS)
     folders = {name: make_folder(output / name) for name in tasks}

@@ -62,12 +62,10 @@ class Digits:
                         "the valid set, and the others the train set."
                     )
 
-    def with_voice(self, voice=None):
-        """The same with one speaker, the first one if none is named."""
-        if voice not in (None, *self.voices):
-            raise SystemExit(f"--voice {voice}: the speakers are {', '.join(self.voices)}")
+    def with_one_voice(self):
+        """The same with the first speaker alone."""
         digits = copy.copy(self)
-        digits.voices = [voice or self.voices[0]]
+        digits.voices = self.voices[:1]
         return digits
 
     def make_text(self, rng, length):
@@ -179,15 +177,6 @@ def make_data(task, language, arguments, epochs):
     batches = make_batches(texts, frames, *options, growing=0 if task == "listen" else epochs / 2)
     steps = count_groups(frames).sum() / sum(map(len, texts))
     return batches, make_batches(*valid, *options, shuffled=False), steps
-
-
-def dataset(batches):
-    """A `tf.data.Dataset` of `Batches`."""
-    signature = keras.tree.map_structure(
-        lambda x: tf.TensorSpec((None, *(None,) * (x.ndim > 1), *x.shape[2:]), x.dtype),
-        next(batches()),
-    )
-    return batches.dataset(signature)
 
 
 def count_groups(frames):

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from examples.common.files import save_figure
 from examples.common.saving import check_saved_model, write_model, write_saved_model
+from examples.common.text import to_dense
 from examples.stories.data import answer_key, split
 from keras_attention.plotting import Hops, plot_hops
 
@@ -89,20 +90,15 @@ def make_serve(reader, encoder, memory):
     """Makes the function of the SavedModel, from strings to answers and the weights of all hops."""
 
     def serve(story, question):
-        words, begins, ends = (x.to_tensor() for x in split(story))
-        asked = split(question)[0].merge_dims(1, 2).to_tensor()
-        # The model needs at least one word: an empty story or question gets one of padding.
-        more = tf.maximum(1 - tf.shape(words)[1:], 0)
-        words = tf.pad(words, [[0, 0], [0, more[0]], [0, more[1]]])
-        begins, ends = (tf.pad(x, [[0, 0], [0, more[0]]]) for x in (begins, ends))
-        asked = tf.pad(asked, [[0, 0], [0, tf.maximum(1 - tf.shape(asked)[1], 0)]])
+        words, begins, ends = map(to_dense, split(story))
+        asked = to_dense(split(question)[0].merge_dims(1, 2))
         ids = encoder.words(words), encoder.words(asked)
         found = reader(ids, training=False)
         unknown = [tf.cast(x == encoder.words.size - 1, "int32") for x in ids]
         sentences = tf.reduce_sum(tf.cast(ends > begins, "int32"), axis=1)
         # As in `answers`.
         known = found["probabilities"][:, 1:-1]
-        return {
+        result = {
             "answer": tf.gather(tf.constant(encoder.listed), tf.argmax(known, axis=1)),
             "probability": tf.reduce_max(known, axis=1),
             "hop_weights": found["hop_weights"],
@@ -111,5 +107,7 @@ def make_serve(reader, encoder, memory):
             "unknown_words": tf.reduce_sum(unknown[0], [1, 2]) + tf.reduce_sum(unknown[1], 1),
             "forgotten_sentences": tf.maximum(sentences - memory, 0),
         }
+        size = tf.shape(story)[0]
+        return {name: value[:size] for name, value in result.items()}
 
     return serve

@@ -31,13 +31,7 @@ import tensorflow as tf
 from examples.common.arguments import check_extras, command_line, run
 from examples.common.files import make_folder, write_text
 from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
-from examples.translation.data import (
-    SIGNATURE,
-    encode,
-    learn_subwords,
-    load_data,
-    make_tokenizers,
-)
+from examples.translation.data import encode, learn_subwords, load_data, make_tokenizers
 from examples.translation.evaluation import bleu_report, judge, report, save
 from examples.translation.model import SmoothedCrossEntropy, build_model
 from examples.translation.options import members, parse, settings_of
@@ -51,7 +45,7 @@ def train(seed, backward, texts, subwords, options):
     sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     batches, digest, longest = training_batches(texts["train"], tokenizers, seed, backward, options)
     valid = pair_batches(encode(tokenizers, texts["valid"], backward), options.batch_size)
-    valid = valid.dataset(SIGNATURE)
+    valid = valid.dataset()
     folder, settings = settings_of(seed, backward, options)
     resume = Resume(folder, {**settings, "data": digest}, batches)
     print(f"\nattention: {options.attention}, {direction(backward)}, seed {seed}", flush=True)
@@ -61,7 +55,7 @@ def train(seed, backward, texts, subwords, options):
     optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
     model.compile(optimizer, SmoothedCrossEntropy(options.smoothing))
     model.fit(
-        batches.dataset(SIGNATURE),
+        batches.dataset(),
         validation_data=valid,
         epochs=options.epochs,
         initial_epoch=resume.restore(model),

@@ -9,8 +9,6 @@ from examples.common import dates
 from examples.common.files import refuse
 
 PAD, UNKNOWN, START, END = range(4)
-IDS = tf.TensorSpec((None, None), "int32")
-SIGNATURE = ((IDS, IDS), IDS)  # of a batch ((source, target), target)
 
 
 def load_data(options):

@@ -34,7 +34,7 @@ def parse(argv):
     text = "of the Bayesian search (default: 5)"
     parser.add_argument("--trials", type=count, default=5, help=text)
     # The pairs of validation and test have other dates.
-    pairs = between(int, 1, (dates.LAST - dates.FIRST).days + 1 - 1500, closed=True)
+    pairs = between(int, 1, (dates.LAST - dates.FIRST).days + 2 - 1500)
     # Whole batches: XLA compiles the decoder once more for a smaller last one.
     text = "number of training pairs (default: 2560)"
     parser.add_argument("--pairs", type=pairs, default=2560, help=text)

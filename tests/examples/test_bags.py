@@ -3,11 +3,12 @@
 import csv
 import json
 
+import h5py
 import numpy as np
 import pytest
 
 from examples.bags import __main__ as command
-from examples.bags.data import make_digits, read, split
+from examples.bags.data import make_digits, parts, read
 from examples.bags.model import DropInstances, build_model, pool, with_scaling
 from tests.helpers import assert_close, normal
 
@@ -50,7 +51,6 @@ def test_a_table_has_a_row_for_each_instance(tmp_path, rows, classes, names):
 
 
 def test_a_folder_has_a_file_for_each_bag(tmp_path):
-    h5py = pytest.importorskip("h5py")
     features = {"one": normal(1, 3, 5), "two": normal(2, 1, 2, 5)}  # TRIDENT may add an axis
     for name, x in features.items():
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
@@ -106,7 +106,6 @@ def test_another_encoding(tmp_path):
 
 
 def test_too_few_bags_of_a_class(tmp_path):
-    pytest.importorskip("sklearn")
     rows = [HEADER, *[["1", str(n), "2", "yes" if n else "no"] for n in range(9)]]
     path = write(tmp_path / "bags.csv", rows)
     argv = ["--data", str(path), "--output", str(tmp_path / "out")]
@@ -118,7 +117,6 @@ def test_a_path_that_is_not_there(tmp_path):
 
 
 def test_bags_of_digits():
-    pytest.importorskip("sklearn")
     bags = make_digits(20, 30, seed=3)
     assert bags.sizes.min() >= 10
     assert bags.sizes.max() <= 60
@@ -130,7 +128,6 @@ def test_bags_of_digits():
 
 
 def test_padded_bags_and_scaled_ones():
-    pytest.importorskip("sklearn")
     bags = make_digits(6, 0, seed=3)
     chosen = np.array([4, 1])
     given = bags.padded(chosen)
@@ -146,11 +143,11 @@ def test_padded_bags_and_scaled_ones():
 
 
 def test_every_bag_is_tested_once():
-    pytest.importorskip("sklearn")
     bags = make_digits(20, 0, seed=3)
-    folds = split(bags, 5, seed=1)
-    assert sorted(np.concatenate([test for _, test in folds])) == list(range(20))
-    assert all(np.bincount(bags.labels[test]).tolist() == [2, 2] for _, test in folds)
+    tests = [test for _, _, test in parts(bags, 5, repeats=2, seed=1)]
+    for repeat in (tests[:5], tests[5:]):
+        assert sorted(np.concatenate(repeat)) == list(range(20))
+    assert all(np.bincount(bags.labels[test]).tolist() == [2, 2] for test in tests)
 
 
 @pytest.mark.parametrize("kind", ["mean", "max"])
@@ -194,7 +191,6 @@ def test_the_reader_averages_members_and_knows_the_scale():
 
 @pytest.mark.slow
 def test_the_command_learns_saves_and_resumes(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("sklearn")
     monkeypatch.setattr(command, "TRAIN", 20)
     monkeypatch.setattr(command, "TEST", 10)
     argv = ["--output", str(tmp_path / "out"), "--steps", "10", "--members", "2"]
@@ -210,9 +206,3 @@ def test_the_command_learns_saves_and_resumes(tmp_path, monkeypatch, capsys):
     names = [x["pooling"] for x in results]
     assert names == ["gated", "SVM", "gradient boosting", "max"]
     assert all("instance AUC" in x for x in results if x["pooling"] in ("gated", "max"))
-
-
-def test_labels_need_data(capsys):
-    with pytest.raises(SystemExit):
-        command.parse(["--labels", "labels.csv"])
-    assert "--labels needs --data" in capsys.readouterr().err

@@ -151,22 +151,6 @@ def test_a_word_is_right_or_wrong():
         evaluation.score(found, right[:3])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--data", "x"], "--data and --language belong together"),
-        (["--language", "fre"], "--data and --language belong together"),
-        (["--ensemble", "2", "--backward", "2"], "less than --ensemble, which is 2; received 2"),
-        (["--backward", "-1"], "--backward must be 0 or more"),
-        (["--attention", "none"], "invalid choice: 'none'"),
-    ],
-)
-def test_wrong_options_are_refused(capsys, options, message):
-    with pytest.raises(SystemExit):
-        command.parse(options)
-    assert re.search(message, capsys.readouterr().err)
-
-
 def test_the_recipe_depends_on_the_number_of_words():
     def recipe(words, *options):
         return command.choose(command.parse([*options]), words)

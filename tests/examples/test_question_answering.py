@@ -1,4 +1,4 @@
-"""Question answering: text, vectors, model, training, errors and resuming."""
+"""Question answering: text, model, training, errors and resuming."""
 
 import gc
 import json
@@ -18,13 +18,14 @@ from examples.question_answering import data as questions
 from examples.question_answering import evaluation, passages
 from examples.question_answering import model as bidaf
 from examples.question_answering.squad import Example
+from tests.examples.test_squad import document, entry, write
 
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
 
 
 def make_vocabulary(examples, size=1000):
     texts = list(dict.fromkeys(text for e in examples for text in (e.passage, e.question)))
-    return questions.learn_vocabulary(texts, size)[0]
+    return questions.learn_vocabulary(texts, size)
 
 
 def make_questions(examples, limits=None):
@@ -64,9 +65,7 @@ def test_tokens_and_their_bytes():
 
 
 def test_vocabulary():
-    learned, words = questions.learn_vocabulary(["The cat, the É cat ran é .", "The ."], 4)
-    assert words[0] == "the"
-    assert set(words) == {"the", "cat", ".", "é"}
+    learned = questions.learn_vocabulary(["The cat, the É cat ran é .", "The ."], 4)
     tokens = tf.ragged.constant([["THE", "É", "ran"], ["dog", "the", "zz", "a" * 100]])
     ids, characters = (x.flat_values.numpy() for x in learned(tokens))
     assert ids[0] == ids[4] == 1
@@ -109,6 +108,7 @@ def test_what_cannot_be_learned_from_is_counted():
         "question without a word": 1,
         "answer without a word": 1,
     }
+    assert make_questions(bad, (8, 8)).ordered(4) is None  # a validation without questions
 
 
 def test_nothing_is_left_out_of_a_test_set():
@@ -121,47 +121,6 @@ def test_nothing_is_left_out_of_a_test_set():
     assert not words[0].any()
     assert not asked[1].any()
     assert data.cut(0, 0, 0) == ""
-
-
-# --- vectors -------------------------------------------------------------------------------------
-
-
-def test_vectors(tmp_path):
-    path = tmp_path / "vectors.txt"
-    path.write_text("the 1 2 3\n. 4 5 6\nat a place 7 8 9\n", encoding="utf-8")
-    assert list(text.read_vectors(path, {"at a place"})) == ["at a place"]
-    found = text.read_vectors(path, {"the", ".", "cat"})
-    assert sorted(found) == [".", "the"]
-    fast = tmp_path / "vectors.vec"
-    fast.write_text("3 3\nthe 1 2 3 \n. 4 5 6 \nat a place 7 8 9 \n", encoding="utf-8")
-    for word, vector in text.read_vectors(fast, {"the", "."}).items():
-        assert np.array_equal(vector, found[word])
-    given = text.first_vectors([".", "cat", "the"], found, 6, seed=1)
-    assert given.shape == (6, 3)
-    assert given[1].tolist() == [4, 5, 6]
-    assert given[3].tolist() == [1, 2, 3]
-    model, _ = bidaf.build_model((6, 5), 2, "both", 0.0, 4, given)
-    embedding = model.get_layer("words")
-    assert np.array_equal(embedding.embeddings, given)
-    assert not embedding.trainable_weights
-    assert model.get_layer("gate_1").weights[0].shape == (5, 5)
-
-
-@pytest.mark.parametrize(
-    ("content", "fragments"),
-    [
-        ("the 1 2 3\ncat 1 2\n", ["line 2", "3 finite numbers", "found 'cat 1 2"]),
-        ("the 1 2 3\ncat 1 nan 3\n", ["line 2", "nan"]),
-        ("dog 1 2 3\n", ["none of the words"]),
-    ],
-)
-def test_vectors_that_cannot_be_used(tmp_path, content, fragments):
-    path = tmp_path / "vectors.txt"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(SystemExit) as error:
-        text.read_vectors(path, {"the", "cat"})
-    for fragment in [str(path), *fragments]:
-        assert fragment in str(error.value)
 
 
 # --- model ---------------------------------------------------------------------------------------
@@ -339,10 +298,9 @@ def test_a_killed_run_ends_with_the_same_averaged_weights(tmp_path, examples, qu
 # --- command line --------------------------------------------------------------------------------
 
 
-def squad_file(path, passage="It is red.", gold="red", start=6, question="What is it?"):
-    entry = {"id": "a", "question": question, "answers": [{"text": gold, "answer_start": start}]}
-    paragraphs = [{"context": passage, "qas": [entry]}]
-    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+def squad_file(path, start=6):
+    question = entry("a", "What is it?", [("red", start)])
+    write(path, document(question, passage="It is red."))
 
 
 def refused(tmp_path, *more):
@@ -366,19 +324,6 @@ def test_bad_data_is_refused_before_anything_is_written(tmp_path):
     squad_file(train)
     message = refused(tmp_path, "--max-passage", "2")
     assert "0 questions to train on; left out: 1 with passage of more than 2 tokens" in message
-    assert "No such file" in refused(tmp_path, "--vectors", str(tmp_path / "glove"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "fragment"),
-    [
-        (["--data", ""], "--data is empty"),
-    ],
-)
-def test_bad_arguments(arguments, fragment, capsys):
-    with pytest.raises(SystemExit):
-        command.parse(arguments)
-    assert fragment in capsys.readouterr().err
 
 
 def run_example(output, *more, **options):
@@ -406,44 +351,27 @@ def test_the_command_without_options_learns_and_serves(tmp_path):
 def write_questions(folder, size):
     """Writes generated questions as the two files of the official format."""
     for seed, name in enumerate(questions.FILES):
-        paragraphs = [
-            {
-                "context": e.passage,
-                "qas": [
-                    {
-                        "id": e.id,
-                        "question": e.question,
-                        "answers": [{"text": e.answers[0], "answer_start": e.start}],
-                    }
-                ],
-            }
+        documents = [
+            document(entry(e.id, e.question, [(e.answers[0], e.start)]), passage=e.passage)
             for e in passages.make_examples(size, seed)
         ]
-        void = {"id": "x", "question": "", "answers": [{"text": "y", "answer_start": 0}]}
-        paragraphs.append({"context": "", "qas": [void]})
-        document = {"data": [{"paragraphs": paragraphs}]}
-        (folder / name).write_text(json.dumps(document), encoding="utf-8")
+        documents.append(document(entry("x", "", [("y", 0)]), passage=""))
+        write(folder / name, {"data": [part for x in documents for part in x["data"]]})
 
 
 @pytest.mark.slow
-def test_files_with_vectors_and_without_attention(tmp_path, quick, capsys):
+def test_files_without_attention(tmp_path, quick, capsys):
     """Runs the whole command on data with an empty passage and an empty question."""
     write_questions(tmp_path, 6)
-    given = tmp_path / "vectors.txt"
-    text = passages.make_examples(6, 0)[0].passage
-    first, second = sorted({*filter(str.isalpha, text.split())})[:2]
-    lines = f"{first.lower()} 1 2 3\n{second.lower()} 2 3 4\nnowhere 3 4 5\n"
-    given.write_text(lines, encoding="utf-8")
     output = tmp_path / "output"
     arguments = ["--data", str(tmp_path), "--output", str(output), "--flow", "none"]
-    arguments += ["--units", "3", "--steps", "3", "--batch-size", "4", "--vectors", str(given)]
+    arguments += ["--units", "3", "--steps", "3", "--batch-size", "4"]
     folder = output / "none"
     folder.mkdir(parents=True)
     (folder / "attention.png").write_text("of an earlier run")
     command.main(arguments)
     printed = capsys.readouterr().out
     assert "left out: 1 with passage empty" in printed
-    assert "vectors of 2 words, fixed" in printed
     assert "val_loss" in printed
     predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
     assert len(predictions) == json.loads((folder / "summary.json").read_text())["questions"] == 7
@@ -451,7 +379,7 @@ def test_files_with_vectors_and_without_attention(tmp_path, quick, capsys):
     assert not (folder / "attention.png").exists()
     with pytest.raises(SystemExit, match="other settings \\(learning_rate"):
         command.main([*arguments, "--learning-rate", "0.1"])
-    blocked = [*arguments[:3], str(given), *arguments[4:]]
+    blocked = [*arguments[:3], str(tmp_path / questions.FILES[0]), *arguments[4:]]
     with pytest.raises(SystemExit, match=r"--output .* Choose a folder that can be written"):
         command.main(blocked)
 

@@ -54,23 +54,6 @@ def test_a_file_with_another_weight_is_noticed(tmp_path, monkeypatch):
         saving.write_model(make_model(), tmp_path / "model.keras", INPUTS)
 
 
-def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
-    model, path = make_model(), tmp_path / "model.keras"
-    path.write_text("an old one")
-
-    def broken(temporary):
-        temporary.write_text("half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(model, "save", broken)
-    with pytest.raises(
-        SystemExit, match=r"model\.keras cannot be written: disk full\. Earlier res"
-    ):
-        saving.write_model(model, path, INPUTS)
-    assert path.read_text() == "an old one"
-    assert [file.name for file in tmp_path.iterdir()] == ["model.keras"]
-
-
 REPLY = {"texts": ["a", "b"], "scores": [0.25, 0.5], "absent": ["keras"]}
 
 
@@ -109,7 +92,7 @@ def joiner(tmp_path_factory):
 
 def ask(path, inputs, monkeypatch):
     """What the program does with inputs, in a process that has keras."""
-    for name in ("forbid_keras", "load_text_operations", "check_absent"):
+    for name in ("forbid_keras", "load_text_operations"):
         monkeypatch.setattr(run_saved_model, name, lambda: None)
     run_saved_model.main(path, inputs)
 
@@ -145,8 +128,3 @@ def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch):
 def test_inputs_that_are_not_json_are_refused(joiner, monkeypatch):
     with pytest.raises(SystemExit, match="the inputs are not JSON"):
         ask(joiner, "a", monkeypatch)
-
-
-def test_a_process_that_has_imported_keras_is_refused():
-    with pytest.raises(SystemExit, match="has imported keras, keras_attention, which it"):
-        run_saved_model.check_absent()

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from examples.translation import __main__ as command
-from examples.translation import data, shards
+from examples.translation import shards
 from tests.examples.test_translation import Numbers
 
 pytest.importorskip("grain", reason="it reads the shards")
@@ -206,7 +206,7 @@ def test_epochs_of_a_stream_are_one_sequence(folder):
         next(stream())
         stream.epoch = epoch
         next(stream())
-        batches += stream.dataset(data.SIGNATURE).as_numpy_iterator()
+        batches += stream.dataset().as_numpy_iterator()
         state = json.loads(json.dumps(stream.get_state()))
         if epoch == 1:  # killed
             stream = shards.Stream(found.batches(TOKENIZERS, SIZE, 9, 5), 6)

@@ -296,22 +296,6 @@ def test_a_run_is_stopped_by_ctrl_c(jobs, data_path, tmp_path):
 # --- command line --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fragment"),
-    [
-        (["--data", ""], "--data is empty"),
-        (["--data", "x", "--questions", "90"], "--questions are for the generated stories"),
-        (["--task", "one"], "--task takes numbers, or all, or joint; received one"),
-        (["--task", "joint", "1"], "received joint 1"),
-        (["--size", "10k"], "--size is for the files of --data"),
-    ],
-)
-def test_bad_arguments(arguments, fragment, capsys):
-    with pytest.raises(SystemExit):
-        command.parse(arguments)
-    assert fragment in capsys.readouterr().err
-
-
 def test_tasks_that_cannot_be_used(data_path, tmp_path):
     output = tmp_path / "x"
     given = ["--data", str(data_path), "--output", str(output)]

@@ -8,7 +8,6 @@ import shutil
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from examples.common import files, training
 from examples.common.training import Batches, Resume, pair_batches, seed_model
@@ -34,14 +33,13 @@ def train(folder, best="val_loss"):
         return np.split(order.permutation(20), 5)
 
     batches = Batches(split, lambda rows: (X[rows], Y[rows]), seed=3, steps=4)
-    data = batches.dataset((tf.TensorSpec((None, 5)), tf.TensorSpec((None, 1))))
     resume = Resume(folder, SETTINGS, batches)
     # Eager, because a graph takes longer to trace than these steps take to run.
     model.compile(keras.optimizers.Adam(0.1), "mse", run_eagerly=True)
     start = resume.restore(model)
     options = {"validation_data": (X[20:], Y[20:]), "verbose": 0, "shuffle": False}
     callbacks = resume.callbacks(best)
-    model.fit(data, epochs=EPOCHS, initial_epoch=start, callbacks=callbacks, **options)
+    model.fit(batches.dataset(), epochs=EPOCHS, initial_epoch=start, callbacks=callbacks, **options)
     last = model.get_weights()
     resume.load_best(model)
     return last, model.get_weights(), resume.history
@@ -49,7 +47,9 @@ def train(folder, best="val_loss"):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("whole"))
+    """A finished run: its folder, its last and best weights, and its log."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, *train(folder)
 
 
 MOMENTS = {
@@ -91,10 +91,10 @@ def test_a_killed_run_ends_with_the_same_weights(moment, after, whole, tmp_path,
             train(tmp_path)
     gc.collect()
     last, best, history = train(tmp_path)
-    for x, y in zip([*last, *best], [*whole[0], *whole[1]], strict=True):
+    for x, y in zip([*last, *best], [*whole[1], *whole[2]], strict=True):
         np.testing.assert_array_equal(x, y)
     assert [row["epoch"] for row in history] == list(range(EPOCHS))
-    losses = [[row["loss"] for row in rows] for rows in (history, whole[2])]
+    losses = [[row["loss"] for row in rows] for rows in (history, whole[3])]
     np.testing.assert_allclose(*losses, rtol=1e-6)
     names = {path.name for path in tmp_path.iterdir()}
     kept = {f"epoch-{EPOCHS:04d}.weights.h5", "best.weights.h5", "log.csv", "settings.json"}
@@ -120,13 +120,6 @@ def test_a_folder_of_another_run_is_refused(tmp_path, monkeypatch):
         train(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    train(folder)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -138,8 +131,8 @@ def finished(tmp_path_factory):
         ("log.csv", "epoch,loss\n0,1.0\n1,1.0\n2\n"),
     ],
 )
-def test_damaged_files_are_refused(name, content, finished, tmp_path):
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+def test_damaged_files_are_refused(name, content, whole, tmp_path):
+    shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
     (tmp_path / name).write_text(content)
     with pytest.raises(SystemExit, match=rf"{name}: cannot be used .* Delete {tmp_path}"):
         train(tmp_path)
@@ -183,16 +176,23 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
         Resume(tmp_path / "file" / "run", SETTINGS)
 
 
-def test_a_file_is_replaced_only_when_the_new_one_is_complete(tmp_path):
+FULL = r"file.txt cannot be written: disk full\. Earlier results are unchanged"
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [(Killed(), Killed, None), (OSError("disk full"), SystemExit, FULL)],
+)
+def test_a_file_is_replaced_only_when_the_new_one_is_complete(error, raised, message, tmp_path):
     path = tmp_path / "file.txt"
     files.write_text(path, "old")
 
     def write():
         with files.whole_file(path) as temporary:
             temporary.write_text("half")
-            raise Killed
+            raise error
 
-    with pytest.raises(Killed):
+    with pytest.raises(raised, match=message):
         write()
     assert path.read_text() == "old"
     assert [*tmp_path.iterdir()] == [path]

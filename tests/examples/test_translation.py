@@ -64,28 +64,6 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_refused():
     assert data.learn_subwords(["ab", "cd"], 9, "bpe")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--train a b", "give --train (or --shards), --valid and --test, or none"),
-        ("--input-feeding", "goes with the luong attentions"),
-        ("--units 7", "must be even"),
-        ("--backward 1", "less than --ensemble, which is 1; received 1"),
-        ("--shards a --steps 3", "give --train (or --shards)"),
-        ("--shards a --train b c", "not allowed with argument"),
-        ("--shards a --valid b c --test d e", "--shards needs --steps"),
-        ("--shards a --steps 9 --epochs 2 --valid b c --test d e", "no --epochs"),
-        ("--shards a --steps 9 --save-every 4 --valid b c --test d e", "a multiple of --save-ev"),
-        ("--steps 3", "go with --shards"),
-        ("--save-every 3", "go with --shards"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        options.parse(arguments.split())
-    assert message in capsys.readouterr().err
-
-
 def test_dates_are_right_reproducible_and_disjoint():
     date = dates.datetime.date(1998, 9, 3)
     written = {dates.write(date, pattern) for pattern in dates.FORMATS}

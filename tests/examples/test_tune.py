@@ -49,7 +49,7 @@ def test_a_model_is_the_same_whatever_was_built_before():
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        (["--pairs", "100000"], "--pairs: must be in [1, 71549]"),
+        (["--pairs", "100000"], "--pairs: must be in [1, 71550)"),
         (["--searches", "grid"], "--searches: invalid choice: 'grid'"),
     ],
 )
