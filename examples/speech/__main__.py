@@ -16,7 +16,7 @@ of the tones judges what `speak` says, as does the listener in the same --output
 
 does the same with recordings of spoken digits, `DIR` being the folder `recordings` of
 https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`. `speak` learns one
-voice, the first one. The same command resumes an interrupted run.
+voice. The same command resumes an interrupted run.
 """
 
 import json
@@ -47,6 +47,7 @@ def parse(argv=None):
     add("--attention", choices=ATTENTIONS, default="gmm")
     add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help="in training only")
     add("--data", metavar="DIR", help='recordings of digits, or "download"')
+    add("--voice", help="the speaker that `speak` learns (default: the first)")
     add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
     add("--utterances", type=types.count, default=3000, help="to train on")
     add("--longest", type=types.count, help="letters to train on (default: 20, or 5 digits)")
@@ -74,6 +75,8 @@ def parse(argv=None):
         parser.error(f"--hard goes with --attention {' or '.join(HARD)}")
     if arguments.listener and not arguments.listener.is_file():
         parser.error(f"--listener {arguments.listener}: no such file")
+    if arguments.voice and not digits:
+        parser.error("--voice goes with --data")
     return arguments
 
 
@@ -128,7 +131,7 @@ def main(argv=None):
     arguments = parse(argv)
     types.check_extras("matplotlib")
     language = Digits(arguments.data) if arguments.data else Tones()
-    voice = language.with_one_voice() if arguments.data else language
+    voice = language.with_voice(arguments.voice) if arguments.data else language
     output = pathlib.Path(arguments.output)
     tasks = [arguments.task] if arguments.task else list(EPOCHS)
     folders = {name: make_folder(output / name) for name in tasks}

@@ -62,10 +62,12 @@ class Digits:
                         "the valid set, and the others the train set."
                     )
 
-    def with_one_voice(self):
-        """The same with the first speaker alone."""
+    def with_voice(self, voice=None):
+        """The same with one speaker, the first one if none is named."""
+        if voice not in (None, *self.voices):
+            raise SystemExit(f"--voice {voice}: the speakers are {', '.join(self.voices)}")
         digits = copy.copy(self)
-        digits.voices = self.voices[:1]
+        digits.voices = [voice or self.voices[0]]
         return digits
 
     def make_text(self, rng, length):

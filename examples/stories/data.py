@@ -137,6 +137,24 @@ class Encoder:
         arrays = sentences, stories, asked, np.array(answers, "int32")
         return Encoded(*map(np.ascontiguousarray, arrays))
 
+    def tell(self, name, data, memory):
+        """Prints what the model cannot know of some questions."""
+        unknown = [x == self.words.size - 1 for x in (data.sentences, data.questions)]
+        lengths = (data.stories > 0).sum(axis=1)
+        counts = {
+            "words that were not seen in training": (
+                unknown[0].sum(axis=1)[data.stories].sum() + unknown[1].sum()
+            ),
+            "answers outside the vocabulary": (data.answers < 0).sum(),
+            "empty stories": (lengths == 0).sum(),
+            "sentences that fall out of the memory, the oldest of their stories": (
+                np.maximum(lengths - memory, 0).sum()
+            ),
+        }
+        told = [f"{what}: {count:,}" for what, count in counts.items() if count]
+        if told:
+            print("; ".join([f"{name}, {len(data.answers):,} questions", *told]))
+
 
 def _lines(questions):
     return sorted({line for q in questions for line in (*q.story, q.text)})
@@ -179,6 +197,9 @@ class Task:
         parts = [np.arange(n - len(x), n) for n, x in zip(ends, train, strict=True)]
         cuts = [np.split(part, [len(part) * 9 // 10]) for part in parts]
         self.train, self.valid = (every.select(np.concatenate(x)) for x in zip(*cuts, strict=True))
+        for number, part in zip(self.test, parts, strict=True):
+            encoder.tell(f"task {number}, training", every.select(part), size)
+            encoder.tell(f"task {number}, test", self.test[number], size)
         self.digest = fingerprint(*(x for data in (every, *self.test.values()) for x in data))[:8]
 
     def __getstate__(self):

@@ -55,6 +55,7 @@ REFUSED = {
         "--attention content --half-width 3": "--half-width goes with an attention",
         "--attention gmm --hard": "--hard goes with --attention monotonic or stepwise",
         "speak --listener absent.keras": "--listener absent.keras: no such file",
+        "--voice ann": "--voice goes with --data",
     },
     "stories": {
         '--data ""': "--data is empty",

@@ -73,7 +73,8 @@ def make_recordings(folder, indices=(0, 5, 8), digits="0123456789"):
 def test_each_part_of_the_digits_has_recordings_of_its_own(tmp_path):
     found = data.Digits(make_recordings(tmp_path))
     assert found.voices == ["ann", "bob"]
-    assert found.with_one_voice().voices == ["ann"]
+    assert found.with_voice().voices == ["ann"]
+    assert found.with_voice("bob").voices == ["bob"]
     rng = np.random.default_rng(1)
     for part, index in (("test", 0), ("valid", 5), ("train", 8)):
         heard = np.array([found.say("7", rng, part).max() for _ in range(5)])
@@ -88,6 +89,9 @@ def test_recordings_that_lack_something_are_refused(tmp_path):
     make_recordings(tmp_path, [6], "01345678")
     with pytest.raises(SystemExit, match="ann has no recording for the valid set of the digits 2"):
         data.Digits(tmp_path)
+    found = data.Digits(make_recordings(tmp_path))
+    with pytest.raises(SystemExit, match="--voice eve: the speakers are ann, bob"):
+        found.with_voice("eve")
 
 
 def test_a_listener_that_is_no_model(tmp_path):

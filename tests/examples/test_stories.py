@@ -189,17 +189,27 @@ def test_encoded_is_the_text():
     assert np.array_equal(encoded.inputs(memory=2)[0], story[:, -2:])
 
 
-def test_unknown_words_have_one_id_and_unknown_answers_none():
+def test_what_the_model_cannot_know_is_told(capsys):
     encoder = data.Encoder(QUESTIONS)
     asked = [
         Question(("Ann ran out.", "Ann ran out."), "Where is Zoe?", "Out", ()),
         Question((), "Who?", "zoe", ()),
     ]
     encoded = encoder.encode(asked)
+    encoder.tell("task 7", encoded, memory=1)
+    assert capsys.readouterr().out.strip().split("; ") == [
+        "task 7, 2 questions",
+        "words that were not seen in training: 3",
+        "answers outside the vocabulary: 1",
+        "empty stories: 1",
+        "sentences that fall out of the memory, the oldest of their stories: 1",
+    ]
     assert encoded.answers.tolist() == [encoder.listed.index("out") + 1, -1]
     story, _ = encoded.inputs(memory=5)
     assert words_of(encoder, story[0, -1]) == "ann ? out"
     assert not story[1].any()
+    encoder.tell("task 7", encoder.encode(QUESTIONS), memory=50)
+    assert not capsys.readouterr().out
 
 
 def test_a_line_of_two_sentences_is_two():
