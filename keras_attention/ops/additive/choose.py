@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from keras_attention._place import Place, in_loop, on_device
+from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
 from keras_attention.ops.xla import (
     bound,
@@ -32,7 +32,7 @@ from keras_attention.ops.xla import (
     trace_once,
 )
 
-__all__ = ["Forms", "run", "stores_tanh"]
+__all__ = ["Forms", "run"]
 
 
 # The table of measured sizes, on two cores. They count numbers of the tensor of all pairs,
@@ -83,17 +83,6 @@ class Forms(NamedTuple):
     grouped: Callable
     fused: Callable
     blocked: Callable
-
-
-def stores_tanh(place: Place, query: Tensor, key: Tensor) -> bool:
-    """Whether the tanh are stored for the gradient, which is faster than recomputing them."""
-    sizes = *query.shape, key.shape[1]
-    if place.backend == "jax" or None in sizes:
-        return False
-    count = math.prod(sizes)
-    if not place.graph:
-        return count <= SMALL_EAGER
-    return query.shape[1] == 1 and count <= STORED and not in_loop()
 
 
 def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *upstream: Tensor):
