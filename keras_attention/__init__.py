@@ -28,16 +28,8 @@ from keras_attention.layers import (
     StepwiseMonotonicAttention,
     TargetAttention,
 )
-from keras_attention.models import (
-    Ensemble,
-    RecurrentEncoder,
-    Seq2Seq,
-)
-from keras_attention.search import (
-    beam_search,
-    greedy_search,
-    sample_search,
-)
+from keras_attention.models import Ensemble, RecurrentEncoder, Seq2Seq
+from keras_attention.search import beam_search, greedy_search, sample_search
 
 __all__ = [
     "RETAIN",

@@ -118,13 +118,6 @@ class Argument(NamedTuple):
         return Argument(f"{self.name}[{n}]", self.kind, forms, self.kind == "bool")
 
 
-class Form(NamedTuple):
-    """Stands for a tensor of which a layer knows only the shape, when it is built."""
-
-    shape: Any
-    dtype: str
-
-
 def parsed(declaration: str) -> Argument:
     """Reads "value_mask: bool[B Tk]?"."""
     name, forms = declaration.removesuffix("?").split(": ")
@@ -206,11 +199,22 @@ class Spec:
                 self._refuse(layer, argument, tensors, built, sizes, call or self.call)
         return sizes
 
-    def check_shapes(self, layer: str, shapes: Mapping[str, Any]) -> dict[str, int]:
+    def check_shapes(
+        self, layer: str, shapes: Mapping[str, Any], built: Mapping[str, int] = {}
+    ) -> dict[str, int]:
         """`check` for a layer that is built of shapes. Returns the numbers of features by axis."""
-        kinds = {x.name.partition("[")[0]: x.kind for x in self.arguments}
-        sizes = self.check(layer, {n: _form(shape, kinds[n]) for n, shape in shapes.items()})
+        sizes = self.check(layer, self.symbols(shapes, "float32"), built)
         return {axis: size for axis, size in sizes.items() if axis[0] == "D"}
+
+    def symbols(self, shapes: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+        """Symbolic tensors of these shapes, or of lists of them. `dtype` is that of numbers."""
+        kinds = {x.name.partition("[")[0]: x.kind for x in self.arguments}
+        symbols = {}
+        for name, shape in shapes.items():
+            of_kind = "int32" if kinds.get(name) == "int" else dtype
+            symbol = functools.partial(keras.KerasTensor, dtype=of_kind)
+            symbols[name] = None if shape is None else map_shapes(symbol, shape)
+        return symbols
 
     def _items(self, layer, tensors):
         """The tensors by name. Each item of a list gets a name with its index, such as value[0]."""
@@ -246,7 +250,7 @@ class Spec:
         several = isinstance(x, (list, tuple)) and any(hasattr(one, "shape") for one in x)
         if x is None:
             return "missing", f"`{name}` is missing, of shape {_in_words(forms)}", Words()
-        if hasattr(x, "_fields") and not isinstance(x, Form):
+        if hasattr(x, "_fields"):
             return "prepared", f"{must} be one tensor", Words(f"a prepared {type(x).__name__}")
         if several or isinstance(x, dict):
             received = f"a list of {len(x)}" if several else "a dictionary"
@@ -274,11 +278,11 @@ class Spec:
         if len(shape) not in forms:
             return "shape", f"{must} have shape {_in_words(forms)}", received
         axes = forms[len(shape)]
-        if axes[-1][0] == "D" and not is_known(shape[-1]):
+        if axes[-1][0] == "D" and not isinstance(shape[-1], int):
             expected = f"the last dimension of `{name}`, its features, must be known"
             return "features", expected, received
         pairs = zip(axes, shape, strict=True)
-        axis, size = next((a, n) for a, n in pairs if is_known(n) and sizes.get(a, n) != n)
+        axis, size = next((a, n) for a, n in pairs if isinstance(n, int) and sizes.get(a, n) != n)
         if axis in built:
             what = _word_of(axis)
             expected = f"the layer was built for `{name}` of {built[axis]} {what}"
@@ -293,7 +297,7 @@ class Spec:
         names = [x.name for x in self.arguments]
         for other in reversed(self.arguments[: names.index(name)]):
             axes = other.forms.get(len(getattr(tensors.get(other.name), "shape", ())), ())
-            if axis in axes and is_known(tensors[other.name].shape[axes.index(axis)]):
+            if axis in axes and isinstance(tensors[other.name].shape[axes.index(axis)], int):
                 return other.name
         return name
 
@@ -305,18 +309,13 @@ def _word_of(axis):
 
 def _size(axis, sizes):
     """The size of an axis, in words where it is unknown."""
-    return str(sizes[axis]) if is_known(sizes.get(axis)) else _word_of(axis)
+    return str(sizes[axis]) if isinstance(sizes.get(axis), int) else _word_of(axis)
 
 
 def _in_words(forms):
     """The shapes that an argument may have."""
     named = [", ".join(_word_of(x) for x in axes) for axes in forms.values()]
     return ", or ".join(f"({axes})" for axes in named) + " for one step" * (len(forms) > 1)
-
-
-def _form(shape, kind):
-    """A stand-in for a tensor, or a list of them."""
-    return None if shape is None else map_shapes(lambda one: Form(one, kind), shape)
 
 
 def map_shapes(function: Callable[[Shape], Any], shape: Any) -> Any:
@@ -356,11 +355,6 @@ def check_dense(where: str, name: str, x: Any) -> None:
         refuse(where, f"`{name}` must be a dense tensor", received, remedy.format(name))
 
 
-def is_known(size: Any) -> bool:
-    """Whether a size is a number while TensorFlow traces, not a tensor or None."""
-    return isinstance(size, int)
-
-
 @functools.cache
 def kind_of(dtype: Any) -> str:
     """ "float", "int" or "bool" for a dtype of any precision; its name for others."""
@@ -397,13 +391,6 @@ def is_tensor(x: Any, kind: str, *shape: Any) -> bool:
     """Whether this is a tensor of a kind and a shape; None is any size."""
     right = hasattr(x, "shape") and hasattr(x, "dtype") and kind_of(x.dtype) == kind
     return right and fits(tuple(x.shape), shape)
-
-
-def shape_of(tensor: Any) -> Any:
-    """The shape of a tensor, None for None; the checks refuse the list that a list returns."""
-    if isinstance(tensor, (list, tuple)):
-        return [tuple(one.shape) for one in tensor]
-    return None if tensor is None else tuple(tensor.shape)
 
 
 # What the hooks of an attention must return: kind, axes in words, and what to say of them.

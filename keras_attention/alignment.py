@@ -13,11 +13,12 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention._spec import Spec, check_number, dtype_of
+from keras_attention._spec import Spec, check_number
 from keras_attention._typing import Tensor
 from keras_attention.ops.loops import scan, swap_steps, where_valid
 from keras_attention.ops.masks import mean_or_zero
-from keras_attention.ops.products import as_dtype
+from keras_attention.ops.products import widened
+from keras_attention.ops.samples import take_last
 
 __all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised_attention_loss"]
 
@@ -192,7 +193,7 @@ def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = Non
         both = largest + ops.log(ops.exp(total - largest) + ops.exp(moved - largest))
         return where_valid(valid, scores + both, total), None
 
-    total = _take_column(scan(step, first, steps)[0], count)
+    total = take_last(scan(step, first, steps)[0], count)
     possible = ops.logical_not(total <= NEVER / 2)
     return mean_or_zero(ops.where(possible, -total, ops.zeros_like(total)))
 
@@ -249,18 +250,13 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
 
     best, moves = scan(forward, first, (scores, valid), differentiated=False)
     _, read = scan(backward, count, (moves, valid), reverse=True, differentiated=False)
-    possible = ops.cast(ops.logical_not(_take_column(best, count) <= NEVER / 2), "int32")
+    possible = ops.cast(ops.logical_not(take_last(best, count) <= NEVER / 2), "int32")
     # JAX sums in int64 where it is allowed.
     spent = ops.cast(ops.sum(read, axis=0)[:, 1:], "int32") * ops.expand_dims(possible, 1)
     if memory_mask is None:
         return spent
     rank = ops.maximum(ops.cumsum(ops.cast(memory_mask, "int32"), axis=1) - 1, 0)
     return ops.where(memory_mask, ops.take_along_axis(spent, rank, axis=1), 0)
-
-
-def _floating(x):
-    """The tensor in at least float32."""
-    return x if dtype_of(x) == "float64" else as_dtype(x, "float32")
 
 
 def _at_least(x, least):
@@ -274,7 +270,7 @@ def _checked(caller, spec, *tensors):
     *numbers, query_mask, memory_mask = (
         None if x is None else ops.convert_to_tensor(x) for x in tensors
     )
-    return *map(_floating, numbers), query_mask, memory_mask
+    return *map(widened, numbers), query_mask, memory_mask
 
 
 def _full_masks(weights, query_mask, memory_mask):
@@ -333,9 +329,3 @@ def _time_major(scores, query_mask, memory_mask):
 
 def _one_step_on(total):
     return ops.pad(total[:, :-1], [[0, 0], [1, 0]], constant_values=NEVER)
-
-
-def _take_column(total, count):
-    column = ops.arange(ops.shape(total)[1], dtype="int32")
-    here = column == ops.expand_dims(count, 1)
-    return ops.sum(ops.where(here, total, ops.zeros_like(total)), axis=1)

@@ -46,10 +46,11 @@ class Several(ScoringMixin):
         others = [[None] * len(members) if x is None else x for x in others]
         return zip(members, self._parts(memory), *others, strict=True)
 
-    def _read(self, query, memory, state, masks, drawn=None, stored=None, **options):
-        each = self._each(memory, state, self._masks(masks), drawn, stored)
+    def _read(self, query, memory, state, reading):
+        masks = self._masks(reading.masks)
+        each = self._each(memory, state, masks, reading.drawn, reading.stored)
         results = [
-            one._read(query, part, state, masks, drawn=drawn, stored=stored, **options)
+            one._read(query, part, state, reading._replace(masks=masks, drawn=drawn, stored=stored))
             for one, part, state, masks, drawn, stored in each
         ]
         contexts, weights, states, residuals = zip(*results, strict=True)

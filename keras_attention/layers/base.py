@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import keras
 
@@ -15,7 +15,7 @@ from keras_attention._typing import Tensor
 from keras_attention.layers._warnings import warn_of_dropped_masks, warn_of_strategy
 from keras_attention.ops.products import as_dtype, project
 
-__all__ = ["CheckedLayer", "as_in_a_call", "check_initialised", "float_weights", "with_weights"]
+__all__ = ["CheckedLayer", "as_in_a_call", "float_weights", "refuse_unready", "with_weights"]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
 # Arguments of other layers, and what takes their place here.
@@ -76,7 +76,8 @@ class CheckedLayer(keras.layers.Layer):
         warn_of_strategy()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        check_initialised(self)
+        if not hasattr(self, "built"):
+            refuse_unready(self)
         names = list(_parameters_of(type(self)))
         arguments = dict(zip(names, args, strict=False))
         if not arguments.keys() & kwargs.keys():
@@ -164,20 +165,19 @@ def _first(value):
     return next(iter(value), None) if isinstance(value, (list, tuple)) else value
 
 
-def check_initialised(layer: keras.layers.Layer) -> None:
-    """Whether the constructor of Keras has run."""
-    if not hasattr(layer, "built"):
-        raise ValueError(
-            f"{type(layer).__name__}: the constructor of the mixin has not run. Begin __init__ "
-            "with super().__init__(**kwargs)."
-        )
+def refuse_unready(layer: keras.layers.Layer) -> NoReturn:
+    """Raises the error of a layer without `built`, because the constructor of Keras has not run."""
+    raise ValueError(
+        f"{type(layer).__name__}: the constructor of the mixin has not run. Begin __init__ "
+        "with super().__init__(**kwargs)."
+    )
 
 
 @functools.cache
 def _parameters_of(layer: type) -> dict[str, inspect.Parameter]:
     """The parameters of the call of a class, by name."""
-    _, *parameters = inspect.signature(layer.call).parameters.values()
-    return {x.name: x for x in parameters}
+    _, *parameters = inspect.signature(layer.call).parameters.items()
+    return dict(parameters)
 
 
 @functools.cache

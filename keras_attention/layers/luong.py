@@ -6,15 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._place import value_of
-from keras_attention._spec import (
-    LONGEST,
-    Words,
-    check_choice,
-    check_int,
-    is_integer,
-    refuse,
-    shape_of,
-)
+from keras_attention._spec import LONGEST, Words, check_choice, check_int, is_integer, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.types import Memory, Window
@@ -148,8 +140,9 @@ class LuongAttention(ScoringMixin):
             self.output_kernel = self.add_weight(shape, name="output_kernel")
 
     def compute_output_spec(self, query: Any, value: Any = None, *args, **kwargs: Any) -> Any:
-        self._check_length(shape_of(value))
-        return super().compute_output_spec(query, value, *args, **kwargs)
+        spec = super().compute_output_spec(query, value, *args, **kwargs)
+        self._check_length(value.shape)
+        return spec
 
     def project_query(self, query: Tensor) -> Tensor:
         if self.score_mode != "concat":
@@ -230,7 +223,7 @@ class LuongAttention(ScoringMixin):
         return value_size if self.units is None else self.units
 
     def _check_length(self, shape: Shape) -> None:
-        if self.score_mode != "location" or shape is None or not isinstance(shape[1], int):
+        if self.score_mode != "location" or not isinstance(shape[1], int):
             return
         if shape[1] > self.max_length and not _are_sizes_invented():
             expected = f"`value` must have at most max_length={self.max_length} memory steps"

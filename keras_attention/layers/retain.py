@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._spec import Spec, Words, check_bool, check_int, is_known, refuse
+from keras_attention._spec import Spec, Words, check_bool, check_int, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer, as_in_a_call
 from keras_attention.ops.masks import blanked
@@ -94,7 +94,7 @@ class RETAIN(CheckedLayer):
     def build(self, inputs_shape: Shape) -> None:
         self._sizes = self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
         batch, steps, features = inputs_shape
-        if self.unroll and not is_known(steps):
+        if self.unroll and not isinstance(steps, int):
             expected = "with `unroll` the number of visits of `inputs` must be known"
             refuse(self.name, expected, Words(tuple(inputs_shape)), "Give it to keras.Input.")
         units = self.units

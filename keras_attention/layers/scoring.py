@@ -10,7 +10,6 @@ from keras import ops
 
 from keras_attention._place import Place, compiling
 from keras_attention._spec import (
-    Form,
     Spec,
     Words,
     check_bool,
@@ -27,13 +26,8 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import (
-    CheckedLayer,
-    check_initialised,
-    float_weights,
-    with_weights,
-)
-from keras_attention.layers.types import Attended, Memory, Residuals, Window
+from keras_attention.layers.base import CheckedLayer, float_weights, refuse_unready, with_weights
+from keras_attention.layers.types import Attended, Memory, Reading, Residuals, Window
 from keras_attention.ops.gradients import differentiable_cond, restored
 from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.masks import Masks, all_of, blanked
@@ -61,6 +55,8 @@ __all__ = [
     "ScoringMixin",
     "build_attention",
     "check_attention",
+    "check_hook",
+    "check_window",
     "read_values",
     "set_weighing",
 ]
@@ -193,12 +189,7 @@ class ScoringMixin(CheckedLayer):
         super().__init__(**kwargs)
         set_weighing(self, normalizer, dropout, seed)
 
-    def build(
-        self,
-        query_shape: Shape,
-        value_shape: Shape = None,
-        key_shape: Shape = None,
-    ) -> None:
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         key_shape = key_shape or value_shape
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
         self._sizes = self.CALL.check_shapes(self.name, shapes)
@@ -301,9 +292,7 @@ class ScoringMixin(CheckedLayer):
         attended, _ = self._attend(
             query,
             self._prepare(value, key, value_mask),
-            query_mask=query_mask,
-            attention_mask=attention_mask,
-            use_causal_mask=use_causal_mask,
+            masks=Masks(None, query_mask, attention_mask, use_causal_mask),
             position=position,
             return_attention_scores=return_attention_scores or has_loss,
             training=training,
@@ -380,13 +369,9 @@ class ScoringMixin(CheckedLayer):
         check_bool(self.name, "use_causal_mask", use_causal_mask)
         check_training(self.name, training)
         self._check_memory(memory)
-        options = {
-            "query_mask": query_mask,
-            "attention_mask": attention_mask,
-            "use_causal_mask": use_causal_mask,
-            "position": position,
-        }
-        self._check_tensors({"query": query, "value": memory.value, **options})
+        tensors = {"query": query, "value": memory.value, "query_mask": query_mask}
+        tensors |= {"attention_mask": attention_mask, "use_causal_mask": use_causal_mask}
+        self._check_tensors({**tensors, "position": position})
         for name, x in (("state", state), ("drawn", drawn)):
             if x is not None and not self.has_state:
                 refuse(self.name, "this attention has no state", x, f"Leave `{name}` out.")
@@ -396,51 +381,39 @@ class ScoringMixin(CheckedLayer):
             query,
             memory,
             state,
+            Masks(None, query_mask, attention_mask, use_causal_mask),
+            position=position,
             return_attention_scores=return_attention_scores,
             training=training,
             drawn=drawn,
-            **options,
         )
         return attended
 
-    def _attend(
-        self,
-        query,
-        memory,
-        state=None,
-        query_mask=None,
-        attention_mask=None,
-        use_causal_mask=False,
-        return_attention_scores=True,
-        training=None,
-        drawn=None,
-        combine=True,
-        **options,
-    ):
+    def _attend(self, query, memory, state=None, masks=None, drawn=None, combine=True, **options):
         """`attend` without checks. The state is None or as the layer keeps it.
 
         Args:
+            masks: `Masks` without that of the memory, or None.
             combine: whether the output is what `combine` returns. Otherwise it is the context.
-            options: see `_read`.
+            options: what else a `Reading` has.
 
         Returns:
             `(Attended, Residuals)`.
         """
+        _, query_mask, pairs, causal = masks or Masks()
         one_step = len(query.shape) == 2
         if one_step:
             query = ops.expand_dims(query, 1)
             query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
-            if attention_mask is not None:
-                attention_mask = map_leaves(lambda x: ops.expand_dims(x, 1), attention_mask)
+            if pairs is not None:
+                pairs = map_leaves(lambda x: ops.expand_dims(x, 1), pairs)
             if drawn is not None:
                 drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
         query = blanked(query, query_mask)
-        masks = Masks(memory.mask, query_mask, attention_mask, use_causal_mask)
-        options |= {"return_attention_scores": return_attention_scores, "training": training}
-        with compiling(True) if training else contextlib.nullcontext():
-            context, weights, state, residuals = self._read(
-                query, memory, state, masks, drawn=drawn, **options
-            )
+        masks = Masks(memory.mask, query_mask, pairs, causal)
+        reading = Reading(masks, drawn=drawn, **options)
+        with compiling(True) if reading.training else contextlib.nullcontext():
+            context, weights, state, residuals = self._read(query, memory, state, reading)
         output = self.combine(query, context) if combine else context
         if combine and self._own & {"combine", "output_size"}:
             sizes = map_leaves(lambda x: x.shape[-1], memory.value)
@@ -449,7 +422,8 @@ class ScoringMixin(CheckedLayer):
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
         output = blanked(output, query_mask)
         output = ops.squeeze(output, 1) if one_step else output
-        weights = self._returned(weights, one_step) if return_attention_scores else None
+        wanted = reading.return_attention_scores
+        weights = self._returned(weights, one_step) if wanted else None
         return Attended(output, state, weights), residuals
 
     def _returned(self, weights, one_step):
@@ -457,51 +431,30 @@ class ScoringMixin(CheckedLayer):
         weights = as_dtype(weights, self.compute_dtype)
         return ops.squeeze(weights, 1) if one_step else weights
 
-    def _window(self, query, memory, position):
-        """What the hook `window` returns, checked. Only a class that counts steps gets them."""
-        window = self.window(query, memory, position if self.uses_position else None)
-        if window is not None:
-            check_window(self.name, window, query.shape)
-        return window
-
-    def _read(
-        self,
-        query,
-        memory,
-        state,
-        masks,
-        return_attention_scores,
-        training,
-        position=None,
-        drop=True,
-        stored=None,
-        **_,
-    ):
+    def _read(self, query, memory, state, reading):
         """Scores, weights and context of all queries.
 
         Args:
             query: `(B, Tq, Dq)`, zero where it is masked.
-            masks: `Masks`.
-            position, return_attention_scores, training: see `attend`.
-            drop: whether to drop weights in training. A decoder has dropped the memory instead.
-            stored: the `Residuals` of an earlier call with the same arguments, or None.
+            reading: a `Reading`.
 
         Returns:
             The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, which may be None if they are not
             wanted, the new state, and `Residuals`.
         """
-        stored, drop = stored or Residuals(), drop and training
-        window = self._window(query, memory, position)
+        stored = reading.stored or Residuals()
+        # Only a class that counts steps gets their numbers.
+        window = self.window(query, memory, reading.position if self.uses_position else None)
+        if window is not None:
+            check_window(self.name, window, query.shape)
         query = self._projected(query, stored.query)
         if window is None or self.score_window is None:
             context, weights, scores = self._read_whole(
-                query, memory, masks, window, drop, stored.scores
+                query, memory, window, reading, stored.scores
             )
             return context, weights, state, Residuals(query, scores)
         # One query may be read whole where many are gathered, so no scores are stored.
-        context, weights = self._read_window(
-            query, memory, masks, window, drop, return_attention_scores
-        )
+        context, weights = self._read_window(query, memory, window, reading)
         return context, weights, state, Residuals(query)
 
     def _drop_memory(self, memory):
@@ -523,17 +476,18 @@ class ScoringMixin(CheckedLayer):
         projected = as_dtype(projected, self.score_dtype)
         return projected if stored is None else restored(projected, stored)
 
-    def _read_whole(self, query, memory, masks, window, drop, stored=None):
+    def _read_whole(self, query, memory, window, reading, stored=None):
         """The context, the weights and the scores."""
         scores = self.score(query, memory.key)
         if "score" in self._own:
             check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
         scores = scores if stored is None else restored(scores, stored)
-        mask, position = masks.joined(query, memory.value), None
+        mask, position = reading.masks.joined(query, memory.value), None
         if window is not None:
             position = ops.arange(ops.shape(memory.value)[1], dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
         weights = self._weigh(scores, mask, window, position)
+        drop = reading.drop and reading.training
         return read_values(self, weights, memory.value, drop), weights, scores
 
     def _weigh(self, scores, mask, window, position):
@@ -544,20 +498,23 @@ class ScoringMixin(CheckedLayer):
             return weights
         return weights * gaussian(window.center, position, window.half_width)
 
-    def _read_window(self, query, memory, masks, window, drop, weights_wanted):
+    def _read_window(self, query, memory, window, reading):
         """Reads the whole memory under a mask, or gathers the 2D + 1 positions of each window.
 
         Both give the same numbers. Gathering copies rows, so it is faster for long memories only.
         """
+        drop, weights_wanted = reading.drop and reading.training, reading.return_attention_scores
 
         def whole(query=query, memory=memory, window=window):
-            return self._read_whole(query, memory, masks, window, drop)[:2]
+            return self._read_whole(query, memory, window, reading)[:2]
 
         def gathered(query=query, memory=memory, window=window):
             length = ops.shape(memory.value)[1]
             position, inside = window_positions(window.center, window.half_width, length)
             scores = self.score_window(query, memory.key, position)
-            weights = self._weigh(scores, all_of(inside, masks.at(position)), window, position)
+            weights = self._weigh(
+                scores, all_of(inside, reading.masks.at(position)), window, position
+            )
             context = read_values(self, weights, memory.value, drop, position)
             spread = spread_windows(weights, window.center, length) if weights_wanted else None
             return context, spread
@@ -625,10 +582,7 @@ class ScoringMixin(CheckedLayer):
         return None
 
     def compute_output_shape(
-        self,
-        query_shape: Shape,
-        value_shape: Shape = None,
-        key_shape: Shape = None,
+        self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None
     ) -> Shape:
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
         self.CALL.check_shapes(self.name, shapes)
@@ -715,8 +669,8 @@ def build_attention(
     shapes = {name: map_shapes(tuple, x) for name, x in shapes.items()}
     if not attention.built:
         attention.build(*shapes.values())
-    forms = {name: map_shapes(lambda x: Form(x, "float"), x) for name, x in shapes.items()}
-    attention.CALL.check(attention.name, {"key": forms["value"], **forms}, attention._sizes)
+    shapes = {"key": shapes["value"], **shapes}
+    attention.CALL.check_shapes(attention.name, shapes, attention._sizes)
 
 
 def check_attention(layer: str, attention: Any, name: str = "attention") -> None:
@@ -725,4 +679,5 @@ def check_attention(layer: str, attention: Any, name: str = "attention") -> None
         expected = f"`{name}` must be one layer built on ScoringMixin, called as layer(query, "
         expected += "value), such as BahdanauAttention(256)"
         refuse(layer, expected, attention, made(attention))
-    check_initialised(attention)
+    if not hasattr(attention, "built"):
+        refuse_unready(attention)

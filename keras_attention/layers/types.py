@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-__all__ = ["Attended", "DecoderState", "Memory", "Residuals", "Step", "Window"]
+__all__ = ["Attended", "DecoderState", "Memory", "Reading", "Residuals", "Step", "Window"]
 
 
 class Memory(NamedTuple):
@@ -100,6 +100,25 @@ class Residuals(NamedTuple):
 
     query: Any = None
     scores: Any = None
+
+
+class Reading(NamedTuple):
+    """How an attention reads its memory.
+
+    Attributes:
+        masks: `Masks`.
+        training, return_attention_scores, position, drawn: see `ScoringMixin.attend`.
+        drop: whether to drop weights in training. A decoder has dropped the memory instead.
+        stored: the `Residuals` of an earlier call with the same arguments, or None.
+    """
+
+    masks: Any
+    training: Any = None
+    return_attention_scores: bool = True
+    position: Any = None
+    drawn: Any = None
+    drop: bool = True
+    stored: Any = None
 
 
 class Step(NamedTuple):

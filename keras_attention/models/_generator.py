@@ -1,5 +1,6 @@
 """The base of models that generate sequences."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -7,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attention._spec import check_int, kind_of
+from keras_attention._spec import Words, check_choice, check_int, kind_of, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
 from keras_attention.models._checks import check
@@ -19,14 +20,20 @@ from keras_attention.models._export import (
 )
 from keras_attention.models._forms import IDS, FirstCall, symbolic
 from keras_attention.models._programs import Programs
-from keras_attention.models._searches import SEARCHES, check_search, make_seeds
 from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.samples import take_last
-from keras_attention.search import SearchResult
+from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
 from keras_attention.search.limits import Limits, check_vocabulary
 
 LARGEST_BATCH = 2**16
+SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
+BEAM_WIDTH = inspect.signature(beam_search).parameters["beam_width"].default
+# Arguments of the searches that `generate` sets itself.
+OWN = (
+    *("step", "state", "memory", "start_token", "end_token", "max_length"),
+    *("memory_mask", "steps", "states", "memories"),
+)
 
 
 class LogProbability(NamedTuple):
@@ -160,7 +167,7 @@ class Generator(keras.Model):
         Returns:
             The `SearchResult` of the search function.
         """
-        check_search(self.name, self._searches, search, max_length, None, options, prefix)
+        self._check_search(search, max_length, None, options, prefix)
         options |= {"start_token": self.start_token, "end_token": self.end_token}
         options |= {} if prefix is None else {"prefix": prefix}
         return self._run(search, *self.start(source), {**options, "max_length": max_length})
@@ -211,7 +218,7 @@ class Generator(keras.Model):
             `(B, L, Tk)`, of several memories a list. With `n_best`, and for "sample" with more than
             one of `samples`, an axis K follows the first.
         """
-        kept = check_search(self.name, self._searches, search, max_length, n_best, options, prefix)
+        kept = self._check_search(search, max_length, n_best, options, prefix)
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
 
@@ -297,7 +304,7 @@ class Generator(keras.Model):
                 that does not exist has length 0.
             tracked: a list of the tables, tokenizers and layers that these functions use.
         """
-        kept = check_search(self.name, self._searches, search, max_length, n_best, options)
+        kept = self._check_search(search, max_length, n_best, options)
         check_export(tokenize, detokenize, tracked)
 
         def serve(source):
@@ -319,6 +326,24 @@ class Generator(keras.Model):
         names = [] if any(name.startswith("keras_tensor") for name in names) else names
         write_saved_model(path, serve, form, names, [*self._members(), *tracked])
 
+    def _check_search(self, search, max_length, n_best, options, prefix=None):
+        """Checks the arguments of one of the searches. Returns how many beams to keep."""
+        check(self.name, "one argument", not getattr(max_length, "shape", ()), max_length)
+        check_int(self.name, "max_length", max_length)
+        check_choice(self.name, "search", search, tuple(self._searches))
+        allowed = [x for x in inspect.signature(self._searches[search]).parameters if x not in OWN]
+        unknown = {*options, *["prefix"] * (prefix is not None)}.difference(allowed)
+        if unknown:
+            expected = f"the options of search={search!r} are {', '.join(allowed)}"
+            refuse(self.name, expected, Words(", ".join(sorted(unknown))))
+        if n_best is None:
+            samples = options.get("samples", 1)
+            return samples if samples > 1 else None
+        check_choice(self.name, "search", search, ("beam",), "Otherwise leave `n_best` out.")
+        most = options.get("beam_width", BEAM_WIDTH)
+        hint = "`beam_width` is the largest `n_best`."
+        return check_int(self.name, "n_best", n_best, 1, most, hint)
+
     def _arrays(self, *arrays):
         """Arrays of a source and of what goes with it. One sample builds a new model."""
         arrays = as_arrays(self.name, arrays)
@@ -335,7 +360,9 @@ class Generator(keras.Model):
         """Runs a compiled function on batches, and joins its results, tuples of this kind."""
         fixed = self._programs.fixed(self)
         cut = list(batches(arrays, self._cut_token, batch_size, fixed))
-        seeds = make_seeds(self.name, seed, len(cut))
+        seed = np.random.randint(2**31) if seed is None else seed
+        check_int(self.name, "seed", seed, 0, 2**63 - 1)
+        seeds = np.random.default_rng(seed).integers(2**31 - 1, size=len(cut)).tolist()
         by_batch = []
         for (rows, batch), seed in zip(cut, seeds, strict=True):
             results = self._programs(self, key, run, batch, seed)

@@ -81,14 +81,11 @@ class RecurrentEncoder(CheckedLayer):
 
     def build(self, source_shape: Any) -> None:
         # A call with symbolic ids builds the parts, in the dtypes that they have.
-        self._read(keras.KerasTensor(tuple(source_shape), dtype="int32"), False)
+        self.call(keras.KerasTensor(tuple(source_shape), dtype="int32"), False)
 
     def call(
         self, source: Tensor, training: bool | None = None
     ) -> tuple[Tensor, list[Tensor] | None, Tensor]:
-        return self._read(source, training)
-
-    def _read(self, source, training):
         mask = ops.not_equal(source, self.pad_token)
         vectors = self.drop(self.embedding(source), training=training)
         results = self.rnn(vectors, mask=mask, training=training)

@@ -7,12 +7,7 @@ from keras import ops, tree
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import padded, with_a_step
-from keras_attention.models._checks import (
-    check,
-    check_encoded,
-    check_pair,
-    check_parts,
-)
+from keras_attention.models._checks import check, check_encoded, check_pair, check_parts
 from keras_attention.models._forms import FirstCall, form_of
 from keras_attention.models._generator import Generator
 from keras_attention.models._pairs import PairTrainer

@@ -3,8 +3,7 @@
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops.differentiable import differentiable
-from keras_attention.ops.gradients import run_after
+from keras_attention.ops.gradients import differentiable, run_after
 from keras_attention.ops.products import project
 from keras_attention.ops.shifts import folded, sliding
 

@@ -1,7 +1,7 @@
 """A loop over the first axis of tensors, on every backend."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -61,7 +61,7 @@ def leaves(structure: Nested) -> list[Any]:
     return [x for x in tree.flatten(structure) if x is not None]
 
 
-def pack_like(structure: Nested, tensors: list[Any]) -> Nested:
+def pack_like(structure: Nested, tensors: Iterable[Any]) -> Nested:
     """Puts the tensors into a structure of the same nesting: the inverse of `leaves`."""
     rest = iter(tensors)
     flat = [None if x is None else next(rest) for x in tree.flatten(structure)]

@@ -22,6 +22,8 @@ __all__ = [
     "stored_transposed",
     "sum_of_rows",
     "weighted_sums",
+    "wide_dtype",
+    "widened",
 ]
 
 
@@ -121,8 +123,8 @@ def kernel_gradient(x: Tensor, upstream: Tensor) -> Tensor:
         import jax
 
         return jax.lax.dot_general(x, upstream, (((0, 1), (0, 1)), ((), ())))
-    x, upstream = (ops.reshape(y, (-1, y.shape[-1])) for y in (x, upstream))
-    return ops.matmul(ops.transpose(x), upstream)
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    return ops.matmul(ops.transpose(rows), ops.reshape(upstream, (-1, upstream.shape[-1])))
 
 
 def sum_of_rows(upstream: Tensor) -> Tensor:
@@ -138,6 +140,16 @@ def stored_transposed(x: Tensor) -> Tensor:
     """
     half = keras.backend.standardize_dtype(x.dtype) == "float16"
     return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
+
+
+def widened(x: Tensor) -> Tensor:
+    """The tensor in at least float32, which sums of many numbers need."""
+    return as_dtype(x, wide_dtype(x))
+
+
+def wide_dtype(x: Tensor) -> str:
+    """The dtype of `widened`."""
+    return "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
 
 
 def as_dtype(x: Tensor, dtype: str) -> Tensor:

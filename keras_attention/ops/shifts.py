@@ -5,7 +5,7 @@ from functools import partial
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.gradients import differentiable
 
 __all__ = ["folded", "linear_recurrence", "shifted", "sliding"]
 

@@ -37,18 +37,6 @@ References: https://arxiv.org/abs/1604.01946 (products of all steps at once, for
 kernels); https://arxiv.org/abs/1606.03401 (what to store in a backward pass through time).
 """
 
-from keras_attention.recurrence._recur import (
-    Site,
-    automatic,
-    product,
-    recur,
-    runs_alone,
-)
+from keras_attention.recurrence._recur import Site, automatic, product, recur
 
-__all__ = [
-    "Site",
-    "automatic",
-    "product",
-    "recur",
-    "runs_alone",
-]
+__all__ = ["Site", "automatic", "product", "recur"]

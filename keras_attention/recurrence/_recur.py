@@ -13,12 +13,7 @@ from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.gradients import linearize, vector_jacobian, weight_gradients
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, scan
-from keras_attention.ops.products import (
-    kernel_gradient,
-    multiply,
-    stored_transposed,
-    sum_of_rows,
-)
+from keras_attention.ops.products import kernel_gradient, multiply, stored_transposed, sum_of_rows
 from keras_attention.ops.xla import compiled_alone
 
 # Steps are differentiated side by side as long as the numbers of a site's weights, times the steps,
@@ -77,7 +72,7 @@ def product(
         apply=apply,
         backward=backward,
         of_weights=of_weights,
-        prepare=lambda weights: [stored_transposed(x) for x in weights[:count]],
+        prepare=lambda weights: [*map(stored_transposed, weights[:count])],
         added=added,
     )
 
@@ -124,7 +119,7 @@ def automatic(
 
 
 def _floats(arguments):
-    return [x for x in leaves(arguments) if is_floating(x)]
+    return list(filter(is_floating, leaves(arguments)))
 
 
 # call(name of the site, *arguments) -> results
@@ -154,7 +149,7 @@ def recur(
         unroll: whether to copy the step T times, instead of a loop.
         training: whether gradients will be needed, so that XLA may compile the forward pass too.
         steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only
-            where `runs_alone` is true.
+            where `Place.compiles_loops` is true.
 
     Returns:
         The last carry, and the outputs of all steps.
@@ -175,19 +170,6 @@ def recur(
     return scan(body, carry, (added, inputs), unroll=unroll)
 
 
-def runs_alone(*tensors: Tensor) -> bool:
-    """Whether XLA compiles a recurrence in a TensorFlow graph that it does not compile itself."""
-    return Place.of(*tensors).compiles_loops
-
-
-class _Call(NamedTuple):
-    """What a step passed to a site, and what the site returned."""
-
-    arguments: Nested
-    results: Nested
-    residuals: Nested
-
-
 class _Recurrence:
     """A recurrence with its own gradient; see `recurrence/__init__.py`."""
 
@@ -200,11 +182,12 @@ class _Recurrence:
         compiling = Compiling.here()
         self.options["all_needed"] = training
         # JAX refuses to differentiate tensors that a custom gradient takes from outside.
-        weights = {name: list(site.weights) for name, site in self.sites.items()}
-        added = {name: list(site.added) for name, site in self.sites.items()}
+        weights, added = {}, {}
+        for name, site in self.sites.items():
+            weights[name], added[name] = list(site.weights), list(site.added)
         inputs = carry, weights, added
         forward, backward = self.forward, self.backward
-        if runs_alone(*leaves(inputs)):
+        if Place.of(*leaves(inputs)).compiles_loops:
             # Without training, the forward pass may be exported for a server without XLA.
             forward = compiled_alone(forward) if training else forward
             backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
@@ -231,24 +214,23 @@ class _Recurrence:
 
         def body(carry, x):
             added, inputs = x
-            carry, calls = _without_duplicates(carry), {}
+            carry, arguments, results, residuals = _without_duplicates(carry), {}, {}, {}
 
-            def call(name, *arguments):
-                site = self.sites[name]
-                if name in calls:
+            def call(name, *args):
+                if name in results:
                     raise ValueError(f"A step called the site {name!r} twice; give it two sites.")
-                results, residuals = site.apply(weights[name], *arguments)
-                results = _plus_added(results, added[name])
-                calls[name] = _Call(arguments, results, residuals)
-                return results
+                returned, residuals[name] = self.sites[name].apply(weights[name], *args)
+                arguments[name], results[name] = args, _plus_added(returned, added[name])
+                return results[name]
 
             new, outputs = self.step(call, carry, inputs)
-            missing = self.sites.keys() - calls.keys()
+            missing = self.sites.keys() - results.keys()
             if missing:
                 raise ValueError(f"A step did not call the sites {sorted(missing)}.")
+            of_step = carry, arguments, results, residuals
             stored_already = [*leaves(inputs), *leaves(outputs)]
-            stored, places = _distinct(stored_already, leaves((carry, calls)))
-            places = pack_like((carry, calls), places)
+            stored, places = _distinct(stored_already, leaves(of_step))
+            places = pack_like(of_step, places)
             if self.places not in (None, places):
                 raise ValueError("Every step must compute the same.")
             self.places = places
@@ -265,12 +247,11 @@ class _Recurrence:
             upstream: the gradients of the results.
         """
         of_last, of_outputs = upstream
-        prepared = {name: site.prepare(weights[name]) for name, site in self.sites.items()}
-        totals = {
-            name: [ops.zeros_like(x) for x in weights[name]]
-            for name, site in self.sites.items()
-            if site.of_weights is None
-        }
+        prepared, totals = {}, {}
+        for name, site in self.sites.items():
+            prepared[name] = site.prepare(weights[name])
+            if site.of_weights is None:
+                totals[name] = [*map(ops.zeros_like, weights[name])]
 
         def body(carried, x):
             (of_carry, totals), (stored, inputs, of_outputs) = carried, x
@@ -284,12 +265,13 @@ class _Recurrence:
             body, (of_last, totals), inputs, reverse=True, **self.options
         )
         of_weights, of_added = dict(totals), {}
-        for name, call in self._stored_calls(self.inputs, stored)[1].items():
-            site, upstream = self.sites[name], of_results[name]
+        _, arguments, _, residuals = self._stored_by_site(self.inputs, stored)
+        for name, site in self.sites.items():
+            upstream = of_results[name]
             of_added[name] = leaves(upstream)[: len(site.added)]
             if site.of_weights is not None:
                 of_weights[name] = site.of_weights(
-                    weights[name], call.residuals, upstream, *call.arguments
+                    weights[name], residuals[name], upstream, *arguments[name]
                 )
         return of_carry, of_weights, of_added
 
@@ -300,14 +282,13 @@ class _Recurrence:
         sites is differentiated automatically. The gradients go back from the end of the step to the
         last site, through this site, from its arguments to the site before, and so on.
         """
-        carry, calls = self._stored_calls(inputs, stored)
-        results = {name: call.results for name, call in calls.items()}
+        carry, arguments, results, residuals = self._stored_by_site(inputs, stored)
 
         def between(carry, results):
             calls_in_order = []
 
-            def call(name, *arguments):
-                calls_in_order.append((name, _floats(arguments)))
+            def call(name, *args):
+                calls_in_order.append((name, _floats(args)))
                 return results[name]
 
             return [("step", self.step(call, carry, inputs)), *calls_in_order]
@@ -318,21 +299,24 @@ class _Recurrence:
         places = pack_like((carry, results), list(range(len(gradients))))
         of_results, of_weights = {}, {}
         for n in range(len(names) - 1, 0, -1):
-            name, call = names[n], calls[names[n]]
+            name = names[n]
             # No earlier site reads these results, so their gradients are complete.
-            of_results[name] = _at(places[1][name], gradients, call.results)
+            of_results[name] = _at(places[1][name], gradients, results[name])
             of_inputs = self.sites[name].backward(
-                prepared[name], call.residuals, of_results[name], *call.arguments
+                prepared[name], residuals[name], of_results[name], *arguments[name]
             )
-            count = len(_floats(call.arguments))
+            count = len(_floats(arguments[name]))
             of_weights[name] = of_inputs[count:]
-            gradients = [*map(_sum, gradients, pull(n, of_inputs[:count]))]
+            for place, more in enumerate(pull(n, of_inputs[:count])):
+                if more is not None:
+                    before = gradients[place]
+                    gradients[place] = more if before is None else ops.add(before, more)
         return _at(places[0], gradients, carry), of_results, of_weights
 
-    def _stored_calls(self, inputs, stored):
-        """The carry, and the call of every site."""
+    def _stored_by_site(self, inputs, stored):
+        """The carry, and by site what it received, its results and its residuals."""
         tensors = [*leaves(inputs), *stored]
-        return pack_like(self.places, [tensors[n] for n in leaves(self.places)])
+        return pack_like(self.places, map(tensors.__getitem__, leaves(self.places)))
 
 
 def _plus_added(results: Nested, added: Sequence[Tensor]) -> Nested:
@@ -347,13 +331,6 @@ def _at(places, gradients, tensors):
     return pack_like(tensors, found)
 
 
-def _sum(first, second):
-    """The sum of two gradients; None stands for zero."""
-    if first is None or second is None:
-        return second if first is None else first
-    return ops.add(first, second)
-
-
 def _without_duplicates(carry):
     """Copies a tensor that the carry holds twice, so that each place gets its own gradient."""
     seen, tensors = set(), []
@@ -365,10 +342,11 @@ def _without_duplicates(carry):
 
 def _distinct(stored_already, tensors):
     """The tensors that are not stored yet, each once; and the place of each in both lists."""
-    places = {id(x): n for n, x in enumerate(stored_already)}
-    new = []
+    stored, places = [*stored_already], []
+    numbers = {id(x): n for n, x in enumerate(stored)}
     for x in tensors:
-        if id(x) not in places:
-            places[id(x)] = len(stored_already) + len(new)
-            new.append(x)
-    return new, [places[id(x)] for x in tensors]
+        if id(x) not in numbers:
+            numbers[id(x)] = len(stored)
+            stored.append(x)
+        places.append(numbers[id(x)])
+    return stored[len(stored_already) :], places

@@ -6,13 +6,7 @@ from keras_attention._spec import check_choice, check_int, check_number, is_tens
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers import Memory
 from keras_attention.search._largest import largest
-from keras_attention.search._loop import (
-    IMPOSSIBLE,
-    length_factor,
-    log_probs,
-    possible,
-    run_search,
-)
+from keras_attention.search._loop import IMPOSSIBLE, length_factor, log_probs, possible, run_search
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import LARGEST_FACTOR, LARGEST_PENALTY, WIDEST, Step
 from keras_attention.search.limits import Limits

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention._place import is_symbolic
-from keras_attention._spec import Words, check_int, check_token, is_known, is_tensor, refuse
+from keras_attention._spec import Words, check_int, check_token, is_tensor, refuse
 from keras_attention._typing import Tensor
 from keras_attention.ops.samples import add_rows
 from keras_attention.search._step import LONGEST
@@ -55,7 +55,7 @@ class Limits:
         if not is_tensor(prefix, "int", None, None):
             expected = "`prefix` must be integers (batch, steps), with -1 at free positions"
             refuse("search", expected, prefix)
-        if is_known(prefix.shape[1]) and prefix.shape[1] > self.max_length:
+        if isinstance(prefix.shape[1], int) and prefix.shape[1] > self.max_length:
             expected = f"`prefix` must have at most max_length={self.max_length} steps"
             refuse("search", expected, prefix, "Increase max_length, which counts the prefix too.")
         return ops.cast(prefix, "int32")

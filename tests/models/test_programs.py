@@ -16,7 +16,7 @@ from keras_attention import (
     Seq2Seq,
 )
 from keras_attention.models import BidirectionalEnsemble
-from keras_attention.models._searches import OWN, SEARCHES
+from keras_attention.models._generator import OWN, SEARCHES
 from tests import fast
 from tests.backends import only_on
 from tests.helpers import randomize

@@ -171,7 +171,7 @@ PLACES = {
 def large(monkeypatch):
     """Treats all sizes as large."""
     monkeypatch.setattr(choose, "SMALLEST", {"tensorflow": 1, "jax": 1})
-    monkeypatch.setattr(choose, "SMALL_EAGER", 0)
+    monkeypatch.setattr(additive, "SMALL_EAGER", 0)
     monkeypatch.setattr(plain, "WHOLE", 1)
     monkeypatch.setattr(plain, "SMALLEST_SAMPLE", 1)
     monkeypatch.setattr(plain, "BLOCK", 10_000)
@@ -334,7 +334,7 @@ def test_eager_calls_compile_a_limited_number_of_programs(most, monkeypatch):
     monkeypatch.setattr(_place, "MOST_PROGRAMS", most)
     xla._compiled.cache_clear()
     monkeypatch.setitem(choose.SMALLEST, "tensorflow", 0)
-    monkeypatch.setattr(choose, "SMALL_EAGER", 0)
+    monkeypatch.setattr(additive, "SMALL_EAGER", 0)
     for steps in (*range(40, 400, 40), 40, 200):
         inputs = make_inputs((1, steps, 37, 3), seed=steps)
         with tf.GradientTape() as tape:

@@ -24,7 +24,7 @@ from keras_attention import (
     LuongAttention,
     MonotonicAttention,
 )
-from keras_attention.ops import additive_score, compiling
+from keras_attention.ops import additive, additive_score, compiling
 from keras_attention.ops.additive import choose, cpu
 from tests import fast
 from tests.backends import graphs
@@ -176,7 +176,7 @@ def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(sizes, plac
 @pytest.mark.parametrize("small", [0, 2**18])
 def test_a_tape_holds_no_tanh_beyond_the_small(small, monkeypatch):
     """Up to `SMALL_EAGER` numbers, eager code stores the tanh."""
-    monkeypatch.setattr(choose, "SMALL_EAGER", small)
+    monkeypatch.setattr(additive, "SMALL_EAGER", small)
     sizes = (2, 3, 5, 7) if small == 0 else (1, 64, 64, 65)
     assert math.prod(sizes) > small
     results, tanh = [], ops.tanh

@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.ops import additive_score, products
-from keras_attention.ops.additive import choose
+from keras_attention.ops import additive, additive_score, products
 from keras_attention.ops.products import dot_score, project, weighted_sums
 from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal
@@ -55,7 +54,7 @@ def test_products_on_pytorch_are_no_views(function, first, second, equation):
 @on_torch
 def test_few_pairs_store_their_tanh(monkeypatch):
     """It is faster than to compute them again, which `differentiable` does for more."""
-    monkeypatch.setattr(choose, "SMALL_EAGER", 2 * 1 * 4 * 5)
+    monkeypatch.setattr(additive, "SMALL_EAGER", 2 * 1 * 4 * 5)
     query, key, vector = (
         tensor(normal(0, *sizes)).requires_grad_() for sizes in ((2, 3, 5), (2, 4, 5), (5,))
     )

@@ -1,41 +1,43 @@
-"""The loop of a decoder over its steps."""
+"""The loop of a decoder over its steps.
+
+A loop traces one step and repeats it. What an attention keeps in an attribute, or assigns to a
+weight, is lost, so both are refused.
+"""
 
 import functools
 from typing import Any
 
+import keras
 from keras import ops, tree
 
-from keras_attention._place import compiling
+from keras_attention._place import Place, compiling
 from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.layers.decoder._cells import (
     check_output,
     dropout_masks,
     query_of,
+    query_size,
     with_constant_weights,
 )
-from keras_attention.layers.decoder._changes import changed_in_a_step, refuse_assigned
-from keras_attention.layers.decoder._sites import (
-    CellSites,
-    attention_sites,
-    has_sites,
-)
+from keras_attention.layers.decoder._sites import CellSites, attention_sites, has_sites
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
-from keras_attention.ops.masks import blanked
-from keras_attention.ops.random import scan_drawing
+from keras_attention.ops.masks import Masks, blanked
+from keras_attention.ops.random import changed_by, generator_states, scan_drawing
 from keras_attention.ops.xla import pad_axis, round_up_length
-from keras_attention.recurrence import recur, runs_alone
+from keras_attention.recurrence import recur
 
 
 def run_step(
     decoder: Any, inputs: Tensor, state: DecoderState, memory: Memory
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """One step of `AttentionRNN.step`: the output, the state and the weights."""
-    read = _read(decoder, memory, True, None, None)
+    run_cell = functools.partial(_call_cell, decoder)
+    read = functools.partial(_read, decoder, memory, True, None, None)
     *carry, position = state
     x = inputs, None, position
-    carry, (output, weights) = _masked_step(decoder, _called(decoder), read, carry, x)
+    carry, (output, weights) = _masked_step(decoder, run_cell, read, carry, x)
     return output, DecoderState(*carry, position + 1), weights
 
 
@@ -45,82 +47,75 @@ def run_loop(
     memory: Memory,
     state: DecoderState,
     mask: Tensor,
-    return_scores: bool,
+    scores_wanted: bool,
     training: bool | None,
 ) -> tuple[Tensor, Tensor, DecoderState]:
     """All steps: the outputs, the weights and the last state."""
+    kept = _attributes(decoder.attention)
     sequences = ops.cast(sequences, decoder.compute_dtype)
     position, last = _positions(sequences, state.position, mask)
     if decoder.attends_inside and training:
         memory = decoder.attention._drop_memory(memory)
     # Time comes first in the loop.
-    inputs = [None if x is None else swap_steps(x) for x in (sequences, mask, position)]
+    inputs = map_leaves(swap_steps, [sequences, mask, position])
     uses_sites = has_sites(decoder.cell, training)
     uses_sites = uses_sites and all(map(is_floating, leaves(state.attention)))
     if uses_sites:
-        read = functools.partial(_read, decoder, memory, True, training)
-        changed = changed_in_a_step(decoder, sequences, memory, state, training, read)
-        refuse_assigned(decoder.name, decoder.attention, changed)
-        uses_sites = not changed
+        uses_sites = not _draws_in_a_step(decoder, sequences, memory, state, training)
     carry = state.cells, state.fed, state.attention
     with compiling(True if training else None):
         run = _with_sites if uses_sites else _without_sites
-        if uses_sites and training and runs_alone(inputs[0], *leaves(memory.value)):
+        place = Place.of(inputs[0], *leaves(memory.value))
+        if uses_sites and training and place.compiles_loops:
             run = _with_sites_padded
-        carry, outputs = run(decoder, inputs, memory, carry, return_scores, training)
+        carry, outputs = run(decoder, inputs, memory, carry, scores_wanted, training)
     outputs, weights = map_leaves(swap_steps, outputs)
     if not decoder.attends_inside:
         (attended, _, weights), _ = decoder.attention._attend(
             outputs,
             memory,
-            query_mask=mask,
+            masks=Masks(query=mask),
             position=position,
-            return_attention_scores=return_scores,
+            return_attention_scores=scores_wanted,
             training=training,
         )
         outputs = _joined(decoder, outputs, attended)
-    outputs, weights = map_leaves(lambda x: blanked(x, mask), (outputs, weights))
+    _refuse_changes(decoder, kept)
+    outputs, weights = map_leaves(functools.partial(blanked, mask=mask), (outputs, weights))
     return outputs, weights, DecoderState(*carry, last)
 
 
 def _with_sites_padded(decoder, inputs, memory, carry, return_scores, training):
     """Rounds unknown numbers of steps up, so that XLA compiles few programs for all lengths."""
-    steps = ops.shape(inputs[0])[0]
-    inputs = [None if x is None else pad_axis(x, 0, _missing(steps)) for x in inputs]
-    lengths = map_leaves(lambda x: ops.shape(x)[1], memory.value)
-    missing = map_leaves(_missing, lengths)
-
-    def masked(x, mask, more):
-        unpadded = isinstance(more, int)
-        return mask if unpadded or mask is not None else ops.ones(ops.shape(x)[:2], "bool")
-
-    mask = tree.map_structure(masked, memory.value, memory.mask, missing)
-    memory = Memory(
-        *(map_leaves(lambda x, more: pad_axis(x, 1, more), x, missing) for x in memory[:2]),
-        map_leaves(lambda x, more: pad_axis(x, 1, more), mask, missing),
-    )
-    limit = None if isinstance(steps, int) else steps
+    steps, padded = ops.shape(inputs[0])[0], _padded(memory)
+    missing, limit = _missing(steps), None if isinstance(steps, int) else steps
+    inputs = map_leaves(lambda x: pad_axis(x, 0, missing), inputs)
     cells, fed, state = carry
+    carry = cells, fed, _like_memory(decoder, state, padded)
     (cells, fed, last), (outputs, weights) = _with_sites(
-        decoder,
-        inputs,
-        memory,
-        (cells, fed, _like_memory(decoder, state, memory)),
-        return_scores,
-        training,
-        limit,
+        decoder, inputs, padded, carry, return_scores, training, limit
     )
-    weights = map_leaves(lambda x, n: x[:steps, :, :n], weights, lengths)
-    cut = [
-        x[(slice(None), *map(slice, ops.shape(y)[1:]))]
-        for x, y in zip(leaves(last), leaves(state), strict=True)
-    ]
-    return (cells, fed, pack_like(state, cut)), (outputs[:steps], weights)
+    weights = map_leaves(lambda x, y: x[:steps, :, : ops.shape(y)[1]], weights, memory.value)
+    last = map_leaves(lambda x, y: x[(slice(None), *map(slice, ops.shape(y)[1:]))], last, state)
+    return (cells, fed, last), (outputs[:steps], weights)
 
 
 def _missing(size):
     """How many steps an unknown number of steps is rounded up by."""
     return 0 if isinstance(size, int) else round_up_length(size) - size
+
+
+def _padded(memory):
+    """A memory whose number of steps is rounded up, if it is unknown."""
+    if tree.is_nested(memory.value):  # several memories
+        each = map(_padded, map(Memory, *memory))
+        return Memory(*map(list, zip(*each, strict=True)))
+    missing, mask = _missing(ops.shape(memory.value)[1]), memory.mask
+    if isinstance(missing, int):
+        return memory
+    mask = ops.ones(ops.shape(memory.value)[:2], "bool") if mask is None else mask
+    pad = functools.partial(pad_axis, axis=1, count=missing)
+    return Memory(*map(pad, (memory.key, memory.value, mask)))
 
 
 def _like_memory(decoder, state, memory):
@@ -139,7 +134,7 @@ def _like_memory(decoder, state, memory):
 def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=None):
     """The loop over cells with sites, which has a gradient of its own."""
     sequences, mask, position = inputs
-    cells = CellSites(decoder.cell, sequences, decoder._fed_size, training)
+    cells = CellSites(decoder.cell, sequences, training)
     of_attention, attend = {}, None
     if decoder.attends_inside:
         of_attention, attend = attention_sites(decoder, memory, return_scores, training)
@@ -147,14 +142,9 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=N
 
     def step(call, carry, x):
         x, drawn = x
+        read = attend and functools.partial(attend, call, drawn)
 
-        def read(query, state, position):
-            return attend(call, query, state, drawn, position)
-
-        def run_cell(_, fed, states):
-            return cells(call, fed, states)
-
-        return _masked_step(decoder, run_cell, read if attend else None, carry, x)
+        return _masked_step(decoder, functools.partial(cells, call), read, carry, x)
 
     # The sites hold the products of the sequences.
     inputs = (None, mask, position), drawn
@@ -170,31 +160,25 @@ def _without_sites(decoder, inputs, memory, carry, return_scores, training):
         inputs, drawn = x
         read = None
         if decoder.attends_inside:
-            read = _read(decoder, memory, return_scores, training, drawn)
-        return _masked_step(decoder, _called(decoder), read, carry, inputs)
-
-    of_steps = tuple(inputs), drawn
+            read = functools.partial(_read, decoder, memory, return_scores, training, drawn)
+        run_cell = functools.partial(_call_cell, decoder)
+        return _masked_step(decoder, run_cell, read, carry, inputs)
 
     def run():
-        return scan_drawing(step, carry, of_steps, decoder, decoder.unroll)
+        return scan_drawing(step, carry, (tuple(inputs), drawn), decoder, decoder.unroll)
 
-    sequences = inputs[0]
-    size = sequences.shape[-1] + decoder._fed_size
-    with dropout_masks(decoder.cell, ops.shape(sequences)[1], size):
+    batch, features = ops.shape(inputs[0])[1:]
+    with dropout_masks(decoder.cell, batch, features + decoder._fed_size):
         return with_constant_weights(decoder, run)
 
 
-def _called(decoder):
-    """Calls the cell as it is."""
-
-    def run(inputs, fed, states):
-        inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
-        hidden, new = decoder.cell(inputs, states)
-        asks = decoder.attends_inside and decoder.query == "previous"
-        check_output(decoder.name, decoder.cell, hidden, new if asks else None)
-        return hidden, tree.pack_sequence_as(states, tree.flatten(new))
-
-    return run
+def _call_cell(decoder, inputs, fed, states):
+    """One step of a cell that is called as it is."""
+    inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
+    hidden, new = decoder.cell(inputs, states)
+    asks = decoder.attends_inside and decoder.query == "previous"
+    check_output(decoder.name, decoder.cell, hidden, new if asks else None)
+    return hidden, tree.pack_sequence_as(states, tree.flatten(new))
 
 
 def _masked_step(decoder, run_cell, read, carry, x):
@@ -228,23 +212,19 @@ def _joined(decoder, hidden, attended):
     return hidden if decoder.output_mode == "cell" else attended
 
 
-def _read(decoder, memory, return_scores, training, drawn):
-    """Makes the function that reads the memory in one step; `drawn` are its random numbers."""
-
-    def read(query, state, position):
-        attended, _ = decoder.attention._attend(
-            query,
-            memory,
-            state=state,
-            position=position,
-            drawn=drawn,
-            return_attention_scores=return_scores,
-            training=training,
-            drop=False,
-        )
-        return attended
-
-    return read
+def _read(decoder, memory, return_scores, training, drawn, query, state, position):
+    """Reads the memory in one step; `drawn` are its random numbers."""
+    attended, _ = decoder.attention._attend(
+        query,
+        memory,
+        state=state,
+        position=position,
+        drawn=drawn,
+        return_attention_scores=return_scores,
+        training=training,
+        drop=False,
+    )
+    return attended
 
 
 def _draw(decoder, inputs, memory, training):
@@ -267,3 +247,85 @@ def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, 
         valid = ops.cast(mask, "int32")
         count, total = ops.cumsum(valid, axis=1) - valid, ops.sum(valid, axis=1)
     return count + ops.expand_dims(start, 1), start + total
+
+
+def _refuse_changes(decoder, before):
+    """Raises an error if the attention keeps anything else in its attributes than before."""
+    after = _attributes(decoder.attention)
+    changed = {
+        name
+        for name in {*before, *after}
+        if [*map(id, before.get(name, ()))] != [*map(id, after.get(name, ()))]
+    }
+    if changed:
+        raise ValueError(_change_error(decoder.name, decoder.attention, changed))
+
+
+def _draws_in_a_step(decoder, sequences, memory, state, training):
+    """Whether a step of the attention draws random numbers, as a `Dropout` in it does.
+
+    Raises an error if the step assigns a weight.
+    """
+    attention = decoder.attention
+    if not decoder.attends_inside:
+        return False
+    if attention.trainable:
+        may_change = attention.non_trainable_variables
+    else:  # its weights are frozen, not assigned
+        may_change = generator_states(attention)
+    # Only `draw` in training, and `_drop_memory`, use the mixin's own generator.
+    own = getattr(attention, "seed_generator", None)
+    if own is not None and not (training and attention.has_state):
+        may_change = [x for x in may_change if x is not own.state]
+    if not may_change:
+        return False
+    drawn = [None]
+
+    def draw():
+        numbers = attention._draw(memory, ops.shape(sequences)[1])
+        drawn[:] = [pack_like(numbers, [x[0] for x in leaves(numbers)])]
+
+    if training and attention.has_state:
+        changed_by(draw, attention)
+    batch, size = ops.shape(sequences)[0], query_size(decoder.cell, decoder.query)
+    query = ops.zeros((batch, size), decoder.compute_dtype)
+
+    def read():
+        _read(decoder, memory, True, training, *drawn, query, state.attention, state.position)
+
+    changed = [variable for variable, *_ in changed_by(read, attention)]
+    weights = {id(x) for x in attention.weights}  # generators are no weights
+    assigned = {x.path for x in changed if id(x) in weights}
+    if assigned:
+        raise ValueError(_change_error(decoder.name, attention, assigned))
+    return bool(changed)
+
+
+def _change_error(layer: str, attention: keras.layers.Layer, changed: set[str]) -> str:
+    """Says what an attention changed, and what to do instead."""
+    return (
+        f"{layer}: the attention {attention.name} changed {', '.join(sorted(changed))} during a "
+        "step. An attention in a decoder must not keep anything between steps: the loop traces one "
+        "step and repeats it, so the change is lost. Derive from RecurrentScoringMixin, and return "
+        "from `next_state` what must last."
+    )
+
+
+def _attributes(layer, prefix="", visited=()) -> dict[str, list[Tensor]]:
+    """What a layer, and the layers that it holds, alone or in a list, keep in attributes."""
+    kept, visited = {}, {*visited, id(layer)}
+    for name, value in vars(layer).items():
+        if name in _of_keras():
+            continue
+        kept[prefix + name] = values = tree.flatten(value)
+        for n, one in enumerate(values):
+            if isinstance(one, keras.layers.Layer) and id(one) not in visited:
+                place = f"{name}[{n}]" if tree.is_nested(value) else name
+                kept |= _attributes(one, f"{prefix}{place}.", visited)
+    return kept
+
+
+@functools.cache
+def _of_keras():
+    """What Keras itself keeps in the attributes of a layer."""
+    return set(vars(keras.layers.Layer(name="layer")))

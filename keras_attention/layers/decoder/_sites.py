@@ -4,6 +4,7 @@ GRU and LSTM cells, and stacks of them, become products and gates; they multiply
 steps before the loop. The decoder calls every other cell as it is.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,36 +19,29 @@ from keras_attention.layers.decoder.residual_cells import ResidualRNNCells
 from keras_attention.layers.types import Attended, Memory
 from keras_attention.ops.gradients import vector_jacobian
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps
-from keras_attention.ops.products import (
-    kernel_gradient,
-    multiply,
-    stored_transposed,
-    sum_of_rows,
-)
+from keras_attention.ops.products import kernel_gradient, multiply, stored_transposed, sum_of_rows
 from keras_attention.recurrence import Site, automatic, product
 
 
 def has_sites(cell: Any, training: bool | None) -> bool:
     """Whether the loop can run this cell, or every cell of this stack, as sites."""
+    cells, of_sites = cells_of(cell), set()
     if isinstance(cell, keras.layers.StackedRNNCells) and type(cell).call not in STACKS:
         return False
-    if not all(type(x).call in KINDS and _is_plain(x, training) for x in cells_of(cell)):
-        return False
-    return not any(map(_has_more_weights, [cell, *cells_of(cell)]))
-
-
-def _has_more_weights(cell):
-    """Whether a cell, by its `query` or an activation, has weights that no site knows."""
-    if any([isinstance(x, keras.layers.Layer) for x in vars(cell).values()]):
-        return True  # it may get its weights later
-    of_sites = [x for one in cells_of(cell) for x in (one.kernel, one.recurrent_kernel, one.bias)]
-    return not {*map(id, cell.weights)} <= {*map(id, of_sites)}
-
-
-def _is_plain(cell, training):
-    # With `implementation=1`, which dropout of the state needs, every gate has its own dropout.
-    dropout = training and (cell.dropout > 0 or cell.recurrent_dropout > 0)
-    return cell.implementation == 2 or not dropout
+    for one in cells:
+        if type(one).call not in KINDS:
+            return False
+        # With `implementation=1`, which dropout of the state needs, every gate has its own dropout.
+        if one.implementation != 2 and training and (one.dropout or one.recurrent_dropout):
+            return False
+        of_sites |= {id(one.kernel), id(one.recurrent_kernel), id(one.bias)}
+    for one in (cell, *cells):
+        # By its `query` or an activation, a cell may have weights that no site knows, now or later.
+        if not of_sites.issuperset(map(id, one.weights)):
+            return False
+        if any([isinstance(x, keras.layers.Layer) for x in vars(one).values()]):
+            return False
+    return True
 
 
 class CellSites:
@@ -55,29 +49,33 @@ class CellSites:
 
     Args:
         cell: the Keras cell, or stacked cells.
-        inputs: the inputs of all steps, `(T, B, D)`.
-        fed: the features that a step adds to its inputs: the context or the fed vector.
+        inputs: the inputs of all steps, `(T, B, D)`. A step may add features to them.
         training: whether dropout is active.
 
     Attributes:
         sites: the sites of a step, by name.
     """
 
-    def __init__(self, cell: Any, inputs: Tensor, fed: int, training: bool | None) -> None:
+    def __init__(self, cell: Any, inputs: Tensor, training: bool | None) -> None:
         cells = cells_of(cell)
         self.stacked = cells[0] is not cell
         self.residual = type(cell).call is ResidualRNNCells.call
-        batch, size = ops.shape(inputs)[1], inputs.shape[-1]
         self.cells, self.sites = [], {}
         for n, one in enumerate(cells):
-            width = self.cells[-1].cell.units if n else size + fed
-            keep = _dropout_of_inputs(one, (batch, width), training)
+            # The factors of the inputs of a cell, the same at every step.
+            keep = None
+            if training and one.dropout > 0:
+                shape = ops.shape(inputs)[1], one.kernel.shape[0]
+                keep = one.get_dropout_mask(ops.ones(shape, one.compute_dtype))
+                one.reset_dropout_mask()
             kind = KINDS[type(one).call]
             self.cells.append(kind(f"cell {n}", one, None if n else inputs, keep))
             self.sites |= self.cells[-1].sites
 
-    def __call__(self, call: Any, fed: Tensor | None, states: Nested) -> tuple[Tensor, Nested]:
-        """One step: the output of the last cell, and the new states."""
+    def __call__(
+        self, call: Any, inputs: None, fed: Tensor | None, states: Nested
+    ) -> tuple[Tensor, Nested]:
+        """One step: the output of the last cell, and the new states. The sites hold the inputs."""
         states = states if self.stacked else [states]
         below, new = fed, []
         for cell, state in zip(self.cells, states, strict=True):
@@ -86,15 +84,6 @@ class CellSites:
             below = ops.add(below, hidden) if self.residual and new else hidden
             new.append(state)
         return below, new if self.stacked else new[0]
-
-
-def _dropout_of_inputs(cell, shape, training):
-    """The factors of the inputs of a cell, the same at every step, or None."""
-    if not training or cell.dropout == 0:
-        return None
-    keep = cell.get_dropout_mask(ops.ones(shape, cell.compute_dtype))
-    cell.reset_dropout_mask()
-    return keep
 
 
 class _Gated:
@@ -109,14 +98,16 @@ class _Gated:
 
     def __init__(self, name, cell, inputs, keep):
         self.name, self.cell = name, cell
-        weights = cell.kernel, cell.recurrent_kernel, cell.bias
-        kernel, self.recurrent, self.bias = (
-            None if x is None else ops.cast(value_of(x), cell.compute_dtype) for x in weights
-        )
+        weights = map_leaves(value_of, [cell.kernel, cell.recurrent_kernel, cell.bias])
+        kernel, self.recurrent, bias = map_leaves(self.rounded, weights)
         size = 0 if inputs is None else inputs.shape[-1]
         of_inputs, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
         lower = kernel[size:] if kernel.shape[0] > size else None
-        bias, added = self.input_bias(), ()
+        # With `reset_after`, a GRU has one bias for its inputs and one for its state.
+        self.own_bias = None
+        if bias is not None and getattr(cell, "reset_after", False):
+            bias, self.own_bias = bias[0], bias[1]
+        added = ()
         if inputs is not None:
             inputs = inputs if of_inputs is None else inputs * of_inputs
             bias, added = None, self.project(inputs, kernel[:size], bias)
@@ -133,17 +124,19 @@ class _Gated:
 class _GRU(_Gated):
     """z, r = s(x + h W), n = tanh(x_n + r (h W)_n) or tanh(x_n + (r h) W_n), h' = n + z (h - n)."""
 
-    def input_bias(self):
-        return self.bias[0] if self.bias is not None and self.cell.reset_after else self.bias
-
     def project(self, inputs, kernel, bias):
-        return _split_product(inputs, kernel, bias, 2 * self.cell.units)
+        # The gradients of two products need no tensor of all columns.
+        columns = slice(0, 2 * self.cell.units), slice(2 * self.cell.units, None)
+        return [
+            _plus(multiply(inputs, kernel[:, n]), None if bias is None else bias[n])
+            for n in columns
+        ]
 
     def make_sites(self, lower, bias, added):
         gates = 2 * self.cell.units
         if self.cell.reset_after:
-            own = None if self.bias is None else self.bias[1]
-            return {self.name: _gru_products(lower, self.recurrent, bias, own, gates, added)}
+            products = _gru_products(lower, self.recurrent, bias, self.own_bias, gates, added)
+            return {self.name: products}
         kernels = self.recurrent[:, :gates], self.recurrent[:, gates:]
         return {
             self.name: _gru_products(lower, kernels[0], bias, None, gates, added),
@@ -192,8 +185,8 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
         return [[total, new]] * (lower is not None) + [[total, *inner]]
 
     def backward(transposed, _, upstream, *xs):
-        joined = [ops.concatenate(x, axis=-1) for x in columns(upstream)]
-        return [multiply(x, kernel) for x, kernel in zip(joined, transposed, strict=True)]
+        pairs = zip(columns(upstream), transposed, strict=True)
+        return [multiply(ops.concatenate(x, axis=-1), kernel) for x, kernel in pairs]
 
     def of_weights(weights, _, upstream, *xs):
         # Products by columns, because joined columns of all steps would be a large tensor.
@@ -203,7 +196,7 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
             for x, ys in zip(xs, of_columns, strict=True)
         ]
         biases = [
-            ops.concatenate([sum_of_rows(y) for y in ys], axis=-1)
+            ops.concatenate([*map(sum_of_rows, ys)], axis=-1)
             for b, ys in zip((bias, own_bias), [of_columns[0], of_columns[-1]], strict=True)
             if b is not None
         ]
@@ -215,16 +208,10 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
         backward=backward,
         of_weights=of_weights,
         prepare=lambda weights: [
-            stored_transposed(x) for x in leaves(pack_like(structure, weights)[:2])
+            *map(stored_transposed, leaves(pack_like(structure, weights)[:2]))
         ],
         added=added,
     )
-
-
-def _split_product(x, kernel, bias, gates):
-    """x W + b as two products. Their gradients need no tensor of all columns."""
-    columns = slice(0, gates), slice(gates, None)
-    return [_plus(multiply(x, kernel[:, n]), None if bias is None else bias[n]) for n in columns]
 
 
 def _plus(x, bias):
@@ -233,9 +220,6 @@ def _plus(x, bias):
 
 class _LSTM(_Gated):
     """i, f, g, o = x + h W, c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c')."""
-
-    def input_bias(self):
-        return self.bias
 
     def project(self, inputs, kernel, bias):
         return [_plus(multiply(inputs, kernel), bias)]
@@ -267,7 +251,7 @@ def attention_sites(
 
     Returns:
         The sites, and a function that attends with them in one step:
-        `read(call, query, state, drawn, position)`.
+        `read(call, drawn, query, state, position)`.
     """
     attention, count = decoder.attention, len(leaves(memory[:2]))
     combining = attention._combine_site()
@@ -294,8 +278,8 @@ def attention_sites(
 
     def of_weights(weights, stored, upstream, *arguments):
         # The query of one step has an axis of its own; the queries of all steps are a sequence.
-        stored = map_leaves(lambda x: ops.squeeze(swap_steps(x), 2), stored)
-        arguments, upstream = map_leaves(swap_steps, (arguments, upstream))
+        stored, arguments, upstream = map_leaves(swap_steps, (stored, arguments, upstream))
+        stored = map_leaves(functools.partial(ops.squeeze, axis=2), stored)
 
         def function(weights):
             return run(weights, stored, *arguments)[0], None
@@ -305,7 +289,7 @@ def attention_sites(
     def weights():
         return [*leaves(memory[:2]), *map(value_of, float_weights(attention))]
 
-    def read(call, query, state, drawn, position):
+    def read(call, drawn, query, state, position):
         position = position if attention.uses_position else None
         attended = call("attention", query, state, drawn, position)
         if combining is None:

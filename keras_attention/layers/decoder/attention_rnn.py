@@ -4,28 +4,13 @@ import weakref
 from typing import Any
 
 import keras
-from keras import tree
 
-from keras_attention._spec import (
-    UNROLLED,
-    Words,
-    check_bool,
-    check_choice,
-    map_shapes,
-    refuse,
-    shape_of,
-)
+from keras_attention._spec import UNROLLED, Words, check_bool, check_choice, refuse
 from keras_attention._typing import Shape
-from keras_attention.layers.decoder._base import Decoder, check_dtypes
-from keras_attention.layers.decoder._cells import (
-    check_cells,
-    query_size,
-    state_shapes,
-    state_sizes,
-)
-from keras_attention.layers.decoder._changes import refuse_changes
+from keras_attention.layers.decoder._base import Decoder
+from keras_attention.layers.decoder._cells import check_cells, query_size, state_sizes
 from keras_attention.layers.decoder._loop import run_loop, run_step
-from keras_attention.layers.scoring import ScoringMixin, check_attention
+from keras_attention.layers.scoring import ScoringMixin
 
 __all__ = ["AttentionRNN"]
 
@@ -121,11 +106,18 @@ class AttentionRNN(Decoder):
         if kwargs.get("dtype") is None and cells and not isinstance(cells[0], type):
             kwargs["dtype"] = getattr(cells[0], "dtype_policy", None)
         super().__init__(**kwargs)
-        check_parts(self.name, self.compute_dtype, cell, attention)
+        wanted = "a Keras RNN cell with a `state_size`, such as keras.layers.GRUCell(256), or a "
+        cells = check_cells(self.name, "cell", cell, f"{wanted}list of cells")
         if isinstance(cell, (list, tuple)):
             cell = keras.layers.StackedRNNCells(cells, dtype=self.dtype_policy)
         self.cell = cell
-        self._take_attention(attention)
+        parts = [("cell", one) for one in cells]
+        self._take_attention(attention, "cell", parts)
+        for name, part in [*parts, ("attention", attention)]:
+            if getattr(part, "activity_regularizer", None) is not None:
+                expected = f"`{name}` must have no `activity_regularizer`, which cannot leave the "
+                remedy = "Give it to the decoder: AttentionRNN(..., activity_regularizer=...)."
+                refuse(self.name, f"{expected}loop", part.activity_regularizer, remedy)
         for part in (cell, attention):
             _decoders_of.setdefault(part, weakref.WeakSet()).add(self)
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
@@ -150,31 +142,17 @@ class AttentionRNN(Decoder):
         self.supports_masking = True
 
     def build(self, sequences_shape: Shape, memory_shape: Shape = None) -> None:
-        self._sizes = self._check_shapes(sequences_shape, memory_shape)
-        batch, _, features = sequences_shape
         size = query_size(self.cell, self.query)
-        self._build_attention((batch, size), memory_shape)
-        self._state_shapes = state_shapes(self)
+        self._build_attention(size, sequences_shape, memory_shape)
+        batch, _, features = sequences_shape
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
 
-    def _run(self, *inputs):
-        with refuse_changes(self.name, self.attention):
-            return run_loop(self, *inputs)
-
-    _step = run_step
+    _run, _step = run_loop, run_step
 
     def _check_tensors(self, tensors: dict[str, Any]) -> None:
         super()._check_tensors(tensors)
-        self._check_unrolled(shape_of(tensors["sequences"]))
-
-    def _check_shapes(self, sequences_shape: Shape, memory_shape: Shape) -> dict[str, int]:
-        shapes = {"sequences": sequences_shape, "memory": memory_shape}
-        sizes = self.CALL.check_shapes(self.name, shapes)
-        self._check_unrolled(sequences_shape)
-        return sizes
-
-    def _check_unrolled(self, shape: Shape) -> None:
+        shape = tuple(tensors["sequences"].shape)
         if self.unroll and not (isinstance(shape[1], int) and shape[1] <= UNROLLED):
             expected = "`unroll=True` copies the loop for every step. It needs a known number of "
             remedy = "Give the number to keras.Input, or leave `unroll` out."
@@ -206,25 +184,8 @@ class AttentionRNN(Decoder):
     def compute_output_shape(
         self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None
     ) -> Shape | list:
-        self._check_shapes(sequences_shape, memory_shape)
         if not self.built:
             self.build(sequences_shape, memory_shape)
-        given = [
-            map_shapes(lambda x: keras.KerasTensor(x, dtype=self.compute_dtype), shape)
-            for shape in (sequences_shape, memory_shape)
-        ]
-        return tree.map_structure(lambda x: tuple(x.shape), self.compute_output_spec(*given))
-
-
-def check_parts(layer: str, dtype: str, cell: Any, attention: Any) -> None:
-    """The cell or cells and the attention. `dtype` is the compute dtype of the decoder."""
-    one = "a Keras RNN cell with a `state_size`, such as keras.layers.GRUCell(256)"
-    cells = check_cells(layer, "cell", cell, f"{one}, or a list of cells")
-    check_attention(layer, attention)
-    parts = [*(("cell", one) for one in cells), ("attention", attention)]
-    for name, part in parts:
-        if getattr(part, "activity_regularizer", None) is not None:
-            expected = f"`{name}` must have no `activity_regularizer`, which cannot leave the loop"
-            remedy = "Give it to the decoder: AttentionRNN(..., activity_regularizer=...)."
-            refuse(layer, expected, part.activity_regularizer, remedy)
-    check_dtypes(layer, dtype, "cell", parts)
+        shapes = {"sequences": sequences_shape, "memory": memory_shape}
+        results = self.compute_output_spec(**self.CALL.symbols(shapes, self.compute_dtype))
+        return keras.tree.map_structure(lambda x: tuple(x.shape), results)

@@ -9,20 +9,15 @@ from keras import ops
 from keras_attention._place import Place, compiling
 from keras_attention._spec import Words, refuse
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers.decoder._base import Decoder, check_dtypes
-from keras_attention.layers.decoder._cells import (
-    as_states,
-    output_size,
-    state_shapes,
-    state_sizes,
-)
+from keras_attention.layers.decoder._base import Decoder
+from keras_attention.layers.decoder._cells import as_states, output_size, state_sizes
 from keras_attention.layers.decoder._sites import CellSites, has_sites
-from keras_attention.layers.scoring import ScoringMixin, check_attention
+from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import map_leaves, swap_steps
-from keras_attention.ops.masks import blanked
+from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.xla import pad_axis, round_up_length
-from keras_attention.recurrence import recur, runs_alone
+from keras_attention.recurrence import recur
 
 __all__ = ["DecoderStack"]
 
@@ -95,18 +90,15 @@ class DecoderStack(Decoder):
         if kwargs.get("dtype") is None and rnns:
             kwargs["dtype"] = getattr(rnns[0], "dtype_policy", None)
         super().__init__(**kwargs)
-        check_stack(self.name, self.compute_dtype, rnns, attention)
+        check_rnns(self.name, rnns)
         self.rnns = rnns
-        self._take_attention(attention)
+        self._take_attention(attention, "recurrent layers", [("rnns", x) for x in rnns])
         self.supports_masking = True
 
     def build(self, sequences_shape: Shape, memory_shape: Shape = None) -> None:
-        shapes = {"sequences": sequences_shape, "memory": memory_shape}
-        self._sizes = self.CALL.check_shapes(self.name, shapes)
-        batch, steps, width = sequences_shape
         size = output_size(self.rnns[0].cell)
-        self._build_attention((batch, size), memory_shape)
-        self._state_shapes = state_shapes(self)
+        self._build_attention(size, sequences_shape, memory_shape)
+        batch, steps, width = sequences_shape
         for rnn in self.rnns:
             if not rnn.built:
                 rnn.build((batch, steps, width))
@@ -129,7 +121,7 @@ class DecoderStack(Decoder):
             outputs,
             memory,
             state.attention,
-            query_mask=mask,
+            Masks(query=mask),
             position=ops.expand_dims(state.position, 1) + count,
             return_attention_scores=scores_wanted,
             training=training,
@@ -182,13 +174,13 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
         return found[0] if rnn.return_state else found
     inputs = swap_steps(sequences)
     steps, limit = ops.shape(inputs)[0], None
-    if training and runs_alone(sequences) and not isinstance(steps, int):
+    if training and Place.of(sequences).compiles_loops and not isinstance(steps, int):
         # XLA compiles few programs for all lengths.
         limit, inputs = steps, pad_axis(inputs, 0, round_up_length(steps) - steps)
-    cells = CellSites(rnn.cell, inputs, 0, training)
+    cells = CellSites(rnn.cell, inputs, training)
 
     def step(call, states, _):
-        hidden, states = cells(call, None, states)
+        hidden, states = cells(call, None, None, states)
         return states, hidden
 
     with compiling(True if training else None):
@@ -216,8 +208,7 @@ def _valid_first(mask):
     return ops.expand_dims(ops.argsort(place, axis=1), 2), ops.expand_dims(place, 2)
 
 
-def check_stack(layer: str, dtype: str, rnns: list, attention: Any) -> None:
-    """The recurrent layers and the attention. `dtype` is the compute dtype of the decoder."""
+def check_rnns(layer: str, rnns: list) -> None:
     wrong = [x for x in rnns if not getattr(x, "return_sequences", False)]
     wrong += [x for x in rnns if not isinstance(x, keras.layers.RNN)]
     if wrong or len(rnns) < 2:
@@ -232,6 +223,3 @@ def check_stack(layer: str, dtype: str, rnns: list, attention: Any) -> None:
     if len(set(sizes)) > 1:
         expected = "`rnns` must have the same number of units from the second on, because their "
         refuse(layer, f"{expected}outputs are added", Words(f"{sizes} units"))
-    check_attention(layer, attention)
-    parts = [*(("rnns", x) for x in rnns), ("attention", attention)]
-    check_dtypes(layer, dtype, "recurrent layers", parts)

@@ -5,15 +5,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention._spec import (
-    Spec,
-    Words,
-    check_bool,
-    check_choice,
-    check_int,
-    is_known,
-    refuse,
-)
+from keras_attention._spec import Spec, Words, check_bool, check_choice, check_int, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.decoder._cells import (
@@ -183,7 +175,7 @@ class FeatureAttention(CheckedLayer):
         """The sizes that the layer is built for, which include the number of steps."""
         sizes = self.CALL.check_shapes(self.name, {"inputs": shape})
         steps = shape[1]
-        if not is_known(steps) or steps < 1:
+        if not isinstance(steps, int) or steps < 1:
             expected = "the number of steps of `inputs` must be known, and at least one"
             refuse(self.name, expected, Words(tuple(shape)), "Give it to keras.Input.")
         return {**sizes, "T": steps}

@@ -5,12 +5,13 @@ compiles, `plain` elsewhere.
 """
 
 import functools
+import math
 
 import keras
 
-from keras_attention._place import Place
+from keras_attention._place import Place, in_loop
 from keras_attention._typing import Tensor
-from keras_attention.ops.additive.choose import Forms, run, stores_tanh
+from keras_attention.ops.additive.choose import SMALL_EAGER, STORED, Forms, run
 from keras_attention.ops.additive.cpu import grouped_gradient, grouped_score
 from keras_attention.ops.additive.gpu import fused_gradient, fused_score
 from keras_attention.ops.additive.plain import (
@@ -22,8 +23,7 @@ from keras_attention.ops.additive.plain import (
     whole_score,
 )
 from keras_attention.ops.additive.reference import score
-from keras_attention.ops.differentiable import differentiable
-from keras_attention.ops.gradients import run_after
+from keras_attention.ops.gradients import differentiable, run_after
 from keras_attention.ops.products import as_dtype
 
 __all__ = ["additive_score"]
@@ -63,13 +63,24 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     wide = "float64" if dtype == "float64" else "float32"
     query, key, vector = as_dtype(query, wide), as_dtype(key, wide), as_dtype(vector, wide)
     place = Place.of(query, key)
-    if stores_tanh(place, query, key):
+    if _stores_tanh(place, query, key):
         form = score
         if place.graph:
             form = score_by_sample if place.compiled else whole_score
         return as_dtype(form(query, key, vector), dtype)
     choose = functools.partial(run, place, SCORE)
     return as_dtype(differentiable(choose, _gradient, query, key, vector), dtype)
+
+
+def _stores_tanh(place, query, key):
+    """Whether the tanh are stored for the gradient, which is faster than recomputing them."""
+    sizes = *query.shape, key.shape[1]
+    if place.backend == "jax" or None in sizes:
+        return False
+    count = math.prod(sizes)
+    if query.shape[1] == 1 and count <= STORED:
+        return not in_loop()
+    return count <= SMALL_EAGER and not place.graph
 
 
 def _gradient(query, key, vector, upstream):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from keras_attention._place import Place, in_loop, on_device
+from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
 from keras_attention.ops.xla import (
     bound,
@@ -33,7 +33,7 @@ from keras_attention.ops.xla import (
     trace_once,
 )
 
-__all__ = ["Forms", "run", "stores_tanh"]
+__all__ = ["Forms", "run"]
 
 
 # The table of measured sizes, on two cores. They count numbers of the tensor of all pairs,
@@ -84,17 +84,6 @@ class Forms(NamedTuple):
     grouped: Callable
     fused: Callable
     blocked: Callable
-
-
-def stores_tanh(place: Place, query: Tensor, key: Tensor) -> bool:
-    """Whether the tanh are stored for the gradient, which is faster than recomputing them."""
-    sizes = *query.shape, key.shape[1]
-    if place.backend == "jax" or None in sizes:
-        return False
-    count = math.prod(sizes)
-    if query.shape[1] == 1 and count <= STORED:
-        return not in_loop()
-    return count <= SMALL_EAGER and not place.graph
 
 
 def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *upstream: Tensor):

@@ -164,7 +164,7 @@ def _sum_in_groups(make_terms, a, b, weight, axis):
     total = ops.zeros(shape, a.dtype)
 
     def add(total, pieces, size):
-        terms = make_terms(*(_split(x, n, size) for x, n in zip(pieces, axes, strict=True)))
+        terms = make_terms(*map(_split, pieces, axes, [size] * len(axes)))
         return total + _tree_sum(terms) if terms else total
 
     length = b.shape[1]

@@ -10,11 +10,7 @@ from typing import Any
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops.additive.choose import (
-    BLOCK,
-    SMALLEST_SAMPLE,
-    WHOLE,
-)
+from keras_attention.ops.additive.choose import BLOCK, SMALLEST_SAMPLE, WHOLE
 from keras_attention.ops.products import project
 
 __all__ = [

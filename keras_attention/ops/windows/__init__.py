@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
-from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.gradients import differentiable
 from keras_attention.ops.windows.choose import Form, one_by_one
 from keras_attention.ops.windows.cpu import ONE_BY_ONE
 from keras_attention.ops.windows.gpu import FUSED

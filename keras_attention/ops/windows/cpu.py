@@ -9,22 +9,23 @@ import keras
 from keras import ops
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops.products import project
+from keras_attention.ops.products import project, wide_dtype, widened
 from keras_attention.ops.samples import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
-from keras_attention.ops.windows.plain import wide_dtype, widen
 
 __all__ = ["ONE_BY_ONE"]
 
 
 def _dot(query, key, position):
-    query = widen(query)
-    return _each(lambda row: ops.cast(_sum_features(query * widen(row)), key.dtype), position, key)
+    query = widened(query)
+    return _each(
+        lambda row: ops.cast(_sum_features(query * widened(row)), key.dtype), position, key
+    )
 
 
 def _weighted_sum(weights, value, position):
     def add(weight, row, _, total):
-        return (total + weight * widen(row),)
+        return (total + weight * widened(row),)
 
     zeros = _zero_rows(value, *ops.shape(position)[:2])
     (total,) = _fold(add, (zeros,), position, weights, value)
@@ -51,7 +52,7 @@ def _tanh_gradient(query, key, vector, position, upstream):
 
 
 def _spread(weights, x, position, memory):
-    wide, length = widen(x), ops.shape(memory)[1]
+    wide, length = widened(x), ops.shape(memory)[1]
 
     def add(weight, _, place, total):
         return (total + add_rows(weight * wide, place, length),)
@@ -92,7 +93,7 @@ def _fold(
     Here weight is `(B, Tq, 1)`, row is `(B, Tq, D)` or None without a memory, and place is
     `(B, Tq)`, the positions of the rows.
     """
-    places, weights = _places_first(position), _places_first(widen(weights))
+    places, weights = _places_first(position), _places_first(widened(weights))
 
     def body(n, *totals):
         row = None if memory is None else take_rows(memory, places[n])

@@ -6,9 +6,10 @@ of it are cheaper: the windows are cut out of the scores, or put in their places
 
 from keras import ops
 
+from keras_attention.ops.products import wide_dtype, widened
 from keras_attention.ops.samples import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form, is_short
-from keras_attention.ops.windows.plain import tanh_of_rows, wide_dtype, widen
+from keras_attention.ops.windows.plain import tanh_of_rows
 from keras_attention.ops.windows.reference import tanh
 
 __all__ = ["FUSED"]
@@ -18,16 +19,16 @@ def _dot(query, key, position):
     if is_short(query, key, position):
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 1)))
         return ops.take_along_axis(scores, position, axis=2)
-    rows = widen(ops.expand_dims(query, 2)) * widen(take_rows(key, position))
+    rows = widened(ops.expand_dims(query, 2)) * widened(take_rows(key, position))
     return ops.cast(ops.sum(rows, 3), key.dtype)
 
 
 def _weighted_sum(weights, value, position):
     weights = ops.cast(weights, wide_dtype(value))
     if is_short(value, value, position):
-        context = ops.matmul(_placed(weights, position, value), widen(value))
+        context = ops.matmul(_placed(weights, position, value), widened(value))
     else:
-        rows = ops.expand_dims(weights, 3) * widen(take_rows(value, position))
+        rows = ops.expand_dims(weights, 3) * widened(take_rows(value, position))
         context = ops.sum(rows, 2)
     return ops.cast(context, value.dtype)
 
@@ -41,7 +42,7 @@ def _tanh_gradient(query, key, vector, position, upstream):
 
 
 def _spread(weights, x, position, memory):
-    weights, wide = widen(weights), widen(x)
+    weights, wide = widened(weights), widened(x)
     if is_short(x, memory, position):
         places = ops.transpose(_placed(weights, position, memory), (0, 2, 1))
         return ops.cast(ops.matmul(places, wide), x.dtype)

@@ -1,24 +1,13 @@
 """The products of windows without XLA: all windows are copied for a moment."""
 
-import keras
 from keras import ops
 
 from keras_attention._typing import Tensor
-from keras_attention.ops.products import project
+from keras_attention.ops.products import project, wide_dtype, widened
 from keras_attention.ops.samples import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 
-__all__ = ["COPIED", "tanh_of_rows", "wide_dtype", "widen"]
-
-
-def widen(x: Tensor) -> Tensor:
-    """Casts half precision to float32, which counts far enough for sums of many rows."""
-    return ops.cast(x, wide_dtype(x))
-
-
-def wide_dtype(x: Tensor) -> str:
-    """The dtype of sums of many rows: at least float32."""
-    return "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
+__all__ = ["COPIED", "tanh_of_rows"]
 
 
 def _dot(query, key, position):
@@ -26,7 +15,7 @@ def _dot(query, key, position):
 
 
 def _weighted_sum(weights, value, position):
-    windows = take_rows(widen(value), position)
+    windows = take_rows(widened(value), position)
     weights = ops.cast(weights, wide_dtype(value))  # on PyTorch, products of float64 are float32
     return ops.cast(ops.einsum("bqw,bqwd->bqd", weights, windows), value.dtype)
 
@@ -49,7 +38,7 @@ def tanh_of_rows(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
 
 
 def _spread(weights, x, position, memory):
-    rows = ops.expand_dims(widen(weights), 3) * ops.expand_dims(widen(x), 2)
+    rows = ops.expand_dims(widened(weights), 3) * ops.expand_dims(widened(x), 2)
     return ops.cast(add_rows(rows, position, ops.shape(memory)[1]), x.dtype)
 
 

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention._place import Compiling, compiling
-from keras_attention.ops.differentiable import differentiable
+from keras_attention.ops.gradients import differentiable
 from tests.backends import gradients_by, tensor
 from tests.helpers import normal, numpy
 
