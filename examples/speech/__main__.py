@@ -36,6 +36,7 @@ from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, La
 from examples.speech.tones import Tones
 
 EPOCHS = {"listen": 20, "speak": 40}
+AVERAGE = 0.998  # the momentum of the averages of the weights
 # Options that change no weight.
 FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
 
@@ -94,17 +95,18 @@ def run(task, language, arguments, output, listener=None):
     seed_model(arguments.seed)
     model = build(loss=arguments.alignment_loss)
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
-    model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), LOSSES[task])
+    # At its end `fit` puts the moving averages of the weights into the model.
+    average = {"use_ema": True, "ema_momentum": AVERAGE}
+    model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
     model.fit(
         batches.dataset(),
         epochs=epochs,
         initial_epoch=resume.restore(model),
         validation_data=checked.dataset(),
-        callbacks=[LateNoise(model, epochs), *resume.callbacks("val_loss")],
+        callbacks=[LateNoise(model, epochs), keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
         shuffle=False,
         verbose=1 if sys.stdout.isatty() else 2,
     )
-    resume.load_best(model)
 
     trained, model = model, build(half_width=arguments.half_width, hard=arguments.hard)
     model.set_weights(trained.get_weights())
