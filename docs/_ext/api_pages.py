@@ -13,6 +13,7 @@ from docstrings import marked, public_names
 PARTS = {
     "layers": "Attention layers, and the protocol that they are made of.",
     "layers.decoder": "Attention inside a recurrence.",
+    "layers.types": "What these layers pass to each other.",
     "models": "Sequence to sequence: the model, its encoder and its heads.",
     "search": None,
     "ops": "The equations as functions.",
@@ -88,7 +89,8 @@ def index(listed):
         lines += [title, "-" * len(title), ""]
         lines += [PARTS[part] or f".. automodule:: keras_attention.{part}", ""]
         lines += [".. list-table::", "   :widths: 30 70", ""]
-        for path in sorted(paths, key=str.lower):
+        paths = sorted(paths, key=str.lower)
+        for path in paths:
             lines += [
                 f"   * - :py:obj:`{path.rpartition('.')[2]} <{path}>`",
                 f"     - {summary(path)}",

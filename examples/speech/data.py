@@ -2,7 +2,7 @@
 
 The Free Spoken Digit Dataset, https://github.com/Jakobovski/free-spoken-digit-dataset, is a folder
 of files DIGIT_SPEAKER_INDEX.wav. By its split the indices 0 to 4 are for testing. Here the indices
-5 to 7 choose the best epoch, and the model learns from the others.
+5 to 7 give the loss that the command prints, and the model learns from the others.
 """
 
 import collections
@@ -167,8 +167,8 @@ def make_data(task, language, arguments, epochs):
     """Makes the utterances of a task.
 
     Returns:
-        `Batches` to learn from, others that choose the best epoch, and how many groups of frames a
-        letter has on average.
+        `Batches` to learn from, others to watch the loss on, and how many groups of frames a letter
+        has on average.
     """
     lengths, seed = (1, arguments.longest), arguments.seed
     texts, frames = make_corpus(language, "train", arguments.utterances, lengths, seed)
