@@ -47,9 +47,10 @@ def guided_attention_loss(
     i and j count the valid steps of a sample from 0, and Tq[b] and Tk[b] are their numbers. The
     inner mean runs over the valid pairs of a sample. If there is none, it is 0.
 
-    The loss is at most 1 / Tk. Multiply it by 10, for example. In the paper,
-    weights always sum to one. A row of a monotonic attention may sum to less. Without n, such an
-    attention would lower the loss by moving past the memory. A sum below 1e-15 counts as 1e-15.
+    The loss is at most 1 / Tk. Multiply it by 10, for example. In the paper, weights always sum to
+    one. A row of a monotonic or a GMM attention may sum to less. Without n, such an attention would
+    lower the loss by moving past the memory. A sum below 1e-15 counts as 1e-15, and what then is
+    missing in n costs as much as a weight far away.
 
     Args:
         weights: a, `(B, Tq, Tk)`.
@@ -85,8 +86,9 @@ def guided_attention_loss(
     far = 1 - ops.exp(-ops.square(of_query - of_memory) / (2 * width**2))
     valid = _valid_pairs(query_mask, memory_mask)
     weights = ops.where(valid, weights, ops.zeros_like(weights))
-    sums = ops.sum(weights, axis=2, keepdims=True)
-    losses = ops.sum(far * weights / _at_least(sums, SMALLEST_SUM), axis=(1, 2))
+    weights = weights / _at_least(ops.sum(weights, axis=2, keepdims=True), SMALLEST_SUM)
+    missing = ops.where(ops.any(valid, axis=2), 1 - ops.sum(weights, axis=2), 0.0)
+    losses = ops.sum(far * weights, axis=(1, 2)) + ops.sum(missing, axis=1)
     count = ops.sum(ops.cast(valid, weights.dtype), axis=(1, 2))
     return mean_or_zero(losses / ops.maximum(count, 1))
 

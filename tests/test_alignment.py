@@ -78,6 +78,7 @@ def guided_by_loops(weights, query_mask, memory_mask, width):
                 distance = i / steps - j / length
                 share = a[i, j] / max(a[i].sum(), 1e-15)
                 total += share * (1 - math.exp(-(distance**2) / (2 * width**2)))
+            total += 1 - a[i].sum() / max(a[i].sum(), 1e-15) if length else 0
         losses.append(total / max(steps * length, 1))
     return np.mean(losses)
 
@@ -349,6 +350,16 @@ def test_rows_that_have_left_the_memory_have_finite_gradients():
     (found,) = numpy(*gradients(Weightless, run, [weights])[1]).tolist()
     assert np.isfinite(found).all()
     assert np.abs(found[3]).max() > 0
+
+
+def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
+    """A Gaussian that moves past the last memory step, in float32, until its weights underflow."""
+    places = np.arange(0.0, 40.0)[:, None, None]
+    weights = np.exp(-np.square(np.arange(3) - places) / 2).astype("float32")
+    assert weights.sum(axis=(1, 2)).min() == 0
+    losses = [float(guided_attention_loss(tensor(x[None]))) for x in weights]
+    assert np.diff(losses).min() > -1e-6
+    assert losses[-1] == pytest.approx(1 / 3)
 
 
 def test_double_precision_is_kept():
