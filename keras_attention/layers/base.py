@@ -50,7 +50,9 @@ def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
 
 def with_weights(layer: keras.layers.Layer, values: Iterable[Tensor]) -> keras.StatelessScope:
     """A scope in which the `float_weights` of a layer have these values."""
-    return keras.StatelessScope(list(zip(float_weights(layer), values, strict=True)))
+    # A scope hides the one around it, in which other weights have values: in `fit` on JAX.
+    others = [(x, x.value) for x in layer.weights if "float" not in x.dtype]
+    return keras.StatelessScope([*zip(float_weights(layer), values, strict=True), *others])
 
 
 class _Caller(keras.layers.Layer):

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._place import value_of
-from keras_attention._spec import Words, check_int, is_integer, refuse
+from keras_attention._spec import LAST_SEED, Words, check_int, is_integer, refuse
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._several import Several, ends
 from keras_attention.layers.scoring import ScoringMixin
@@ -203,6 +203,8 @@ def _seeded(config: Nested, number: int) -> Nested:
     if not isinstance(config, dict):
         return config
     return {
-        name: x + number if name == "seed" and is_integer(x) else _seeded(x, number)
+        name: (x + number) % (LAST_SEED + 1)
+        if name == "seed" and is_integer(x)
+        else _seeded(x, number)
         for name, x in config.items()
     }

@@ -17,7 +17,7 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
-from keras_attention.layers.scoring import ScoringMixin, check_hook, check_window, read_values
+from keras_attention.layers.scoring import ScoringMixin, check_hook, read_values
 from keras_attention.layers.types import Memory, Residuals, Step
 from keras_attention.ops.gradients import restored
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
@@ -181,13 +181,12 @@ class RecurrentScoringMixin(ScoringMixin):
         masks, training, drawn = reading.masks, reading.training, reading.drawn
         state = self._first_state(memory) if state is None else state
         stored = reading.stored or Residuals()
-        window = self.window(query, memory, reading.position if self.uses_position else None)
+        window = self._window(query, memory, reading.position)
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
         of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
         mask = masks._replace(memory=None).joined(query, memory.value)
         if window is not None:
-            check_window(self.name, window, query.shape)
             if window.gaussian:
                 expected = "an attention whose state holds weights cannot have a Gaussian window"
                 remedy = "Return Window(center, half_width) from `window`."

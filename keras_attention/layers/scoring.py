@@ -56,7 +56,6 @@ __all__ = [
     "build_attention",
     "check_attention",
     "check_hook",
-    "check_window",
     "read_values",
     "set_weighing",
 ]
@@ -443,10 +442,7 @@ class ScoringMixin(CheckedLayer):
             wanted, the new state, and `Residuals`.
         """
         stored = reading.stored or Residuals()
-        # Only a class that counts steps gets their numbers.
-        window = self.window(query, memory, reading.position if self.uses_position else None)
-        if window is not None:
-            check_window(self.name, window, query.shape)
+        window = self._window(query, memory, reading.position)
         query = self._projected(query, stored.query)
         if window is None or self.score_window is None:
             context, weights, scores = self._read_whole(
@@ -456,6 +452,16 @@ class ScoringMixin(CheckedLayer):
         # One query may be read whole where many are gathered, so no scores are stored.
         context, weights = self._read_window(query, memory, window, reading)
         return context, weights, state, Residuals(query)
+
+    def _window(self, query, memory, position):
+        """What the hook `window` returns, with the center in `score_dtype`."""
+        # Only a class that counts steps gets their numbers.
+        window = self.window(query, memory, position if self.uses_position else None)
+        if window is None:
+            return None
+        check_window(self.name, window, query.shape)
+        # Half precision cannot count the positions of a long memory.
+        return window._replace(center=as_dtype(window.center, self.score_dtype))
 
     def _drop_memory(self, memory):
         """The memory with dropout that is the same at every step of a loop around `attend`.

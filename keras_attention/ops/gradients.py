@@ -163,7 +163,9 @@ def restored(x: Tensor, stored: Tensor | None) -> Tensor:
     if stored is None:
         return x
     # Nothing else uses x, so its computation is removed from a graph.
-    return differentiable(lambda x: stored, lambda x, upstream: (upstream,), x)
+    return differentiable(
+        lambda x, stored: stored, lambda x, stored, upstream: (upstream, None), x, stored
+    )
 
 
 def linearize(

@@ -179,6 +179,24 @@ def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, mos
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
 
+def test_second_derivatives_of_a_decoder_whose_query_is_not_projected():
+    query, value = (normal(n, 2, n, 5).astype("float32") for n in (3, 7))
+    decoder = AttentionRNN(layers.GRUCell(5), LuongAttention("general"), input_feeding=True)
+    decoder(query, value)
+    weights, others = (
+        [x.value for x in xs]
+        for xs in (decoder.trainable_variables, decoder.non_trainable_variables)
+    )
+
+    def loss(x):
+        return ops.sum(ops.sin(decoder.stateless_call(weights, others, x, value, training=True)[0]))
+
+    first, direction = jax.jit(jax.grad(loss)), normal(1, *query.shape).astype("float32")
+    found = jax.grad(lambda x: ops.sum(first(x) * direction))(query)
+    change = first(query + 0.01 * direction) - first(query - 0.01 * direction)
+    np.testing.assert_allclose(found, change / 0.02, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("query", ["previous", "current"])
 def test_unrolled_with_a_mask(query):
     found = []

@@ -1,10 +1,11 @@
 """A hop against loops of the paper."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import MemoryHop
+from keras_attention import AttentionRNN, MemoryHop
 from tests.backends import dtypes, on_tensorflow, tensor
 from tests.helpers import (
     DTYPES,
@@ -177,6 +178,21 @@ class TestMemoryHop:
             hop.linear = linear
             assert_all_close(function(*tensors), self.paper(hop, inputs, linear, self.MASK))
         assert len(traces) == 1
+
+    def test_a_decoder_trains_with_the_switch_of_today(self):
+        """On JAX, `fit` takes the weights out of the layers, and compiles once."""
+        decoder = AttentionRNN(keras.layers.GRUCell(self.D), MemoryHop())
+        inputs = keras.Input((self.T, self.D)), keras.Input((self.N, self.D))
+        model = keras.Model(inputs, decoder(*inputs))
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        x = [normal(n, 2, *one.shape[1:], dtype="float32") for n, one in enumerate(inputs)]
+        losses = []
+        for linear in (False, True, False):
+            decoder.attention.linear = linear
+            history = model.fit(x, np.zeros((2, self.T, self.D)), verbose=0).history
+            losses += history["loss"]
+            assert losses[-1] == pytest.approx(np.square(numpy(model(x))).mean(), rel=1e-5)
+        assert losses[0] == pytest.approx(losses[2], rel=1e-5) != pytest.approx(losses[1], rel=0.01)
 
     @pytest.mark.parametrize("start", [False, True])
     def test_linear_start(self, start):

@@ -401,3 +401,8 @@ def test_hooks_of_the_heads_are_refused(hook):
     function = getattr(BahdanauAttention, hook)
     with pytest.raises(TypeError, match=f"Mine: `{hook}` is a hook of the attentions inside"):
         type("Mine", (MultiHead,), {hook: function})
+
+
+def test_the_seed_after_the_largest_is_zero():
+    heads = MultiHead(BahdanauAttention(3, dropout=0.4, seed=2**32 - 1), 2).heads
+    assert [head.seed for head in heads] == [2**32 - 1, 0]

@@ -697,6 +697,23 @@ def test_a_wrong_window_is_refused(window, given):
     assert_refused(lambda: Windowed()(keras.Input((3, 5)), keras.Input((7, 5))), message)
 
 
+class BfloatWindow(Dot):
+    """A Gaussian window, of which a hook computes the center in half precision."""
+
+    def window(self, query, memory, position):
+        center = ops.full(ops.shape(query)[:2], 1000, "bfloat16")
+        return Window(center, 1, gaussian=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "mixed_bfloat16", "mixed_float16"])
+def test_the_center_of_a_window_may_have_any_dtype(dtype):
+    query, value = np.ones((1, 2, 5)), np.ones((1, 1300, 5))
+    _, weights = BfloatWindow(dtype=dtype)(query, value, return_attention_scores=True)
+    expected = np.zeros((1, 2, 1300))
+    expected[..., 999:1002] = np.exp([-2.0, 0.0, -2.0]) / 3
+    assert_close(weights, expected, dtype if dtype != "float64" else "float32")
+
+
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_combine_without_its_output_size_is_refused(symbolic):
     class Both(Dot):
