@@ -102,7 +102,7 @@ def test_data_sets_and_weights_of_samples(model):
 
 
 @pytest.mark.parametrize(
-    "given", fast([None, "sum_over_batch_size", "mean_with_sample_weight"], [None])
+    "given", fast([None, "mean", "sum_over_batch_size", "mean_with_sample_weight"], [None, "mean"])
 )
 def test_padding_does_not_count_in_any_loss(given, model):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=given or "sum")
@@ -568,6 +568,8 @@ def test_wrong_calls_are_refused(model):
         model.generate(SOURCES, 6, "sample", seed=-3)
     with pytest.raises(ValueError, match="must take logits"):
         model.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="must take logits"):
+        model.compile("sgd", keras.losses.sparse_categorical_crossentropy)
     with pytest.raises(ValueError, match="`beam_width` is the largest `n_best`"):
         model.generate(SOURCES, 6, n_best=6)
     with pytest.raises(ValueError, match="same number of samples"):
