@@ -319,6 +319,28 @@ def test_a_saved_model_generates_the_same(name, tmp_path):
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
+@keras.saving.register_keras_serializable("tests")
+class Made(Seq2Seq):
+    """A model that makes its parts itself, of one argument."""
+
+    def __init__(self, width, **kwargs):
+        parts = make_model()
+        table = keras.layers.Embedding(V, width)
+        super().__init__(parts.encoder, parts.decoder, table, parts.head, START, END, **kwargs)
+        self.width = width
+
+    def get_config(self):
+        return {"width": self.width}
+
+
+def test_a_subclass_with_a_constructor_of_its_own_is_saved(tmp_path):
+    model = Made(5)
+    expected = numpy(model((SOURCES, TARGETS)))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(numpy(loaded((SOURCES, TARGETS))), expected, atol=1e-6)
+
+
 @pytest.mark.slow
 @only_on("tensorflow", reason="a SavedModel")
 def test_an_exported_model_generates_the_same(model, tmp_path):
