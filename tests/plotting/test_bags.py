@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attention.plotting import plot_bag
 from tests.helpers import assert_refused
@@ -80,4 +81,7 @@ def test_a_mask_marks_as_indices_do():
         axes = plot_bag([0.1, 0.7, 0.2], ["a", "b", "c"], marked=marked).axes[0]
         return [bar.get_facecolor() for bar in axes.patches]
 
-    assert colours(np.array([True, False, True])) == colours([0, 2]) != colours([0, 1])
+    mask = [True, False, True]
+    assert colours(np.array(mask)) == colours([0, 2]) != colours([0, 1])
+    assert colours(ops.convert_to_tensor(mask)) == colours([0, 2])
+    assert colours(ops.convert_to_tensor([0, 2])) == colours([0, 2])
