@@ -27,6 +27,13 @@ def test_the_images_with_the_largest_weights_come_first():
     assert_nothing_is_cut_off(figure)
 
 
+def test_colours_from_0_to_255_may_be_floating_point_numbers():
+    images = np.arange(4 * 7 * 3).reshape(1, 4, 7, 3)
+    images[0, 0, 0] = 255
+    (picture,) = plot_bag([1.0], images.astype("float32")).axes[0].images
+    np.testing.assert_allclose(picture.get_array(), images[0] / 255, atol=1e-6)
+
+
 def test_rows_of_a_table_are_bars():
     figure = plot_bag([0.1, 0.5, 0.0, 0.4], ["a", b"b", "c", "d"], most=2, marked={1})
     (axes,) = figure.axes
