@@ -54,7 +54,8 @@ def comprehensiveness(
         c, `(B,)`, from -1 to 1.
 
     Raises:
-        ValueError: the shapes do not fit; the importance holds NaN; the share is out of range.
+        ValueError: the shapes do not fit; there is one class only; the importance holds NaN; the
+            share is out of range.
 
     Example:
         >>> import numpy
@@ -130,9 +131,11 @@ def _loss(predict, inputs, importance, share, pad, keep):
 
 def _probabilities(predict, inputs):
     probabilities = ops.convert_to_numpy(predict(inputs))
-    if probabilities.ndim != 2 or len(probabilities) != len(inputs):
-        expected = f"`predict` must return probabilities of shape ({len(inputs)}, classes)"
-        refuse("faithfulness", expected, probabilities.shape)
+    shape, count = probabilities.shape, len(inputs)
+    if len(shape) != 2 or shape[0] != count or shape[1] < 2:
+        expected = f"`predict` must return probabilities of shape ({count}, classes), two or more"
+        remedy = "Make two of a sigmoid p: numpy.concatenate([1 - p, p], axis=1)."
+        refuse("faithfulness", expected, shape, remedy if shape == (count, 1) else "")
     return probabilities
 
 
@@ -151,7 +154,7 @@ def _most_important(inputs, importance, share, pad, name="importance"):
         raise ValueError(f"faithfulness: `{name}` holds NaN. Replace it; a part needs a number.")
     # Otherwise the rounding of a product such as 0.1 * 30 would choose one more.
     count = np.ceil(np.round(share * present.sum(axis=1), 9))
-    order = np.argsort(np.where(present, -importance, np.inf), axis=1, kind="stable")
+    order = np.lexsort((-importance, ~present))
     chosen = np.zeros_like(present)
     np.put_along_axis(chosen, order, np.arange(present.shape[1]) < count[:, None], axis=1)
     return chosen.reshape(shape)

@@ -81,6 +81,11 @@ def test_padding_is_no_part():
     assert_close(found[1], by_hand(long, importance[1], 3, False), "float64")
 
 
+def test_the_logarithm_of_a_weight_of_zero():
+    importance = np.array([[-np.inf, 0.0, -np.inf, -np.inf]])
+    assert erase([[0, 0, 4, 7]], importance, 0.5).tolist() == [[0, 0, 0, 7]]
+
+
 def test_whole_sentences():
     ids = np.array([[[1, 2, 0], [3, 0, 0], [4, 5, 1], [0, 0, 0]]])
     importance = np.array([[0.2, 0.5, 0.3, 9.0]])
@@ -172,6 +177,8 @@ def test_refusals():
     for share in (0, 1.1, -0.1, "half"):
         refuse(lambda share=share: erase(ids, weights, share), "`share`", repr(share))
     refuse(lambda: comprehensiveness(lambda x: x[0], ids, weights), "(1, classes)", "(3,)")
+    one_class = "(1, classes), two or more; received (1, 1). Make two of a sigmoid"
+    refuse(lambda: sufficiency(lambda x: x[:, :1] / 9, ids, weights), one_class)
     refuse(lambda: jensen_shannon([[1.0, -1]], [[1.0, 1]]), "`first` must hold weights")
     refuse(lambda: jensen_shannon([[1.0, 1]], [[1.0, 1, 1]]), "`second`", "(1, 2)")
     refuse(lambda: overlap(weights, np.ones((1, 2)), ids), "`second`", "(1, 2)")

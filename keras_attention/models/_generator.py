@@ -146,6 +146,7 @@ class Generator(keras.Model):
         own = {
             name: keras.saving.deserialize_keras_object(config[name], custom_objects)
             for name in cls._arguments
+            if name in config  # a subclass may make its parts itself
         }
         return cls(**{**config, **own})
 

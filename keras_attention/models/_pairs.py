@@ -1,5 +1,6 @@
 """Training of a model on pairs of a source and a target."""
 
+import inspect
 from typing import Any, NamedTuple
 
 import keras
@@ -9,7 +10,7 @@ from keras_attention._spec import Words, described, fits
 from keras_attention.models._batches import padded
 from keras_attention.models._checks import check, check_targets
 
-COUNTS = "sum_over_batch_size"  # the reduction that divides by all places, padding too
+COUNTS = "sum_over_batch_size", "mean"  # reductions that divide by all places, padding too
 
 
 class Pair(NamedTuple):
@@ -50,13 +51,12 @@ class PairTrainer(keras.Model):
                 The mean of any loss is that of the valid tokens.
             metrics, weighted_metrics: metrics on `(targets, logits)`.
         """
-        logits = not isinstance(loss, str) and getattr(loss, "from_logits", True)
-        check("Seq2Seq", "loss", logits, loss)
+        check("Seq2Seq", "loss", _takes_logits(loss), loss)
         if loss is None:
             loss = keras.losses.SparseCategoricalCrossentropy(
                 from_logits=True, reduction="mean_with_sample_weight"
             )
-        self._counts_padding = getattr(loss, "reduction", COUNTS) == COUNTS
+        self._counts_padding = getattr(loss, "reduction", "mean") in COUNTS
         metrics = [*(metrics or []), *(weighted_metrics or [])]
         super().compile(optimizer, loss, weighted_metrics=metrics or None, **kwargs)
 
@@ -131,3 +131,10 @@ class PairTrainer(keras.Model):
         source, target = (padded(x, self.pad_token) for x in (source, target))
         check_targets(self, target)
         return Pair(source, target), target
+
+
+def _takes_logits(loss):
+    if inspect.isfunction(loss):
+        option = inspect.signature(loss).parameters.get("from_logits")
+        return option is None or option.default is True
+    return not isinstance(loss, str) and getattr(loss, "from_logits", True)

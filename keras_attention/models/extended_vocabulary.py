@@ -60,7 +60,7 @@ class ExtendedVocabulary:
         """The ids of the words of every sample, given the extra words of its source."""
         encoded = []
         for sample, more in zip(samples, extra, strict=True):
-            ids = {word: len(self._ids) + n for n, word in enumerate(more)} | self._ids
+            ids = {word: len(self.vocabulary) + n for n, word in enumerate(more)} | self._ids
             encoded.append([ids.get(word, self.unknown_token) for word in sample])
         return encoded
 

@@ -207,6 +207,8 @@ class HardAttention(Head):
         last = ops.expand_dims(ops.cast(last, self.compute_dtype), 1)
         both = ops.concatenate([last, ops.cast(output, self.compute_dtype)], axis=1)
         emitted = self._of_each(self.from_output(both), memory)
+        # The start token, which makes no difference here, may lie outside of the vocabulary.
+        tokens = ops.minimum(tokens, self.vocabulary_size - 1)
         said = _probability_of(tokens, emitted[:, :1])
         logs = _advance(ops.cast(predicted, self.log_dtype), said[:, 0], logs[:, 0])
         state = logs, ops.cast(output[:, 0], self.compute_dtype)

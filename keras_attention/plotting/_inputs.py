@@ -56,6 +56,8 @@ def string_list(where: str, name: str, strings: Iterable[Any], of: str = "tokens
 
 def index_set(where: str, name: str, indices: Iterable[int], count: int, of: str) -> set[int]:
     """Converts indices, or a mask of truth values, to a set of indices."""
+    if hasattr(indices, "dtype"):
+        indices = keras.ops.convert_to_numpy(indices)
     items = list(indices) if isinstance(indices, Iterable) else None
     truths = [isinstance(x, (bool, np.bool_)) for x in items or ()]
     if any(truths) and all(truths) and len(items) == count:

@@ -94,11 +94,14 @@ def _draw_images(images, chosen, shares, percents, marked):
     panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
     for axes in panels:
         axes.axis("off")
-    top = images.max(initial=0)
+    bottom, top = images.min(initial=0), images.max(initial=0)
+    if images.ndim == 4 and images.dtype.kind == "f" and (bottom < 0 or top > 1):
+        # Matplotlib scales grey images only, and cuts colours to the range from 0 to 1.
+        images = (images - bottom) / (top - bottom)
     for axes, n, share, text in zip(panels, chosen, shares, percents, strict=False):
         image, color = images[n], RED if n in marked else BLUE
         high, wide = image.shape[:2]
-        axes.imshow(image, cmap="gray_r", vmin=images.min(initial=0), vmax=top)
+        axes.imshow(image, cmap="gray_r", vmin=bottom, vmax=top)
         # The bar lies below the image.
         axes.set_ylim(1.12 * high, -0.5)
         axes.plot([-0.5, share * wide - 0.5], [1.06 * high] * 2, color=color, linewidth=4)

@@ -21,6 +21,13 @@ def test_sources_targets_and_back():
     assert vocabulary.decode([[5, -1]], [["x"]]) == [["[UNK]", "[UNK]"]]
 
 
+def test_an_extra_word_has_an_id_of_its_own_if_the_vocabulary_repeats_a_word():
+    vocabulary = ExtendedVocabulary([*WORDS, "a", "c"], 1)
+    ids, extra = vocabulary.encode_sources([["x", "c"]])
+    assert ids == [[6, 5]]
+    assert vocabulary.decode(ids, extra) == [["x", "c"]]
+
+
 def test_another_unknown_token():
     vocabulary = ExtendedVocabulary(["?", "a"], 1, unknown_token=0)
     ids, extra = vocabulary.encode_sources([["x", "y"]])

@@ -118,6 +118,15 @@ def test_one_step_after_the_other_is_the_whole_run(monotonic, dtype, mask):
     np.testing.assert_allclose(np.exp(numpy(found)).sum(-1), 1, rtol=0, atol=2e-6)
 
 
+def test_the_start_token_may_lie_outside_of_the_vocabulary():
+    layer, inputs = built(monotonic=True), [tensor(x) for x in tensors()]
+    weights = attention(inputs[1])
+    expected = step_by_step(layer, inputs[0], weights, inputs[2])
+    tokens = np.concatenate([np.full((B, 1), V), TOKENS[:, 1:]], axis=1)
+    found = step_by_step(layer, inputs[0], weights, inputs[2], tokens=tokens)
+    assert_close(found, numpy(expected))
+
+
 def test_the_position_never_moves_back():
     """Weights on the first position alone, after the second was read, are of no use."""
     layer = built(monotonic=True)

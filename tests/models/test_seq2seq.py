@@ -102,7 +102,7 @@ def test_data_sets_and_weights_of_samples(model):
 
 
 @pytest.mark.parametrize(
-    "given", fast([None, "sum_over_batch_size", "mean_with_sample_weight"], [None])
+    "given", fast([None, "mean", "sum_over_batch_size", "mean_with_sample_weight"], [None, "mean"])
 )
 def test_padding_does_not_count_in_any_loss(given, model):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=given or "sum")
@@ -317,6 +317,28 @@ def test_a_saved_model_generates_the_same(name, tmp_path):
         one.fit(SOURCES, TARGETS, verbose=0)
     for x, y in zip(loaded.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-6)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Made(Seq2Seq):
+    """A model that makes its parts itself, of one argument."""
+
+    def __init__(self, width, **kwargs):
+        parts = make_model()
+        table = keras.layers.Embedding(V, width)
+        super().__init__(parts.encoder, parts.decoder, table, parts.head, START, END, **kwargs)
+        self.width = width
+
+    def get_config(self):
+        return {"width": self.width}
+
+
+def test_a_subclass_with_a_constructor_of_its_own_is_saved(tmp_path):
+    model = Made(5)
+    expected = numpy(model((SOURCES, TARGETS)))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(numpy(loaded((SOURCES, TARGETS))), expected, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -568,6 +590,8 @@ def test_wrong_calls_are_refused(model):
         model.generate(SOURCES, 6, "sample", seed=-3)
     with pytest.raises(ValueError, match="must take logits"):
         model.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="must take logits"):
+        model.compile("sgd", keras.losses.sparse_categorical_crossentropy)
     with pytest.raises(ValueError, match="`beam_width` is the largest `n_best`"):
         model.generate(SOURCES, 6, n_best=6)
     with pytest.raises(ValueError, match="same number of samples"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attention.plotting import plot_bag
 from tests.helpers import assert_refused
@@ -24,6 +25,13 @@ def test_the_images_with_the_largest_weights_come_first():
         np.testing.assert_array_equal(picture.get_array(), images[n])
         assert np.ptp(bar.get_xdata()) == pytest.approx(length)
     assert_nothing_is_cut_off(figure)
+
+
+def test_colours_from_0_to_255_may_be_floating_point_numbers():
+    images = np.arange(4 * 7 * 3).reshape(1, 4, 7, 3)
+    images[0, 0, 0] = 255
+    (picture,) = plot_bag([1.0], images.astype("float32")).axes[0].images
+    np.testing.assert_allclose(picture.get_array(), images[0] / 255, atol=1e-6)
 
 
 def test_rows_of_a_table_are_bars():
@@ -80,4 +88,7 @@ def test_a_mask_marks_as_indices_do():
         axes = plot_bag([0.1, 0.7, 0.2], ["a", "b", "c"], marked=marked).axes[0]
         return [bar.get_facecolor() for bar in axes.patches]
 
-    assert colours(np.array([True, False, True])) == colours([0, 2]) != colours([0, 1])
+    mask = [True, False, True]
+    assert colours(np.array(mask)) == colours([0, 2]) != colours([0, 1])
+    assert colours(ops.convert_to_tensor(mask)) == colours([0, 2])
+    assert colours(ops.convert_to_tensor([0, 2])) == colours([0, 2])
