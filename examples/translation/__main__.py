@@ -28,13 +28,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.arguments import check_extras, command_line, run
+from examples.common.arguments import check_extras, command_line, members, run
 from examples.common.files import make_folder, write_text
 from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
 from examples.translation.data import encode, learn_subwords, load_data, make_tokenizers
 from examples.translation.evaluation import bleu_report, judge, report, save
 from examples.translation.model import SmoothedCrossEntropy, build_model
-from examples.translation.options import members, parse, settings_of
+from examples.translation.options import parse, settings_of
 from examples.translation.shards import Shards, training_batches
 
 

@@ -34,7 +34,7 @@ def make_questions(examples, limits=None):
 
 @pytest.fixture(scope="module")
 def examples():
-    return passages.make_examples(40, seed=5)
+    return passages.make_sets([40], seed=5)[0]
 
 
 @pytest.fixture
@@ -344,7 +344,7 @@ def test_the_command_without_options_learns_and_serves(tmp_path):
     assert summary["exact_match"] >= 95 > summary["without_attention"]["exact_match"]
     assert summary["questions"] == 1000
     predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
-    assert {e.id for e in passages.split((8000, 1000), seed=1)[1]} == set(predictions)
+    assert {e.id for e in passages.make_sets((8000, 1000), seed=1)[1]} == set(predictions)
     assert (folder / "attention.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -353,7 +353,7 @@ def write_questions(folder, size):
     for seed, name in enumerate(questions.FILES):
         documents = [
             document(entry(e.id, e.question, [(e.answers[0], e.start)]), passage=e.passage)
-            for e in passages.make_examples(size, seed)
+            for e in passages.make_sets([size], seed)[0]
         ]
         documents.append(document(entry("x", "", [("y", 0)]), passage=""))
         write(folder / name, {"data": [part for x in documents for part in x["data"]]})

@@ -229,7 +229,7 @@ def test_no_name_is_in_another():
 
 
 def test_answers_stand_once_where_they_are_said_to():
-    generated = passages.make_examples(2000, seed=3)
+    generated = passages.make_sets([2000], seed=3)[0]
     for example in generated:
         (answer,) = example.answers
         assert example.passage.count(answer) == 1
@@ -246,10 +246,10 @@ def test_answers_stand_once_where_they_are_said_to():
 
 def test_sets_share_no_passage():
     sizes = [301, 102, 53]
-    sets = passages.split(sizes, seed=1)
+    sets = passages.make_sets(sizes, seed=1)
     assert [len(examples) for examples in sets] == sizes
     texts = [{example.passage for example in examples} for examples in sets]
     assert len(set.union(*texts)) == sum(map(len, texts))
     assert len({example.id for examples in sets for example in examples}) == sum(sizes)
-    assert passages.split(sizes, seed=1) == sets
-    assert passages.split(sizes, seed=2) != sets
+    assert passages.make_sets(sizes, seed=1) == sets
+    assert passages.make_sets(sizes, seed=2) != sets

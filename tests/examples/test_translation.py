@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples.common import dates
+from examples.common import arguments, dates
 from examples.common.training import Resume
 from examples.translation import __main__ as command
 from examples.translation import data, evaluation, model, options, shards
@@ -87,7 +87,7 @@ class Numbers:
 
 def test_the_last_models_learn_targets_in_reverse_order():
     parsed = options.parse(["--ensemble", "3", "--backward", "2", "--seed", "5"])
-    assert options.members(parsed) == [(5, False), (6, True), (7, True)]
+    assert arguments.members(parsed) == [(5, False), (6, True), (7, True)]
     texts = ["5 6 3", "7 3"], ["8 9 10 3", "3"]
     pairs = data.encode((Numbers(), Numbers()), texts, backward=True)
     assert pairs == [([5, 6, 3], [10, 9, 8, 3]), ([7, 3], [3])]
