@@ -126,12 +126,14 @@ class Saved(keras.callbacks.Callback):
 
     def restore(self, model):
         """Loads the last weights. Returns the number of their epochs."""
-        last = max(self.folder.glob("epoch-*.weights.h5"), default=None)
-        if last is None:
+        # From epoch 10,000 on, the last name in alphabetical order is not of the last epoch.
+        paths = self.folder.glob("epoch-*.weights.h5")
+        saved = {int(path.name.split(".")[0].removeprefix("epoch-")): path for path in paths}
+        if not saved:
             return 0
+        epochs = max(saved)
         model.optimizer.build(model.trainable_variables)
-        model.load_weights(last)
-        epochs = int(last.name[6:10])
+        model.load_weights(saved[epochs])
         print(f"Resuming after epoch {epochs}", flush=True)
         return epochs
 

@@ -69,6 +69,8 @@ def parse(argv):
     if not options.data and options.longest < letters.LONGEST:
         parser.error(f"--longest must be at least {letters.LONGEST}, the words of a sentence")
     types.fill(options, YOURS if options.data else LETTERS)
+    if options.form != "auto" and options.encoder != "ngrams":
+        parser.error(f"--form goes with --encoder ngrams; this one is {options.encoder}")
     kind = "your documents" if options.data else "letters"
     recipe = RECIPES["ngrams" if options.encoder == "ngrams" else kind]
     types.fill(options, {**recipe, "runs": options.folds, "documents": 5000})

@@ -53,7 +53,7 @@ def quick(monkeypatch):
 
 
 def test_tokens_and_their_bytes():
-    texts = ("“Don't” – 北京, naïve  U.S.\u00a010th.", "", " \n")
+    texts = ("“Don't” – 北京, naïve  U.S.\u00a010th\0.", "", " \n\v")
     found, starts, ends = text.tokenize(list(texts))
     words = [token.decode() for token in found[0].numpy()]
     assert words == [
@@ -379,6 +379,10 @@ def test_files_without_attention(tmp_path, quick, capsys):
     assert not (folder / "attention.png").exists()
     with pytest.raises(SystemExit, match="other settings \\(learning_rate"):
         command.main([*arguments, "--learning-rate", "0.1"])
+    train = tmp_path / questions.FILES[0]
+    train.write_text(train.read_text(encoding="utf-8").replace("?", " now?"), encoding="utf-8")
+    with pytest.raises(SystemExit, match="other settings \\(training data"):
+        command.main(arguments)
     blocked = [*arguments[:3], str(tmp_path / questions.FILES[0]), *arguments[4:]]
     with pytest.raises(SystemExit, match=r"--output .* Choose a folder that can be written"):
         command.main(blocked)

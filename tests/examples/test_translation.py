@@ -59,9 +59,10 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
 
 
 def test_a_vocabulary_smaller_than_the_alphabet_is_refused():
-    with pytest.raises(SystemExit, match=r"--vocabulary must be at least 9.*received 8"):
-        data.learn_subwords(["ab", "cd"], 8, "bpe")
-    assert data.learn_subwords(["ab", "cd"], 9, "bpe")
+    for kind in ("bpe", "char"):
+        with pytest.raises(SystemExit, match=r"--vocabulary must be at least 9.*received 8"):
+            data.learn_subwords(["ab", "cd"], 8, kind)
+        assert data.learn_subwords(["ab", "cd"], 9, kind)
 
 
 def test_dates_are_right_reproducible_and_disjoint():
