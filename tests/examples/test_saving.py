@@ -1,5 +1,8 @@
 """A model file holds the model that was saved. Otherwise the run ends."""
 
+import json
+import subprocess
+
 import keras
 import numpy as np
 import pytest
@@ -67,7 +70,8 @@ REPLY = {"texts": ["a", "b"], "scores": [0.25, 0.5], "absent": ["keras"]}
     ],
 )
 def test_a_saved_model_that_differs_is_noticed(changes, problem, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(saving, "ask_saved_model", lambda *_: {**REPLY, **changes})
+    reply = subprocess.CompletedProcess((), 0, json.dumps({**REPLY, **changes}))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **options: reply)
     expected = {"texts": ["a", "b"], "scores": np.array([0.25, 0.5])}
     if problem:
         with pytest.raises(SystemExit, match=f"differs in a new process.*{problem}"):
