@@ -42,6 +42,14 @@ def write_model(model, path, inputs):
     return found
 
 
+def can_export():
+    """Whether this backend of Keras writes a SavedModel. Prints what to do where it does not."""
+    if keras.backend.backend() == "tensorflow":
+        return True
+    print("The SavedModel needs the TensorFlow backend: run the same command with it.")
+    return False
+
+
 def write_saved_model(path, serve, names, tracked, dtype=tf.string):
     """Writes a SavedModel with one endpoint.
 

@@ -123,9 +123,9 @@ def main(argv=None):
         without = argparse.Namespace(**{**vars(options), **changes})
         summary["exact_without_attention"] = train_all(texts, subwords, without)[-1]["exact"]
     write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
+    write_text(options.output / "summary.json", json.dumps(summary, indent=1) + "\n")
     report(summary, texts["test"], translations)
     save(model, subwords, texts["test"][0][:4], search, options)
-    write_text(options.output / "summary.json", json.dumps(summary, indent=1) + "\n")
 
 
 if __name__ == "__main__":
