@@ -255,8 +255,8 @@ class Resume(keras.callbacks.Callback):
         losses = [value for name, value in logs.items() if name in ("loss", "val_loss")]
         if not np.isfinite(losses).all():
             raise SystemExit(
-                f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Choose a "
-                "lower learning rate, an option or a constant, and another --output."
+                f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Lower the "
+                "learning rate, which is an option or a constant, and choose another --output."
             )
         if hasattr(self.batches, "get_state"):
             write_text(self._path(epoch + 1, "json"), json.dumps(self.batches.get_state()))

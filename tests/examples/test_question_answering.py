@@ -17,6 +17,7 @@ from examples.question_answering import data as questions
 from examples.question_answering import evaluation, passages
 from examples.question_answering import model as bidaf
 from examples.question_answering.squad import Example
+from tests import Killed
 from tests.examples.test_squad import document, entry, write
 
 pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
@@ -219,10 +220,6 @@ def test_strings_in_answers_out(examples, quick):
 
 
 # --- training ------------------------------------------------------------------------------------
-
-
-class Killed(Exception):
-    pass
 
 
 def run_small(output, patch, examples, at=None):

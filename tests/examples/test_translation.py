@@ -13,6 +13,7 @@ from examples.common import arguments, dates
 from examples.common.training import Resume
 from examples.translation import __main__ as command
 from examples.translation import data, evaluation, model, options, shards
+from tests import Killed
 
 pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
 
@@ -136,10 +137,6 @@ def test_bleu_is_reported_by_source_length_with_its_signature():
     assert report["1-7 words"]["sentences"] == report["8-11 words"]["sentences"] == 1
     wrong = evaluation.bleu_report(sources, ["a b c d e", perfect[1]], perfect)
     assert wrong["1-7 words"]["BLEU"] < 20 < wrong["all"] < 100
-
-
-class Killed(Exception):
-    pass
 
 
 @pytest.mark.slow
