@@ -4,7 +4,6 @@ import pathlib
 import string
 
 import keras
-import numpy as np
 
 from examples.common.arguments import count, make_parser
 from examples.common.dates import FIRST, LAST, make_pairs
@@ -62,7 +61,7 @@ def make_data(size):
 
 def _encode(texts, length=None):
     ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
-    return np.array(keras.utils.pad_sequences(ids, length, padding="post"))
+    return keras.utils.pad_sequences(ids, length, padding="post")
 
 
 def build_translator(units):
