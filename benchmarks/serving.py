@@ -39,7 +39,7 @@ def make_texts(task, count):
     if task == "translate":
         return [{"source": text} for text in dates.make_pairs([count], SEED)[0][0]]
     if task == "answer":
-        made = passages.make_examples(count, SEED)
+        [made] = passages.make_sets([count], SEED)
         return [{"passage": x.passage, "question": x.question} for x in made]
     if task == "classify":
         return [{"texts": x.text} for x in letters.make(count, SEED)[0]]

@@ -13,3 +13,7 @@ def fast(values, only, slow=1):
     marks = [pytest.mark.slow if n < slow else pytest.mark.exhaustive for n in range(len(rest))]
     marked = iter(pytest.param(x, marks=mark) for x, mark in zip(rest, marks, strict=True))
     return [x if x in only else next(marked) for x in values]
+
+
+class Killed(Exception):
+    """Ends a run in the middle, as a kill would."""

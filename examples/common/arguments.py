@@ -61,6 +61,12 @@ def check_directions(parser, arguments):
         parser.error(f"--seed must be at most {2**32 - arguments.ensemble} for this --ensemble")
 
 
+def members(arguments):
+    """The seed of each model, and whether it writes from right to left, as the last ones do."""
+    ahead = arguments.ensemble - arguments.backward
+    return [(arguments.seed + number, number >= ahead) for number in range(arguments.ensemble)]
+
+
 def fill(arguments, defaults):
     """Sets options that were not given, and those that have no flag."""
     for name, value in defaults.items():

@@ -55,13 +55,12 @@ def write(date, pattern):
     )
 
 
-def make_pairs(sizes, seed=0, formats=FORMATS):
+def make_pairs(sizes, seed=0):
     """Makes disjoint sets of pairs: no calendar day is in two of them.
 
     Args:
         sizes: the number of pairs in each set.
         seed: the same seed gives the same pairs.
-        formats: the formats to choose from.
 
     Returns:
         For each size `(sources, targets)`, two lists of strings.
@@ -72,7 +71,7 @@ def make_pairs(sizes, seed=0, formats=FORMATS):
     sets = []
     for size in sizes:
         chosen = [next(dates) for _ in range(size)]
-        sources = [_vary(write(date, rng.choice(formats)), rng) for date in chosen]
+        sources = [_vary(write(date, rng.choice(FORMATS)), rng) for date in chosen]
         sets.append((sources, [date.isoformat() for date in chosen]))
     return sets
 

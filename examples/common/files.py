@@ -117,10 +117,7 @@ class Results:
 
     def find(self, **names):
         """The first result with these entries, or None."""
-        for result in self.results:
-            if all(result.get(name) == value for name, value in names.items()):
-                return result
-        return None
+        return next((x for x in self.results if names.items() <= x.items()), None)
 
     def add(self, result):
         self.results.append(result)

@@ -42,6 +42,14 @@ def write_model(model, path, inputs):
     return found
 
 
+def can_export():
+    """Whether this backend of Keras writes a SavedModel. Prints what to do where it does not."""
+    if keras.backend.backend() == "tensorflow":
+        return True
+    print("The SavedModel needs the TensorFlow backend: run the same command with it.")
+    return False
+
+
 def write_saved_model(path, serve, names, tracked, dtype=tf.string):
     """Writes a SavedModel with one endpoint.
 
@@ -68,15 +76,18 @@ def write_saved_model(path, serve, names, tracked, dtype=tf.string):
             raise OSError(" ".join(error.message.split())) from error
 
 
-def ask_saved_model(path, inputs):
-    """Runs a SavedModel in a new process that has neither keras nor keras_attention.
+def check_saved_model(path, inputs, expected, tolerance=1e-5):
+    """Runs a SavedModel in a process without keras. Refuses it if it returns something else.
 
     Args:
         path: the folder of the SavedModel.
         inputs: a dictionary of lists of strings, or of lists of numbers.
+        expected: for names of what it returns, a list of strings or an array of numbers.
+        tolerance: the largest difference between numbers.
 
     Returns:
-        A dictionary of lists. "absent" lists the packages that the process did not have.
+        What the SavedModel returned: a dictionary of lists. "absent" lists the packages that the
+        process did not have.
     """
     script = pathlib.Path(__file__).with_name("run_saved_model.py")
     # -P: the modules beside the script must not hide packages of the same name.
@@ -86,21 +97,7 @@ def ask_saved_model(path, inputs):
     )
     if run.returncode:
         raise SystemExit(f"the SavedModel failed in a new process:\n{run.stderr}")
-    return json.loads(run.stdout.splitlines()[-1])
-
-
-def check_saved_model(path, inputs, expected, tolerance=1e-5):
-    """Runs a SavedModel in a process without keras. Refuses it if it returns something else.
-
-    Args:
-        path, inputs: as for `ask_saved_model`.
-        expected: for names of what it returns, a list of strings or an array of numbers.
-        tolerance: the largest difference between numbers.
-
-    Returns:
-        What the SavedModel returned.
-    """
-    reply, gap = ask_saved_model(path, inputs), 0.0
+    reply, gap = json.loads(run.stdout.splitlines()[-1]), 0.0
     for name, value in expected.items():
         if not isinstance(value, list):
             gap = np.maximum(gap, np.abs(np.array(reply[name]) - value).max())  # keeps NaN

@@ -20,9 +20,9 @@ def tokenize(texts):
     import tensorflow_text
 
     return tensorflow_text.regex_split_with_offsets(
-        texts,
-        delim_regex_pattern=r"[\s\p{Z}]+|[^\s\p{Z}\p{L}\p{M}\p{N}]",
-        keep_delim_regex_pattern=r"[^\s\p{Z}\p{L}\p{M}\p{N}]",
+        tf.strings.regex_replace(texts, r"\x00", " "),  # the split would end the text at a NUL
+        delim_regex_pattern=f"{SPACE}+|{SIGN}",
+        keep_delim_regex_pattern=SIGN,
     )
 
 

@@ -1,6 +1,7 @@
 """Batches for `fit`, seeds, learning rates, and saved states from which a killed run resumes."""
 
 import csv
+import itertools
 import json
 import pathlib
 import time
@@ -105,27 +106,21 @@ class Batches:
 
     def __init__(self, split, read, seed, steps=None):
         self.split, self.read, self.seed = split, read, seed
+        self.sizes = {}  # the number of batches in each pass
         self.steps = steps or len(self._pass(0))
-        # The pass with which each epoch begins, and how many batches of it are done.
-        self.starts = {0: (0, 0)}
 
     def _pass(self, number):
-        return self.split(np.random.default_rng([self.seed, number]))
+        batches = self.split(np.random.default_rng([self.seed, number]))
+        self.sizes[number] = len(batches)
+        return batches
 
     def __call__(self):
-        epoch = max(x for x in self.starts if x <= self.epoch)
-        skipped = (self.epoch - epoch) * self.steps
-        number, done = self.starts[epoch]
-        left, chosen = skipped + self.steps, []
-        while left:
-            batches = self._pass(number)[done : done + left]
-            chosen += batches
-            left -= len(batches)
-            done += len(batches)
-            if left:
-                number, done = number + 1, 0
-        self.starts[self.epoch + 1] = number, done
-        return map(self.read, chosen[skipped:])
+        # The pass with which this epoch begins, and the first batch in it.
+        number, first = 0, self.epoch * self.steps
+        while first >= (size := self.sizes.get(number) or len(self._pass(number))):
+            number, first = number + 1, first - size
+        batches = itertools.chain.from_iterable(map(self._pass, itertools.count(number)))
+        return map(self.read, itertools.islice(batches, first, first + self.steps))
 
     def dataset(self):
         """A `tf.data.Dataset` of one epoch."""
@@ -260,8 +255,8 @@ class Resume(keras.callbacks.Callback):
         losses = [value for name, value in logs.items() if name in ("loss", "val_loss")]
         if not np.isfinite(losses).all():
             raise SystemExit(
-                f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Choose a "
-                "lower learning rate, an option or a constant, and another --output."
+                f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Lower the "
+                "learning rate, which is an option or a constant, and choose another --output."
             )
         if hasattr(self.batches, "get_state"):
             write_text(self._path(epoch + 1, "json"), json.dumps(self.batches.get_state()))

@@ -4,7 +4,6 @@ import pathlib
 import string
 
 import keras
-import numpy as np
 
 from examples.common.arguments import count, make_parser
 from examples.common.dates import FIRST, LAST, make_pairs
@@ -62,7 +61,7 @@ def make_data(size):
 
 def _encode(texts, length=None):
     ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
-    return np.array(keras.utils.pad_sequences(ids, length, padding="post"))
+    return keras.utils.pad_sequences(ids, length, padding="post")
 
 
 def build_translator(units):
@@ -126,12 +125,14 @@ class Saved(keras.callbacks.Callback):
 
     def restore(self, model):
         """Loads the last weights. Returns the number of their epochs."""
-        last = max(self.folder.glob("epoch-*.weights.h5"), default=None)
-        if last is None:
+        # From epoch 10,000 on, the last name in alphabetical order is not of the last epoch.
+        paths = self.folder.glob("epoch-*.weights.h5")
+        saved = {int(path.name.split(".")[0].removeprefix("epoch-")): path for path in paths}
+        if not saved:
             return 0
+        epochs = max(saved)
         model.optimizer.build(model.trainable_variables)
-        model.load_weights(last)
-        epochs = int(last.name[6:10])
+        model.load_weights(saved[epochs])
         print(f"Resuming after epoch {epochs}", flush=True)
         return epochs
 

@@ -58,7 +58,6 @@ def parse(argv):
     add("--form", choices=("auto", *ngrams.FORMS[:2]), default="auto", help="of ngrams")
     add("--folds", type=types.between(int, 2), help="default: 10; letters: 5")
     add("--runs", type=types.count, help="folds that are run at most (default: all; letters: 1)")
-    add("--longest", type=types.count, default=25, help="words in a sentence; more begin the next")
     add("--seed", type=types.seed, default=1, help="of all random numbers")
     add("--output", default="output/classify", help="folder for the results")
     text = "passes over the documents (default: ngrams 20, other encoders 6, letters 5)"
@@ -66,12 +65,13 @@ def parse(argv):
     options = parser.parse_args(argv)
     if options.data == "" or (options.data and options.documents):
         parser.error("--data needs a path, and no --documents, which is the number of letters")
-    if not options.data and options.longest < letters.LONGEST:
-        parser.error(f"--longest must be at least {letters.LONGEST}, the words of a sentence")
     types.fill(options, YOURS if options.data else LETTERS)
+    if options.form != "auto" and options.encoder != "ngrams":
+        parser.error(f"--form goes with --encoder ngrams; this one is {options.encoder}")
     kind = "your documents" if options.data else "letters"
     recipe = RECIPES["ngrams" if options.encoder == "ngrams" else kind]
-    types.fill(options, {**recipe, "runs": options.folds, "documents": 5000})
+    # `longest`: the words of a sentence; more begin the next one.
+    types.fill(options, {"longest": 25, **recipe, "runs": options.folds, "documents": 5000})
     options.runs = min(options.runs, options.folds)
     return options
 

@@ -81,9 +81,6 @@ PLAIN = (
 )
 
 
-LONGEST = 20  # words in a sentence, with the full stop
-
-
 def make(size, seed=0):
     """Makes letters, and the number of each deciding sentence. A seed gives the same letters."""
     rng = random.Random(seed)

@@ -14,10 +14,6 @@ ENCODERS = ("ngrams", "gru", "words", "none")
 class AveragePooling(layers.Layer):
     """The average of the valid steps, `(N, T, D)` to `(N, D)`; zero where there is none."""
 
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
     def call(self, inputs, mask=None, return_attention_scores=False, training=None):
         valid = ops.ones_like(inputs[..., 0], "bool") if mask is None else mask
         shares = ops.cast(valid, self.compute_dtype)
@@ -29,9 +25,6 @@ class AveragePooling(layers.Layer):
 
     def compute_mask(self, inputs, mask=None):
         return None
-
-    def compute_output_spec(self, *args, **kwargs):
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")

@@ -6,7 +6,6 @@ that one class uses more than the others is read more.
 
 import keras
 import numpy as np
-import scipy.sparse
 import tensorflow as tf
 from keras import layers, ops
 
@@ -204,6 +203,8 @@ def find_pairs(data, chosen, words):
 
 def document_vectors(attend, fold):
     """What a layer reads of the training documents of a fold, sparse `(documents, n-grams)`."""
+    import scipy.sparse
+
     batches, data = fold.data.batches(fold.train), fold.data
     rows = [ops.convert_to_numpy(attend.read(data.padded(batch))[0]) for batch in batches]
     rows = scipy.sparse.vstack([scipy.sparse.csr_array(x) for x in rows], format="csr")

@@ -120,9 +120,7 @@ def main(argv=None):
     longest = 2 * max(len(sounds) for _, sounds in words["train"])
     options = letters, phones, arguments.beam, longest
     models, summaries = [], []
-    for number in range(arguments.ensemble):
-        backward = number >= arguments.ensemble - arguments.backward
-        seed = arguments.seed + number
+    for seed, backward in types.members(arguments):
         model, seconds = train(words, letters, phones, arguments, seed, backward)
         models.append((model, backward))
         found, scores = judge(Pronouncer(models[-1:], *options), words)

@@ -2,13 +2,12 @@
 
 from unicodedata import category
 
-import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from examples.common.files import save_figure
-from examples.common.saving import check_saved_model, write_model
+from examples.common.saving import can_export, check_saved_model, write_model
 from examples.common.text import make_table
 from examples.common.training import pad
 from examples.pronunciation.data import (
@@ -33,15 +32,13 @@ def save(pronouncer, words, output):
     source = pad(encode_words(pronouncer.letters, words))
     target = pad(encode_phones(pronouncer.phones, phones))
     write_model(pronouncer.model, output / "model.keras", (source, target))
-    if keras.backend.backend() == "tensorflow":
+    if can_export():
         path = output / "saved_model"
         export(pronouncer, path)
         print(f"{path}: takes words, returns phones and scores")
         texts = [" ".join(row) for row in phones]
         expected = {"texts": texts, "scores": pronouncer.search(words).scores}
         check_saved_model(path, {"source": words}, expected, tolerance=1e-4)
-    else:
-        print("The SavedModel needs the TensorFlow backend: run the same command with it.")
     weights = read_places(pronouncer.models[0], source, target)
     for n, word in enumerate(words):
         draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")

@@ -68,8 +68,8 @@ def train(flow, data, test, watched, sizes, arguments):
     epochs = -(-steps // arguments.save_every)  # an epoch of `fit` ends with a save
     steps = -(-steps // epochs)
     settings = {name: getattr(arguments, name) for name in SETTINGS}
-    learned = data.passages.words.flat_values.numpy(), data.passage_of, data.spans
-    settings["training data"] = fingerprint(*learned)
+    words = (texts.words.flat_values.numpy() for texts in (data.passages, data.questions))
+    settings["training data"] = fingerprint(*words, data.passage_of, data.spans)
     batches = data.batches(arguments.batch_size, arguments.seed, steps)
     resume = Resume(pathlib.Path(arguments.output) / flow / "checkpoint", settings, batches)
 

@@ -25,7 +25,7 @@ MULTIPLE = 64 if COMPILED else 8
 def load_data(arguments):
     """Examples to train on and to test on. Prints how many questions cannot be used, and why."""
     if not arguments.data:
-        return passages.split((8_000, 1_000), seed=arguments.seed)
+        return passages.make_sets((8_000, 1_000), seed=arguments.seed)
     if arguments.data == "download":
         paths = [keras.utils.get_file(name, SOURCE + name) for name in FILES]
     else:

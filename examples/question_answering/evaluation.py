@@ -4,12 +4,11 @@ import collections
 import re
 import string
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from examples.common.files import remove, save_figure
-from examples.common.saving import check_saved_model, write_model, write_saved_model
+from examples.common.saving import can_export, check_saved_model, write_model, write_saved_model
 from examples.common.text import to_dense, tokenize
 from examples.question_answering.data import Questions
 from keras_attention.plotting import plot_attention
@@ -83,10 +82,8 @@ def save(answerer, vocabulary, examples, output):
     remove(picture)  # from an earlier run: this one may draw none
     data = Questions(examples, vocabulary)
     found = write_model(answerer, output / "model.keras", data.inputs(np.arange(len(examples))))
-    if keras.backend.backend() != "tensorflow":
-        print("The SavedModel needs the TensorFlow backend: run the same command with it.")
+    if not can_export():
         return
-
     serve, path = make_serve(answerer, vocabulary), output / "saved_model"
     write_saved_model(path, serve, ["passage", "question"], [answerer, vocabulary])
     print(f"{path}: takes passages and questions, returns answers, bytes and attention")

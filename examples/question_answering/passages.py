@@ -54,13 +54,11 @@ def _read_facts():
 FIRST_NAMES, SURNAMES, TOWNS, KINDS = _read_facts()
 
 
-def make_examples(size, seed=0):
-    """Makes a list of `Example`, about four for each passage. The same seed gives the same list."""
-    return split([size], seed)[0]
+def make_sets(sizes, seed=0):
+    """Makes a list of `Example` for each size, about four for each passage.
 
-
-def split(sizes, seed=0):
-    """Makes a list of `Example` for each size. No passage is in two of them."""
+    No passage is in two lists. The same seed gives the same lists.
+    """
     rng = random.Random(seed)
     seen, sets = set(), []
     for size in sizes:

@@ -120,7 +120,8 @@ def main(argv=None):
 
     model = Model(options.path)
     model.warm_up()
-    address = f"http://{options.host}:{listening.getsockname()[1]}{ADDRESS}:predict"
+    host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
+    address = f"http://{host}:{listening.getsockname()[1]}{ADDRESS}:predict"
     print(f"{options.path} takes {', '.join(model.names)} at {address}", flush=True)
     web.run_app(
         make_app(model, Batcher(model.predict, options.max_batch, options.max_waiting), options),

@@ -65,7 +65,7 @@ def save(task, reader, folder):
     print()
     write_model(reader, folder / "model.keras", list(inputs[0]))
     if keras.backend.backend() != "tensorflow":
-        print("The SavedModel needs the TensorFlow backend: run the same command with it.")
+        print("SavedModel and picture need the TensorFlow backend, and another --output.")
         return
     path, serve = folder / "saved_model", make_serve(reader, task.encoder, task.sizes[2])
     write_saved_model(path, serve, ["story", "question"], [reader, task.encoder.words])

@@ -70,9 +70,9 @@ class World:
         """Makes a question that `facts` sentences decide, or None if there is none yet."""
         rng = self.rng
         if facts == 1:
-            who = rng.choice(list(self.walked)) if self.walked else None
-            if who is None:
+            if not self.walked:
                 return None
+            who = rng.choice(list(self.walked))
             place, told = self.walked[who]
             return self._question(ASKED[1].format(who=who), place, {told})
         wanted = [thing for thing in THINGS if len(self.trail[thing]) >= facts - 1]

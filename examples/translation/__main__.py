@@ -28,13 +28,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.arguments import check_extras, command_line, run
+from examples.common.arguments import check_extras, command_line, members, run
 from examples.common.files import make_folder, write_text
 from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
 from examples.translation.data import encode, learn_subwords, load_data, make_tokenizers
 from examples.translation.evaluation import bleu_report, judge, report, save
 from examples.translation.model import SmoothedCrossEntropy, build_model
-from examples.translation.options import members, parse, settings_of
+from examples.translation.options import parse, settings_of
 from examples.translation.shards import Shards, training_batches
 
 
@@ -123,9 +123,9 @@ def main(argv=None):
         without = argparse.Namespace(**{**vars(options), **changes})
         summary["exact_without_attention"] = train_all(texts, subwords, without)[-1]["exact"]
     write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
+    write_text(options.output / "summary.json", json.dumps(summary, indent=1) + "\n")
     report(summary, texts["test"], translations)
     save(model, subwords, texts["test"][0][:4], search, options)
-    write_text(options.output / "summary.json", json.dumps(summary, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def learn_subwords(lines, size, kind):
     lines = list(lines)
     # Every character, a space before the first word, and four tokens without a text.
     needed = len(set(" ").union(*lines)) + 4
-    if kind != "char" and size < needed:
+    if size < needed:
         raise SystemExit(
             f"--vocabulary must be at least {needed}, one for every character of these texts; "
             f"received {size}"

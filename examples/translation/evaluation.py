@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.files import save_figure
-from examples.common.saving import check_saved_model, write_model
+from examples.common.saving import can_export, check_saved_model, write_model
 from examples.common.training import combine, direction, pad
 from examples.translation.data import END, PAD, make_tokenizers
 from keras_attention.plotting import plot_attention
@@ -118,20 +118,21 @@ def save(model, subwords, texts, options, arguments):
     sample = [np.arange(12).reshape(2, 6) % 9 + END, np.arange(10).reshape(2, 5) % 7 + END]
     write_model(model, output / "model.keras", sample)
     tokenizers = source_tokenizer, target_tokenizer = make_tokenizers(subwords)
-    path = output / "saved_model"
-    model.export_generate(
-        path,
-        tokenize=lambda texts: source_tokenizer.tokenize(texts).to_tensor(PAD),
-        detokenize=lambda *found: detokenize(target_tokenizer, *found),
-        tracked=tokenizers,
-        **options,
-    )
-    print(f"{path}: takes strings, returns strings, tokens and weights")
     source = source_tokenizer.tokenize(texts).to_tensor(PAD).numpy()
     found = model.generate(source, **options)
     expected = [x.decode() for x in detokenize(target_tokenizer, *found[:2]).numpy()]
-    wanted = {"texts": expected, "scores": found.scores, "weights": found.weights}
-    check_saved_model(path, {"source": texts}, wanted)
+    if can_export():
+        path = output / "saved_model"
+        model.export_generate(
+            path,
+            tokenize=lambda texts: source_tokenizer.tokenize(texts).to_tensor(PAD),
+            detokenize=lambda *found: detokenize(target_tokenizer, *found),
+            tracked=tokenizers,
+            **options,
+        )
+        print(f"{path}: takes strings, returns strings, tokens and weights")
+        wanted = {"texts": expected, "scores": found.scores, "weights": found.weights}
+        check_saved_model(path, {"source": texts}, wanted)
     picture = output / "alignment.png"
     picture.unlink(missing_ok=True)
     if arguments.attention != "none":

@@ -61,12 +61,6 @@ def parse(argv=None, description=None):
     return types.fill(options, {**defaults, "batch_size": 64, "learning_rate": 2e-3})
 
 
-def members(options):
-    """The seed of each model, and whether it writes from right to left, as the last ones do."""
-    ahead = options.ensemble - options.backward
-    return [(options.seed + number, number >= ahead) for number in range(options.ensemble)]
-
-
 def settings_of(seed, backward, options):
     """What the weights of a model depend on, but for its data, and the folder of its states."""
     name = f"checkpoint-{options.attention}{'-backward' * backward}"

@@ -91,7 +91,7 @@ class Shards:
                 if path.stat().st_size != sizes[path.name]:
                     raise ValueError(f"{path.name} is truncated or of another corpus")
             self.source = grain.sources.ArrayRecordDataSource([str(path) for path in paths])
-        except (OSError, KeyError, RuntimeError, ValueError) as error:
+        except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise SystemExit(self._damaged(error)) from error
         blocks, number = -(-len(self) // BLOCK), len(paths)
         # Block b is record b // number of shard b % number, and the source joins all shards.

@@ -36,8 +36,8 @@ REFUSED = {
     "documents": {
         '--data ""': "--data needs a path",
         "--documents 9 --data x": "no --documents, which is the number of letters",
-        "--longest 19": "--longest must be at least 20",
         "--pooling max": "invalid choice: 'max'",
+        "--form topic": "--form goes with --encoder ngrams; this one is words",
     },
     "pronunciation": {
         "--data x": "--data and --language belong together",

@@ -1,7 +1,6 @@
 """The layout of the tasks: who imports whom, and what stays small."""
 
 import ast
-import graphlib
 import os
 import pathlib
 import subprocess
@@ -18,7 +17,6 @@ MODULES = {
     for folder in FOLDERS
     for path in sorted(folder.rglob("*.py"))
 }
-every_module = pytest.mark.parametrize("name", MODULES)
 
 
 def imports_of(path):
@@ -39,21 +37,12 @@ def test_the_tasks_are_found():
     assert all((ROOT / "examples" / task / "__main__.py").exists() for task in TASKS)
 
 
-@every_module
-def test_a_task_imports_itself_and_common_alone(name):
-    allowed = {name.split(".")[1], "common"}
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_imports_its_task_and_common_alone_and_says_what_it_holds(name):
     imported = [x.split(".") for x in imports_of(MODULES[name])]
-    assert {x[1] for x in imported if x[0] == "examples"} <= allowed
-
-
-@every_module
-def test_nothing_imports_a_module_by_its_path(name):
-    assert "sys.path" not in MODULES[name].read_text(encoding="utf-8")
-
-
-@every_module
-def test_a_module_says_what_it_holds(name):
+    assert {x[1] for x in imported if x[0] == "examples"} <= {name.split(".")[1], "common"}
     text = MODULES[name].read_text(encoding="utf-8")
+    assert "sys.path" not in text
     assert ast.get_docstring(ast.parse(text))
     # A command shows its recipe: build, compile, fit, evaluate, write.
     assert len(text.splitlines()) <= 150 or not name.endswith("__main__")
@@ -72,11 +61,3 @@ def test_tensorflow_is_imported_silently():
         [sys.executable, "-c", code], env=variables, stderr=subprocess.PIPE, check=True
     )
     assert run.stderr == b""
-
-
-def test_no_module_imports_itself_through_others():
-    edges = {}
-    for name, path in MODULES.items():
-        found = {y for x in imports_of(path) for y in (x, x.rpartition(".")[0])}
-        edges[name] = found & set(MODULES)
-    graphlib.TopologicalSorter(edges).prepare()  # raises a `CycleError`

@@ -60,10 +60,8 @@ def test_a_question_may_come_before_any_sentence(tmp_path):
         ("2 Ann went out.", 1, "the number 1, found 2"),
         ("1 Ann went out.\n3 Where?\tout\t1", 2, "the number 2, or 1 for a new story, found 3"),
         ("1 Ann went out.\n2 Where?\t\t1", 2, "its answer"),
-        ("1 Ann went out.\n2 \tout\t1", 2, "a question, a tab"),
         ("1 Ann went out.\n2 Where?\tout\t1\t1", 2, "found '2 Where?\\tout\\t1\\t1'"),
         ("1 Ann went out.\n2 Where?\tout\t2", 2, "sentence 2 is none of the story before"),
-        ("1 Ann went out.\n2 Where?\tout\t1 x", 2, "the numbers of the sentences that decide"),
         ("1 A.\n2 W?\tout\t1\n1 B.\n2 C.\n3 W?\tout\t4", 5, "sentence 4"),
     ],
 )

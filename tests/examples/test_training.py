@@ -11,16 +11,12 @@ import pytest
 
 from examples.common import files, training
 from examples.common.training import Batches, Resume, pair_batches, seed_model
-from tests import fast
+from tests import Killed, fast
 
 EPOCHS = 3
 SETTINGS = {"seed": 3, "rate": 0.1}
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=(24, 5)).astype("float32"), rng.normal(size=(24, 1)).astype("float32")
-
-
-class Killed(Exception):
-    pass
 
 
 def train(folder, best="val_loss"):
@@ -125,10 +121,8 @@ def test_a_folder_of_another_run_is_refused(tmp_path, monkeypatch):
     [
         (f"epoch-{EPOCHS:04d}.weights.h5", "{"),
         ("settings.json", "{"),
-        ("settings.json", "[]"),
         ("log.csv", ""),
         ("log.csv", "epoch,loss\n0,1.0,2.0\n1,1.0\n2,1.0\n"),
-        ("log.csv", "epoch,loss\n0,1.0\n1,1.0\n2\n"),
     ],
 )
 def test_damaged_files_are_refused(name, content, whole, tmp_path):
@@ -164,7 +158,7 @@ def test_passes_go_on_from_epoch_to_epoch_in_their_own_orders():
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
 def test_divergence_ends_the_run_without_a_state(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.examples.test_training.Y", Y * np.inf)
-    with pytest.raises(SystemExit, match=r"diverged: loss \S+ after epoch 1. Choose a lower"):
+    with pytest.raises(SystemExit, match=r"diverged: loss \S+ after epoch 1. Lower the"):
         train(tmp_path, best=None)
     gc.collect()
     assert not [*tmp_path.glob("epoch-*")]

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples.common import dates
+from examples.common import arguments, dates
 from examples.common.training import Resume
 from examples.translation import __main__ as command
 from examples.translation import data, evaluation, model, options, shards
+from tests import Killed
 
 pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
 
@@ -59,9 +60,10 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
 
 
 def test_a_vocabulary_smaller_than_the_alphabet_is_refused():
-    with pytest.raises(SystemExit, match=r"--vocabulary must be at least 9.*received 8"):
-        data.learn_subwords(["ab", "cd"], 8, "bpe")
-    assert data.learn_subwords(["ab", "cd"], 9, "bpe")
+    for kind in ("bpe", "char"):
+        with pytest.raises(SystemExit, match=r"--vocabulary must be at least 9.*received 8"):
+            data.learn_subwords(["ab", "cd"], 8, kind)
+        assert data.learn_subwords(["ab", "cd"], 9, kind)
 
 
 def test_dates_are_right_reproducible_and_disjoint():
@@ -87,7 +89,7 @@ class Numbers:
 
 def test_the_last_models_learn_targets_in_reverse_order():
     parsed = options.parse(["--ensemble", "3", "--backward", "2", "--seed", "5"])
-    assert options.members(parsed) == [(5, False), (6, True), (7, True)]
+    assert arguments.members(parsed) == [(5, False), (6, True), (7, True)]
     texts = ["5 6 3", "7 3"], ["8 9 10 3", "3"]
     pairs = data.encode((Numbers(), Numbers()), texts, backward=True)
     assert pairs == [([5, 6, 3], [10, 9, 8, 3]), ([7, 3], [3])]
@@ -135,10 +137,6 @@ def test_bleu_is_reported_by_source_length_with_its_signature():
     assert report["1-7 words"]["sentences"] == report["8-11 words"]["sentences"] == 1
     wrong = evaluation.bleu_report(sources, ["a b c d e", perfect[1]], perfect)
     assert wrong["1-7 words"]["BLEU"] < 20 < wrong["all"] < 100
-
-
-class Killed(Exception):
-    pass
 
 
 @pytest.mark.slow
