@@ -78,6 +78,8 @@ def parse(argv=None):
         parser.error(f"--listener {arguments.listener}: no such file")
     if arguments.voice and not digits:
         parser.error("--voice goes with --data")
+    if keras.backend.backend() != "tensorflow":
+        parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND=tensorflow.")
     return arguments
 
 

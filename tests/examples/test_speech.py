@@ -52,6 +52,13 @@ def test_wav_files(tmp_path):
         sound.read_wav(tmp_path / "c.wav")
 
 
+def test_another_backend_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(SystemExit):
+        command.parse([])
+    assert "Keras runs on jax. Set KERAS_BACKEND=tensorflow." in capsys.readouterr().err
+
+
 def test_tones_are_understood_without_a_model():
     rng = np.random.default_rng(3)
     texts = [LANGUAGE.make_text(rng, 9) for _ in range(10)]
