@@ -88,7 +88,9 @@ def with_alignment_loss(attention, loss, listens):
     class Aligned(attention):
         def sequence_loss(self, weights, query_mask, memory_mask):
             if loss == "guided":
-                return 10 * guided_attention_loss(weights, query_mask, memory_mask)
+                # It is at most one divided by the memory steps: sounds, or the far fewer letters.
+                factor = 100 if listens else 10
+                return factor * guided_attention_loss(weights, query_mask, memory_mask)
             scores, masks = ops.log(ops.maximum(weights, 1e-30)), [query_mask, memory_mask]
             if listens:  # each sound belongs to a letter, so the sounds must be the queries
                 scores, masks = ops.transpose(scores, (0, 2, 1)), masks[::-1]

@@ -166,7 +166,7 @@ def test_losses_of_alignments(name):
             found[loss] = [float(x) for x in attention.losses]
         scores = np.log(np.maximum(weights, 1e-30))
         scores = scores if pace < 1 else np.swapaxes(scores, 1, 2)
-        guided = 10 * guided_attention_loss(weights, *valid)
+        guided = (10 if pace < 1 else 100) * guided_attention_loss(weights, *valid)
         total = 0.01 * forward_sum_loss(scores, *masks[::-1])
         assert found["none"] == []
         assert found["guided"] == pytest.approx([float(guided)], rel=1e-5)
