@@ -36,7 +36,6 @@ from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, La
 from examples.speech.tones import Tones
 
 EPOCHS = {"listen": 20, "speak": 40}
-AVERAGE = 0.998  # the momentum of the averages of the weights
 # Options that change no weight.
 FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
 
@@ -98,7 +97,7 @@ def run(task, language, arguments, output, listener=None):
     model = build(loss=arguments.alignment_loss)
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     # At its end `fit` puts the moving averages of the weights into the model.
-    average = {"use_ema": True, "ema_momentum": AVERAGE}
+    average = {"use_ema": True, "ema_momentum": 0.998}
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
     model.fit(
         batches.dataset(),
