@@ -144,6 +144,8 @@ def _most_important(inputs, importance, share, pad, name="importance"):
     check_number("faithfulness", "share", share, above=0, most=1)
     importance = np.asarray(importance, "float64")
     shape = importance.shape
+    if not inputs.size:
+        refuse("faithfulness", "`inputs` must hold at least one sample", inputs.shape)
     if importance.ndim < 2 or shape != inputs.shape[: importance.ndim]:
         expected = f"`{name}` must have the shape of the inputs, {inputs.shape}, or of first axes"
         refuse("faithfulness", expected, shape)

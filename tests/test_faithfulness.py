@@ -174,6 +174,7 @@ def test_refusals():
     )
     refuse(lambda: erase(ids, np.ones(1)), "`importance` must have the shape", "(1,)")
     refuse(lambda: erase(ids, [[1, np.nan, 2]]), "holds NaN")
+    refuse(lambda: erase(ids[:0], np.ones((0, 3))), "`inputs` must hold at least one sample")
     for share in (0, 1.1, -0.1, "half"):
         refuse(lambda share=share: erase(ids, weights, share), "`share`", repr(share))
     refuse(lambda: comprehensiveness(lambda x: x[0], ids, weights), "(1, classes)", "(3,)")

@@ -160,6 +160,8 @@ def save(reader, bags, scaled, chosen, scaling, output):
         expected |= {"weights": weights[bag]} if weights else {}
         check_saved_model(path, {"instances": bags.instances[bags.of(bag)].tolist()}, expected)
         print(f"{path}: takes the instances of a bag; its classes: {', '.join(bags.classes)}")
+    else:
+        print("The SavedModel needs the TensorFlow backend, and another --output.")
     if weights:
         print(describe_reasons(reader, scaled, chosen))
         bag = chosen[probabilities[:, -1].argmax()]

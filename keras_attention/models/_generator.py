@@ -337,11 +337,11 @@ class Generator(keras.Model):
         if unknown:
             expected = f"the options of search={search!r} are {', '.join(allowed)}"
             refuse(self.name, expected, Words(", ".join(sorted(unknown))))
+        samples = check_int(self.name, "samples", options.get("samples", 1))
+        most = check_int(self.name, "beam_width", options.get("beam_width", BEAM_WIDTH))
         if n_best is None:
-            samples = options.get("samples", 1)
             return samples if samples > 1 else None
         check_choice(self.name, "search", search, ("beam",), "Otherwise leave `n_best` out.")
-        most = options.get("beam_width", BEAM_WIDTH)
         hint = "`beam_width` is the largest `n_best`."
         return check_int(self.name, "n_best", n_best, 1, most, hint)
 
