@@ -594,9 +594,9 @@ def test_wrong_calls_are_refused(model):
         model.compile("sgd", keras.losses.sparse_categorical_crossentropy)
     with pytest.raises(ValueError, match="`beam_width` is the largest `n_best`"):
         model.generate(SOURCES, 6, n_best=6)
-    with pytest.raises(ValueError, match="`samples` must be .* Write samples=3"):
+    with pytest.raises(ValueError, match=r"`samples` must be .* Write samples=3"):
         model.generate(SOURCES, 6, "sample", samples="3")
-    with pytest.raises(ValueError, match="`beam_width` must be .* Write beam_width=4"):
+    with pytest.raises(ValueError, match=r"`beam_width` must be .* Write beam_width=4"):
         model.generate(SOURCES, 6, n_best=2, beam_width="4")
     with pytest.raises(ValueError, match="same number of samples"):
         model.log_probability(SOURCES, TARGETS[:2])
