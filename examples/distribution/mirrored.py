@@ -8,18 +8,18 @@ It prints the loss of every epoch. It is the same on any number of devices, up t
 
 import os
 
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ["KERAS_BACKEND"] = "tensorflow"
 
 import tensorflow as tf
 
 from examples.common.arguments import count, run
-from examples.distribution.training import check_batch, parse, script_parser, train
+from examples.distribution.training import check_sizes, script_parser, train
 
 
 def main(argv=None):
     parser = script_parser("mirrored", __doc__)
     parser.add_argument("--devices", type=count, help="default: all GPUs, or two simulated devices")
-    options = parse(parser, argv, "tensorflow")
+    options = parser.parse_args(argv)
     devices = [f"GPU:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU"))]
     if not devices:
         [processor] = tf.config.list_physical_devices("CPU")
@@ -29,7 +29,7 @@ def main(argv=None):
     if options.devices and options.devices > len(devices):
         parser.error(f"--devices must be at most {len(devices)}, the number of GPUs")
     devices = devices[: options.devices]
-    check_batch(parser, options, len(devices))
+    check_sizes(parser, options, len(devices))
     strategy = tf.distribute.MirroredStrategy(devices)
     print(f"devices: {', '.join(devices)}")
     # Layers and optimizers make their variables here, and every device gets a copy.

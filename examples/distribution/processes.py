@@ -16,7 +16,7 @@ stop. The same command then resumes after the last epoch in the checkpoint.
 
 import os
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ["KERAS_BACKEND"] = "jax"
 
 import signal
 import socket
@@ -28,26 +28,21 @@ import jax
 import keras
 
 from examples.common.arguments import count, run
-from examples.distribution.training import check_batch, parse, script_parser, train
-
-NAMES = ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")
-VARIABLES = [f"KERAS_DISTRIBUTION_{name}" for name in NAMES]
+from examples.distribution.training import check_sizes, script_parser, train
 
 
-def main(argv=None):
-    argv = sys.argv[1:] if argv is None else argv
+def main():
     parser = script_parser("processes", __doc__)
     parser.add_argument("--local", type=count, help="start this many processes on this machine")
-    options = parse(parser, argv, "jax")
-    if options.local and VARIABLES[-1] not in os.environ:
-        return start_processes(options.local, [sys.executable, "-m", __spec__.name, *argv])
+    options = parser.parse_args()
+    if options.local and "KERAS_DISTRIBUTION_PROCESS_ID" not in os.environ:
+        return start_processes(options.local)
     # Before anything else, because it decides which devices JAX has.
     keras.distribution.initialize()
     process, processes = jax.process_index(), jax.process_count()
-    check_batch(parser, options, jax.device_count())
+    check_sizes(parser, options, jax.device_count())
     # Every process passes its own share of a batch, so Keras need not divide it.
-    distribution = keras.distribution.DataParallel(auto_shard_dataset=False)
-    keras.distribution.set_distribution(distribution)
+    keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
     try:
         train(options, process, processes)
     except BaseException as error:
@@ -65,16 +60,21 @@ def main(argv=None):
         os._exit(1)
 
 
-def start_processes(number, command):
-    """Starts the command in several processes on this machine, and waits until all have ended."""
+def start_processes(number):
+    """Starts this command in several processes on this machine, and waits until all have ended."""
+    command = [sys.executable, *sys.orig_argv[1:]]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        values = [f"127.0.0.1:{free.getsockname()[1]}", str(number)]
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     processes = []
     try:
         for n in range(number):
-            own = dict(zip(VARIABLES, [*values, str(n)], strict=True))
-            processes.append(subprocess.Popen(command, env={**os.environ, **own}))
+            variables = {
+                "KERAS_DISTRIBUTION_JOB_ADDRESSES": address,
+                "KERAS_DISTRIBUTION_NUM_PROCESSES": str(number),
+                "KERAS_DISTRIBUTION_PROCESS_ID": str(n),
+            }
+            processes.append(subprocess.Popen(command, env={**os.environ, **variables}))
             print(f"process {n}: pid {processes[n].pid}", flush=True)
         # If one dies, JAX ends the others.
         codes = [process.wait() for process in processes]

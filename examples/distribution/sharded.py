@@ -10,13 +10,13 @@ loss is the same on any mesh, up to rounding.
 
 import os
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 
 import keras
 
 from examples.common.arguments import count, run
-from examples.distribution.training import check_batch, parse, script_parser, train
+from examples.distribution.training import check_sizes, script_parser, train
 from keras_attention.distribution import get_layout_map
 
 
@@ -24,7 +24,7 @@ def main(argv=None):
     parser = script_parser("sharded", __doc__)
     parser.add_argument("--devices", type=count, help="default: all")
     parser.add_argument("--model-parallel", type=count, default=1, help="devices to share weights")
-    options = parse(parser, argv, "jax")
+    options = parser.parse_args(argv)
     devices = keras.distribution.list_devices()
     number, split = options.devices or len(devices), options.model_parallel
     if number > len(devices):
@@ -34,7 +34,7 @@ def main(argv=None):
         )
     if number % split or options.units % split:
         parser.error(f"--model-parallel must divide --units and the number of devices, {number}")
-    check_batch(parser, options, number // split)
+    check_sizes(parser, options, number // split)
     distribution = make_distribution(devices[:number], split)
     print(distribution.device_mesh)
     # Layers and optimizers place their variables when they make them.

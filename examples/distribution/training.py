@@ -6,14 +6,12 @@ import string
 import keras
 
 from examples.common.arguments import count, make_parser
-from examples.common.dates import FIRST, LAST, make_pairs
-from examples.common.files import check_settings, make_folder, remove, whole_file
+from examples.common.dates import DAYS, END, START, encode_pairs, make_pairs
+from examples.common.files import check_settings, make_folder, whole_file
 from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
 
-CHARACTERS = "^$" + string.ascii_letters + string.digits + " ,.-/"  # "^" begins, "$" ends
-VOCABULARY = 72  # 0 is padding, and 8 devices can share it evenly
-START, END = 1, 2
-LONGEST = 40  # characters of a written date
+CHARACTERS = "^$" + string.ascii_letters + string.digits + " ,.-/"
+VOCABULARY = 72  # 8 devices can share it evenly
 
 
 def script_parser(name, description):
@@ -31,37 +29,18 @@ def script_parser(name, description):
     return parser
 
 
-def parse(parser, argv, backend):
-    """Reads the command line, and checks that Keras runs on this backend."""
-    options, days = parser.parse_args(argv), (LAST - FIRST).days + 1
-    if options.batch * options.steps > days:
+def check_sizes(parser, options, shares):
+    """Checks that there are enough pairs, and that all devices get the same number of them."""
+    if options.batch * options.steps > DAYS:
         parser.error(
-            f"--batch {options.batch} times --steps {options.steps} must be at most {days:,}: "
+            f"--batch {options.batch} times --steps {options.steps} must be at most {DAYS:,}: "
             "every pair is a day of its own"
         )
-    if keras.backend.backend() != backend:
-        parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND={backend}.")
-    return options
-
-
-def check_batch(parser, options, shares):
-    """Checks that all devices get the same number of pairs."""
     if options.batch % shares:
         parser.error(
             f"--batch {options.batch} must be a multiple of {shares}, the number of devices that "
             "share it"
         )
-
-
-def make_data(size):
-    """Makes ids of written dates, and of ISO dates. All have one length, so XLA compiles once."""
-    [(sources, targets)] = make_pairs([size])
-    return _encode(sources, LONGEST), _encode([target + "$" for target in targets])
-
-
-def _encode(texts, length=None):
-    ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
-    return keras.utils.pad_sequences(ids, length, padding="post")
 
 
 def build_translator(units):
@@ -78,7 +57,8 @@ def build_translator(units):
     )
     model.compile(keras.optimizers.Adam(0.003))
     # A checkpoint can only be read into a model that has its weights.
-    model((keras.Input((LONGEST,), dtype="int32"), keras.Input((11,), dtype="int32")))
+    ids = keras.Input((None,), dtype="int32")
+    model((ids, ids))
     return model
 
 
@@ -88,21 +68,19 @@ def train(options, process=0, processes=1):
     Each process reads its share of every batch; process 0 alone writes.
     """
     keras.utils.set_random_seed(0)
-    saved = Saved(options.output)
+    saved = Saved(make_folder(options.output) / "last.weights.h5", options.steps)
     if process == 0:
         settings = {name: getattr(options, name) for name in ("steps", "batch", "units")}
         check_settings(options.output / "settings.json", settings)
     model = build_translator(options.units)
     first = saved.restore(model)
-    pairs = make_data(options.batch * options.steps)
-    share = options.batch // processes
-    batches = [x.reshape(options.steps, processes, share, -1) for x in pairs]
-    source, target = (x[:, process].reshape(options.steps * share, -1) for x in batches)
+    [pairs] = make_pairs([options.batch * options.steps])
+    source, target = (x[process::processes] for x in encode_pairs(*pairs, CHARACTERS))
     log = keras.callbacks.CSVLogger(str(options.output / "log.csv"), append=True)
     model.fit(
         source,
         target,
-        batch_size=share,
+        batch_size=options.batch // processes,
         shuffle=False,
         epochs=options.epochs,
         initial_epoch=first,
@@ -119,20 +97,17 @@ class Saved(keras.callbacks.Callback):
     files, it trains an epoch twice.
     """
 
-    def __init__(self, folder):
+    def __init__(self, path, steps):
         super().__init__()
-        self.folder = make_folder(folder)
+        self.path, self.steps = path, steps
 
     def restore(self, model):
         """Loads the last weights. Returns the number of their epochs."""
-        # From epoch 10,000 on, the last name in alphabetical order is not of the last epoch.
-        paths = self.folder.glob("epoch-*.weights.h5")
-        saved = {int(path.name.split(".")[0].removeprefix("epoch-")): path for path in paths}
-        if not saved:
+        if not self.path.exists():
             return 0
-        epochs = max(saved)
         model.optimizer.build(model.trainable_variables)
-        model.load_weights(saved[epochs])
+        model.load_weights(self.path)
+        epochs = int(model.optimizer.iterations.numpy()) // self.steps
         print(f"Resuming after epoch {epochs}", flush=True)
         return epochs
 
@@ -141,7 +116,6 @@ class Saved(keras.callbacks.Callback):
         # for all processes.
         distribution = keras.distribution.distribution()
         keras.distribution.set_distribution(None)
-        with whole_file(self.folder / f"epoch-{epoch + 1:04d}.weights.h5") as temporary:
+        with whole_file(self.path) as temporary:
             self.model.save_weights(temporary)
         keras.distribution.set_distribution(distribution)
-        remove(self.folder / f"epoch-{epoch:04d}.weights.h5")

@@ -15,26 +15,29 @@ import sys
 import warnings
 
 import keras
+import keras_tuner
 
-from examples.common import dates
 from examples.common.arguments import between, check_extras, count, make_parser, run, seed
+from examples.common.dates import DAYS
 from examples.common.files import check_settings, make_folder
 from examples.tuning.model import DateTranslator, load_data
+from keras_attention.tuning import completed_trials
 
 SEARCHES = ("hyperband", "bayesian")
 
 
 def parse(argv):
     parser = make_parser("tuning", __doc__)
-    output = pathlib.Path("output/tune")
-    parser.add_argument("--output", type=pathlib.Path, default=output, help=f"default: {output}")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default="output/tune", help="default: %(default)s"
+    )
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=SEARCHES)
     text = "largest number for a trial (default: 4)"
     parser.add_argument("--epochs", type=count, default=4, help=text)
     text = "of the Bayesian search (default: 5)"
     parser.add_argument("--trials", type=count, default=5, help=text)
     # The pairs of validation and test have other dates.
-    pairs = between(int, 1, (dates.LAST - dates.FIRST).days + 2 - 1500)
+    pairs = between(int, 1, DAYS + 1 - 1500)
     # Whole batches: XLA compiles the decoder once more for a smaller last one.
     text = "number of training pairs (default: 2560)"
     parser.add_argument("--pairs", type=pairs, default=2560, help=text)
@@ -44,12 +47,10 @@ def parse(argv):
 
 def make_tuner(name, options):
     """The tuner of one search. It resumes after the finished trials in its folder."""
-    import keras_tuner
-
     keras.utils.set_random_seed(options.seed)  # with a seed of 0 keras-tuner draws one
     common = {
         "hypermodel": DateTranslator(options.seed),
-        "objective": keras_tuner.Objective("val_accuracy", "max"),
+        "objective": "val_accuracy",
         "directory": str(options.output),
         "project_name": name,
         "seed": options.seed,
@@ -67,8 +68,6 @@ def make_tuner(name, options):
 
 def find_best(tuners):
     """Prints all trials, and returns the hyperparameters of the best one."""
-    from keras_attention.tuning import completed_trials
-
     best = []
     for name, tuner in tuners.items():
         trials = completed_trials(tuner)
@@ -91,9 +90,7 @@ def describe(hp):
 
 def main(argv=None):
     options = parse(argv)
-    check_extras("keras_tuner", "tensorboard", "scipy", "sklearn", extra="tuner")
-    import keras_tuner
-
+    check_extras("tensorboard", "scipy", "sklearn", extra="tuner")
     make_folder(options.output)
     settings = {name: getattr(options, name) for name in ("epochs", "trials", "pairs", "seed")}
     check_settings(options.output / "settings.json", settings)

@@ -1,30 +1,24 @@
 """The date translator whose attention is searched, and its data."""
 
+import string
+
 import keras
 from keras import layers, ops
 
-from examples.common import dates
+from examples.common.dates import END, START, encode_pairs, make_pairs
 from examples.common.training import seed_model
 from keras_attention import AttentionRNN, RecurrentEncoder, Seq2Seq
 from keras_attention.tuning import AttentionHyperModel
 
-START, END = 1, 2
-SIGNS = "\t\n" + "0123456789-" + "abcdefghijklmnopqrstuvwxyz ,./"  # with signs for start and end
-SOURCE_LENGTH, TARGET_LENGTH = 40, 11
+CHARACTERS = "^$" + string.digits + "-" + string.ascii_lowercase + " ,./"
 
 
 def load_data(sizes, seed):
-    """For each size `(source, target)`, ids of generated dates with 0 for padding."""
-    found = []
-    for sources, targets in dates.make_pairs(sizes, seed):
-        source = encode([text.lower() for text in sources], SOURCE_LENGTH)
-        found.append((source, encode([text + "\n" for text in targets], TARGET_LENGTH)))
-    return found
-
-
-def encode(texts, length):
-    ids = [[SIGNS.index(sign) + 1 for sign in text] for text in texts]
-    return keras.utils.pad_sequences(ids, length, padding="post")
+    """For each size `(source, target)`, ids of generated dates in lower case."""
+    return [
+        encode_pairs([text.lower() for text in sources], targets, CHARACTERS)
+        for sources, targets in make_pairs(sizes, seed)
+    ]
 
 
 class DateTranslator(AttentionHyperModel):
@@ -41,13 +35,13 @@ class DateTranslator(AttentionHyperModel):
 
 def build(hp, attention):
     """Builds and compiles the model with an attention layer that the search has chosen."""
-    units = hp.Choice("units", [32, 64, 128])
+    units, size = hp.Choice("units", [32, 64, 128]), len(CHARACTERS) + 1
     gru = layers.GRU(units // 2, return_sequences=True)
     model = Seq2Seq(
-        RecurrentEncoder(layers.Embedding(len(SIGNS) + 1, 32), layers.Bidirectional(gru)),
+        RecurrentEncoder(layers.Embedding(size, 32), layers.Bidirectional(gru)),
         AttentionRNN(layers.GRUCell(units), attention),
-        target_embedding=layers.Embedding(len(SIGNS) + 1, 32),
-        head=layers.Dense(len(SIGNS) + 1),
+        target_embedding=layers.Embedding(size, 32),
+        head=layers.Dense(size),
         start_token=START,
         end_token=END,
     )
@@ -56,12 +50,11 @@ def build(hp, attention):
         metrics=["accuracy", right_dates],
         jit_compile=False,
     )
-    lengths = SOURCE_LENGTH, TARGET_LENGTH
-    model(tuple(keras.Input((n,), dtype="int32") for n in lengths))  # makes the weights
+    ids = keras.Input((None,), dtype="int32")
+    model((ids, ids))  # makes the weights
     return model
 
 
-@keras.saving.register_keras_serializable(package="keras_attention_examples")
 def right_dates(target, logits):
     """Share of the dates whose letters are all right, each after the right letters before it."""
     right = ops.equal(ops.cast(target, "int32"), ops.cast(ops.argmax(logits, -1), "int32"))

@@ -20,8 +20,8 @@ SMALL = ["--searches", "bayesian", "--trials", "2", "--epochs", "2", "--pairs", 
 def test_data():
     (source, target), (_, other) = translator.load_data([5, 3], seed=1)
     assert (source.shape, target.shape) == ((5, 40), (5, 11))
-    signs = [translator.SIGNS[n - 1] for n in target[0]]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d\n", "".join(signs))
+    written = "".join(translator.CHARACTERS[n - 1] for n in target[0])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d\$", written)
     assert len({"".join(map(str, row)) for row in [*target, *other]}) == 8
 
 
