@@ -28,19 +28,15 @@ SEARCHES = ("hyperband", "bayesian")
 
 def parse(argv):
     parser = make_parser("tuning", __doc__)
-    parser.add_argument(
-        "--output", type=pathlib.Path, default="output/tune", help="default: %(default)s"
-    )
+    output = pathlib.Path("output/tune")
+    parser.add_argument("--output", type=pathlib.Path, default=output, help=f"default: {output}")
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=SEARCHES)
-    text = "largest number for a trial (default: 4)"
-    parser.add_argument("--epochs", type=count, default=4, help=text)
-    text = "of the Bayesian search (default: 5)"
-    parser.add_argument("--trials", type=count, default=5, help=text)
+    parser.add_argument("--epochs", type=count, default=4, help="of a trial at most (default: 4)")
+    parser.add_argument("--trials", type=count, default=5, help="Bayesian trials (default: 5)")
     # The pairs of validation and test have other dates.
     pairs = between(int, 1, DAYS + 1 - 1500)
     # Whole batches: XLA compiles the decoder once more for a smaller last one.
-    text = "number of training pairs (default: 2560)"
-    parser.add_argument("--pairs", type=pairs, default=2560, help=text)
+    parser.add_argument("--pairs", type=pairs, default=2560, help="to train on (default: 2560)")
     parser.add_argument("--seed", type=seed, default=0)
     return parser.parse_args(argv)
 
