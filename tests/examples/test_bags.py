@@ -99,12 +99,6 @@ def test_spaces_around_values_do_not_matter(tmp_path):
     assert (bags.classes, bags.names, bags.sizes.tolist()) == (["yes"], ["a"], [2])
 
 
-def test_another_encoding(tmp_path):
-    path = tmp_path / "bags.csv"
-    path.write_bytes("bag,label,x\nä,yes,1\n".encode("latin-1"))
-    assert_ends(lambda: read(path), "not UTF-8 at byte")
-
-
 def test_too_few_bags_of_a_class(tmp_path):
     rows = [HEADER, *[["1", str(n), "2", "yes" if n else "no"] for n in range(9)]]
     path = write(tmp_path / "bags.csv", rows)
