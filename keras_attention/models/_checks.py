@@ -69,7 +69,7 @@ RULES = {
     "class_weight": "`class_weight` must be None, because Keras would take the position of the "
     "largest id of a target for its class. Weigh samples with sample_weight, (batch,), or tokens "
     "with one (batch, steps).",
-    "loss": "`loss` must take logits. Leave it out. Pass "
+    "loss": "`loss` must be one loss and must take logits. Leave it out. Pass "
     "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
     # Generating.
     "started": "`state` and `memory` must come from `start`. Write state, memory = "

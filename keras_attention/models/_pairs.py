@@ -51,6 +51,8 @@ class PairTrainer(keras.Model):
                 The mean of any loss is that of the valid tokens.
             metrics, weighted_metrics: metrics on `(targets, logits)`.
         """
+        if isinstance(loss, (list, tuple)) and len(loss) == 1:  # as Keras takes it for one output
+            (loss,) = loss
         check("Seq2Seq", "loss", _takes_logits(loss), loss)
         if loss is None:
             loss = keras.losses.SparseCategoricalCrossentropy(
@@ -137,4 +139,4 @@ def _takes_logits(loss):
     if inspect.isfunction(loss):
         option = inspect.signature(loss).parameters.get("from_logits")
         return option is None or option.default is True
-    return not isinstance(loss, str) and getattr(loss, "from_logits", True)
+    return not isinstance(loss, (str, list, tuple, dict)) and getattr(loss, "from_logits", True)

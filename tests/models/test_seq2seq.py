@@ -592,6 +592,9 @@ def test_wrong_calls_are_refused(model):
         model.compile("sgd", "sparse_categorical_crossentropy")
     with pytest.raises(ValueError, match="must take logits"):
         model.compile("sgd", keras.losses.sparse_categorical_crossentropy)
+    for wrong in (["sparse_categorical_crossentropy"], {"logits": "mse"}):
+        with pytest.raises(ValueError, match="must be one loss and must take logits"):
+            model.compile("sgd", wrong)
     with pytest.raises(ValueError, match="`beam_width` is the largest `n_best`"):
         model.generate(SOURCES, 6, n_best=6)
     with pytest.raises(ValueError, match=r"`samples` must be .* Write samples=3"):
