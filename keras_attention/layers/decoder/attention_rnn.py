@@ -45,9 +45,9 @@ class AttentionRNN(Decoder):
             Keras, or the cell has a method `query(states)` that returns the query.
         attention: a layer built on `ScoringMixin` or `RecurrentScoringMixin`.
         query: "previous" or "current", as above. Defaults to "current" with input feeding. Without,
-            it follows the paper of the attention, its `decoder_query`: "previous" for additive,
-            location-sensitive and monotonic attention, "current" for the others of this package.
-            An attention of your own has "previous", unless its class sets `decoder_query`.
+            it is the `decoder_query` of the attention: "previous" for additive, location-sensitive,
+            monotonic and target attention and `MemoryHop`, "current" for the others of this
+            package. Your own has "previous", unless its class sets `decoder_query`.
         input_feeding: whether h_i is also an input of the next step; with query="current".
         output_mode: "cell" (H), "attention" (A) or "concat" (A + H, attention first). Defaults to
             "cell" for query="previous", and to "attention" for query="current".
