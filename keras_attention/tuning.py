@@ -110,8 +110,8 @@ def attention_space(
             the layers of a model different ones. A search that resumes in its folder keeps the
             names and bounds that it began with.
         mechanisms: some of "bahdanau", "luong", "location_sensitive", "coverage", "monotonic",
-            "stepwise", "forward", "gmm" and "dynamic_convolution". All but the first two have a
-            state; put them into an `AttentionRNN`.
+            "stepwise", "forward", "gmm", "dynamic_convolution" and "pooling". All but the first
+            two and the last have a state; put them into an `AttentionRNN`.
         scores: the scores of `LuongAttention` to search. "dot" needs a query as wide as the key;
             "location" needs `max_length`.
         alignments: the alignments of `LuongAttention` to search. "local-m" is left out by default:
