@@ -28,6 +28,7 @@ from keras_attention import (
     MemoryHop,
     MonotonicAttention,
     MultiHead,
+    StepwiseMonotonicAttention,
     beam_search,
     greedy_search,
 )
@@ -148,6 +149,7 @@ def remembering(variant, batch, steps, length, units, attention_units):
         "coverage": CoverageAttention,
         "monotonic": MonotonicAttention,
         "monotonic, chunks of 4": lambda units: MonotonicAttention(units, chunk_size=4),
+        "stepwise": StepwiseMonotonicAttention,
         "forward": ForwardAttention,
         "forward, agent": lambda units: ForwardAttention(units, transition_agent=True),
         "GMM V2b": GMMAttention,

@@ -17,7 +17,7 @@ import sys
 SIZES = {"batch": 32, "steps": 50, "length": 100, "units": 512, "attention_units": 128}
 NAMES = (
     *("additive", "location-sensitive", "coverage", "monotonic", "monotonic, chunks of 4"),
-    *("forward", "forward, agent", "GMM V2b", "dynamic convolution"),
+    *("stepwise", "forward", "forward, agent", "GMM V2b", "dynamic convolution"),
     *("4 heads", "4 heads of all units", "4 location-sensitive heads"),
 )
 STACK = {"batch": 32, "steps": 50, "length": 50, "units": 256, "layers": 2}
