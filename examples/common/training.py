@@ -29,6 +29,10 @@ COMPILED = keras.backend.backend() != "tensorflow" or tf.config.list_physical_de
 # A task that trains several models traces several functions, and TensorFlow warns about that.
 tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in str(record.msg))
 
+# The thread that tunes a dataset sleeps for up to a minute, and the end of an epoch waits for it.
+UNTUNED = tf.data.Options()
+UNTUNED.autotune.enabled = False
+
 POOL = 32  # batches
 
 
@@ -126,7 +130,8 @@ class Batches:
         """A `tf.data.Dataset` of one epoch."""
         signature = keras.tree.map_structure(_describe, next(self()))
         data = tf.data.Dataset.from_generator(self, output_signature=signature)
-        return data.apply(tf.data.experimental.assert_cardinality(self.steps)).prefetch(4)
+        data = data.apply(tf.data.experimental.assert_cardinality(self.steps)).prefetch(4)
+        return data.with_options(UNTUNED)
 
 
 def _describe(x):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from examples.common.files import fingerprint, refuse
 from examples.common.text import Words, split_sentences
-from examples.common.training import pad
+from examples.common.training import UNTUNED, pad
 from examples.stories import generator, reading
 
 GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
@@ -227,4 +227,5 @@ class Task:
 
         signature = tuple(tf.TensorSpec(x.shape, "int32") for x in next(epochs()))
         dataset = tf.data.Dataset.from_generator(epochs, output_signature=signature).unbatch()
-        return dataset.map(lambda story, question, answer: ((story, question), answer)).prefetch(8)
+        dataset = dataset.map(lambda story, question, answer: ((story, question), answer))
+        return dataset.prefetch(8).with_options(UNTUNED)

@@ -230,7 +230,9 @@ def test_a_model_of_several_tasks_has_the_last_tenth_of_each_for_validation():
 
 def test_every_epoch_has_every_question_in_an_order_of_its_own():
     task = data.Task("1", {1: ("a", generator.make(40, 1), generator.make(5, 1))}, 50, 0.1)
-    batches = task.batches(9, 0.1, [1, 2]).as_numpy_iterator()
+    dataset = task.batches(9, 0.1, [1, 2])
+    assert dataset.options().autotune.enabled is False  # see `UNTUNED`
+    batches = dataset.as_numpy_iterator()
     epochs = [[next(batches) for _ in range(4)] for _ in range(2)]
     first, second = (np.concatenate([y for _, y in epoch]).tolist() for epoch in epochs)
     assert sorted(first) == sorted(second) == sorted(task.train.answers)

@@ -155,6 +155,13 @@ def test_passes_go_on_from_epoch_to_epoch_in_their_own_orders():
     assert Batches(split, read, seed=1).steps == len(split(np.random.default_rng([1, 0])))
 
 
+def test_an_epoch_does_not_wait_for_the_tuning_of_its_dataset():
+    """TensorFlow would stop its thread only when that wakes up, which takes up to a minute."""
+    batches = Batches(lambda order: [np.arange(3)], lambda rows: (X[rows], Y[rows]), seed=3)
+    assert batches.dataset().options().autotune.enabled is False
+
+
+
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
 def test_divergence_ends_the_run_without_a_state(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.examples.test_training.Y", Y * np.inf)
