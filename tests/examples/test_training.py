@@ -161,7 +161,6 @@ def test_an_epoch_does_not_wait_for_the_tuning_of_its_dataset():
     assert batches.dataset().options().autotune.enabled is False
 
 
-
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
 def test_divergence_ends_the_run_without_a_state(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.examples.test_training.Y", Y * np.inf)
