@@ -89,8 +89,8 @@ def assert_resumed(folder, epochs):
 def trained(tmp_path_factory):
     """Folders of three trainings with JAX, of 30 steps each.
 
-    One is on one device, one on two by two that share weights. The last begins on four devices, and
-    goes on from its checkpoint on two, and then on one.
+    One uses one device, and one uses two by two that share weights. The last starts on four devices
+    and resumes on two, then on one.
     """
     pytest.importorskip("jax", reason="JAX is not installed")
     folder = tmp_path_factory.mktemp("sharded")
