@@ -104,12 +104,14 @@ class Batches:
         read: a function from an index array to a batch, such as `(inputs, targets)`.
         seed: the seed of all passes.
         steps: the batches of an epoch of `fit`; None for the batches of the first pass.
+        size: the size of the batches, if all have the same. Where TensorFlow knows it, Keras's
+            recurrent layers are faster on a CPU.
     """
 
     epoch = 0
 
-    def __init__(self, split, read, seed, steps=None):
-        self.split, self.read, self.seed = split, read, seed
+    def __init__(self, split, read, seed, steps=None, size=None):
+        self.split, self.read, self.seed, self.size = split, read, seed, size
         self.sizes = {}  # the number of batches in each pass
         self.steps = steps or len(self._pass(0))
 
@@ -128,16 +130,15 @@ class Batches:
 
     def dataset(self):
         """A `tf.data.Dataset` of one epoch."""
-        signature = keras.tree.map_structure(_describe, next(self()))
+        signature = keras.tree.map_structure(self._describe, next(self()))
         data = tf.data.Dataset.from_generator(self, output_signature=signature)
         data = data.apply(tf.data.experimental.assert_cardinality(self.steps)).prefetch(4)
         return data.with_options(UNTUNED)
 
-
-def _describe(x):
-    """Batches differ in all sizes, but for the features of a step: float `(B, T, D)`."""
-    features = x.shape[2:] if x.dtype.kind == "f" else (None,) * (x.ndim - 2)
-    return tf.TensorSpec((*(None,) * min(x.ndim, 2), *features), x.dtype)
+    def _describe(self, x):
+        """Batches differ in all sizes, but for the features of a step: float `(B, T, D)`."""
+        features = x.shape[2:] if x.dtype.kind == "f" else (None,) * (x.ndim - 2)
+        return tf.TensorSpec((self.size, None)[: x.ndim] + features, x.dtype)
 
 
 def pair_batches(pairs, size, seed=None, steps=None):

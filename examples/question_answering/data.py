@@ -157,13 +157,20 @@ class Questions:
         passage = self.passages.padded(self.passage_of[rows])
         return [*passage, *self.questions.padded(rows)]
 
-    def split(self, size, order=None):
+    def split(self, size):
         """Index arrays of questions of similar length, which hold every kept question once."""
-        return [self.kept[rows] for rows in bucketed(self.lengths[self.kept], size, order)]
+        return [self.kept[rows] for rows in bucketed(self.lengths[self.kept], size)]
 
     def batches(self, size, seed, steps):
-        """Shuffled `Batches` for `fit`."""
-        return Batches(lambda order: self.split(size, order), self._read, seed, steps)
+        """Shuffled `Batches` of one size for `fit`. Each pass leaves out the few that remain."""
+        size = min(size, len(self.kept))
+
+        def split(order):
+            rest = order.choice(len(self.kept), len(self.kept) % size, replace=False)
+            chosen = np.delete(self.kept, rest)
+            return [chosen[rows] for rows in bucketed(self.lengths[chosen], size, order)]
+
+        return Batches(split, self._read, seed, steps, size)
 
     def ordered(self, size):
         """A dataset for the validation by `fit`, always in the same order; None if it is empty."""

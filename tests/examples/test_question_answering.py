@@ -122,6 +122,19 @@ def test_nothing_is_left_out_of_a_test_set():
     assert data.cut(0, 0, 0) == ""
 
 
+def test_batches_of_one_size_leave_out_the_rest_by_chance(examples):
+    data = make_questions(examples[:23], (400, 50))
+    batches = data.batches(5, seed=1, steps=4)
+    passes = [np.array(batches.split(np.random.default_rng(n))) for n in range(20)]
+    assert {rows.shape for rows in passes} == {(4, 5)}
+    assert {len(set(rows.ravel())) for rows in passes} == {20}
+    assert set(np.ravel(passes)) == set(range(23))
+    *inputs, answers = keras.tree.flatten(batches.dataset().element_spec)
+    assert {x.shape[0] for x in (*inputs, answers)} == {5}
+    few = data.batches(60, seed=1, steps=4)
+    assert [len(rows) for rows in few.split(np.random.default_rng(0))] == [23]
+
+
 # --- model ---------------------------------------------------------------------------------------
 
 
