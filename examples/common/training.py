@@ -337,6 +337,15 @@ def warmup_cosine(highest, steps, last):
     )
 
 
+def moving_average(momentum, steps):
+    """The options of an optimizer for moving averages of the weights.
+
+    Short trainings get a lower momentum: the first weights keep at most a twentieth of the average,
+    (1 - 3 / steps)^steps.
+    """
+    return {"use_ema": True, "ema_momentum": min(momentum, max(0.0, 1 - 3 / steps))}
+
+
 def combine(left_to_right, right_to_left):
     """One model of two lists of models, of which one may be empty."""
     each = [x[0] if len(x) == 1 else Ensemble(x) for x in (left_to_right, right_to_left) if x]

@@ -25,8 +25,8 @@ import time
 import keras
 
 from examples.common import arguments as options
-from examples.common.files import fingerprint, make_folder, write_text
-from examples.common.training import Resume, seed_model, warmup_cosine
+from examples.common.files import fingerprint, write_text
+from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
 from examples.question_answering.data import load_data, prepare
 from examples.question_answering.evaluation import answer, report, save, score
 from examples.question_answering.model import FLOWS, build_model
@@ -55,7 +55,7 @@ def parse(argv):
     arguments = parser.parse_args(argv)
     if arguments.data == "":
         parser.error("--data is empty: give a folder, or leave it out for generated passages")
-    # The average is the momentum of the moving averages of the weights.
+    # The average is the highest momentum of the moving averages of the weights.
     defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 800}
     if arguments.data:
         defaults = {"units": 100, "batch_size": 60, "average": 0.999, "dropout": 0.2}
@@ -79,7 +79,7 @@ def train(flow, data, test, watched, sizes, arguments):
     )
     rates = warmup_cosine(arguments.learning_rate, epochs * steps, last=0.05)
     # At its end `fit` puts the moving averages of the weights into the model.
-    average = {"use_ema": True, "ema_momentum": arguments.average}
+    average = moving_average(arguments.average, epochs * steps)
     optimizer = keras.optimizers.Adam(rates, global_clipnorm=5.0, **average)
     cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss={"start": cross_entropy, "end": cross_entropy})
@@ -117,7 +117,6 @@ def main(argv=None):
     output = pathlib.Path(arguments.output) / arguments.flow
     data, test, watched, vocabulary = prepare(sets, arguments)
     given = data, test, watched, vocabulary.sizes, arguments
-    make_folder(output)
 
     answerer, answers, summary = train(arguments.flow, *given)
     write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")

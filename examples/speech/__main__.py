@@ -29,7 +29,7 @@ import keras
 from examples.common import arguments as types
 from examples.common.files import make_folder, write_text
 from examples.common.saving import write_model
-from examples.common.training import Resume, seed_model, warmup_cosine
+from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
 from examples.speech.data import Digits, make_data
 from examples.speech.evaluation import evaluate
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
@@ -97,7 +97,7 @@ def run(task, language, arguments, output, listener=None):
     model = build(loss=arguments.alignment_loss)
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     # At its end `fit` puts the moving averages of the weights into the model.
-    average = {"use_ema": True, "ema_momentum": 0.998}
+    average = moving_average(0.998, epochs * batches.steps)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
     model.fit(
         batches.dataset(),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from examples.common import files, training
-from examples.common.training import Batches, Resume, pair_batches, seed_model
+from examples.common.training import Batches, Resume, moving_average, pair_batches, seed_model
 from tests import Killed, fast
 
 EPOCHS = 3
@@ -170,6 +170,21 @@ def test_a_dataset_knows_the_size_of_equal_batches():
 
     assert shapes(3) == [(3, *(None,) * (X.ndim - 1)), (3, *(None,) * (Y.ndim - 1))]
     assert {shape[0] for shape in shapes(None)} == {None}
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 150])
+def test_moving_averages_forget_the_first_weights(steps):
+    """A momentum of 0.998 would keep three quarters of them after 150 steps."""
+    weight, zero = keras.Variable(0.0), keras.ops.zeros(())
+    optimizer = keras.optimizers.SGD(1.0, **moving_average(0.998, steps))
+    optimizer.build([weight])
+    for _ in range(steps):
+        optimizer.apply([zero])
+        weight.assign(1.0)
+    optimizer.apply([zero])
+    optimizer.finalize_variable_values([weight])
+    assert float(weight) >= 0.95
+    assert moving_average(0.998, 1500)["ema_momentum"] == 0.998
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
