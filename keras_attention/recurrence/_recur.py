@@ -196,7 +196,10 @@ class _Recurrence:
         @ops.custom_gradient
         def run(*tensors):
             results, stored = forward(*pack_like(inputs, tensors))
-            structure[:], outputs = [results], leaves(results[1])
+            structure[:] = [results]
+            # Outputs that `backward` does not read would only take memory until it runs.
+            read, first = leaves(self.places), len(leaves(self.inputs))
+            outputs = [x if n in read else None for n, x in enumerate(leaves(results[1]), first)]
 
             def gradient(*upstream):
                 _, weights, _ = pack_like(inputs, tensors)
@@ -243,7 +246,7 @@ class _Recurrence:
         """The gradients of the carry, of the weights and of what is added.
 
         Args:
-            stored: the outputs, and what `forward` stored.
+            stored: the outputs, None for those that it does not read, and what `forward` stored.
             upstream: the gradients of the results.
         """
         of_last, of_outputs = upstream

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention.ops.gradients import linearize, restored, vector_jacobian
 from keras_attention.recurrence import Site, product, recur
+from keras_attention.recurrence._recur import _Recurrence
 from tests.backends import BACKEND, gradients_by, on_tensorflow, only_on, tensor
 from tests.helpers import assert_all_close, normal, numpy
 from tests.recurrence.counts import counted_outputs
@@ -160,6 +161,29 @@ def test_every_tensor_is_stored_once(monkeypatch):
     gradients(by_sites)
     # The argument of "gain" and its result; the inputs are stored already.
     assert counts == [1 + 1 + 2 + 2 + 1 + 2, 4]
+
+
+@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
+def test_an_output_that_the_gradient_does_not_read_is_not_held(monkeypatch):
+    held, backward = [], _Recurrence.backward
+
+    def watched(self, weights, stored, upstream):
+        held.append([x is not None for x in stored[:2]])
+        return backward(self, weights, stored, upstream)
+
+    monkeypatch.setattr(_Recurrence, "backward", watched)
+
+    def step(call, hidden, place):
+        (new,) = call("product", hidden)
+        hidden = ops.tanh(new)
+        return hidden, (hidden, new)
+
+    def loss(hidden, kernel):
+        last, outputs = recur(step, {"product": product([kernel])}, hidden, tensor(PLACES))
+        return ops.sum(last) + sum(map(ops.sum, outputs)), last
+
+    gradients_by(loss, [normal(1, B, H), normal(2, H, H)], [])
+    assert held == [[False, True]]  # the state before each step is stored, not the one after it
 
 
 @only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
