@@ -62,6 +62,15 @@ TARGETS = [
     (("decoder", None, None, True, None), "ours", "time", 0.6),
     (("decoder", None, None, True, None), "ours", "memory", 0.4),
 ]
+# What the bars of the picture show: group, size and variant, and their name.
+BARS = {
+    ("additive", "B16 T128 U256", "ours"): "additive score\n/ sum(v * tanh(q + k))",
+    ("layers", "B2 T512 U256", "BahdanauAttention"): "BahdanauAttention\n/ keras AdditiveAttention",
+    ("layers", "B2 T512 U256", "LuongAttention, dot"): "LuongAttention, dot\n/ keras Attention",
+    ("windows", "T4096 U64 concat", "local-p"): "LuongAttention, local-p\n/ the same, global",
+    ("decoder", "B32 T100 U512", "ours"): "AttentionRNN\n/ a cell that projects the keys",
+    ("flow", "B8 T400 J30 d100", "ours"): "BiDAFAttentionFlow\n/ concatenated similarity",
+}
 STEEPEST, MOST_MEMORY, MOST_COMPILED, SLOWEST = 1.15, 5 * 1024, 4, 3.0
 
 
@@ -257,52 +266,48 @@ def draw(rows, found, path):
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    bars = {}
+    bars, lines = {}, {}
     for row in rows:
         if not row["backward"] or row["mode"] == "eager":
             continue
-        for variant, share in ratios(row, found[key_of(row)]).items():
-            if "time" in share:
-                other = row["variants"][-1]
-                name = f"{row['group']}: {variant} / {other}\n{row['size']}"
-                place = f"{'JAX' if row['backend'] == 'jax' else 'TensorFlow'}, {row['mode']}"
-                bars.setdefault(name, {})[place] = share["time"]
+        place = f"{'JAX' if row['backend'] == 'jax' else 'TensorFlow'}, {row['mode']}"
+        of_row = found[key_of(row)]
+        for variant, share in ratios(row, of_row).items():
+            name = BARS.get((row["group"], row["size"], variant))
+            if name:
+                bars.setdefault(f"{name}\n{row['size']}", {})[place] = share["time"]
+        if row["group"] == "windows" and place == "TensorFlow, graph":
+            for variant, x in of_row.items():
+                name = variant, row["sizes"]["score"]
+                lines.setdefault(name, []).append((row["sizes"]["steps"], x["time"]))
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(15, 1.5 + 0.48 * len(bars)), width_ratios=(3, 2), layout="constrained"
+        1, 2, figsize=(11, 5.5), width_ratios=(3, 2), layout="constrained"
     )
-    places = ("TensorFlow, graph", "TensorFlow, XLA", "JAX, XLA")
-    for n, place in enumerate(places):
+    for n, place in enumerate(("TensorFlow, graph", "TensorFlow, XLA", "JAX, XLA")):
         where = [(m, x[place]) for m, x in enumerate(bars.values()) if place in x]
         y = [m + 0.27 * (n - 1) for m, _ in where]
         drawn = left.barh(y, [x for _, x in where], 0.25, label=place)
-        left.bar_label(drawn, [f" {x:.2g}" for _, x in where], fontsize=7)
-    left.set(xscale="log", xlabel="time, forward and backward, as a share of the alternative's")
-    left.set_yticks(range(len(bars)), bars, fontsize=8)
+        left.bar_label(drawn, [f" {x:.2f}" for _, x in where], fontsize=9)
+    left.set(xlabel="time, forward and backward, as a share of the alternative's")
+    left.set_yticks(range(len(bars)), bars, fontsize=9)
     left.axvline(1, color="black", linewidth=0.8)
     left.margins(x=0.1, y=0.01)
     left.invert_yaxis()
-    left.legend(loc="lower right", fontsize=8)
-    lines = {}
-    for row in rows:
-        if row["group"] == "windows" and row["backward"] and row["backend"] == "tensorflow":
-            for variant, x in found[key_of(row)].items():
-                name = f"{variant}, {row['sizes']['score']}, {row['mode']}"
-                lines.setdefault(name, []).append((row["sizes"]["steps"], x["time"]))
+    left.legend(loc="center right", fontsize=9)
     colors = {"local-m": "tab:green", "local-p": "tab:blue", "global": "tab:red"}
-    for name, points in lines.items():
-        variant, score, mode = name.split(", ")
-        style = {"marker": "o" if score == "general" else "s", "color": colors[variant]}
-        line = "-" if mode == "XLA" else "--"
-        right.plot(*zip(*points, strict=True), line, label=name, **style)
+    for (variant, score), points in lines.items():
+        style = {"marker": "o", "color": colors[variant]}
+        line = "-" if score == "general" else "--"
+        right.plot(*zip(*points, strict=True), line, label=f"{variant}, {score}", **style)
     right.set(xscale="log", yscale="log", xlabel="steps T", ylabel="ms, forward and backward")
     right.set_xticks(LENGTHS, [f"{n:,}" for n in LENGTHS])
     right.minorticks_off()
     right.grid(alpha=0.3)
-    right.set_title("local and global attention, U 64, TensorFlow")
+    right.set_title("local and global attention, U 64, TensorFlow, graph", fontsize=10)
     if lines:
-        right.legend(fontsize=8)
+        right.legend(fontsize=9)
     temporary = path.with_name(f".{path.name}")
-    figure.savefig(temporary, dpi=110, format="png")
+    figure.savefig(temporary, dpi=130, format="png")
     temporary.replace(path)
 
 

@@ -108,7 +108,6 @@ def run(task, language, arguments, output, listener=None):
         shuffle=False,
         verbose=1 if sys.stdout.isatty() else 2,
     )
-
     trained, model = model, build(half_width=arguments.half_width, hard=arguments.hard)
     model.set_weights(trained.get_weights())
     write_model(model, output / "model.keras", sample)
