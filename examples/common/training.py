@@ -108,7 +108,7 @@ class Batches:
             recurrent layers are faster on a CPU.
     """
 
-    epoch = 0
+    epoch, size = 0, None
 
     def __init__(self, split, read, seed, steps=None, size=None):
         self.split, self.read, self.seed, self.size = split, read, seed, size
@@ -340,8 +340,8 @@ def warmup_cosine(highest, steps, last):
 def moving_average(momentum, steps):
     """The options of an optimizer for moving averages of the weights.
 
-    Short trainings get a lower momentum: the first weights keep at most a twentieth of the average,
-    (1 - 3 / steps)^steps.
+    Short trainings get a lower momentum, so that the initial weights make up at most 5% of the
+    average: (1 - 3 / steps)^steps.
     """
     return {"use_ema": True, "ema_momentum": min(momentum, max(0.0, 1 - 3 / steps))}
 

@@ -64,13 +64,14 @@ def parse(argv):
 
 def train(flow, data, test, watched, sizes, arguments):
     """Trains one model and answers the test set: the model, its answers, a summary."""
-    steps = arguments.steps or 12 * -(-len(data.kept) // arguments.batch_size)
+    size = min(arguments.batch_size, len(data.kept))
+    steps = arguments.steps or 12 * (len(data.kept) // size)
     epochs = -(-steps // arguments.save_every)  # an epoch of `fit` ends with a save
     steps = -(-steps // epochs)
     settings = {name: getattr(arguments, name) for name in SETTINGS}
     words = (texts.words.flat_values.numpy() for texts in (data.passages, data.questions))
     settings["training data"] = fingerprint(*words, data.passage_of, data.spans)
-    batches = data.batches(arguments.batch_size, arguments.seed, steps)
+    batches = data.batches(size, arguments.seed, steps)
     resume = Resume(pathlib.Path(arguments.output) / flow / "checkpoint", settings, batches)
 
     seed_model(arguments.seed)
@@ -102,7 +103,7 @@ def train(flow, data, test, watched, sizes, arguments):
         "backend": keras.backend.backend(),
         "parameters": model.count_params(),
         "steps": epochs * steps,
-        "epochs": epochs * steps * arguments.batch_size / len(data.kept),
+        "epochs": epochs * steps * size / len(data.kept),
         "seconds_a_step": seconds / steps,
         "answer_seconds": time.perf_counter() - start,
         **score(answers, test.examples),

@@ -162,8 +162,7 @@ class Questions:
         return [self.kept[rows] for rows in bucketed(self.lengths[self.kept], size)]
 
     def batches(self, size, seed, steps):
-        """Shuffled `Batches` of one size for `fit`. Each pass leaves out the few that remain."""
-        size = min(size, len(self.kept))
+        """Shuffled `Batches` of one size for `fit`. Each pass leaves out a random remainder."""
 
         def split(order):
             rest = order.choice(len(self.kept), len(self.kept) % size, replace=False)

@@ -25,7 +25,7 @@ A plain recurrent network, h_t = tanh(x_t + h_{t-1} W), with one site:
     >>> from keras_attention.recurrence import product, recur
     >>> x, kernel = ops.ones((100, 2, 3)), ops.ones((3, 3))
     >>> sites = {"state": product([kernel], added=[x])}
-    >>> def step(call, hidden, inputs):
+    >>> def step(call, hidden, inputs, constants):
     ...     (total,) = call("state", hidden)
     ...     hidden = ops.tanh(total)
     ...     return hidden, hidden

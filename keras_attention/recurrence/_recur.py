@@ -124,8 +124,8 @@ def _floats(arguments):
 
 # call(name of the site, *arguments) -> results
 Call = Callable[..., Nested]
-# step(call, carry, inputs) -> (carry, outputs)
-Step = Callable[[Call, Nested, Nested], tuple[Nested, Nested]]
+# step(call, carry, inputs, constants) -> (carry, outputs)
+Step = Callable[[Call, Nested, Nested, Nested], tuple[Nested, Nested]]
 
 
 def recur(
@@ -133,6 +133,7 @@ def recur(
     sites: dict[str, Site],
     carry: Nested,
     inputs: Nested,
+    constants: Nested = None,
     unroll: bool = False,
     training: bool = True,
     steps: Tensor | None = None,
@@ -140,12 +141,13 @@ def recur(
     """Runs a recurrence over the first axis of its inputs.
 
     Args:
-        step: one step. It calls every site once, by its name. No gradient flows to anything else
-            that it uses.
+        step: one step. It calls every site once, by its name. It and the sites use no other tensors
+            than these arguments: JAX may run them again, after the code around them has ended.
         sites: the sites, by name.
         carry: what goes from step to step: floating-point tensors in any nesting.
         inputs: what a step reads beside its carry, such as masks, `(T, ...)` in any nesting. No
             gradient flows to them.
+        constants: what every step reads, tensors in any nesting. No gradient flows to them.
         unroll: whether to copy the step T times, instead of a loop.
         training: whether gradients will be needed, so that XLA may compile the forward pass too.
         steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only
@@ -155,7 +157,8 @@ def recur(
         The last carry, and the outputs of all steps.
     """
     if keras.backend.backend() != "torch":
-        return _Recurrence(step, sites, inputs, unroll, steps)(carry, training)
+        options = {"unroll": unroll, "steps": steps, "all_needed": training}
+        return _Recurrence(step, sites, options)(carry, inputs, constants, training)
 
     def body(carry, x):
         added, inputs = x
@@ -164,7 +167,7 @@ def recur(
             results, _ = sites[name].apply(sites[name].weights, *arguments)
             return _plus_added(results, added[name])
 
-        return step(call, carry, inputs)
+        return step(call, carry, inputs, constants)
 
     added = {name: list(site.added) for name, site in sites.items()}
     return scan(body, carry, (added, inputs), unroll=unroll)
@@ -173,21 +176,18 @@ def recur(
 class _Recurrence:
     """A recurrence with its own gradient; see `recurrence/__init__.py`."""
 
-    def __init__(self, step, sites, inputs, unroll, steps):
-        self.step, self.sites, self.inputs = step, sites, inputs
+    def __init__(self, step, sites, options):
+        self.step, self.sites, self.options = step, sites, {**options, "differentiated": False}
         self.places = None
-        self.options = {"unroll": unroll, "steps": steps, "differentiated": False}
 
-    def __call__(self, carry, training):
+    def __call__(self, carry, inputs, constants, training):
         compiling = Compiling.here()
-        self.options["all_needed"] = training
-        # JAX refuses to differentiate tensors that a custom gradient takes from outside.
         weights, added = {}, {}
         for name, site in self.sites.items():
             weights[name], added[name] = list(site.weights), list(site.added)
-        inputs = carry, weights, added
+        differentiated, others = (carry, weights, added), (inputs, constants)
         forward, backward = self.forward, self.backward
-        if Place.of(*leaves(inputs)).compiles_loops:
+        if Place.of(*leaves(differentiated)).compiles_loops:
             # Without training, the forward pass may be exported for a server without XLA.
             forward = compiled_alone(forward) if training else forward
             backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
@@ -195,24 +195,26 @@ class _Recurrence:
 
         @ops.custom_gradient
         def run(*tensors):
-            results, stored = forward(*pack_like(inputs, tensors))
+            (carry, weights, added), others = pack_like(given, tensors)
+            results, stored = forward(carry, weights, added, *others)
             structure[:] = [results]
-            # Outputs that `backward` does not read would only take memory until it runs.
-            read, first = leaves(self.places), len(leaves(self.inputs))
+            # `backward` does not read the other outputs. Holding them would waste memory.
+            read, first = leaves(self.places), len(leaves(inputs))
             outputs = [x if n in read else None for n, x in enumerate(leaves(results[1]), first)]
 
             def gradient(*upstream):
-                _, weights, _ = pack_like(inputs, tensors)
                 upstream = pack_like(results, leaves(upstream))
                 with compiling.restored():
-                    return tuple(leaves(backward(weights, [*outputs, *stored], upstream)))
+                    found = backward(weights, [*outputs, *stored], upstream, *others)
+                return (*leaves(found), *[None] * len(leaves(others)))
 
             return tuple(leaves(results)), gradient
 
-        results = run(*leaves(inputs))
+        given = differentiated, others
+        results = run(*leaves(given))
         return pack_like(structure[0], list(results))
 
-    def forward(self, carry, weights, added):
+    def forward(self, carry, weights, added, inputs, constants):
         """The results, and for every step what else `backward` reads, each tensor once."""
 
         def body(carry, x):
@@ -226,7 +228,7 @@ class _Recurrence:
                 arguments[name], results[name] = args, _plus_added(returned, added[name])
                 return results[name]
 
-            new, outputs = self.step(call, carry, inputs)
+            new, outputs = self.step(call, carry, inputs, constants)
             missing = self.sites.keys() - results.keys()
             if missing:
                 raise ValueError(f"A step did not call the sites {sorted(missing)}.")
@@ -239,14 +241,15 @@ class _Recurrence:
             self.places = places
             return new, (outputs, stored)
 
-        last, (outputs, stored) = scan(body, carry, (added, self.inputs), **self.options)
+        last, (outputs, stored) = scan(body, carry, (added, inputs), **self.options)
         return (last, outputs), stored
 
-    def backward(self, weights, stored, upstream):
+    def backward(self, weights, stored, upstream, inputs, constants):
         """The gradients of the carry, of the weights and of what is added.
 
         Args:
-            stored: the outputs, None for those that it does not read, and what `forward` stored.
+            stored: the outputs, None in place of those that it does not read, then what `forward`
+                stored.
             upstream: the gradients of the results.
         """
         of_last, of_outputs = upstream
@@ -258,17 +261,17 @@ class _Recurrence:
 
         def body(carried, x):
             (of_carry, totals), (stored, inputs, of_outputs) = carried, x
-            upstream = of_carry, of_outputs
-            of_carry, of_results, of_weights = self._step_back(prepared, stored, inputs, upstream)
+            of_carry, of_results, of_weights = self._step_back(
+                prepared, stored, (of_carry, of_outputs), inputs, constants
+            )
             totals = {name: [*map(ops.add, x, of_weights[name])] for name, x in totals.items()}
             return (of_carry, totals), of_results
 
-        inputs = stored, self.inputs, of_outputs
         (of_carry, totals), of_results = scan(
-            body, (of_last, totals), inputs, reverse=True, **self.options
+            body, (of_last, totals), (stored, inputs, of_outputs), reverse=True, **self.options
         )
         of_weights, of_added = dict(totals), {}
-        _, arguments, _, residuals = self._stored_by_site(self.inputs, stored)
+        _, arguments, _, residuals = self._stored_by_site(inputs, stored)
         for name, site in self.sites.items():
             upstream = of_results[name]
             of_added[name] = leaves(upstream)[: len(site.added)]
@@ -278,7 +281,7 @@ class _Recurrence:
                 )
         return of_carry, of_weights, of_added
 
-    def _step_back(self, prepared, stored, inputs, upstream):
+    def _step_back(self, prepared, stored, upstream, inputs, constants):
         """The gradients of one step: of its carry, of the results of its sites, of their weights.
 
         The step runs again with the stored results in place of its sites, so what lies between two
@@ -294,7 +297,7 @@ class _Recurrence:
                 calls_in_order.append((name, _floats(args)))
                 return results[name]
 
-            return [("step", self.step(call, carry, inputs)), *calls_in_order]
+            return [("step", self.step(call, carry, inputs, constants)), *calls_in_order]
 
         names, pull = linearize(between, carry, results)
         # The gradient of every tensor of the carry and of the results, so far; None stands for 0.

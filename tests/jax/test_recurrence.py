@@ -7,10 +7,11 @@ import pytest
 from keras import layers, ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, _place
+from keras_attention.layers import DecoderStack, MonotonicAttention
 from keras_attention.ops import loops
 from keras_attention.recurrence import _recur, automatic, recur
 from tests import fast
-from tests.helpers import HEADS, RECURRENT, normal
+from tests.helpers import HEADS, RECURRENT, AnyCell, normal
 from tests.layers.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
@@ -155,7 +156,7 @@ def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, mos
         return [ops.tanh(state @ weights[0]) * (place + 1), total], None
 
     def by_sites(kernel, start):
-        def step(call, state, place):
+        def step(call, state, place, _):
             state, total = call("read", state, place)
             return state, state * total
 
@@ -232,3 +233,42 @@ def test_random_numbers_of_a_step(inside):
     first, others = call(others, True)
     second, others = call(others, True)
     check_noise([np.asarray(first), np.asarray(second)], np.asarray(call(others, False)[0]))
+
+
+OUTSIDE = {
+    "gru": lambda: AttentionRNN(layers.GRUCell(11), BahdanauAttention(17)),
+    "stack": lambda: AttentionRNN(CELLS["stack"](), ATTENTIONS["local-m"](), input_feeding=True),
+    "dropout": lambda: AttentionRNN(
+        [layers.GRUCell(5, dropout=0.5, seed=1), layers.GRUCell(7, dropout=0.5, seed=2)],
+        BahdanauAttention(17, dropout=0.5, seed=3),
+    ),
+    "monotonic": lambda: AttentionRNN(layers.GRUCell(11), MonotonicAttention(17, seed=1)),
+    "any cell": lambda: AttentionRNN(AnyCell(11), BahdanauAttention(17)),
+    "layers": lambda: DecoderStack(
+        [layers.GRU(7, return_sequences=True, dropout=0.5, seed=n) for n in range(2)],
+        BahdanauAttention(17),
+    ),
+}
+
+
+@pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint], ids=["jit", "checkpoint"])
+@pytest.mark.parametrize("name", fast(OUTSIDE, ["dropout", "layers"]))
+@pytest.mark.each_value
+def test_code_that_is_compiled_already_can_be_differentiated(name, wrap):
+    """JAX then runs the loop again, after the code around it has ended, and its masks with it."""
+    layer, tensors_and_masks = OUTSIDE[name](), [*tensors("float32"), *MASKS.values()]
+    layer(*tensors_and_masks[:2])
+    others = [x.value for x in layer.non_trainable_variables]
+
+    def loss(weights, sequences, memory, sequences_mask, memory_mask):
+        masks = {"sequences_mask": sequences_mask, "memory_mask": memory_mask}
+        outputs, _ = layer.stateless_call(
+            weights, others, sequences, memory, training=True, **masks
+        )
+        return ops.sum(ops.sin(outputs))
+
+    weights = [x.value for x in layer.trainable_variables]
+    expected = jax.grad(loss)(weights, *tensors_and_masks)
+    found = jax.grad(wrap(loss))(weights, *tensors_and_masks)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)

@@ -97,7 +97,7 @@ def by_sites(x, hidden, state, new, reset, bias, keys, gain, **options):
         "gain": summed_site(gain),
     }
 
-    def step(call, hidden, inputs):
+    def step(call, hidden, inputs, _):
         mask, place = inputs
         (read,) = call("read", hidden, place)
         (first,) = call("gate", hidden)
@@ -167,13 +167,13 @@ def test_every_tensor_is_stored_once(monkeypatch):
 def test_an_output_that_the_gradient_does_not_read_is_not_held(monkeypatch):
     held, backward = [], _Recurrence.backward
 
-    def watched(self, weights, stored, upstream):
+    def watched(self, weights, stored, *others):
         held.append([x is not None for x in stored[:2]])
-        return backward(self, weights, stored, upstream)
+        return backward(self, weights, stored, *others)
 
     monkeypatch.setattr(_Recurrence, "backward", watched)
 
-    def step(call, hidden, place):
+    def step(call, hidden, place, _):
         (new,) = call("product", hidden)
         hidden = ops.tanh(new)
         return hidden, (hidden, new)
@@ -243,7 +243,7 @@ def test_second_derivatives():
 def test_every_site_is_called_once(names, message):
     x = tensor(VALUES[1], "float32")
 
-    def step(call, hidden, inputs):
+    def step(call, hidden, inputs, _):
         for name in names:
             (hidden,) = call(name, hidden)
         return hidden, hidden

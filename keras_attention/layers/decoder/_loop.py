@@ -140,16 +140,15 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=N
         of_attention, attend = attention_sites(decoder, memory, return_scores, training)
     drawn = _draw(decoder, inputs, memory, training)
 
-    def step(call, carry, x):
-        x, drawn = x
+    def step(call, carry, inputs, keeps):
+        mask, position, drawn = inputs
         read = attend and functools.partial(attend, call, drawn)
-
+        # The sites hold the products of the sequences.
+        x = keeps, mask, position
         return _masked_step(decoder, functools.partial(cells, call), read, carry, x)
 
-    # The sites hold the products of the sequences.
-    inputs = (None, mask, position), drawn
-    sites = cells.sites | of_attention
-    return recur(step, sites, carry, inputs, decoder.unroll, bool(training), steps)
+    inputs, sites = (mask, position, drawn), cells.sites | of_attention
+    return recur(step, sites, carry, inputs, cells.keeps, decoder.unroll, bool(training), steps)
 
 
 def _without_sites(decoder, inputs, memory, carry, return_scores, training):

@@ -54,6 +54,7 @@ class CellSites:
 
     Attributes:
         sites: the sites of a step, by name.
+        keeps: the dropout of what a step feeds to each cell, `(B, features)`, or None.
     """
 
     def __init__(self, cell: Any, inputs: Tensor, training: bool | None) -> None:
@@ -71,15 +72,16 @@ class CellSites:
             kind = KINDS[type(one).call]
             self.cells.append(kind(f"cell {n}", one, None if n else inputs, keep))
             self.sites |= self.cells[-1].sites
+        self.keeps = [one.keep for one in self.cells]
 
     def __call__(
-        self, call: Any, inputs: None, fed: Tensor | None, states: Nested
+        self, call: Any, keeps: list[Tensor | None], fed: Tensor | None, states: Nested
     ) -> tuple[Tensor, Nested]:
         """One step: the output of the last cell, and the new states. The sites hold the inputs."""
         states = states if self.stacked else [states]
         below, new = fed, []
-        for cell, state in zip(self.cells, states, strict=True):
-            dropped = below if below is None or cell.keep is None else below * cell.keep
+        for cell, keep, state in zip(self.cells, keeps, states, strict=True):
+            dropped = below if below is None or keep is None else below * keep
             hidden, state = cell.step(call, [] if dropped is None else [dropped], state)
             below = ops.add(below, hidden) if self.residual and new else hidden
             new.append(state)
@@ -247,23 +249,25 @@ def attention_sites(
 ) -> tuple[dict[str, Site], Callable[..., Attended]]:
     """The sites of the attention: "attention", and "combine" if the attention has such a site.
 
-    The weights of "attention" are the keys and values of the memory, and the weights of the layer.
+    The weights of "attention" are the keys, the values and the mask of the memory, as numbers, and
+    the weights of the layer.
 
     Returns:
         The sites, and a function that attends with them in one step:
         `read(call, drawn, query, state, position)`.
     """
-    attention, count = decoder.attention, len(leaves(memory[:2]))
+    attention, count = decoder.attention, len(leaves(memory))
     combining = attention._combine_site()
 
     def run(weights, stored, query, state, drawn, position):
-        key, value = pack_like(memory[:2], list(weights[:count]))
+        key, value, mask = pack_like(tuple(memory), weights[:count])
+        mask = map_leaves(lambda x: x > 0.5, mask)
 
         def attend():
             with with_weights(attention, weights[count:]):
                 return attention._attend(
                     query,
-                    memory._replace(key=key, value=value),
+                    Memory(key, value, mask),
                     state,
                     position=position,
                     return_attention_scores=return_scores,
@@ -287,7 +291,8 @@ def attention_sites(
         return vector_jacobian(function, (weights,), upstream)[0][0]
 
     def weights():
-        return [*leaves(memory[:2]), *map(value_of, float_weights(attention))]
+        mask = map_leaves(lambda x: ops.cast(x, attention.score_dtype), memory.mask)
+        return [*leaves((*memory[:2], mask)), *map(value_of, float_weights(attention))]
 
     def read(call, drawn, query, state, position):
         position = position if attention.uses_position else None

@@ -179,12 +179,13 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
         limit, inputs = steps, pad_axis(inputs, 0, round_up_length(steps) - steps)
     cells = CellSites(rnn.cell, inputs, training)
 
-    def step(call, states, _):
-        hidden, states = cells(call, None, None, states)
+    def step(call, states, _, keeps):
+        hidden, states = cells(call, keeps, None, states)
         return states, hidden
 
     with compiling(True if training else None):
-        _, outputs = recur(step, cells.sites, states, None, training=bool(training), steps=limit)
+        options = {"training": bool(training), "steps": limit}
+        _, outputs = recur(step, cells.sites, states, None, cells.keeps, **options)
     return swap_steps(outputs)[:, :steps]
 
 
