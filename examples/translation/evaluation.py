@@ -115,11 +115,10 @@ def save(model, subwords, texts, options, arguments):
     `Seq2Seq.generate` takes the options. The texts are samples of the source.
     """
     output = arguments.output
-    sample = [np.arange(12).reshape(2, 6) % 9 + END, np.arange(10).reshape(2, 5) % 7 + END]
-    write_model(model, output / "model.keras", sample)
     tokenizers = source_tokenizer, target_tokenizer = make_tokenizers(subwords)
     source = source_tokenizer.tokenize(texts).to_tensor(PAD).numpy()
     found = model.generate(source, **options)
+    write_model(model, output / "model.keras", [source, found.tokens])
     expected = [x.decode() for x in detokenize(target_tokenizer, *found[:2]).numpy()]
     if can_export():
         path = output / "saved_model"

@@ -128,6 +128,17 @@ def test_a_stack_translates_as_before_when_it_is_loaded(tmp_path):
     np.testing.assert_array_equal(again.weights, found.weights)
 
 
+def test_a_model_with_small_vocabularies_is_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, "can_export", lambda: False)
+    texts = ["0 1 1 0", "1 0"]
+    subwords = [data.learn_subwords(texts, 8, "bpe")] * 2
+    arguments = f"--attention none --units 6 --embedding 5 --output {tmp_path}"
+    parsed = options.parse(arguments.split())
+    made = model.build_model((8, 8), parsed)
+    evaluation.save(made, subwords, texts, {"max_length": 5, "beam_width": 2}, parsed)
+    assert (tmp_path / "model.keras").exists()
+
+
 def test_bleu_is_reported_by_source_length_with_its_signature():
     sources = ["ein Wort", "eins zwei drei vier fünf sechs sieben acht neun"]
     perfect = ["one single lonely word here", "one two three four five six seven eight nine"]
