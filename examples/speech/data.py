@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from examples.common.files import fingerprint
 from examples.common.training import Batches, bucketed, pad
 from examples.speech.model import END, FIRST, SHARED
 from examples.speech.sound import MELS, RATE, log_mel, read_wav
@@ -69,6 +70,12 @@ class Digits:
         digits = copy.copy(self)
         digits.voices = [voice or self.voices[0]]
         return digits
+
+    @property
+    def digest(self):
+        """Changes with any recording of these voices."""
+        own = sorted(x for x in self.recordings.items() if x[0][1] in self.voices)
+        return fingerprint(*(part for key, x in own for part in ("/".join(key).encode(), *x)))
 
     def make_text(self, rng, length):
         return "".join(rng.choice([*self.letters], length))

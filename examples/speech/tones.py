@@ -27,7 +27,7 @@ SILENCE = 0.05  # seconds, before and after
 class Tones:
     """The language."""
 
-    unit, letters, voices = "letters", "".join(PATTERNS), ()
+    unit, letters, voices, digest = "letters", "".join(PATTERNS), (), None
 
     def make_text(self, rng, length):
         """A random word. A letter may follow itself."""

@@ -13,6 +13,7 @@ from examples.speech import __main__ as command
 from examples.speech import data, evaluation, model, sound, tones
 from keras_attention import StepwiseMonotonicAttention
 from keras_attention.alignment import forward_sum_loss, guided_attention_loss
+from tests import Killed
 
 LANGUAGE = tones.Tones()
 LETTERS = 5  # the ids of the models below, PAD, START and END among them
@@ -99,6 +100,23 @@ def test_recordings_that_lack_something_are_refused(tmp_path):
     found = data.Digits(make_recordings(tmp_path))
     with pytest.raises(SystemExit, match="--voice eve: the speakers are ann, bob"):
         found.with_voice("eve")
+
+
+def test_a_run_with_other_recordings_is_refused(tmp_path, monkeypatch):
+    def stop():
+        raise Killed
+
+    monkeypatch.setattr(command, "make_data", lambda *_: (None, stop, 1))
+    both = "listen", "--data", str(make_recordings(tmp_path))
+    bob = "speak", *both[1:], "--voice", "bob"
+    for options in (both, bob):
+        with pytest.raises(Killed):
+            run(tmp_path, *options)
+    sound.write_wav(tmp_path / "7_ann_8.wav", np.zeros(400))
+    with pytest.raises(SystemExit, match=r"recordings: '.*' then, '.*' now"):
+        run(tmp_path, *both)
+    with pytest.raises(Killed):  # it goes on
+        run(tmp_path, *bob)
 
 
 def test_a_listener_that_is_no_model(tmp_path):
