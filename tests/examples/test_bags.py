@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from examples.bags import __main__ as command
-from examples.bags.data import make_digits, parts, read
+from examples.bags import evaluation
+from examples.bags.data import Bags, make_digits, parts, read
 from examples.bags.model import DropInstances, build_model, pool, with_scaling
+from examples.common.files import Results
 from tests.helpers import assert_close, normal
 
 HEADER = ["x", "Bag", "y", "label"]
@@ -181,6 +183,15 @@ def test_the_reader_averages_members_and_knows_the_scale():
     raw = {"instances": (bags * deviation + mean).astype("float32"), "mask": mask}
     again = with_scaling(reader, mean, deviation).predict_on_batch(raw)
     np.testing.assert_allclose(again["weights"], found["weights"], atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [8, 39, 40])
+def test_the_baselines_learn_from_few_bags(count, tmp_path):
+    labels, sizes, chosen = np.arange(count) % 2, np.ones(count, int), np.arange(count)
+    bags = Bags(labels[:, None].astype("float32"), sizes, labels, ["no", "yes"], [])
+    results = Results(tmp_path / "results.json", {})
+    evaluation.add_baselines(results, {}, bags, chosen, chosen, seed=1)
+    assert [entry["accuracy"] for entry in results.results] == [100, 100]
 
 
 @pytest.mark.slow
