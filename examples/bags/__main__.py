@@ -50,7 +50,8 @@ def parse(argv):
     add("--output", default="output/bags", help="folder for the results (%(default)s)")
     group = parser.add_argument_group("training")
     add = group.add_argument
-    add("--steps", type=types.count, default=500, help="batches of a training (%(default)s)")
+    text = f"batches of a training (%(default)s); rounded up to a multiple of {EPOCHS}"
+    add("--steps", type=types.count, default=500, help=text)
     add("--learning-rate", type=types.number, default=0.003, help="the highest (%(default)s)")
     add(
         "--hidden",
@@ -64,6 +65,7 @@ def parse(argv):
     options = parser.parse_args(argv)
     if options.data == "" or (options.labels and not options.data):
         parser.error("--data needs a path, and --labels needs --data")
+    options.steps = EPOCHS * -(-options.steps // EPOCHS)
     return types.fill(options, {"drop_instances": 0.0 if options.data else 0.3})
 
 
@@ -85,7 +87,7 @@ def train(model, make_twin, bags, chosen, seed, options):
     keras.utils.set_random_seed(seed)
     restart(model, make_twin())
     reseed(model, seed, 0)
-    batches = bags.training(chosen, options.members, max(options.steps // EPOCHS, 1), seed)
+    batches = bags.training(chosen, options.members, options.steps // EPOCHS, seed)
     model.fit(batches, epochs=EPOCHS, shuffle=False, verbose=0)  # the batches are shuffled
 
 

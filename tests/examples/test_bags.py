@@ -185,6 +185,17 @@ def test_the_reader_averages_members_and_knows_the_scale():
     np.testing.assert_allclose(again["weights"], found["weights"], atol=1e-4)
 
 
+@pytest.mark.parametrize(("asked", "steps"), [(4, 5), (9, 10)])
+def test_a_training_has_the_steps_of_its_schedule(asked, steps):
+    options = command.parse(["--steps", str(asked), "--members", "1"])
+    bags, chosen = make_digits(6, 0, seed=3), np.arange(6)
+    model, _, make_twin = command.build(bags, "mean", options)
+    command.train(model, make_twin, bags, chosen, 1, options)
+    rate, done = model.optimizer._learning_rate, int(model.optimizer.iterations)
+    assert done == options.steps == steps
+    assert float(rate(done)) == 0 < float(rate(done - 1))
+
+
 @pytest.mark.parametrize("count", [8, 39, 40])
 def test_the_baselines_learn_from_few_bags(count, tmp_path):
     labels, sizes, chosen = np.arange(count) % 2, np.ones(count, int), np.arange(count)
