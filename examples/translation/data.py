@@ -78,6 +78,8 @@ def learn_subwords(lines, size, kind):
         model_writer=model,
         model_type=kind,
         vocab_size=size,
+        # SentencePiece leaves out lines with more bytes than this. Its default is 4192.
+        max_sentence_length=max(4192, *(len(line.encode()) for line in lines)),
         hard_vocab_limit=False,
         character_coverage=1.0,
         normalization_rule_name="identity",

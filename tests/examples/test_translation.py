@@ -66,6 +66,13 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_refused():
         assert data.learn_subwords(["ab", "cd"], 9, kind)
 
 
+@pytest.mark.parametrize("lines", [["ab " * 2_000], ["ab " * 2_000, "cd"]])
+def test_subwords_are_learned_from_long_lines_too(lines):
+    for kind in ("bpe", "char"):
+        tokenizer, _ = data.make_tokenizers([data.learn_subwords(lines, 12, kind)] * 2)
+        assert data.UNKNOWN not in tokenizer.tokenize("ab ab").numpy()
+
+
 def test_dates_are_right_reproducible_and_disjoint():
     date = dates.datetime.date(1998, 9, 3)
     written = {dates.write(date, pattern) for pattern in dates.FORMATS}
