@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.arguments import check_extras, command_line, members, run
-from examples.common.files import make_folder, write_text
+from examples.common.files import fingerprint, make_folder, write_text
 from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
 from examples.translation.data import encode, learn_subwords, load_data, make_tokenizers
 from examples.translation.evaluation import bleu_report, judge, report, save
@@ -44,10 +44,12 @@ def train(seed, backward, texts, subwords, options):
     tokenizers = make_tokenizers(subwords)
     sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     batches, digest, longest = training_batches(texts["train"], tokenizers, seed, backward, options)
-    valid = pair_batches(encode(tokenizers, texts["valid"], backward), options.batch_size)
-    valid = valid.dataset()
+    pairs = encode(tokenizers, texts["valid"], backward)
+    valid = pair_batches(pairs, options.batch_size).dataset()
     folder, settings = settings_of(seed, backward, options)
-    resume = Resume(folder, {**settings, "data": digest}, batches)
+    # The best weights depend on the validation data too.
+    settings |= {"data": digest, "validation data": fingerprint(json.dumps(pairs).encode())}
+    resume = Resume(folder, settings, batches)
     print(f"\nattention: {options.attention}, {direction(backward)}, seed {seed}", flush=True)
 
     model = build_model(sizes, options)

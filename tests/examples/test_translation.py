@@ -196,6 +196,21 @@ def test_a_run_that_is_killed_within_an_epoch_ends_with_the_same_weights(tmp_pat
         train("killed", "--learning-rate", "0.02")
 
 
+def test_a_run_with_other_validation_data_is_refused(tmp_path, monkeypatch):
+    def stop(*_):
+        raise Killed
+
+    monkeypatch.setattr(command, "build_model", stop)
+    pairs, valid, other = dates.make_pairs((20, 5, 5), seed=3)
+    subwords = [data.learn_subwords(side, 100, "char") for side in pairs]
+    parsed = options.parse(["--output", str(tmp_path)])
+    for _ in range(2):
+        with pytest.raises(Killed):
+            command.train(1, False, {"train": pairs, "valid": valid}, subwords, parsed)
+    with pytest.raises(SystemExit, match=r"\(validation data: '.*' then, '.*' now\)"):
+        command.train(1, False, {"train": pairs, "valid": other}, subwords, parsed)
+
+
 @pytest.mark.exhaustive
 def test_two_directions_learn_and_serve(tmp_path):
     started = [sys.executable, "-m", "examples.translation", "--output", str(tmp_path)]
