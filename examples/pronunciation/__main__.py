@@ -134,7 +134,7 @@ def main(argv=None):
         "language": arguments.language or "invented",
         "command": types.command_line("pronunciation"),
         "keras": keras.__version__,
-        "parameters": model.count_params(),
+        "parameters": sum(model.count_params() for model, _ in models),
         "models": summaries,
         **scores,
     }

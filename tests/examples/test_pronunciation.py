@@ -173,6 +173,17 @@ def words(monkeypatch):
     monkeypatch.setattr(command, "EPOCH", 2)
 
 
+def test_the_summary_counts_the_parameters_of_all_models(words, tmp_path, monkeypatch):
+    model = types.SimpleNamespace(count_params=lambda: 5)
+    monkeypatch.setattr(command, "train", lambda *_: (model, 1.0))
+    monkeypatch.setattr(command, "judge", lambda *_: ([], {}))
+    for name in ("Pronouncer", "report", "save"):
+        monkeypatch.setattr(command, name, lambda *_: None)
+    command.main(["--ensemble", "2", "--output", str(tmp_path)])
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert summary["parameters"] == 10
+
+
 @pytest.mark.parametrize(
     "count",
     [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.exhaustive)],
