@@ -1,6 +1,6 @@
 """Measures time and memory of the layers beside their alternatives, in one run.
 
-    python benchmarks/speed.py --output FOLDER [--only GROUP ...] [--check]
+    python benchmarks/speed.py --output FOLDER [--only GROUP ...] [--picture] [--check]
 
 Prints a table and writes speed.json and speed.png. The picture shows the ratios, and how time
 grows with the length of the memory. The groups:
@@ -16,7 +16,8 @@ grows with the length of the memory. The groups:
 Times are medians of alternating runs, in one process per backend; `first` is the first call, which
 compiles everything. Memory covers forward and backward. On TensorFlow it is the rise of resident
 memory in a process of its own (`measure.py`), on JAX the compiler's own figure. The command takes
-about 25 minutes on two cores. An interrupted run resumes with the same command.
+about 25 minutes on two cores; with `--picture`, which measures the times of the picture alone, a
+third of it. An interrupted run resumes with the same command.
 """
 
 import argparse
@@ -212,6 +213,8 @@ def missed(rows, found):
             fits = all(a is None or a == b for a, b in zip(where, place, strict=True))
             if not fits or variant not in row["variants"]:
                 continue
+            if what not in found[key_of(row)][variant]:  # memory, with `--picture`
+                continue
             share = shares.get(variant, {}).get(what, math.inf)
             if share > limit:
                 said.append(f"{what} of {label(row)}, {variant}: {share:.3g} instead of {limit}")
@@ -260,6 +263,13 @@ def report(rows, found):
             )
 
 
+def is_drawn(row):
+    """Whether the picture shows a row: as a bar, or in the lines of all lengths."""
+    bar = any((row["group"], row["size"], x) in BARS for x in row["variants"])
+    line = row["group"] == "windows" and (row["backend"], row["mode"]) == ("tensorflow", "graph")
+    return row["backward"] and row["mode"] != "eager" and (bar or line)
+
+
 def draw(rows, found, path):
     import matplotlib
 
@@ -267,9 +277,7 @@ def draw(rows, found, path):
     from matplotlib import pyplot as plt
 
     bars, lines = {}, {}
-    for row in rows:
-        if not row["backward"] or row["mode"] == "eager":
-            continue
+    for row in filter(is_drawn, rows):
         place = f"{'JAX' if row['backend'] == 'jax' else 'TensorFlow'}, {row['mode']}"
         of_row = found[key_of(row)]
         for variant, share in ratios(row, of_row).items():
@@ -332,6 +340,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", metavar="FOLDER", help="where speed.json and speed.png go")
     parser.add_argument("--only", nargs="*", metavar="GROUP", help="measure these groups")
+    parser.add_argument("--picture", action="store_true", help="measure what the picture shows")
     parser.add_argument("--check", action="store_true", help="fail where a target is missed")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -349,6 +358,7 @@ def main():
     if unknown:
         parser.error(f"--only knows {', '.join(groups)}; received {', '.join(sorted(unknown))}")
     rows = [row for row in rows if not options.only or row["group"] in options.only]
+    rows = [row for row in rows if not options.picture or is_drawn(row)]
 
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -357,7 +367,7 @@ def main():
     for backend in BOTH:
         left = [x for x in rows if x["backend"] == backend and key_of(x) not in found]
         for row, result in run_child(left, backend) if left else ():
-            if backend == "tensorflow":
+            if backend == "tensorflow" and not options.picture:
                 measure_memory(row, result)
             found[key_of(row)] = result
             write_json(partial, {"found": found})
