@@ -301,7 +301,7 @@ def draw(rows, found, path):
     left.axvline(1, color="black", linewidth=0.8)
     left.margins(x=0.1, y=0.01)
     left.invert_yaxis()
-    left.legend(loc="center right", fontsize=9)
+    left.legend(loc="lower right", fontsize=9)
     colors = {"local-m": "tab:green", "local-p": "tab:blue", "global": "tab:red"}
     for (variant, score), points in lines.items():
         style = {"marker": "o", "color": colors[variant]}
