@@ -16,8 +16,8 @@ grows with the length of the memory. The groups:
 Times are medians of alternating runs, in one process per backend; `first` is the first call, which
 compiles everything. Memory covers forward and backward. On TensorFlow it is the rise of resident
 memory in a process of its own (`measure.py`), on JAX the compiler's own figure. The command takes
-about 25 minutes on two cores; with `--picture`, which measures the times of the picture alone, a
-third of it. An interrupted run resumes with the same command.
+about 25 minutes on two cores; with `--picture`, which measures the times of the picture alone,
+about five. An interrupted run resumes with the same command.
 """
 
 import argparse

@@ -104,8 +104,8 @@ class Batches:
         read: a function from an index array to a batch, such as `(inputs, targets)`.
         seed: the seed of all passes.
         steps: the batches of an epoch of `fit`; None for the batches of the first pass.
-        size: the size of the batches, if all have the same. Where TensorFlow knows it, Keras's
-            recurrent layers are faster on a CPU.
+        size: the number of samples in a batch, if all batches have the same. Where TensorFlow knows
+            it, Keras's recurrent layers are faster on a CPU.
     """
 
     epoch, size = 0, None
@@ -136,7 +136,7 @@ class Batches:
         return data.with_options(UNTUNED)
 
     def _describe(self, x):
-        """Batches differ in all sizes, but for the features of a step: float `(B, T, D)`."""
+        """The sizes that all batches share: `size`, and the features of a step `(B, T, D)`."""
         features = x.shape[2:] if x.dtype.kind == "f" else (None,) * (x.ndim - 2)
         return tf.TensorSpec((self.size, None)[: x.ndim] + features, x.dtype)
 

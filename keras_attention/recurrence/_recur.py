@@ -158,6 +158,7 @@ def recur(
     """
     if keras.backend.backend() != "torch":
         options = {"unroll": unroll, "steps": steps, "all_needed": training}
+        options |= {"differentiated": False}  # it has a gradient of its own
         return _Recurrence(step, sites, options)(carry, inputs, constants, training)
 
     def body(carry, x):
@@ -177,7 +178,7 @@ class _Recurrence:
     """A recurrence with its own gradient; see `recurrence/__init__.py`."""
 
     def __init__(self, step, sites, options):
-        self.step, self.sites, self.options = step, sites, {**options, "differentiated": False}
+        self.step, self.sites, self.options = step, sites, options
         self.places = None
 
     def __call__(self, carry, inputs, constants, training):
@@ -185,9 +186,9 @@ class _Recurrence:
         weights, added = {}, {}
         for name, site in self.sites.items():
             weights[name], added[name] = list(site.weights), list(site.added)
-        differentiated, others = (carry, weights, added), (inputs, constants)
+        given = (carry, weights, added), (inputs, constants)
         forward, backward = self.forward, self.backward
-        if Place.of(*leaves(differentiated)).compiles_loops:
+        if Place.of(*leaves(given[0])).compiles_loops:
             # Without training, the forward pass may be exported for a server without XLA.
             forward = compiled_alone(forward) if training else forward
             backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
@@ -210,7 +211,6 @@ class _Recurrence:
 
             return tuple(leaves(results)), gradient
 
-        given = differentiated, others
         results = run(*leaves(given))
         return pack_like(structure[0], list(results))
 

@@ -115,7 +115,7 @@ def test_a_run_with_other_recordings_is_refused(tmp_path, monkeypatch):
     sound.write_wav(tmp_path / "7_ann_8.wav", np.zeros(400))
     with pytest.raises(SystemExit, match=r"recordings: '.*' then, '.*' now"):
         run(tmp_path, *both)
-    with pytest.raises(Killed):  # it goes on
+    with pytest.raises(Killed):  # not refused: it reads the recordings of another voice alone
         run(tmp_path, *bob)
 
 

@@ -11,7 +11,7 @@ from keras_attention.layers import DecoderStack, MonotonicAttention
 from keras_attention.ops import loops
 from keras_attention.recurrence import _recur, automatic, recur
 from tests import fast
-from tests.helpers import HEADS, RECURRENT, AnyCell, normal
+from tests.helpers import HEADS, RECURRENT, normal
 from tests.layers.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
@@ -243,9 +243,11 @@ OUTSIDE = {
         BahdanauAttention(17, dropout=0.5, seed=3),
     ),
     "monotonic": lambda: AttentionRNN(layers.GRUCell(11), MonotonicAttention(17, seed=1)),
-    "any cell": lambda: AttentionRNN(AnyCell(11), BahdanauAttention(17)),
     "layers": lambda: DecoderStack(
-        [layers.GRU(7, return_sequences=True, dropout=0.5, seed=n) for n in range(2)],
+        [
+            layers.RNN([layers.GRUCell(5), layers.GRUCell(7, dropout=0.5)], return_sequences=True),
+            layers.GRU(7, return_sequences=True),
+        ],
         BahdanauAttention(17),
     ),
 }
