@@ -119,10 +119,8 @@ class Seq2Seq(PairTrainer, Generator):
         first = ops.arange(ops.shape(target)[1]) == 0
         valid = ops.logical_or(ops.not_equal(target, self.pad_token), first)
         memory, state, mask = self._encode(source, training)
-        memory = tree.map_structure(blanked, memory, mask)
         vectors = self._embed(tokens, training)
-        reads = getattr(self.head, "reads", ())
-        weights_wanted = weights_wanted or bool({"weights", "context"} & set(reads))
+        weights_wanted = weights_wanted or bool({"weights", "context"}.intersection(self._reads))
         decoded = self.decoder(
             vectors,
             memory,
@@ -133,8 +131,9 @@ class Seq2Seq(PairTrainer, Generator):
             training=training,
         )
         output, weights = decoded if weights_wanted else (decoded, None)
-        features = {"inputs": vectors, "tokens": tokens, "weights": weights, "memory": memory}
-        features |= {"memory_mask": mask, "source": source, "targets": target if training else None}
+        features = {"inputs": vectors, "tokens": tokens, "weights": weights}
+        features |= {"targets": target if training else None}
+        features |= self._source_features(source, memory, mask)
         logits, _ = self._logits(output, features, training=training)
         if self._first_call is None:
             size = logits.shape[-1]
@@ -149,7 +148,20 @@ class Seq2Seq(PairTrainer, Generator):
         encoded = self.encoder(self._known(source), training=training)
         memory, state, mask = check_encoded(self.name, encoded)
         check(self.name, "mask", self._cut_token is None or _masks_all(mask), mask)
-        return memory, state, mask
+        return tree.map_structure(blanked, memory, mask), state, mask
+
+    @property
+    def _reads(self):
+        return getattr(self.head, "reads", ())
+
+    def _source_features(self, source, memory, mask):
+        """What the head reads of a source, in training and in every step of a search.
+
+        The memory is that of the encoder. A prepared `Memory` may hold other values.
+        """
+        wanted = *self._reads, *["memory"] * ("context" in self._reads)
+        features = {"memory": memory, "memory_mask": mask, "source": source}
+        return {name: x for name, x in features.items() if name in wanted}
 
     def _embed(self, tokens, training=None):
         return self.target_embedding(self._known(tokens), training=training)
@@ -162,10 +174,9 @@ class Seq2Seq(PairTrainer, Generator):
         """The logits of the output of the decoder, and the next state of the head."""
         if self.head is None:
             return self.target_embedding(output, reverse=True), None
-        reads = getattr(self.head, "reads", ())
-        if "context" in reads:
+        if "context" in self._reads:
             features["context"] = _context(features["weights"], features["memory"])
-        options = {name: features[name] for name in reads}
+        options = {name: features[name] for name in self._reads}
         if state is None:
             logits = self.head(output, **options, training=training)
         else:
@@ -181,13 +192,13 @@ class Seq2Seq(PairTrainer, Generator):
         max_length=9)`.
         """
         source = with_a_step(padded(source, self.pad_token), self._cut_token)
-        values, state, mask = self._encode(source, training=False)
-        memory = self.decoder.prepare(values, mask)
+        memory, state, mask = self._encode(source, training=False)
+        prepared = self.decoder.prepare(memory, mask)
         head_state = None
         if hasattr(self.head, "initial_state"):
-            head_state = self.head.initial_state(memory.value, mask)
-        kept = source if "source" in getattr(self.head, "reads", ()) else None
-        return (self.decoder.get_initial_state(memory, state), head_state), (memory, kept)
+            head_state = self.head.initial_state(memory, mask)
+        state = self.decoder.get_initial_state(prepared, state), head_state
+        return state, (prepared, self._source_features(source, memory, mask))
 
     def step(self, tokens: Tensor, state: Nested, memory: Nested) -> tuple[Tensor, Nested, Nested]:
         """Predicts the next token, as the step of a search does; see `keras_attention.search`.
@@ -201,11 +212,11 @@ class Seq2Seq(PairTrainer, Generator):
         """
         for pair in (state, memory):
             check(self.name, "started", isinstance(pair, (tuple, list)) and len(pair) == 2, pair)
-        (decoder_state, head_state), (prepared, source) = state, memory
+        (decoder_state, head_state), (prepared, of_source) = state, memory
         vectors = self._embed(tokens, training=False)
         output, decoder_state, weights = self.decoder.step(vectors, decoder_state, prepared)
-        features = {"inputs": vectors, "tokens": tokens, "weights": weights, "source": source}
-        features |= {"memory": prepared.value, "memory_mask": prepared.mask, "targets": None}
+        features = {"inputs": vectors, "tokens": tokens, "weights": weights, "targets": None}
+        features |= of_source
         logits, head_state = self._logits(output, features, head_state, training=False)
         return self._allowed(logits), (decoder_state, head_state), weights
 

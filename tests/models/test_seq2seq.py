@@ -165,20 +165,6 @@ def test_padding_changes_nothing(name, models):
     np.testing.assert_allclose(numpy(padded)[:, :4][VALID], numpy(found)[VALID], atol=2e-6)
 
 
-@pytest.mark.parametrize("name", fast(CASES, ["state"]))
-def test_the_score_of_a_search_is_the_log_probability_of_its_result(name, models):
-    """So every step of the decoder, the attention and the head equals that of the whole run."""
-    model = models(name)
-    found = model.generate(SOURCES, 6, beam_width=3, length_penalty=0.0)
-    assert found.tokens.shape == (3, 6)
-    # What follows the end token does not count.
-    for tokens in (found.tokens, np.where(lengths_mask(found.lengths, 6), found.tokens, 0)):
-        again = model.log_probability(SOURCES, tokens)
-        np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
-        np.testing.assert_allclose(again.log_probs, found.log_probs, atol=1e-5)
-    np.testing.assert_allclose(again.weights, found.weights, atol=1e-5)
-
-
 def test_log_probability_is_that_of_the_softmax_over_allowed_tokens(model):
     logits = numpy(model((SOURCES, TARGETS)))
     logits[..., [0, START]] = -np.inf
