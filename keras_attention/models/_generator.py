@@ -24,7 +24,7 @@ from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.masks import blanked
 from keras_attention.ops.samples import take_last
 from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
-from keras_attention.search.limits import Limits, check_vocabulary
+from keras_attention.search.limits import Limits, check_vocabulary, fixed_and_numbers
 
 LARGEST_BATCH = 2**16
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
@@ -32,8 +32,9 @@ BEAM_WIDTH = inspect.signature(beam_search).parameters["beam_width"].default
 # Arguments of the searches that `generate` sets itself.
 OWN = (
     *("step", "state", "memory", "start_token", "end_token", "max_length"),
-    *("memory_mask", "steps", "states", "memories"),
+    *("memory_mask", "steps", "states", "memories", "limit"),
 )
+SHORTEST_BUFFER = 32
 
 
 class LogProbability(NamedTuple):
@@ -169,6 +170,9 @@ class Generator(keras.Model):
             The `SearchResult` of the search function.
         """
         self._check_search(search, max_length, None, options, prefix)
+        return self._search(source, max_length, search, prefix=prefix, **options)
+
+    def _search(self, source, max_length, search, prefix=None, **options):
         options |= {"start_token": self.start_token, "end_token": self.end_token}
         options |= {} if prefix is None else {"prefix": prefix}
         return self._run(search, *self.start(source), {**options, "max_length": max_length})
@@ -192,10 +196,11 @@ class Generator(keras.Model):
     ) -> SearchResult:
         """Generates a target for every source.
 
-        The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. After
-        more training it uses the new weights. After an attribute of a layer has changed, it is
-        compiled again; `fit` and `predict` are not, until you call `compile`. Sources of similar
-        length share a batch.
+        The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. One
+        program serves all penalties, temperatures and other fractions, and all values of
+        `max_length` up to the next power of two. After more training it uses the new weights. After
+        an attribute of a layer has changed, it is compiled again; `fit` and `predict` are not,
+        until you call `compile`. Sources of similar length share a batch.
 
         Args:
             source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
@@ -222,19 +227,28 @@ class Generator(keras.Model):
         kept = self._check_search(search, max_length, n_best, options, prefix)
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
+        arrays = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
+        # Numbers are known here, but not in the compiled search.
+        shared = [options.get(name, 0) for name in ("min_length", "no_repeat_ngram_size")]
+        limits = Limits(self.start_token, self.end_token, max_length, *shared, prefix=arrays[1])
+        check_vocabulary(limits.largest_id, self._members()[0]._first_call.vocabulary)
+        fixed, numbers = fixed_and_numbers(self._searches[search], options)
+        size = max(SHORTEST_BUFFER, 2 ** (max_length - 1).bit_length())
 
-        def run(arrays, seed):
+        def run(arrays, seed, numbers):
             source, prefix = arrays
             own = {"seed": seed} if search == "sample" else {}
-            result = self.search_batch(source, max_length, search, prefix=prefix, **options, **own)
-            return tuple(best(result, kept))
+            options = {**fixed, **numbers, **own, "prefix": prefix}
+            return tuple(best(self._search(source, size, search, **options), kept))
 
-        key = "generate", search, max_length, kept, repr(sorted(options.items()))
-        arrays = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
-        if prefix is not None:  # its values are known here, but not in the compiled search
-            limits = Limits(self.start_token, self.end_token, max_length, prefix=arrays[1])
-            check_vocabulary(limits.largest_id, self._members()[0]._first_call.vocabulary)
-        return self._in_batches(run, SearchResult, key, arrays, batch_size, seed)
+        key = "generate", search, size, kept, repr(sorted(fixed.items()))
+        numbers["limit"] = np.int32(max_length)
+        result = self._in_batches(run, SearchResult, key, arrays, batch_size, seed, numbers)
+        return result._replace(
+            tokens=result.tokens[..., :max_length],
+            weights=map_leaves(lambda x: x[..., :max_length, :], result.weights),
+            log_probs=result.log_probs[..., :max_length],
+        )
 
     def log_probability(
         self, source: Nested, target: Any, *, batch_size: int = 64
@@ -257,7 +271,7 @@ class Generator(keras.Model):
             `LogProbability` of NumPy arrays.
         """
 
-        def run(pair, _):
+        def run(pair, *_):
             source, target = pair
             target = ops.cast(target, "int32")
             log_probs, weights = self._distribution(source, target)
@@ -357,8 +371,11 @@ class Generator(keras.Model):
         check(self.name, "source ids", not cut, source)
         return arrays
 
-    def _in_batches(self, run, kind, key, arrays, batch_size, seed=0):
-        """Runs a compiled function on batches, and joins its results, tuples of this kind."""
+    def _in_batches(self, run, kind, key, arrays, batch_size, seed=0, numbers=()):
+        """Runs a compiled function on batches, and joins its results, tuples of this kind.
+
+        It is called as `run(batch, seed, numbers)`.
+        """
         fixed = self._programs.fixed(self)
         cut = list(batches(arrays, self._cut_token, batch_size, fixed))
         seed = np.random.randint(2**31) if seed is None else seed
@@ -366,7 +383,7 @@ class Generator(keras.Model):
         seeds = np.random.default_rng(seed).integers(2**31 - 1, size=len(cut)).tolist()
         by_batch = []
         for (rows, batch), seed in zip(cut, seeds, strict=True):
-            results = self._programs(self, key, run, batch, seed)
+            results = self._programs(self, key, run, (batch, np.int32(seed), numbers))
             results = map_leaves(ops.convert_to_numpy, kind(*results))
             if self._cut_token is not None:
                 sources = batch[0], arrays[0]

@@ -12,6 +12,7 @@ from keras_attention._typing import Nested
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import leaves, pack_like
 
+MOST_PROGRAMS = 32  # of one model; the oldest is dropped then
 PLAIN = {bool, int, float, complex, str, bytes, type(None)}
 NESTED = keras.layers.Layer, dict, list, tuple, set, np.ndarray
 # Attributes that `fit` and `evaluate` set, and that no call reads.
@@ -43,31 +44,33 @@ class Programs:
         """Whether a function of the model is compiled again for every new shape."""
         return keras.backend.backend() == "jax" or _by_xla(model)
 
-    def __call__(
-        self, model: keras.Model, key: Hashable, run: Callable, batch: Nested, seed: int
-    ) -> Any:
-        """Runs `run(batch, seed)`, compiled. Functions of one key must do the same."""
-        arrays = leaves(batch)
-        nesting = tree.map_structure(lambda x: None if x is None else 0, batch)
+    def __call__(self, model: keras.Model, key: Hashable, run: Callable, inputs: Nested) -> Any:
+        """Runs `run(*inputs)`, compiled. Functions of one key must do the same.
+
+        The first two axes of the inputs, arrays in any nesting, may have other sizes in every call.
+        """
+        arrays = leaves(inputs)
+        nesting = tree.map_structure(lambda x: None if x is None else 0, inputs)
         forms = tuple((x.ndim, x.shape[2:], x.dtype.name) for x in arrays)
         key = key, repr(nesting), forms
         tensors = [ops.convert_to_tensor(x) for x in arrays]
-        seed = ops.convert_to_tensor(seed, "int32")
 
-        def of_leaves(tensors, seed):
-            return run(pack_like(nesting, tensors), seed)
+        def of_leaves(tensors):
+            return run(*pack_like(nesting, tensors))
 
         if keras.backend.backend() == "torch":
             with without_gradients():
-                return of_leaves(tensors, seed)
+                return of_leaves(tensors)
         if not _same(self._settings, _settings_of(model)):
             self._functions.clear()
         function = self._functions.get(key)
         if function is not None:
-            return function(tensors, seed)
+            return function(tensors)
+        while len(self._functions) >= MOST_PROGRAMS:
+            del self._functions[next(iter(self._functions))]
         make = {"tensorflow": _graph, "jax": _jitted}[keras.backend.backend()]
         function = self._functions[key] = make(model, of_leaves, tensors)
-        results = function(tensors, seed)
+        results = function(tensors)
         self._settings = _settings_of(model)  # tracing may have set attributes
         return results
 
@@ -120,7 +123,7 @@ def _graph(model, run, tensors):
     def spec(x):
         return tf.TensorSpec([None, None, *x.shape[2:]][: len(x.shape)], x.dtype)
 
-    signature = [list(map(spec, tensors)), tf.TensorSpec((), "int32")]
+    signature = [list(map(spec, tensors))]
     # TensorFlow warns when one function is traced often. A new `partial` prevents that.
     run, jit = functools.partial(run), _by_xla(model) or None
     return tf.function(run, input_signature=signature, autograph=False, jit_compile=jit)
@@ -133,9 +136,9 @@ def _by_xla(model):
 def _jitted(model, run, tensors):
     import jax
 
-    def compute(values, tensors, seed):
+    def compute(values, tensors):
         with keras.StatelessScope(list(zip(model.variables, values, strict=True))):
-            return run(tensors, seed)
+            return run(tensors)
 
     compute = jax.jit(compute)
-    return lambda tensors, seed: compute([x.value for x in model.variables], tensors, seed)
+    return lambda tensors: compute([x.value for x in model.variables], tensors)

@@ -14,9 +14,9 @@ from keras_attention.search._largest import largest
 
 def draw(
     logits: Tensor,
-    temperature: float,
+    temperature: float | Tensor,
     top_k: int | None,
-    top_p: float | None,
+    top_p: float | Tensor | None,
     seed: Tensor,
 ) -> Tensor:
     """Draws a token for each row of `(N, V)`, `(N,)`; see `sample_search`.
@@ -45,7 +45,7 @@ def _draw_index(mass, top_p, seed):
     mass = ops.reshape(mass, (-1, groups, group))
     sums = ops.sum(mass, axis=-1)
     index, limit = _race(mass, sums, ops.full_like(sums[:, :1], -1.0), seed)
-    if top_p is not None and top_p < 1:
+    if top_p is not None:
         enough = top_p * ops.sum(sums, axis=-1)
 
         def again(i, index, limit, outside):
@@ -90,8 +90,8 @@ def _race(mass, sums, limit, seed):
     return group * winner + best, ops.expand_dims(take_last(inside, best), -1)
 
 
-def step_seeds(seed: Any, count: int) -> Tensor:
-    """Seeds for the steps of a search, `(count, 2)`, drawn before its loop.
+def search_seed(seed: Any) -> Tensor:
+    """A seed `(2,)` for all steps of a search, drawn before its loop.
 
     A loop that XLA compiles cannot change the variable of a `SeedGenerator`.
     """
@@ -103,7 +103,13 @@ def step_seeds(seed: Any, count: int) -> Tensor:
     elif seed is not None and not isinstance(seed, keras.random.SeedGenerator):
         expected = f"`seed` must be an integer from 0 to {LAST_SEED}, a scalar integer tensor, a "
         refuse("search", f"{expected}keras.random.SeedGenerator or None", seed)
-    return keras.random.randint((count, 2), 0, 2**31 - 1, seed=seed)
+    return keras.random.randint((2,), 0, 2**31 - 1, seed=seed)
+
+
+def step_seed(seed: Tensor, t: Tensor) -> Tensor:
+    """The seed `(2,)` of step t, which does not depend on the number of steps."""
+    seed = seed + ops.stack([ops.zeros_like(t), t])
+    return keras.random.randint((2,), 0, 2**31 - 1, seed=_Seed(seed))
 
 
 class _Seed(keras.random.SeedGenerator):

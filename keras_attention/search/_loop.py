@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import leaves, map_leaves, pack_like
 from keras_attention.ops.samples import take_rows
@@ -153,7 +153,9 @@ def run_search(
         read=[],
     )
     carry = beams, list(before.values())
-    (beams, _), history = run_steps(advance, carry, max_length, lambda carry: carry[0].living)
+    (beams, _), history = run_steps(
+        advance, carry, max_length, lambda carry: carry[0].living, limits.limit
+    )
     weights = [_take_history(x, beams.origins, width) for x in history]
     weights = pack_like(nesting[0], weights)
     result = SearchResult(beams.tokens, beams.lengths, beams.scores, weights, beams.log_probs)
@@ -163,15 +165,16 @@ def run_search(
 
 
 def run_steps(
-    advance: Callable, carry: Nested, most: int, living: Callable
+    advance: Callable, carry: Nested, most: int, living: Callable, limit: Size | None = None
 ) -> tuple[Nested, list[Tensor]]:
     """Calls `carry, outputs = advance(t, carry)` while any of `living(carry)` is True.
 
     Args:
         advance: a function of one step, whose outputs are a list of tensors.
         carry: what changes from step to step, any nesting of tensors.
-        most: the largest number of steps, L.
+        most: the length of the buffers, L.
         living: a function from the carry to booleans.
+        limit: the largest number of steps, at most L; L if it is None.
 
     Returns:
         The last carry, and the outputs `(L, ...)`, zeros where no step ran.
@@ -191,8 +194,13 @@ def run_steps(
     history = [
         ops.pad(ops.expand_dims(x, 0), [[0, most - 1], *[[0, 0]] * len(x.shape)]) for x in outputs
     ]
+
+    def goes_on(t, carry, history):
+        lives = ops.any(living(carry))
+        return lives if limit is None else ops.logical_and(lives, t < limit)
+
     _, carry, history = ops.while_loop(
-        lambda t, carry, history: ops.any(living(carry)),
+        goes_on,
         body,
         (t + 1, carry, history),
         maximum_iterations=most - 1,

@@ -2,14 +2,14 @@
 
 from keras import ops, tree
 
-from keras_attention._spec import check_choice, check_int, check_number, is_tensor, refuse
-from keras_attention._typing import Nested, Tensor
+from keras_attention._spec import check_choice, check_int, is_tensor, refuse
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.layers import Memory
 from keras_attention.search._largest import largest
 from keras_attention.search._loop import IMPOSSIBLE, length_factor, log_probs, possible, run_search
 from keras_attention.search._result import SearchResult
-from keras_attention.search._step import LARGEST_FACTOR, LARGEST_PENALTY, WIDEST, Step
-from keras_attention.search.limits import Limits
+from keras_attention.search._step import WIDEST, Step
+from keras_attention.search.limits import Limits, check_option
 
 __all__ = ["beam_search"]
 
@@ -33,6 +33,7 @@ def beam_search(
     min_length: int = 0,
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,
+    limit: Size | None = None,
 ) -> SearchResult:
     """Keeps the K best hypotheses at every step, ended and living ones together.
 
@@ -85,7 +86,11 @@ def beam_search(
             start token. -1 leaves a position free. Use it to pad shorter prefixes. An end token
             ends the output there. Prefixes count in `max_length`, lengths and scores. Their tokens
             are exempt from `min_length` and `no_repeat_ngram_size`.
+        limit: the search stops after this number of tokens, at most L, as with a smaller
+            `max_length`; the buffers keep the length L. In a compiled function it may be a scalar
+            integer tensor, so that one program serves all limits. None stands for L.
 
+    `length_penalty`, `coverage_penalty` and `min_length` may be scalar tensors in the same way.
     `min_length`, `no_repeat_ngram_size` and `prefix` forbid tokens. An output with no token left
     scores -inf. The log probabilities of the other tokens do not change.
 
@@ -125,11 +130,13 @@ def beam_search(
     hypotheses stay in the beam, and nothing is pruned by a threshold.
     """
     check_int("beam_search", "beam_width", beam_width, 1, WIDEST)
-    limits = Limits(start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix)
-    check_number("beam_search", "length_penalty", length_penalty, 0, LARGEST_PENALTY)
-    check_number("beam_search", "coverage_penalty", coverage_penalty, 0, LARGEST_FACTOR)
+    shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
+    limits = Limits(*shared)
+    length_penalty = check_option("beam_search", "length_penalty", length_penalty)
+    coverage_penalty = check_option("beam_search", "coverage_penalty", coverage_penalty)
+    covers = not isinstance(coverage_penalty, float) or coverage_penalty > 0
     check_choice("beam_search", "coverage", coverage, ("gnmt", "summary"))
-    if memory_mask is None and coverage_penalty and isinstance(memory, Memory):
+    if memory_mask is None and covers and isinstance(memory, Memory):
         memory_mask = None if tree.is_nested(memory.mask) else memory.mask
     if memory_mask is not None:
         if not is_tensor(memory_mask, "bool", None, None):
@@ -145,7 +152,7 @@ def beam_search(
         gains = log_probs(values, now.logits, peak)
         totals = ops.expand_dims(now.beams.totals, -1) + gains
         scores = totals / length_factor(ops.cast(now.t + 1, "float32"), length_penalty)
-        if coverage_penalty:
+        if covers:
             covered = _coverage_score(coverage, now.beams.read[0], now.memory_mask)
             scores = scores + coverage_penalty * ops.expand_dims(covered, -1)
 
@@ -174,7 +181,7 @@ def beam_search(
         limits,
         beam_width,
         memory_mask=memory_mask,
-        sums_weights=coverage_penalty > 0,
+        sums_weights=covers,
     )
 
 

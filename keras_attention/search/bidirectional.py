@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from keras import ops
 
 from keras_attention._spec import Words, counted, refuse
-from keras_attention._typing import Nested
+from keras_attention._typing import Nested, Size
 from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.samples import take_rows
 from keras_attention.search._loop import length_factor
@@ -31,6 +31,7 @@ def bidirectional_search(
     length_penalty: float = 1.0,
     min_length: int = 0,
     no_repeat_ngram_size: int = 0,
+    limit: Size | None = None,
 ) -> SearchResult:
     """Searches with two models that write in opposite directions (Liu et al., 2016).
 
@@ -55,7 +56,7 @@ def bidirectional_search(
         memories: what the steps of each model read, see `beam_search`.
         start_token, end_token, max_length: see `beam_search`.
         beam_width: K, the beams of each model and of the result.
-        length_penalty, min_length, no_repeat_ngram_size: see `beam_search`.
+        length_penalty, min_length, no_repeat_ngram_size, limit: see `beam_search`.
 
     Returns:
         A `SearchResult`, as from `beam_search`, in reading order. `log_probs` are the means of the
@@ -99,6 +100,7 @@ def bidirectional_search(
         batch_size(named, "states and memories")
 
     tokens = {"start_token": start_token, "end_token": end_token, "max_length": max_length}
+    tokens |= {"limit": limit}
     options = {"min_length": min_length, "no_repeat_ngram_size": no_repeat_ngram_size}
     options |= {"beam_width": beam_width, "length_penalty": length_penalty}
     one, other = zip(steps, states, memories, strict=True)
@@ -117,7 +119,10 @@ def bidirectional_search(
     exists = (result.lengths > 0) & (again.lengths > 0)
     exists &= ops.concatenate([left.lengths > -1, ~_among(right, left)], axis=1)
     result = result._replace(scores=ops.where(exists, scores, -math.inf), log_probs=log_probs)
-    best = _best(result.scores, exists & ops.any(result.tokens == end_token, axis=-1), beam_width)
+    place = ops.arange(max_length, dtype="int32")
+    inside = place < ops.expand_dims(result.lengths, -1)  # end tokens fill the buffer after it
+    ended = ops.any((result.tokens == end_token) & inside, axis=-1)
+    best = _best(result.scores, exists & ended, beam_width)
     result = map_leaves(lambda x: take_rows(x, best), result)
     return cleared(result, result.scores > -math.inf, end_token)
 

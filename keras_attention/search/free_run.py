@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 from keras import ops
 
 from keras_attention._spec import check_int, kind_of, refuse
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import leaves, pack_like, where_valid
 from keras_attention.search._loop import run_steps
@@ -18,6 +18,7 @@ from keras_attention.search._step import (
     leaves_of,
     named_leaves,
 )
+from keras_attention.search.limits import check_count
 
 __all__ = ["FreeRun", "free_run"]
 
@@ -56,7 +57,13 @@ class FreeRun(NamedTuple):
 
 @without_gradients()
 def free_run(
-    step: FrameStep, state: Nested, memory: Nested = None, *, first: Tensor, max_steps: int
+    step: FrameStep,
+    state: Nested,
+    memory: Nested = None,
+    *,
+    first: Tensor,
+    max_steps: int,
+    limit: Size | None = None,
 ) -> FreeRun:
     """Feeds every output of a decoder back to it, until it says that it has finished.
 
@@ -76,6 +83,7 @@ def free_run(
         memory: what every step reads, tensors `(B, ...)` in any nesting, or None.
         first: what the first step receives in place of an output, `(B, ...)`.
         max_steps: L, the largest number of steps.
+        limit: the run stops after this number of steps, at most L; see `beam_search`.
 
     Returns:
         `FreeRun` with outputs `(B, L, ...)`, lengths `(B,)` and weights `(B, L, Tk)`.
@@ -95,6 +103,7 @@ def free_run(
     """
     check_step(step, "step(last, state, memory) -> (output, stop, state, weights)")
     check_int("free_run", "max_steps", max_steps, 1, LONGEST)
+    limit = None if limit is None else check_count("free_run", "limit", limit, 1, max_steps)
     if not hasattr(first, "shape") or len(first.shape) < 1:
         expected = "`first` must be one tensor (batch, ...), like an output"
         refuse("free_run", expected, first)
@@ -119,6 +128,6 @@ def free_run(
         return (emitted[0], leaves_of(new, before), living, lengths), emitted
 
     carry = first, list(before.values()), ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
-    (*_, lengths), history = run_steps(advance, carry, max_steps, lambda carry: carry[2])
+    (*_, lengths), history = run_steps(advance, carry, max_steps, lambda carry: carry[2], limit)
     outputs, *weights = (ops.moveaxis(x, 0, 1) for x in history)
     return FreeRun(outputs, lengths, pack_like(nesting[0], weights))

@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.search._loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import Step
@@ -24,6 +24,7 @@ def greedy_search(
     min_length: int = 0,
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,
+    limit: Size | None = None,
 ) -> SearchResult:
     """Takes the most probable token at every step.
 
@@ -44,7 +45,7 @@ def greedy_search(
         start_token: the token that the first step receives.
         end_token: the token that ends a sequence.
         max_length: L, the largest number of tokens, the end token included.
-        min_length, no_repeat_ngram_size, prefix: see `beam_search`.
+        min_length, no_repeat_ngram_size, prefix, limit: see `beam_search`.
 
     Returns:
         `SearchResult` with tokens `(B, L)`, lengths `(B,)`, scores `(B,)`, weights `(B, L, Tk)` and
@@ -69,7 +70,7 @@ def greedy_search(
         >>> [round(p, 2) for p in np.exp(ops.convert_to_numpy(result.scores)).tolist()]
         [0.56]
     """
-    limits = Limits(start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix)
+    shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
 
     def choose(now):
         best = ops.max(now.allowed, axis=-1, keepdims=True, initial=-math.inf)
@@ -82,4 +83,4 @@ def greedy_search(
         scores = ops.where(living, possible(totals + gains), now.beams.scores)
         return None, tokens, ops.where(living, gains, 0.0), scores
 
-    return run_search(step, state, memory, choose, limits)
+    return run_search(step, state, memory, choose, Limits(*shared))

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +11,20 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention._place import is_symbolic
-from keras_attention._spec import Words, check_int, check_token, is_tensor, refuse
+from keras_attention._spec import Words, check_int, check_number, check_token, is_tensor, refuse
 from keras_attention._typing import Tensor
 from keras_attention.ops.samples import add_rows
-from keras_attention.search._step import LONGEST
+from keras_attention.search._step import LARGEST_FACTOR, LARGEST_PENALTY, LONGEST
 
-__all__ = ["Limits", "check_vocabulary"]
+__all__ = ["Limits", "check_count", "check_option", "check_vocabulary", "fixed_and_numbers"]
+
+# The options that are numbers, with their ranges: at least, at most, above.
+NUMBERS = {
+    "length_penalty": (0, LARGEST_PENALTY),
+    "coverage_penalty": (0, LARGEST_FACTOR),
+    "temperature": (-math.inf, math.inf, 0),
+    "top_p": (-math.inf, 1, 0),
+}
 
 # rule(logits `(N, V)`, tokens `(N, L)`, t) -> logits, with -inf for the tokens that may not follow
 # the first t tokens.
@@ -36,6 +45,7 @@ class Limits:
     min_length: int = 0
     no_repeat_ngram_size: int = 0
     prefix: Any = None
+    limit: Any = None
     largest_id: int = -1
 
     def __post_init__(self) -> None:
@@ -43,8 +53,11 @@ class Limits:
         check_int("search", "max_length", self.max_length, 1, LONGEST)
         check_token("search", "start_token", self.start_token)
         check_token("search", "end_token", self.end_token)
-        check_int("search", "min_length", self.min_length, 0, self.max_length, off)
+        least, most = self.min_length, self.max_length
+        self.min_length = check_count("search", "min_length", least, 0, most, off)
         check_int("search", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0, LONGEST, off)
+        if self.limit is not None:
+            self.limit = check_count("search", "limit", self.limit, 1, most)
         if self.prefix is not None:
             prefix, self.prefix = self.prefix, self._as_tensor(self.prefix)
             self.largest_id = _largest_id(prefix)
@@ -63,11 +76,50 @@ class Limits:
     def rules(self, prefix: Tensor | None) -> list[Rule]:
         """The rules of these limits, with the prefix repeated for the beams, `(N, P)`."""
         rules = []
-        if self.min_length > 1:
+        if not isinstance(self.min_length, int) or self.min_length > 1:
             rules.append(_end_after(self.min_length, self.end_token))
         if 0 < self.no_repeat_ngram_size < self.max_length:
             rules.append(_no_repeat(self.no_repeat_ngram_size))
         return rules if prefix is None else [_begins_with(prefix, self.largest_id, rules)]
+
+
+def check_option(where: str, name: str, value: Any) -> Any:
+    """One of the `NUMBERS`: a float; or a float32 tensor of a function that is being traced."""
+    return _number_or_tensor(value, "float", lambda x: check_number(where, name, x, *NUMBERS[name]))
+
+
+def check_count(where: str, name: str, value: Any, least: int, most: int, hint: str = "") -> Any:
+    """An integer; or an int32 tensor of a function that is being traced."""
+    return _number_or_tensor(value, "int", lambda x: check_int(where, name, x, least, most, hint))
+
+
+def _number_or_tensor(value, kind, check):
+    if is_tensor(value, kind):
+        if is_symbolic(value):
+            return ops.cast(value, f"{kind}32")
+        value = ops.convert_to_numpy(value).item()
+    return check(value)
+
+
+def fixed_and_numbers(
+    search: Callable, options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that a search is compiled for, and the numbers that it is called with.
+
+    A zero, and a `top_p` of 1, are compiled: they make a simpler program.
+    """
+    parameters = inspect.signature(search).parameters
+    fixed = {name: parameters[name].default for name in NUMBERS if name in parameters} | options
+    numbers = {}
+    for name, value in list(fixed.items()):
+        if name in NUMBERS and value is not None:
+            value = fixed[name] = check_option("search", name, value)
+        plain = value in (None, 0) or (name == "top_p" and value == 1)
+        if not plain and name in (*NUMBERS, "min_length"):
+            numbers[name] = np.asarray(
+                fixed.pop(name), "int32" if name == "min_length" else "float32"
+            )
+    return fixed, numbers
 
 
 def _largest_id(prefix: Any) -> int:

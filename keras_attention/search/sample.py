@@ -4,13 +4,13 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention._spec import LAST_TOKEN, check_int, check_number
-from keras_attention._typing import Nested, Tensor
-from keras_attention.search._draw import draw, step_seeds
+from keras_attention._spec import LAST_TOKEN, check_int
+from keras_attention._typing import Nested, Size, Tensor
+from keras_attention.search._draw import draw, search_seed, step_seed
 from keras_attention.search._loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import WIDEST, Step
-from keras_attention.search.limits import Limits
+from keras_attention.search.limits import Limits, check_option
 
 __all__ = ["sample_search"]
 
@@ -31,6 +31,7 @@ def sample_search(
     min_length: int = 0,
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,
+    limit: Size | None = None,
 ) -> SearchResult:
     """Draws every token at random. K outputs of each sample are drawn independently.
 
@@ -63,7 +64,8 @@ def sample_search(
             as an argument of a compiled function; a `keras.random.SeedGenerator`; or None for the
             generator of Keras. In `jax.jit`, pass one of the first two. The same seed draws other
             outputs on another backend, and on TensorFlow when XLA compiles.
-        min_length, no_repeat_ngram_size, prefix: see `beam_search`.
+        min_length, no_repeat_ngram_size, prefix, limit: see `beam_search`. `temperature` and
+            `top_p` may be scalar tensors, as `limit`.
 
     Returns:
         `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)`, weights
@@ -93,17 +95,19 @@ def sample_search(
     Reference: `top_p` is https://arxiv.org/abs/1904.09751, section 3.1; `top_k`
     https://arxiv.org/abs/1805.04833, section 5.4.
     """
-    limits = Limits(start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix)
+    shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
+    limits = Limits(*shared)
     check_int("sample_search", "samples", samples, 1, WIDEST)
-    check_number("sample_search", "temperature", temperature, above=0)
+    temperature = check_option("sample_search", "temperature", temperature)
     if top_k is not None:
         check_int("sample_search", "top_k", top_k, 1, LAST_TOKEN)
     if top_p is not None:
-        check_number("sample_search", "top_p", top_p, most=1, above=0)
-    seeds = step_seeds(seed, max_length)
+        top_p = check_option("sample_search", "top_p", top_p)
+        top_p = None if isinstance(top_p, float) and top_p == 1 else top_p
+    seed = search_seed(seed)
 
     def choose(now):
-        tokens = draw(now.allowed, temperature, top_k, top_p, ops.take(seeds, now.t, axis=0))
+        tokens = draw(now.allowed, temperature, top_k, top_p, step_seed(seed, now.t))
         values = ops.take_along_axis(now.allowed, ops.expand_dims(tokens, -1), axis=1)
         peak = ops.max(now.logits, axis=-1, keepdims=True)
         gains = ops.squeeze(log_probs(values, now.logits, peak), -1)

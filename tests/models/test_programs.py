@@ -15,8 +15,9 @@ from keras_attention import (
     RecurrentEncoder,
     Seq2Seq,
 )
-from keras_attention.models import BidirectionalEnsemble
+from keras_attention.models import BidirectionalEnsemble, _programs
 from keras_attention.models._generator import OWN, SEARCHES
+from keras_attention.models._programs import Programs
 from tests import fast
 from tests.backends import only_on
 from tests.helpers import randomize
@@ -158,6 +159,38 @@ def test_a_program_is_kept_while_nothing_changes():
     scaled(model).numbers["by feature"][0] = 2.0
     assert traces(model) > 0
     assert traces(model) == 0
+
+
+@pytest.mark.slow
+@compiled_only
+def test_few_programs_serve_all_numbers():
+    model = make_model()
+    for search, options in (
+        ("greedy", {}),
+        ("beam", {"length_penalty": (0.0, 2.0), "coverage_penalty": (0.1, 0.2)}),
+        ("sample", {"temperature": (0.5, 2.0), "top_p": (0.1, 0.9), "seed": (0, 5)}),
+    ):
+        model._programs = Programs()
+        for n in range(40):
+            share = n / 39
+            numbers = {name: x + type(x)(share * (y - x)) for name, (x, y) in options.items()}
+            found = model.generate(SOURCES, 1 + n, search, min_length=min(n, 2), **numbers)
+            assert found.tokens.shape[-1] == found.log_probs.shape[-1] == 1 + n
+            assert found.weights.shape[1] == 1 + n
+        # Two buffers; a `min_length` of 0 and a `length_penalty` of 0 need no work.
+        assert len(model._programs._functions) <= 4
+
+
+@compiled_only
+def test_programs_are_dropped(monkeypatch):
+    monkeypatch.setattr(_programs, "MOST_PROGRAMS", 2)
+    model = make_model()
+    for width in (1, 2, 3):
+        model.generate(SOURCES, 4, beam_width=width)
+    assert len(model._programs._functions) == 2
+    kept = list(model._programs._functions.values())
+    model.generate(SOURCES, 4, beam_width=3)
+    assert list(model._programs._functions.values()) == kept
 
 
 @compiled_only

@@ -47,6 +47,21 @@ def test_equals_a_loop(jit):
     assert_close(found.weights, weights)
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
+def test_a_limit_is_a_smaller_number_of_steps(limit, jit):
+    def limited(first, limits, limit):
+        return run(first, limits, limit=limit)
+
+    found = compiled(limited, jit)(tensor(FIRST), tensor(LIMITS), ops.convert_to_tensor(limit))
+    outputs, lengths, weights = loop()
+    before = np.arange(L)[:, None] < limit
+    assert_close(found.outputs, outputs * before, "float32")
+    assert numpy(found.lengths).tolist() == np.minimum(lengths, limit).tolist()
+    assert_close(found.weights, weights * before)
+
+
 @pytest.mark.parametrize("jit", [False, True])
 def test_one_step(jit):
     found = compiled(lambda x, n: run(x, n, max_steps=1), jit)(tensor(FIRST), tensor(LIMITS))

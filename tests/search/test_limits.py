@@ -6,12 +6,18 @@ import math
 import keras
 import numpy as np
 import pytest
-from keras import ops
+from keras import ops, tree
 
 from keras_attention.layers import Memory
-from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
+from keras_attention.search import (
+    SearchResult,
+    beam_search,
+    bidirectional_search,
+    greedy_search,
+    sample_search,
+)
 from tests import fast
-from tests.backends import compiled, on_tensorflow
+from tests.backends import BACKEND, compiled, on_tensorflow
 from tests.search.oracles import (
     END,
     START,
@@ -315,6 +321,8 @@ def test_no_sample_at_all():
     ("change", "message"),
     [
         ({"min_length": -1}, "`min_length` must be an integer from 0 to 11; received -1"),
+        ({"limit": 0}, "`limit` must be a positive integer, at most 11; received 0"),
+        ({"limit": np.int32(12)}, "`limit` must be a positive integer, at most 11; received"),
         ({"min_length": 12}, "`min_length` must be an integer from 0 to 11; received 12"),
         (
             {"no_repeat_ngram_size": 2.0},
@@ -337,6 +345,51 @@ def test_limits_out_of_range(change, message):
     for find in (greedy_search, beam_search, sample_search):
         with pytest.raises(ValueError, match=message):
             find(step, None, np.ones((2, 1), "float32"), **TOKENS | change)
+
+
+def bidirectional(step, state, memory, **options):
+    return bidirectional_search((step, step), (state, state), (memory, memory), **options)
+
+
+@pytest.mark.parametrize(
+    ("find", "numbers"),
+    [
+        (greedy_search, {"min_length": 2}),
+        (beam_search, {"min_length": 2, "length_penalty": 0.7, "coverage_penalty": 0.3}),
+        (sample_search, {"min_length": 2, "temperature": 1.3, "top_p": 0.8}),
+        (bidirectional, {"min_length": 2, "length_penalty": 0.7}),
+    ],
+)
+@pytest.mark.parametrize("limit", [2, 4, 9])
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.each_value
+def test_a_limit_is_a_smaller_buffer(find, numbers, limit, traced):
+    """Also as scalar tensors, whose values a compiled function does not know."""
+    decoder = Decoder(3)
+    state, memory = decoder.inputs(5)
+    fixed = {"start_token": START, "end_token": END}
+    fixed |= {"seed": 4} if find is sample_search else {}
+
+    def run(state, memory, numbers, length=9):
+        return tuple(find(decoder.step, state, memory, **fixed, max_length=length, **numbers))
+
+    jit = traced or BACKEND == "jax"  # eagerly, JAX compiles every loop again
+    expected = SearchResult(*compiled(lambda x, y: run(x, y, numbers, limit), jit)(state, memory))
+    limited = {**numbers, "limit": limit}
+    if traced:
+        limited = tree.map_structure(ops.convert_to_tensor, limited)
+        found = compiled(run)(state, memory, limited)
+    else:
+        found = compiled(lambda x, y: run(x, y, limited), jit)(state, memory)
+    found, expected = to_numpy(SearchResult(*found)), to_numpy(expected)
+    assert expected.lengths.max() == limit or limit == 9  # some are cut off
+    assert (found.tokens[..., limit:] == END).all()
+    found = found._replace(
+        tokens=found.tokens[..., :limit],
+        weights=found.weights[..., :limit, :],
+        log_probs=found.log_probs[..., :limit],
+    )
+    assert_same(found, expected)
 
 
 @pytest.mark.parametrize("find", [greedy_search, beam_search, sample_search])
