@@ -202,6 +202,24 @@ def _warn_of_many(count):
     )
 
 
+@contextlib.contextmanager
+def eagerly() -> Iterator[None]:
+    """Computes within this context at once, also while a function is being traced."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        scope = tf.init_scope()
+    elif backend == "jax":
+        import jax
+
+        scope = jax.ensure_compile_time_eval()
+    else:
+        scope = keras.device("cpu")  # Keras traces on the device "meta"
+    with scope:
+        yield
+
+
 def in_graph() -> bool:
     """Whether TensorFlow is building a graph."""
     if keras.backend.backend() != "tensorflow":

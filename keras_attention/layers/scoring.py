@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_attention._place import Place, compiling
+from keras_attention._place import Place, compiling, eagerly
 from keras_attention._spec import (
     Spec,
     Words,
@@ -26,10 +27,16 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer, float_weights, refuse_unready, with_weights
+from keras_attention.layers.base import (
+    CheckedLayer,
+    as_in_a_call,
+    float_weights,
+    refuse_unready,
+    with_weights,
+)
 from keras_attention.layers.types import Attended, Memory, Reading, Residuals, Window
 from keras_attention.ops.gradients import differentiable_cond, restored
-from keras_attention.ops.loops import map_leaves
+from keras_attention.ops.loops import leaves, map_leaves
 from keras_attention.ops.masks import Masks, all_of, blanked
 from keras_attention.ops.normalize import (
     masked_entmax15,
@@ -100,8 +107,9 @@ class ScoringMixin(CheckedLayer):
     The hooks are, in the order in which people need them: `score`, `project_query`, `project_key`,
     `weigh`, `window`, `combine` with `output_size`, and `sequence_loss`. A layer with windows may
     also have a `score_window`. A hook of a step must treat each query independently: a decoder
-    passes one query at a time in its loop and all queries at once for gradients. A class that
-    counts steps sets `uses_position`. The mixin masks, drops weights and casts. It also saves the
+    passes one query at a time in its loop and all queries at once for gradients. For a score that
+    depends on the number of the step, write `score(self, query, key, position)`. A class whose
+    window does sets `uses_position`. The mixin masks, drops weights and casts. It also saves the
     layer: store every constructor argument in an attribute of the same name.
 
     Args:
@@ -161,6 +169,7 @@ class ScoringMixin(CheckedLayer):
 
     # The hooks that do not come from this package. What they return is checked.
     _own: ClassVar[frozenset[str]] = frozenset()
+    _score_takes_position: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -175,6 +184,9 @@ class ScoringMixin(CheckedLayer):
             )
         if cls.call is ScoringMixin.call:  # otherwise it is built with other shapes
             check_hook(cls, "build", ScoringMixin.build)
+        cls._score_takes_position = "position" in inspect.signature(cls.score).parameters
+        if cls._score_takes_position:
+            cls.uses_position = True
         if "score" in vars(cls) and "score_window" not in vars(cls):
             cls.score_window = None  # the inherited one belongs to another score
 
@@ -199,6 +211,9 @@ class ScoringMixin(CheckedLayer):
         Args:
             query: `(B, Tq, Dp)` in `score_dtype`, as `project_query` returned it.
             key: `(B, Tk, Dp)` in `score_dtype`, as `project_key` returned it.
+
+        A subclass may add the argument `position`: the numbers of the steps of the queries, int32,
+        `(B, Tq)` or `(1, Tq)`.
 
         Returns:
             Scores `(B, Tq, Tk)`.
@@ -484,7 +499,7 @@ class ScoringMixin(CheckedLayer):
 
     def _read_whole(self, query, memory, window, reading, stored=None):
         """The context, the weights and the scores."""
-        scores = self.score(query, memory.key)
+        scores = self.score(query, memory.key, *self._step_numbers(query, reading.position))
         if "score" in self._own:
             check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
         scores = scores if stored is None else restored(scores, stored)
@@ -495,6 +510,18 @@ class ScoringMixin(CheckedLayer):
         weights = self._weigh(scores, mask, window, position)
         drop = reading.drop and reading.training
         return read_values(self, weights, memory.value, drop), weights, scores
+
+    def _step_numbers(self, query, position):
+        """The argument `position` of `score`, if it has one."""
+        if not self._score_takes_position:
+            return ()
+        steps = ops.shape(query)[1]
+        position = ops.arange(steps, dtype="int32") if position is None else position
+        return (ops.reshape(ops.cast(position, "int32"), (-1, steps)),)
+
+    @property
+    def _has_own_hooks(self):
+        return bool(self._own)
 
     def _weigh(self, scores, mask, window, position):
         weights = self.weigh(scores, mask)
@@ -677,6 +704,48 @@ def build_attention(
         attention.build(*shapes.values())
     shapes = {"key": shapes["value"], **shapes}
     attention.CALL.check_shapes(attention.name, shapes, attention._sizes)
+    if attention._has_own_hooks and not attention.has_state:
+        check_steps(attention, query_shape[-1], value_shape)
+
+
+def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) -> None:
+    """Whether a query alone gets what it gets among others, with random weights.
+
+    A decoder passes one query at a time, so a hook cannot count the queries.
+    """
+    own = getattr(attention, "seed_generator", None)
+    if any(own is None or x is not own.state for x in generator_states(attention)):
+        return  # a hook may draw other numbers for the query alone
+    random = np.random.default_rng(0)
+
+    def normal(*shape, dtype=attention.compute_dtype):
+        return ops.convert_to_tensor(random.normal(scale=0.3, size=shape), dtype)
+
+    def run():
+        query = normal(1, 3, query_size)
+        value = map_shapes(lambda shape: normal(1, shape[1] or 5, shape[2]), value_shape)
+        memory, last = attention._prepare(value), 2 if attention.uses_position else None
+        among, alone = (
+            attention._attend(query[:, x], memory, position=position)[0]
+            for x, position in ((slice(None), None), (2, last))
+        )
+        pairs = zip(leaves(among), leaves(alone), strict=True)
+        return [
+            [ops.convert_to_numpy(ops.cast(z, "float32")) for z in (x[:, 2], y)] for x, y in pairs
+        ]
+
+    with eagerly():
+        weights = [normal(*x.shape, dtype=x.dtype) for x in float_weights(attention)]
+        with compiling(False), with_weights(attention, weights):
+            pairs = as_in_a_call(attention, run)
+    if all(np.allclose(x, y, rtol=0.05, atol=0.05, equal_nan=True) for x, y in pairs):
+        return
+    raise ValueError(
+        f"{attention.name}: the hooks of {type(attention).__name__} give a query alone another "
+        "result than among other queries. A decoder passes one query at a time, so a hook must not "
+        "use the place of a query in its tensor. For the number of the step, add an argument: "
+        "score(self, query, key, position)."
+    )
 
 
 def check_attention(layer: str, attention: Any, name: str = "attention") -> None:
