@@ -24,7 +24,7 @@ import numpy as np
 from examples.bags import data, evaluation
 from examples.bags.model import POOLINGS, build_model, restart
 from examples.common import arguments as types
-from examples.common.files import Results, fingerprint, make_folder
+from examples.common.files import Results, fingerprint, make_folder, own_folder
 from examples.common.training import reseed, warmup_cosine
 
 TRAIN, TEST = 200, 500  # bags of digits
@@ -105,7 +105,7 @@ def main(argv=None):
     settings = {name: x for name, x in vars(options).items() if name not in FREE}
     settings |= {"bags": fingerprint(bags.instances, bags.sizes, bags.labels)}
     settings |= {"backend": keras.backend.backend()}
-    output = make_folder(pathlib.Path(options.output))
+    output = own_folder(pathlib.Path(options.output))
     results = Results(output / "results.json", settings)
     models = {pooling: build(bags, pooling, options) for pooling in options.pooling}
     left = sum(

@@ -25,7 +25,7 @@ import time
 import keras
 
 from examples.common import arguments as options
-from examples.common.files import fingerprint, write_text
+from examples.common.files import fingerprint, own_folder, write_text
 from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
 from examples.question_answering.data import load_data, prepare
 from examples.question_answering.evaluation import answer, report, save, score
@@ -115,7 +115,7 @@ def main(argv=None):
     arguments = parse(argv)
     options.check_extras("tensorflow_text", "matplotlib")
     sets = load_data(arguments)
-    output = pathlib.Path(arguments.output) / arguments.flow
+    output = own_folder(pathlib.Path(arguments.output)) / arguments.flow
     data, test, watched, vocabulary = prepare(sets, arguments)
     given = data, test, watched, vocabulary.sizes, arguments
 

@@ -6,7 +6,7 @@ import itertools
 import tensorflow as tf
 
 from examples.common import dates
-from examples.common.files import refuse
+from examples.common.files import NUL, refuse
 
 PAD, UNKNOWN, START, END = range(4)
 
@@ -51,6 +51,8 @@ def _read_lines(path):
         # In text mode, lines would also end at a carriage return inside a sentence.
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
+                if b"\0" in line:
+                    refuse(f"{path}, line {number}", NUL)
                 # Some editors write a byte order mark at the start of a file.
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except OSError as error:

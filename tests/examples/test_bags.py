@@ -87,11 +87,104 @@ def test_a_folder_has_a_file_for_each_bag(tmp_path):
         ([HEADER, ROWS[0], ["1", "b", "2", " "]], "line 3: `label` is empty"),
         ([HEADER, ROWS[0], ROWS[1][:3]], "line 3: has 3 columns, and the first line has 4"),
         ([HEADER, ["nan", "b", "2", "yes"]], "the bag 'b' has features that are not finite"),
+        ([HEADER, ROWS[0], [], ["3", "c", "4", ""]], "line 4: `label` is empty"),
+        (
+            [[*HEADER, "Label"], [*ROWS[0], "1"]],
+            "line 1: the columns 4, `label`, and 5, `Label`, both name the label. Remove one",
+        ),
+        (
+            [[*HEADER, "slide_id"], [*ROWS[0], "1"]],
+            "2, `Bag`, and 5, `slide_id`, both name the bag",
+        ),
+        (
+            [HEADER, ["1", "b\n2", "2", "yes"], ["3", "c", "4"]],
+            "line 4: has 3 columns, and the first line has 4",
+        ),
     ],
 )
 def test_bad_tables(tmp_path, rows, fragment):
     path = write(tmp_path / "bags.csv", rows)
     assert_ends(lambda: read(path), str(path), fragment)
+
+
+FEATURES = normal(1, 3, 5)
+LABELS = [["bag", "label"], ["a", "yes"]]
+
+
+def write_h5(path, **arrays):
+    with h5py.File(path, "w") as file:
+        for name, x in arrays.items():
+            file[name] = x
+
+
+@pytest.mark.parametrize(
+    ("labels", "fragment"),
+    [
+        ([LABELS[0]], "needs a row for each bag, after the names of the columns"),
+        ([LABELS[0], ["a"]], "line 2: has 1 columns, and the first line has 2"),
+        ([LABELS[0], ["a", ""]], "line 2: `label` is empty"),
+        ([LABELS[0], ["", "yes"]], "line 2: `bag` is empty"),
+        ([*LABELS, ["a", "no"]], "line 3: the bag 'a' has the labels 'yes' and 'no'"),
+        ([["bag", "label", "label"], ["a", "yes", "no"]], "line 1: the columns 2, `label`, and 3"),
+        ([*LABELS, ["b", "no"]], "line 3: the bag 'b' has no file"),
+    ],
+)
+def test_bad_labels_of_a_folder(tmp_path, labels, fragment):
+    write_h5(tmp_path / "a.h5", features=FEATURES)
+    path = write(tmp_path / "labels.csv", labels)
+    assert_ends(lambda: read(tmp_path, path), str(path), fragment)
+
+
+def test_a_bag_may_have_its_one_label_twice(tmp_path):
+    write_h5(tmp_path / "a.h5", features=FEATURES, coords=np.arange(6).reshape(3, 2))
+    bags = read(tmp_path, write(tmp_path / "labels.csv", [*LABELS, LABELS[1]]))
+    assert (bags.names, bags.classes, bags.places.tolist()) == (
+        ["a"],
+        ["yes"],
+        [[0, 1], [2, 3], [4, 5]],
+    )
+
+
+@pytest.mark.parametrize(
+    ("arrays", "fragment"),
+    [
+        (
+            {"features": ["text"]},
+            "`features` must be numbers, a row for each instance; it is object",
+        ),
+        (
+            {"features": 3.0},
+            "`features` must be numbers, a row for each instance; it is float64 of",
+        ),
+        ({"features": np.zeros((0, 5))}, "`features` must be numbers, a row for each instance"),
+        ({"features": np.zeros((5, 0))}, "`features` must be numbers, a row for each instance"),
+        ({"features": FEATURES + 1j}, "it is complex128 of shape (3, 5)"),
+        ({"features": FEATURES, "coords": "a"}, "`coords` must be numbers"),
+        ({"features": FEATURES, "coords": FEATURES[:, :1]}, "`features` has 3 instances, and"),
+        ({"other": FEATURES}, "has no dataset `features`; it has other"),
+    ],
+)
+def test_bad_files_of_a_folder(tmp_path, arrays, fragment):
+    write_h5(tmp_path / "a.h5", **arrays)
+    labels = write(tmp_path / "labels.csv", LABELS)
+    assert_ends(lambda: read(tmp_path, labels), str(tmp_path / "a.h5"), fragment)
+
+
+@pytest.mark.parametrize("size", [0, 100, 1500])
+def test_a_file_that_is_no_hdf5_or_is_cut_off(tmp_path, size):
+    write_h5(tmp_path / "a.h5", features=np.zeros((100, 5)))
+    content = (tmp_path / "a.h5").read_bytes()
+    (tmp_path / "a.h5").write_bytes(content[:size] or b"text")
+    labels = write(tmp_path / "labels.csv", LABELS)
+    path = str(tmp_path / "a.h5")
+    assert_ends(lambda: read(tmp_path, labels), f"{path}: cannot be read as HDF5")
+
+
+@pytest.mark.parametrize("rows", [1, 20_000], ids=["small", "over 128 KiB"])
+def test_a_stray_quote_swallows_no_rows(tmp_path, rows):
+    path = tmp_path / "bags.csv"
+    path.write_text('bag,label,x\na,yes,1\na,"yes,1\n' + "b,no,2\n" * rows, encoding="utf-8")
+    assert_ends(lambda: read(path), f"{path}, line 3: a quote is in the wrong place", "Close it")
 
 
 def test_spaces_around_values_do_not_matter(tmp_path):

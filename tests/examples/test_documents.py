@@ -194,6 +194,7 @@ def test_lines_and_tables_are_read(tmp_path, ending):
     ("entry", "fragment"),
     [
         ("{text: 1}", "not JSON"),
+        ("[" * 100_000, "not JSON (maximum recursion depth"),
         ("[1, 2]", "a string `text` and a `label`"),
         ({"label": "a"}, "found {'label': 'a'}"),
         (line(text=7), "a string `text`"),
@@ -221,7 +222,13 @@ def test_data_that_cannot_be_used(tmp_path):
     table = write_lines(tmp_path / "d.csv", "text;label", "x;a")
     assert f"{table}, line 1: expected the columns `text` and `label`" in refused(tmp_path, table)
     write_lines(table, "text,label", "x,a", "good, thanks,b")
-    assert f"{table}, row 2: has more cells than the 2 columns" in refused(tmp_path, table)
+    assert f"{table}, line 3: has more cells than the 2 columns" in refused(tmp_path, table)
+    write_lines(table, "text,label", "x,a", '"good,b', "bad,a")
+    assert f"{table}, line 3: a quote is in the wrong place" in refused(tmp_path, table)
+    write_lines(table, "text,label,label", "x,a,b")
+    assert "the columns `text` and `label` once" in refused(tmp_path, table)
+    write_lines(tmp_path / "d.json", '{"data": [{"title": 3, "paragraphs": [{"context": "x"}]}]}')
+    assert "`title` and `context` must be strings" in refused(tmp_path, tmp_path / "d.json")
     table = write_lines(tmp_path / "d.tsv", "text\tlabel", "x\ta")
     assert "Tables need the ending .csv" in refused(tmp_path, table)
     table.write_bytes("text,label\n".encode("utf-16"))

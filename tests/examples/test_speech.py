@@ -43,9 +43,12 @@ def test_wav_files(tmp_path):
     sound.write_wav(tmp_path / "a.wav", samples)
     found = sound.read_wav(tmp_path / "a.wav")
     np.testing.assert_allclose(found, [0, 0.5, -1, 1], atol=1e-4)
-    (tmp_path / "b.wav").write_bytes(b"RIFF")
-    with pytest.raises(SystemExit, match=r"b\.wav: not a WAV file"):
-        sound.read_wav(tmp_path / "b.wav")
+    whole = (tmp_path / "a.wav").read_bytes()
+    # Bytes that are no text, as in other kinds of files, and files that end too early.
+    for content in (b"RIFF", b"\x89PNG" + whole[4:], whole[:40], whole[:-1], b""):
+        (tmp_path / "b.wav").write_bytes(content)
+        with pytest.raises(SystemExit, match=r"b\.wav: not a WAV file"):
+            sound.read_wav(tmp_path / "b.wav")
     with wave.open(str(tmp_path / "c.wav"), "wb") as file:
         file.setparams((2, 2, 44100, 0, "NONE", None))
         file.writeframes(bytes(40))

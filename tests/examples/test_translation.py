@@ -29,6 +29,7 @@ def write(path, text, encoding="utf-8"):
         ("eins\nzwei\ndrei\n", "one\ntwo\n", "a has more lines than .*b, which has 2: line n of"),
         ("a\n" * 40, "a\n" * 45, "b has more lines than .*a, which has 40"),
         ("fine\nsch\udcf6n\n", "one\ntwo\n", "a, line 2: not UTF-8"),
+        ("fine\na\0\n", "one\ntwo\n", "a, line 2: holds a NUL.*iconv -f utf-16"),
         ("\n\n", "\none\n", "hold no pair"),
         ("", "", "hold no pair"),
         ("one\n", None, "b: No such file"),
