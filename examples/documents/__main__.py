@@ -103,7 +103,7 @@ def train(fold, options, settings, folder, trainings):
         initial_epoch=resume.restore(classifier),
         callbacks=resume.callbacks(trainings=trainings),
         shuffle=False,  # `batches` shuffle
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     return classifier, reader
 
@@ -143,7 +143,7 @@ def main(argv=None):
             results.add({**names, **entry})
             shutil.rmtree(folder)
     finally:  # after Ctrl-C too
-        evaluation.report(results, options)
+        evaluation.report(results, options, documents)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def train(words, letters, phones, arguments, seed, backward):
         validation_data=dev.dataset(),
         callbacks=resume.callbacks(),
         shuffle=False,
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     return model, sum(row["seconds"] for row in resume.history)
 

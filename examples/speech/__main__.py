@@ -107,7 +107,7 @@ def run(task, language, arguments, output, listener=None):
         validation_data=checked.dataset(),
         callbacks=[LateNoise(model, epochs), keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
         shuffle=False,
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     trained, model = model, build(half_width=arguments.half_width, hard=arguments.hard)
     model.set_weights(trained.get_weights())

@@ -63,7 +63,7 @@ def train(seed, backward, texts, subwords, options):
         initial_epoch=resume.restore(model),
         callbacks=resume.callbacks("val_loss"),
         shuffle=False,
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     resume.load_best(model)
 

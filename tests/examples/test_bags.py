@@ -13,6 +13,7 @@ from examples.bags.data import Bags, make_digits, parts, read
 from examples.bags.model import DropInstances, build_model, pool, with_scaling
 from examples.common.files import Results
 from tests.helpers import assert_close, normal
+from tests.plotting.figures import assert_nothing_is_cut_off
 
 HEADER = ["x", "Bag", "y", "label"]
 ROWS = [
@@ -287,6 +288,73 @@ def test_a_training_has_the_steps_of_its_schedule(asked, steps):
     rate, done = model.optimizer._learning_rate, int(model.optimizer.iterations)
     assert done == options.steps == steps
     assert float(rate(done)) == 0 < float(rate(done - 1))
+
+
+def test_the_report_names_what_the_largest_class_gets_right(tmp_path, capsys):
+    labels = np.arange(20) // 19
+    bags = Bags(np.zeros((20, 1)), np.ones(20, int), labels, ["often", "rare"], [])
+    results = Results(tmp_path / "results.json", {})
+    results.add({"pooling": "mean", "repeat": 1, "fold": 1, "accuracy": 95.0})
+    evaluation.report(results, ["mean"], bags)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[2:4] == [["always", "often", "95.0"], ["mean", "95.0"]]
+
+
+class Reader:
+    """Sees the feature 0 alone, and gives its weights to the instances that have it, or others."""
+
+    def __init__(self, right):
+        self.right = right
+
+    def predict_on_batch(self, given):
+        seen = given["instances"][:, :, 0].sum(axis=1) / 4
+        weights = given["instances"][:, :, 0] if self.right else given["instances"][:, :, 1]
+        return {"probabilities": np.stack([1 - seen, seen], axis=1), "weights": weights}
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_weights_that_lose_to_random_ones_are_no_reasons(right, monkeypatch):
+    """Of 40 instances four decide, which hold a feature of their own."""
+    rng = np.random.default_rng(0)
+    instances = np.zeros((20, 40, 2), "float32")
+    for bag in instances:
+        bag[rng.permutation(40), (np.arange(40) >= 4).astype(int)] = 1
+    bags = Bags(instances.reshape(-1, 2), np.full(20, 40), np.arange(20) % 2, ["no", "yes"], [])
+    monkeypatch.setattr(evaluation, "gradients", lambda *given: np.zeros((len(given[2]), 40)))
+    table, matter = evaluation.measure_reasons(Reader(right), bags, np.arange(20))
+    assert matter is right
+    assert (evaluation.NO_REASONS in table) is not right
+    # Without the four deciding instances, the probability falls from 1 to 0.
+    lost = ["1.000", "0.000"] if right else ["0.000", "1.000"]
+    assert table.splitlines()[2].split() == ["weights", *lost]
+
+
+def test_the_picture_names_the_features_far_from_the_mean_and_weights_that_lose(tmp_path):
+    rows = np.zeros((40, 230))
+    rows[::2] = 1  # a mean of 0.5, and a deviation of 0.5
+    rows[0, [7, 200]] = 9, -50  # in deviations, the instance 0 is farther away in the second one
+    table = [["bag", *(f"protein{n}" for n in range(230)), "label"]]
+    table += [["a", *map(str, row), "yes"] for row in rows]
+    bags = read(write(tmp_path / "bags.csv", table))
+    scaled, _ = bags.scaled(np.array([0]))
+    weights = np.eye(40)[0]
+    for matter in (True, False):
+        figure = evaluation.draw(bags, scaled, 0, weights, matter)
+        [axes] = figure.axes
+        label = axes.get_yticklabels()[0].get_text()
+        assert label.startswith("0: protein200 -50, protein7 9, protein")
+        assert "…" not in label
+        assert (evaluation.NO_REASONS in figure.get_supxlabel()) is not matter
+        assert_nothing_is_cut_off(figure)
+
+
+def test_a_picture_of_places_or_images_says_that_weights_lose():
+    bags = make_digits(2, 0, seed=3)
+    places = np.arange(2 * len(bags.instances)).reshape(-1, 2)
+    for each in (bags, bags._replace(truth=None, places=places)):
+        figure = evaluation.draw(each, each, 1, np.ones(each.sizes[1]), False)
+        assert figure.get_supxlabel() == evaluation.NO_REASONS
+        assert_nothing_is_cut_off(figure)
 
 
 @pytest.mark.parametrize("count", [8, 39, 40])

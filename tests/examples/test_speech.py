@@ -124,9 +124,14 @@ def test_a_run_with_other_recordings_is_refused(tmp_path, monkeypatch):
 
 def test_a_listener_that_is_no_model(tmp_path):
     path = tmp_path / "a.keras"
-    path.write_text("nothing")
-    with pytest.raises(SystemExit, match=r"a\.keras is not a model that `listen` has saved"):
-        command.load_listener(path)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(50)])
+    model.save(path)
+    broken = bytearray(path.read_bytes())
+    broken[-2000] ^= 255  # in the weights, so that their checksum is wrong
+    for content in (b"nothing", broken):
+        path.write_bytes(content)
+        with pytest.raises(SystemExit, match=r"a\.keras is not a model that `listen` has saved"):
+            command.load_listener(path)
 
 
 def test_letters_that_differ():
