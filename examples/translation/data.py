@@ -6,6 +6,7 @@ import itertools
 import tensorflow as tf
 
 from examples.common import dates
+from examples.common.arguments import silently
 from examples.common.files import NUL, refuse
 
 PAD, UNKNOWN, START, END = range(4)
@@ -99,9 +100,10 @@ def make_tokenizers(subwords):
     """Makes the tokenizers of source and target from their two SentencePiece models."""
     import tensorflow_text
 
-    # In a SavedModel two tokenizers without names of their own would share one vocabulary.
+    # In a SavedModel two tokenizers without names of their own would share one vocabulary. Each
+    # logs that it normalises nothing, and has no option for the level of its log.
     return [
-        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
+        silently(tensorflow_text.SentencepieceTokenizer, model, add_eos=True, name=name)
         for model, name in zip(subwords, ("source", "target"), strict=True)
     ]
 

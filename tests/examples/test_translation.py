@@ -74,6 +74,13 @@ def test_subwords_are_learned_from_long_lines_too(lines):
         assert data.UNKNOWN not in tokenizer.tokenize("ab ab").numpy()
 
 
+def test_subwords_log_nothing(capfd):
+    subwords = [data.learn_subwords(lines, 30, "bpe") for lines in (["silent"], ["quiet"])]
+    tokenizers = data.make_tokenizers(subwords)
+    assert [len(side) for side in data.encode(tokenizers, [["silent"], ["quiet"]])[0]] == [2, 2]
+    assert "LOG(" not in capfd.readouterr().err
+
+
 def test_dates_are_right_reproducible_and_disjoint():
     date = dates.datetime.date(1998, 9, 3)
     written = {dates.write(date, pattern) for pattern in dates.FORMATS}
