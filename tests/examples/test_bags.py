@@ -366,6 +366,35 @@ def test_the_baselines_learn_from_few_bags(count, tmp_path):
     assert [entry["accuracy"] for entry in results.results] == [100, 100]
 
 
+def test_the_command_estimates_the_time_left_without_tracing(tmp_path, monkeypatch, capsys):
+    """Trainings of 3 minutes and baselines of 1; at first a model takes 50 more, to be traced."""
+    minutes, traced = [0.0], set()
+
+    def train(model, *given):
+        minutes[0] += 3 if model in traced else 53
+        traced.add(model)
+        return 3 * 60
+
+    def add_baselines(*given):
+        minutes[0] += 1
+
+    rows = [[str(n), f"bag {n}", str(n), "no" if n % 2 else "yes"] for n in range(12)]
+    path = write(tmp_path / "bags.csv", [HEADER, *rows])
+    monkeypatch.setattr(command.time, "perf_counter", lambda: 60 * minutes[0])
+    monkeypatch.setattr(command, "build", lambda bags, pooling, options: (pooling, None, None))
+    monkeypatch.setattr(command, "train", train)
+    monkeypatch.setattr(evaluation, "evaluate", lambda *given: {"accuracy": 50.0})
+    monkeypatch.setattr(evaluation, "add_baselines", add_baselines)
+    for name in ("save", "report"):
+        monkeypatch.setattr(evaluation, name, lambda *given: None)
+    argv = ["--data", str(path), "--folds", "3", "--pooling", "gated", "mean"]
+    command.main([*argv, "--output", str(tmp_path / "out")])
+    told = [line.rsplit(", ", 1)[1] for line in capsys.readouterr().out.splitlines()[1:]]
+    # Before they were measured, the baselines count as long as a training.
+    left = [5 * 3 + 3 * 3, 4 * 3 + 3 * 3, 3 * 3 + 2, 2 * 3 + 2, 3 + 1]
+    assert told == [*(f"about {n} min left" for n in left), "about 1 min left"]
+
+
 @pytest.mark.slow
 def test_the_command_learns_saves_and_resumes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "TRAIN", 20)
