@@ -5,7 +5,8 @@
 learns which bags of 10 to 60 images of digits hold a 9, from 200 bags whose images have no labels.
 It compares gated attention with plain attention, mean pooling, max pooling, and scikit-learn on
 pooled features. The largest weights lie on the nines. The command draws a bag, and writes a
-`.keras` file and a SavedModel that takes one bag.
+`.keras` file and a SavedModel that takes one bag. Where the instances with the largest weights
+matter no more than random ones, the picture says so.
 
     python -m examples.bags --data bags.csv --repeats 5
 
