@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 
+import keras
 import pytest
 
 from examples.common import files
@@ -62,6 +63,8 @@ COMMANDS = {
 def test_a_second_run_is_refused_before_it_trains(name, tmp_path):
     pytest.importorskip("tensorflow_text", reason="most tasks need it")
     pytest.importorskip("keras_tuner" if name == "tuning" else "sklearn")
+    if name == "speech" and keras.backend.backend() != "tensorflow":
+        pytest.skip("speech runs on TensorFlow only")
     folder = tmp_path / "run" / ("listen" if name == "speech" else "")
     command = importlib.import_module(f"examples.{name}.__main__")
     with held(folder), pytest.raises(SystemExit, match=REFUSED):
