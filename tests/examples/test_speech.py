@@ -273,7 +273,7 @@ def test_the_whole_command(digits, tmp_path, capsys):
         summary = json.loads((tmp_path / task / "summary.json").read_text())
         assert set(summary["error"]) == {"2", "4"}
         assert {path.name for path in (tmp_path / task).iterdir()} == {
-            *("checkpoint", "model.keras", "saved_model", "summary.json"),
+            *(".lock", "checkpoint", "model.keras", "saved_model", "summary.json"),
             *(f"{wav}-{n}.wav" for n in (2, 4)),
             *(f"alignment-{n}.png" for n in (2, 4)),
         }
