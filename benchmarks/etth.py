@@ -12,11 +12,15 @@ penalty.
 """
 
 import argparse
-import os
+import sys
 import time
+from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+import examples  # noqa: F401 - silences what TensorFlow says of CUDA and oneDNN
+
+# isort: split
 import keras
 import numpy as np
 from keras import ops
@@ -29,7 +33,14 @@ PARTS = 12 * MONTH, 16 * MONTH, 20 * MONTH
 
 def read(path):
     """The standardised variables `(T, 7)`."""
-    table = np.genfromtxt(path, delimiter=",", skip_header=1, usecols=range(1, 8))[: PARTS[-1]]
+    cells = {"delimiter": ",", "skiprows": 1, "usecols": range(1, 8), "max_rows": PARTS[-1]}
+    try:
+        table = np.loadtxt(path, **cells)
+        if len(table) < PARTS[-1]:
+            raise ValueError(f"{len(table):,} hours, fewer than {PARTS[-1]:,}")
+    except (OSError, ValueError) as error:
+        wanted = "a line of names, then for each hour a date and seven numbers, as ETTh1.csv"
+        sys.exit(f"{path}: {error}. It must have {wanted}.")
     train = table[: PARTS[0]]
     return ((table - train.mean(axis=0)) / train.std(axis=0)).astype("float32")
 
@@ -116,6 +127,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     table = read(options.path)
+    print(f"{'horizon':8} {'model':12} {'squared':>8} {'absolute':>9} {'seconds':>8}")
     for horizon in options.horizons:
         bounds = (options.history, *PARTS)
         train, validation, test = (
@@ -135,9 +147,8 @@ def main():
         def report(name, found, started, test=test, horizon=horizon):
             squared, absolute = np.mean((found - test[1]) ** 2), np.mean(np.abs(found - test[1]))
             seconds = time.perf_counter() - started
-            print(
-                f"{horizon:4} {name:12} {squared:.3f} {absolute:.3f} {seconds:5.0f} s", flush=True
-            )
+            row = f"{horizon:<8} {name:12} {squared:8.3f} {absolute:9.3f} {seconds:8.0f}"
+            print(row, flush=True)
 
         days = -(-horizon // 24)
         started = time.perf_counter()

@@ -9,11 +9,15 @@ series instead, to choose settings.
 """
 
 import argparse
-import os
+import sys
 import time
+from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+import examples  # noqa: F401 - silences what TensorFlow says of CUDA and oneDNN
+
+# isort: split
 import keras
 import numpy as np
 

@@ -4,6 +4,8 @@ import importlib.machinery
 import os
 import sys
 
+from examples.common.arguments import silently
+
 # TensorFlow reads this when it is imported, so no module of a task imports it earlier.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -17,19 +19,8 @@ class _Quiet:
         spec = importlib.machinery.PathFinder.find_spec(name)
         if spec:
             run = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: _silently(run, module)
+            spec.loader.exec_module = lambda module: silently(run, module)
         return spec
-
-
-def _silently(function, *arguments):
-    errors = os.dup(2)  # the C++ code writes there, not to sys.stderr
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        function(*arguments)
-    finally:
-        os.dup2(errors, 2)
-        os.close(errors)
 
 
 sys.meta_path.insert(0, _Quiet())

@@ -11,6 +11,7 @@ Paper: Luong, Pham and Manning, 2015, https://arxiv.org/abs/1508.04025, with the
 2016, https://arxiv.org/abs/1609.08144
 """
 
+import argparse
 import pathlib
 import subprocess
 import sys
@@ -30,6 +31,9 @@ START, END = 1, 2
 PLACES = ("ones", "tens", "hundreds", "thousands")
 PICTURE = pathlib.Path("output/calculator.png")
 MODEL = PICTURE.with_suffix(".keras")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

@@ -10,6 +10,7 @@ to write "[UNK]". Look at the picture: where the model copies, it points at the 
 Paper: See, Liu and Manning, 2017, https://arxiv.org/abs/1704.04368
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -41,6 +42,9 @@ SALES = (
     "{seller} of {town} gave a {thing} to {buyer} .",
 )
 PICTURE = pathlib.Path("output/copy_names.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

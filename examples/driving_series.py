@@ -10,6 +10,7 @@ of the weight is on the two series that drive the target.
 Paper: Qin et al., 2017, https://arxiv.org/abs/1704.02971, the first of its two stages.
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -25,6 +26,9 @@ TRAIN_SIZE, TEST_SIZE = 2000, 500
 STEPS, SERIES, DRIVERS, MISSING = 12, 10, [2, 7], 0.1
 UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 16, 25, 50, 0.02
 PICTURE = pathlib.Path("output/driving_series.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

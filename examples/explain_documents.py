@@ -10,6 +10,7 @@ review. Look at the picture: the bars show which sentence decided, the colours w
 Paper: Yang et al., 2016, https://aclanthology.org/N16-1174
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -28,6 +29,9 @@ BAD = ["awful", "poor", "dreadful", "terrible", "dull"]
 PATTERNS = ["the {} was {}", "we found the {} quite {}", "my friend called the {} {}"]
 CLASSES = ["bad food", "good food"]
 PICTURE = pathlib.Path("output/explain_documents.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

@@ -10,6 +10,7 @@ Look at the picture: one code of one visit explains the risk of the patient.
 Paper: Choi et al., 2016, https://arxiv.org/abs/1608.05745
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -24,6 +25,9 @@ CODES, MOST_VISITS, UNITS = 20, 10, 32
 DIAGNOSIS, TREATMENT = 3, 11
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 6, 100, 0.01
 PICTURE = pathlib.Path("output/explain_patients.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

@@ -10,6 +10,7 @@ learns which images count. Look at the picture: the images with the largest weig
 Paper: Ilse, Tomczak and Welling, 2018, https://arxiv.org/abs/1802.04712
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -27,6 +28,9 @@ PIXELS = (
     "111100111001111111100111101111111001010010010111101111101111111101111001111"
 )
 PICTURE = pathlib.Path("output/find_digits.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

@@ -9,6 +9,7 @@ went. Look at the picture: it shows what the two hops read in two stories.
 Paper: Sukhbaatar, Szlam, Weston and Fergus, 2015, https://arxiv.org/abs/1503.08895
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -25,6 +26,9 @@ PEOPLE = ["Mary", "John", "Sandra", "Daniel", "Julie", "Fred"]
 THINGS = ["milk", "apple", "football", "book", "hat", "letter"]
 PLACES = ["kitchen", "garden", "office", "bathroom", "cinema", "park", "school", "bedroom"]
 PICTURE = pathlib.Path("output/follow_stories.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

@@ -12,6 +12,7 @@ Paper: Zoph and Knight, 2016, https://arxiv.org/abs/1601.00710, attend to severa
 Anastasopoulos and Neubig, 2019, https://arxiv.org/abs/1908.05838, inflect words with two.
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -27,6 +28,9 @@ START, END = 1, 2
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 FEATURES = ["SG", "DU", "PL"], ["NOM", "ACC", "GEN", "DAT"], ["PRES", "PAST", "FUT"]
 PICTURE = pathlib.Path("output/inflect_words.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

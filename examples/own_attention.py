@@ -9,6 +9,7 @@ learns which. Look at the picture: the layer separates the kinds.
 Paper: Vinyals et al., 2016, https://arxiv.org/abs/1606.04080, here with another score.
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -24,6 +25,9 @@ TRAIN_SIZE, TEST_SIZE = 4000, 500
 KINDS, MEMORIES, QUERIES, FEATURES = 3, 15, 5, 12
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 15, 50, 0.01
 PICTURE = pathlib.Path("output/own_attention.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

@@ -11,6 +11,7 @@ Paper: Seo, Kembhavi, Farhadi and Hajishirzi, 2017, https://arxiv.org/abs/1611.0
 recurrent layer below the attention, so that each weight belongs to one word.
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -31,6 +32,9 @@ FACTS = [
     ("{} has worked in {}", "where has {} worked"),
 ]
 PICTURE = pathlib.Path("output/read_passages.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

@@ -11,6 +11,7 @@ the large weights.
 Paper: Zhou et al., 2018, https://arxiv.org/abs/1706.06978
 """
 
+import argparse
 import pathlib
 
 import keras
@@ -25,6 +26,9 @@ TRAIN_SIZE, TEST_SIZE = 8000, 2000
 KINDS, ITEMS, MOST_CLICKS = 5, 60, 12
 FEATURES, UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 8, 36, 12, 100, 0.01
 PICTURE = pathlib.Path("output/recommend_items.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 rng = np.random.default_rng(SEED)
 

@@ -10,6 +10,7 @@ jumps to the year, from there to the month, and then to the day.
 Paper: Bahdanau, Cho and Bengio, 2015, https://arxiv.org/abs/1409.0473
 """
 
+import argparse
 import datetime
 import pathlib
 import string
@@ -27,6 +28,9 @@ FORMATS = ("%d %B %Y", "%B %d, %Y", "%A, %d %B %Y", "%d %b %Y", "%Y, %B %d", "%d
 CHARACTERS = "^$" + string.ascii_letters + string.digits + " ,-/"  # "^" begins, "$" ends
 START, END = 1, 2
 PICTURE = pathlib.Path("output/translate_dates.png")
+
+# `--help` explains this script, and trains nothing.
+argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 keras.utils.set_random_seed(SEED)
 rng = np.random.default_rng(SEED)

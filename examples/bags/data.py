@@ -1,14 +1,11 @@
 """Bags of instances: read from files, generated from digits, in folds and in batches."""
 
-import collections
-import csv
-import io
 import pathlib
 from typing import NamedTuple
 
 import numpy as np
 
-from examples.common.files import read_text, refuse
+from examples.common.files import read_table, refuse
 from examples.common.training import Batches, budgeted
 
 # The bags of a batch, and the instances of a padded batch, at most.
@@ -25,6 +22,7 @@ class Bags(NamedTuple):
         labels: the number of the class of each bag.
         classes: the names of the classes.
         names: the names of the bags.
+        features: the names of the features, or None.
         truth: `(N,)`, which instances make their bag positive, or None if nobody knows.
         places: `(N, 2)`, where the instances lie in an image, or None.
     """
@@ -34,6 +32,7 @@ class Bags(NamedTuple):
     labels: np.ndarray
     classes: list
     names: list
+    features: list | None = None
     truth: np.ndarray | None = None
     places: np.ndarray | None = None
 
@@ -94,88 +93,126 @@ def read(path, labels=None):
     return bags
 
 
-def _rows(path):
-    lines = csv.reader(io.StringIO(read_text(path), newline=""))
-    rows = [[x.strip() for x in row] for row in lines if row]
+def _entries(path, plain=False):
+    """The names of the columns, and for each row its line, bag, label and other cells.
+
+    A bag has one label. With `plain`, a first row of numbers is no header, but an instance.
+    """
+    rows = [(line, [cell.strip() for cell in cells]) for line, cells in read_table(path)]
     if not rows:
         refuse(path, "is empty")
-    return rows
+    (first, names), bag, label = rows[0], 1, 0
+    if plain and len(names) > 1 and all(map(_is_number, names)):
+        names = [f"column {n}" for n in range(1, len(names) + 1)]
+    else:
+        (bag, label), rows = _columns(f"{path}, line {first}", names), rows[1:]
+    entries, labels = [], {}
+    for line, cells in rows:
+        place = f"{path}, line {line}"
+        if len(cells) != len(names):
+            refuse(place, f"has {len(cells)} columns, and the first line has {len(names)}")
+        if not (cells[bag] and cells[label]):
+            refuse(place, f"`{names[label] if cells[bag] else names[bag]}` is empty")
+        if labels.setdefault(cells[bag], cells[label]) != cells[label]:
+            both = f"{labels[cells[bag]]!r} and {cells[label]!r}"
+            refuse(place, f"the bag {cells[bag]!r} has the labels {both}. A bag has one label")
+        others = [cell for n, cell in enumerate(cells) if n not in (bag, label)]
+        entries.append((place, cells[bag], cells[label], others))
+    return [name for n, name in enumerate(names) if n not in (bag, label)], entries
 
 
-def _columns(path, header):
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _columns(place, header):
     """The numbers of the columns of bags and labels."""
     names = [name.lower() for name in header]
     if "" in names:  # the index that pandas writes
         remedy = "With pandas, call to_csv(path, index=False)"
-        refuse(path, f"column {names.index('') + 1} has no name. {remedy}")
-    bag = next((names.index(x) for x in ID_COLUMNS if x in names), None)
-    if bag is None or "label" not in names:
-        refuse(path, f"needs the columns `bag` and `label`; it has {', '.join(header[:8])}")
-    return bag, names.index("label")
+        refuse(place, f"column {names.index('') + 1} has no name. {remedy}")
+    columns = []
+    for wanted in (ID_COLUMNS, ("label",)):
+        columns.append([n for n, name in enumerate(names) if name in wanted])
+        if len(columns[-1]) > 1:
+            both = " and ".join(f"{n + 1}, `{header[n]}`," for n in columns[-1][:2])
+            told = f"the columns {both} both name the {wanted[0]}. Remove one"
+            refuse(place, f"{told}: it must not become a feature")
+    if not all(columns):
+        refuse(place, f"needs the columns `bag` and `label`; it has {', '.join(header[:8])}")
+    return columns[0][0], columns[1][0]
 
 
 def _read_table(path):
-    rows, bag, label, first = _rows(path), 1, 0, 1
-    names = [f"column {n}" for n in range(1, len(rows[0]) + 1)]
-    try:
-        [float(x) for x in rows[0]]
-    except ValueError:
-        names, (bag, label) = rows[0], _columns(path, rows[0])
-        rows, first = rows[1:], 2
-    features = [n for n in range(len(names)) if n not in (bag, label)]
-    if not rows or not features:
+    features, entries = _entries(path, plain=True)
+    if not entries or not features:
         refuse(path, "needs rows of instances, with features beside the bag and the label")
-    grouped, labels = collections.defaultdict(list), {}
-    for number, row in enumerate(rows, first):
-        line = f"{path}, line {number}"
-        if len(row) != len(names):
-            refuse(line, f"has {len(row)} columns, and the first line has {len(names)}")
-        if not (row[bag] and row[label]):
-            refuse(line, f"`{names[label] if row[bag] else names[bag]}` is empty")
-        for n in features:
-            try:
-                float(row[n])
-            except ValueError:
-                wrong = f"the feature `{names[n]}` must be a number, not {row[n]!r}"
-                refuse(line, f"{wrong}. Fill it, or leave the instance out")
-        grouped[row[bag]].append(np.array([row[n] for n in features], "float32"))
-        if labels.setdefault(row[bag], row[label]) != row[label]:
-            both = f"{labels[row[bag]]!r} and {row[label]!r}"
-            refuse(line, f"the bag {row[bag]!r} has the labels {both}. A bag has one label")
-    return _made({name: np.stack(x) for name, x in grouped.items()}, labels)
+    grouped, labels = {}, {}
+    for place, bag, label, cells in entries:
+        for name, cell in zip(features, cells, strict=True):
+            if not _is_number(cell):
+                wrong = f"the feature `{name}` must be a number, not {cell!r}"
+                refuse(place, f"{wrong}. Fill it, or leave the instance out")
+        grouped.setdefault(bag, []).append(np.array([*map(float, cells)], "float32"))
+        labels[bag] = label
+    return _made({name: np.stack(x) for name, x in grouped.items()}, labels, features)
 
 
 def _read_folder(path, labels):
-    import h5py
-
     if labels is None:
         refuse(path, "give --labels FILE.csv too, with the columns bag and label")
-    header, *rows = _rows(labels)
-    bag, label = _columns(labels, header)
+    found = {bag: (place, label) for place, bag, label, _ in _entries(labels)[1]}
+    if not found:
+        refuse(labels, "needs a row for each bag, after the names of the columns")
     grouped, places = {}, []
-    for row in rows:
-        file = path / f"{row[bag]}.h5"
+    for bag, (place, _) in found.items():
+        file = path / f"{bag}.h5"
         if not file.is_file():
-            refuse(labels, f"the bag {row[bag]!r} has no file {file}")
-        with h5py.File(file) as opened:
-            if "features" not in opened:
-                refuse(file, f"has no dataset `features`; it has {', '.join(opened) or 'none'}")
-            features = opened["features"][()]
-            if "coords" in opened:
-                places.append(opened["coords"][()].reshape(-1, 2))
-        grouped[row[bag]] = features.reshape(-1, features.shape[-1]).astype("float32")
+            refuse(place, f"the bag {bag!r} has no file {file}")
+        grouped[bag], where = _read_bag(file)
+        places += [] if where is None else [where]
     if len({x.shape[1] for x in grouped.values()}) > 1:
         refuse(path, "the files have features of several widths")
-    bags = _made(grouped, {row[bag]: row[label] for row in rows})
+    names = [f"feature {n}" for n in range(next(iter(grouped.values())).shape[1])]
+    bags = _made(grouped, {bag: label for bag, (_, label) in found.items()}, names)
     places = np.concatenate(places) if len(places) == len(grouped) else None
     return bags._replace(places=places)
 
 
-def _made(grouped, labels):
+def _read_bag(file):
+    """The features `(N, D)` of an HDF5 file, and the places `(N, 2)` or None."""
+    import h5py
+
+    try:
+        with h5py.File(file) as opened:
+            arrays = {x: np.asarray(opened[x]) for x in ("features", "coords") if x in opened}
+            names = ", ".join(opened) or "none"
+    except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        refuse(file, f"cannot be read as HDF5 ({error}). Write it again, or leave the bag out")
+    if "features" not in arrays:
+        refuse(file, f"has no dataset `features`; it has {names}")
+    for name, x in arrays.items():
+        if x.dtype.kind not in "biuf" or x.ndim == 0 or x.size == 0:
+            found = f"{x.dtype} of shape {x.shape}"
+            refuse(file, f"`{name}` must be numbers, a row for each instance; it is {found}")
+    features = arrays["features"].reshape(-1, arrays["features"].shape[-1]).astype("float32")
+    if "coords" not in arrays:
+        return features, None
+    if arrays["coords"].size != 2 * len(features):
+        both = f"{len(features)} instances, and `coords` has the shape {arrays['coords'].shape}"
+        refuse(file, f"`coords` must be two numbers for each instance; `features` has {both}")
+    return features, arrays["coords"].reshape(-1, 2)
+
+
+def _made(grouped, labels, features):
     names = list(grouped)
     classes, numbers = np.unique([labels[name] for name in names], return_inverse=True)
-    sizes = np.array([len(grouped[name]) for name in names])
-    return Bags(np.concatenate([*grouped.values()]), sizes, numbers, classes.tolist(), names)
+    sizes, instances = np.array([len(x) for x in grouped.values()]), [*grouped.values()]
+    return Bags(np.concatenate(instances), sizes, numbers, classes.tolist(), names, features)
 
 
 def make_digits(train, test, seed):
@@ -202,7 +239,8 @@ def make_digits(train, test, seed):
     rows = np.concatenate(chosen)
     names = [str(bag + 1) for bag in range(len(sizes))]
     classes = ["without a 9", "with a 9"]
-    return Bags(images[rows].astype("float32"), sizes, labels, classes, names, digits[rows] == 9)
+    instances, truth = images[rows].astype("float32"), digits[rows] == 9
+    return Bags(instances, sizes, labels, classes, names, truth=truth)
 
 
 def check_classes(source, bags, folds):

@@ -1,5 +1,7 @@
 """Judges models of bags beside scikit-learn, measures whether weights are reasons, and saves."""
 
+from functools import partial
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -26,6 +28,11 @@ BASELINES = {
     ),
 }
 SHARE = 0.1  # of the instances of a bag, which are erased
+ROOM = 54  # letters for the features of an instance in the picture
+NO_REASONS = (
+    "The instances with the largest weights matter no more than random instances. The weights say\n"
+    "what was read. Do not take them for the reasons of a prediction."
+)
 
 
 def predict(reader, bags, chosen):
@@ -91,9 +98,15 @@ def add_baselines(results, names, bags, train, test, seed):
         results.add({"pooling": name, **names, **entry})
 
 
-def report(results, poolings):
-    """Prints the mean of all folds, its standard deviation over the repeats, and the AUC."""
+def report(results, poolings, bags):
+    """Prints the mean of all folds, its standard deviation over the repeats, and the AUC.
+
+    The first line is for comparison: what always naming the largest class gets right.
+    """
+    counts = np.bincount(bags.labels)
+    always = f"always {bags.classes[counts.argmax()]}"
     print(f"\n{'':20}{'% right':>16}{'AUC':>16}{'instance AUC':>15}")
+    print(f"{always[:19]:20}{100 * counts.max() / counts.sum():16.1f}")
     for pooling in (*poolings, *BASELINES):
         repeats = {}
         for entry in results.results:
@@ -122,8 +135,13 @@ def spread(values):
     return f"{np.mean(values):.{digits}f}{deviation}"
 
 
-def describe_reasons(reader, bags, chosen):
-    """What the predictions lose without the instances of the largest weight, or with them alone."""
+def measure_reasons(reader, bags, chosen):
+    """What the predictions lose without the instances of the largest weight, or with them alone.
+
+    Returns:
+        A table of text, and whether these instances matter more than random ones, by at least two
+        standard errors.
+    """
     random = np.random.default_rng(0)
 
     def probabilities(instances):
@@ -149,7 +167,9 @@ def describe_reasons(reader, bags, chosen):
     for kind, lost in found.items():
         means = [np.mean(lost[x.__name__]) for x in (comprehensiveness, sufficiency)]
         lines.append(f"{kind:22}{means[0]:14.3f}{means[1]:17.3f}")
-    return "\n".join(lines)
+    gain = np.subtract(*(found[x]["comprehensiveness"] for x in ("weights", "random")))
+    matter = bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
+    return "\n".join(lines if matter else [*lines, NO_REASONS]), matter
 
 
 def save(reader, bags, scaled, chosen, scaling, output):
@@ -167,9 +187,10 @@ def save(reader, bags, scaled, chosen, scaling, output):
     else:
         print("The SavedModel needs the TensorFlow backend, and another --output.")
     if weights:
-        print(describe_reasons(reader, scaled, chosen))
+        table, matter = measure_reasons(reader, scaled, chosen)
+        print(table)
         bag = chosen[probabilities[:, -1].argmax()]
-        save_figure(output / "bag.png", draw(bags, bag, weights[bag]))
+        save_figure(output / "bag.png", draw(bags, scaled, bag, weights[bag], matter))
         print(f"{output / 'bag.png'}: the instances of a bag with the largest weights")
 
 
@@ -184,13 +205,34 @@ def make_serve(reader):
     return serve
 
 
-def draw(bags, bag, weights):
-    """The instances with the largest weights: images, places, or the first features of a row."""
-    rows, marked = bags.of(bag), ()
-    shown = [", ".join(f"{x:g}" for x in row[:4]) for row in bags.instances[rows]]
+def draw(bags, scaled, bag, weights, matter):
+    """The instances with the largest weights: images, places, or some features of a row.
+
+    Args:
+        bags, scaled: all bags, and all bags standardised.
+        bag, weights: the number of a bag, and its weights.
+        matter: whether such instances matter more than random ones. If not, the picture says so.
+    """
+    rows, marked, notes = bags.of(bag), (), [] if matter else [NO_REASONS]
     if bags.truth is not None:
         shown, marked = bags.instances[rows].reshape(-1, 8, 8), np.flatnonzero(bags.truth[rows])
     elif bags.places is not None:
         shown = [f"at {', '.join(map(str, place))}" for place in bags.places[rows]]
+    else:
+        shown = [*map(partial(far, bags.features), bags.instances[rows], scaled.instances[rows])]
+        notes = ["An instance is named by the features that are farthest from their mean.", *notes]
     title = f"bag {bags.names[bag]}, class: {bags.classes[bags.labels[bag]]}"
-    return plot_bag(weights, shown, marked=marked, title=title)
+    figure = plot_bag(weights, shown, marked=marked, title=title)
+    figure.supxlabel("\n".join(notes), size=8)
+    return figure
+
+
+def far(names, row, scaled):
+    """The features of an instance that differ most from the mean, in deviations, as text."""
+    text = ""
+    for n in np.argsort(-np.abs(scaled), kind="stable"):
+        longer = f"{text}{', ' * bool(text)}{names[n]} {row[n]:.3g}"
+        if text and len(longer) > ROOM:
+            break
+        text = longer
+    return text

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 import shlex
 import sys
 
@@ -83,6 +84,18 @@ def check_extras(*packages, extra="examples"):
             f"{', '.join(missing)}: not installed. Run "
             f'python -m pip install "keras-attention-layers[{extra}]"'
         )
+
+
+def silently(function, *arguments, **options):
+    """Calls a function without what its C++ code writes to standard error."""
+    errors = os.dup(2)  # that code does not write to sys.stderr
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        return function(*arguments, **options)
+    finally:
+        os.dup2(errors, 2)
+        os.close(errors)
 
 
 def run(main):

@@ -1,13 +1,25 @@
 """Files and folders that are written completely or not at all, and the settings of a run."""
 
 import contextlib
+import csv
 import hashlib
+import io
 import json
+import os
 import pathlib
 import shutil
 import tempfile
 
 import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+    import msvcrt
+
+NUL = "holds a NUL, which no text holds. If it is UTF-16, convert it: iconv -f utf-16 -t utf-8"
+OWNED = {}  # the folders that this process has locked, and their file descriptors
 
 
 def make_folder(path):
@@ -23,6 +35,29 @@ def make_folder(path):
     return path
 
 
+def own_folder(path):
+    """Makes a folder for results, and refuses other runs there until this process ends.
+
+    The lock belongs to the operating system, so a killed process leaves none behind.
+    """
+    folder = make_folder(path).resolve()
+    if folder in OWNED:
+        return path
+    OWNED[folder] = file = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    try:
+        if fcntl:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    except (BlockingIOError, PermissionError):
+        os.close(OWNED.pop(folder))
+        remedy = "Wait until it ends, or choose another --output"
+        refuse(f"--output {path}", f"another run writes into this folder. {remedy}")
+    except OSError:
+        pass  # some file systems have no locks
+    return path
+
+
 def refuse(place, problem):
     """Ends the program: what is wrong, and in which file or line."""
     raise SystemExit(f"{place}: {problem}. Nothing was written.")
@@ -31,13 +66,31 @@ def refuse(place, problem):
 def read_text(path):
     """Reads a text file in UTF-8, without the byte-order mark of programs on Windows."""
     try:
-        return pathlib.Path(path).read_bytes().decode().removeprefix("\ufeff")
+        text = pathlib.Path(path).read_bytes().decode().removeprefix("\ufeff")
+        return text if "\0" not in text else refuse(path, NUL)
     except UnicodeDecodeError as error:
         byte = f"byte {error.start} ({error.object[error.start]:#04x})"
         found = "utf-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
         refuse(path, f"not UTF-8 at {byte}. Convert it, for example: iconv -f {found} -t utf-8")
     except OSError as error:
         refuse(path, error.strerror)
+
+
+def read_table(path):
+    """Yields the rows of a `.csv` file that are not empty: the first line of each, and its cells.
+
+    Unclosed quotes are refused; otherwise they would swallow the rows that follow.
+    """
+    csv.field_size_limit(2**31 - 1)
+    reader, line = csv.reader(io.StringIO(read_text(path), newline=""), strict=True), 1
+    try:
+        for cells in reader:
+            if cells:
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        remedy = 'Close it, and write "" for a quote inside a quoted cell'
+        refuse(f"{path}, line {line}", f"a quote is in the wrong place ({error}). {remedy}")
 
 
 @contextlib.contextmanager

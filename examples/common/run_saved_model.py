@@ -38,7 +38,7 @@ def load_text_operations():
 def main(directory, text):
     try:
         inputs = json.loads(text)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise SystemExit(f"the inputs are not JSON: {error}") from None
     if not (pathlib.Path(directory) / "saved_model.pb").is_file():
         raise SystemExit(f"{directory} is no SavedModel: it has no file saved_model.pb")

@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import pathlib
+import sys
 import time
 
 import keras
@@ -232,7 +233,7 @@ class Resume(keras.callbacks.Callback):
                 )
             ]
         log = keras.callbacks.CSVLogger(str(self.folder / "log.csv"), append=True)
-        return [_Times(trainings), *kept, log, self]
+        return [Progress(trainings), *kept, log, self]
 
     def load_best(self, model):
         self._load(model, self.folder / "best.weights.h5")
@@ -271,6 +272,8 @@ class Resume(keras.callbacks.Callback):
         for old in self.folder.glob("epoch-[0-9]*"):
             if _epoch_of(old) <= epoch:
                 remove(old)
+        for name in ("seconds", "minutes_left"):  # the bar of Keras would print 0.0000e+00
+            logs.pop(name)
 
     def _load(self, model, path):
         try:
@@ -286,20 +289,85 @@ def _epoch_of(path):
     return int(path.name.split(".")[0].removeprefix("epoch-"))
 
 
-class _Times(keras.callbacks.Callback):
-    """Logs how long an epoch and its validation took, and what is left, for the next callbacks."""
+class Clock(keras.callbacks.Callback):
+    """Measures epochs: `seconds` of the last one, and `steady`, all without tracing and compiling.
 
-    def __init__(self, trainings):
+    In the first epoch of `fit`, a step that takes more than three times as long as the median step
+    counts as a median step.
+    """
+
+    async_safe = True  # so Keras does not wait for the loss of every step
+
+    def __init__(self):
         super().__init__()
-        self.trainings = trainings
+        self.steady, self.extra = 0.0, None
+
+    def on_train_begin(self, logs=None):
+        self.extra = None
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.start = time.perf_counter()
+        self.times, self.test_times = [time.perf_counter()], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.times.append(time.perf_counter())
+
+    def on_test_begin(self, logs=None):
+        self.test_times = [time.perf_counter()]
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.test_times.append(time.perf_counter())
 
     def on_epoch_end(self, epoch, logs=None):
-        logs["seconds"] = time.perf_counter() - self.start
-        epochs = self.trainings * self.params["epochs"] - epoch - 1
-        logs["minutes_left"] = epochs * logs["seconds"] / 60
+        self.seconds, extra = time.perf_counter() - self.times[0], 0.0
+        if self.extra is None:
+            self.extra = extra = _slow_steps(self.times) + _slow_steps(self.test_times)
+        self.steady += self.seconds - extra
+
+
+def _slow_steps(times):
+    """How many seconds the slow ones of some steps took longer than the median step."""
+    steps = np.sort(np.diff(np.sort(times)))
+    median = steps[(len(steps) - 1) // 2] if len(steps) else 0.0
+    return float(np.sum(steps[steps > 3 * median] - median))
+
+
+class Progress(Clock):
+    """Tells how far a training is: in a log every minute and at the end, else after each epoch.
+
+    Pass `verbose=int(sys.stdout.isatty())` to `fit`: a log needs no bars.
+
+    Args:
+        trainings: the number of models that train equally long, this one included; 0 if nobody
+            knows how long they train. Logs the minutes left for the next callbacks.
+    """
+
+    def __init__(self, trainings=1):
+        super().__init__()
+        self.trainings, self.left, self.told = trainings, None, time.perf_counter()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.left and sys.stdout.isatty():
+            print(time_left(self.left), flush=True)
+        super().on_epoch_begin(epoch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        before = self.steady
+        super().on_epoch_end(epoch)
+        epochs, trainings = self.params["epochs"], self.trainings
+        left = (trainings * epochs - epoch - 1) * (self.steady - before)
+        self.left = max(0.0, left + (trainings - 1) * self.extra)
+        told = [f"{name} {value:.4g}" for name, value in logs.items()]
+        told += [time_left(self.left)] if self.left else []
+        logs |= {"seconds": self.seconds, "minutes_left": self.left / 60}
+        enough = epoch + 1 == epochs or time.perf_counter() - self.told > 60
+        if enough and not sys.stdout.isatty():
+            print(f"epoch {epoch + 1} of {epochs}: {', '.join(told)}", flush=True)
+            self.told = time.perf_counter()
+
+
+def time_left(seconds):
+    """The seconds that are left, in words."""
+    return f"about {seconds / 60:.0f} min left" if seconds >= 60 else "less than a minute left"
 
 
 def seed_model(seed):

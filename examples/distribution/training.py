@@ -7,7 +7,7 @@ import keras
 
 from examples.common.arguments import count, make_parser
 from examples.common.dates import DAYS, END, START, encode_pairs, make_pairs
-from examples.common.files import check_settings, make_folder, whole_file
+from examples.common.files import check_settings, own_folder, whole_file
 from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
 
 CHARACTERS = "^$" + string.ascii_letters + string.digits + " ,.-/"
@@ -68,8 +68,9 @@ def train(options, process=0, processes=1):
     Each process reads its share of every batch; process 0 alone writes.
     """
     keras.utils.set_random_seed(0)
-    saved = Saved(make_folder(options.output) / "last.weights.h5", options.steps)
+    saved = Saved(options.output / "last.weights.h5", options.steps)
     if process == 0:
+        own_folder(options.output)
         settings = {name: getattr(options, name) for name in ("steps", "batch", "units")}
         check_settings(options.output / "settings.json", settings)
     model = build_translator(options.units)

@@ -26,7 +26,7 @@ import sys
 import keras
 
 from examples.common import arguments as types
-from examples.common.files import Results, fingerprint, make_folder
+from examples.common.files import Results, fingerprint, own_folder
 from examples.common.training import Resume, seed_model, warmup_cosine
 from examples.documents import evaluation, letters, model, ngrams
 from examples.documents.data import Folds, check_classes, read
@@ -103,7 +103,7 @@ def train(fold, options, settings, folder, trainings):
         initial_epoch=resume.restore(classifier),
         callbacks=resume.callbacks(trainings=trainings),
         shuffle=False,  # `batches` shuffle
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     return classifier, reader
 
@@ -120,7 +120,7 @@ def main(argv=None):
     settings = {name: value for name, value in vars(options).items() if name not in free}
     data = fingerprint(json.dumps(documents).encode())
     settings |= {"data": data, "backend": keras.backend.backend()}
-    output = make_folder(pathlib.Path(options.output))
+    output = own_folder(pathlib.Path(options.output))
     results = Results(output / "results.json", settings)
     task = Folds(documents, options.folds, options.longest, options.min_count)
     # All poolings of a fold come before the next fold, so that a part of them can be compared.
@@ -143,7 +143,7 @@ def main(argv=None):
             results.add({**names, **entry})
             shutil.rmtree(folder)
     finally:  # after Ctrl-C too
-        evaluation.report(results, options)
+        evaluation.report(results, options, documents)
 
 
 if __name__ == "__main__":

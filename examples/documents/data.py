@@ -1,8 +1,6 @@
 """Documents with labels: read from files, as word ids in batches, and in folds."""
 
 import collections
-import csv
-import io
 import json
 import pathlib
 import re
@@ -11,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from examples.common.files import read_text, refuse
+from examples.common.files import read_table, read_text, refuse
 from examples.common.text import Words, count_tokens, in_parts, split_sentences
 from examples.common.training import COMPILED, Batches, budgeted
 
@@ -70,24 +68,25 @@ def _read_lines(path):
         if line.strip():
             try:
                 entry = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 remedy = "Tables need the ending .csv, and commas between the cells"
                 refuse(f"{path}, line {number}", f"not JSON ({error}). {remedy}")
-            yield _checked(path, f"line {number}", entry if isinstance(entry, dict) else {})
+            place, entry = f"line {number}", entry if isinstance(entry, dict) else {}
+            yield place, *_checked(path, place, entry)
 
 
 def _read_table(path):
-    csv.field_size_limit(2**31 - 1)
-    table = csv.DictReader(io.StringIO(read_text(path), newline=""))
-    names = table.fieldnames or []
-    if not {"text", "label"} <= {*names}:
-        wanted = "the columns `text` and `label`, with a comma between"
-        refuse(f"{path}, line 1", f"expected {wanted}; found {names}")
-    for number, row in enumerate(table, 1):
-        if None in row:
+    table = read_table(path)
+    line, names = next(table, (1, []))
+    if names.count("text") != 1 or names.count("label") != 1:
+        wanted = "the columns `text` and `label` once, with a comma between"
+        refuse(f"{path}, line {line}", f"expected {wanted}; found {names}")
+    for number, (line, cells) in enumerate(table, 1):
+        if len(cells) > len(names):
             more = f"has more cells than the {len(names)} columns. Quote texts that hold commas"
-            refuse(f"{path}, row {number}", more)
-        yield _checked(path, f"row {number}", row)
+            refuse(f"{path}, line {line}", more)
+        entry = dict(zip(names, cells, strict=False))
+        yield f"row {number}", *_checked(path, f"line {line}", entry)
 
 
 def _checked(path, place, entry):
@@ -97,16 +96,18 @@ def _checked(path, place, entry):
     if not isinstance(text, str) or not known or not str(label).strip():
         wanted = "a string `text` and a `label`, a string or an integer"
         refuse(f"{path}, {place}", f"expected {wanted}; found {str(entry)[:80]}")
-    return place, text, str(label).strip()
+    return text, str(label).strip()
 
 
 def _read_articles(path):
     try:
         for article in json.loads(read_text(path))["data"]:
+            title = article["title"]
             for number, paragraph in enumerate(article["paragraphs"], 1):
-                title = article["title"]
+                if not (isinstance(title, str) and isinstance(paragraph["context"], str)):
+                    raise TypeError("`title` and `context` must be strings")
                 yield f"{title}, paragraph {number}", paragraph["context"], title
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         refuse(
             path,
             f"not a file of SQuAD, which holds articles in `data` ({error!r}). Put other documents "

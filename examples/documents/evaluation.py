@@ -74,9 +74,14 @@ def add_baselines(results, task, number, seed):
         results.add({"pooling": name, "fold": number, "accuracy": accuracy})
 
 
-def report(results, options):
-    """Prints the mean and the standard deviation over the finished folds."""
-    found = {}
+def report(results, options, documents):
+    """Prints the mean and the standard deviation over the finished folds.
+
+    The first line is for comparison: what always naming the largest class gets right.
+    """
+    found, counts = {}, collections.Counter(document.label for document in documents)
+    [(label, count)] = counts.most_common(1)
+    print(f"always {label}, % right: {100 * count / len(documents):.2f}")
     for pooling in (*options.pooling, *BASELINES):
         entries = [results.find(pooling=pooling, fold=n + 1) for n in range(options.runs)]
         entries = [x for x in entries if x]

@@ -22,7 +22,7 @@ import sys
 import keras
 
 from examples.common import arguments as types
-from examples.common.files import fingerprint, make_folder, write_text
+from examples.common.files import fingerprint, own_folder, write_text
 from examples.common.training import (
     COMPILED,
     Resume,
@@ -105,7 +105,7 @@ def train(words, letters, phones, arguments, seed, backward):
         validation_data=dev.dataset(),
         callbacks=resume.callbacks(),
         shuffle=False,
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     return model, sum(row["seconds"] for row in resume.history)
 
@@ -115,7 +115,7 @@ def main(argv=None):
     types.check_extras("tensorflow_text", "matplotlib")
     words = data.load(arguments.data, arguments.language, arguments.seed)
     choose(arguments, len(words["train"]))
-    output = make_folder(pathlib.Path(arguments.output))
+    output = own_folder(pathlib.Path(arguments.output))
     letters, phones = data.find_symbols(words["train"])
     longest = 2 * max(len(sounds) for _, sounds in words["train"])
     options = letters, phones, arguments.beam, longest

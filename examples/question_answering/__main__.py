@@ -25,7 +25,7 @@ import time
 import keras
 
 from examples.common import arguments as options
-from examples.common.files import fingerprint, write_text
+from examples.common.files import fingerprint, own_folder, write_text
 from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
 from examples.question_answering.data import load_data, prepare
 from examples.question_answering.evaluation import answer, report, save, score
@@ -91,7 +91,7 @@ def train(flow, data, test, watched, sizes, arguments):
         validation_data=watched,
         shuffle=False,
         callbacks=[keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     seconds = statistics.median(row["seconds"] for row in resume.history)
     start = time.perf_counter()
@@ -115,8 +115,8 @@ def main(argv=None):
     arguments = parse(argv)
     options.check_extras("tensorflow_text", "matplotlib")
     sets = load_data(arguments)
-    output = pathlib.Path(arguments.output) / arguments.flow
     data, test, watched, vocabulary = prepare(sets, arguments)
+    output = own_folder(pathlib.Path(arguments.output)) / arguments.flow
     given = data, test, watched, vocabulary.sizes, arguments
 
     answerer, answers, summary = train(arguments.flow, *given)

@@ -7,13 +7,16 @@ import math
 
 import tensorflow as tf
 
+from examples.common.arguments import silently
+
 
 class Model:
     """A SavedModel that takes one text or more for each row, and returns a dictionary."""
 
     def __init__(self, path):
         try:
-            self._loaded = tf.saved_model.load(path)  # TensorFlow deletes its tables with it
+            # TensorFlow deletes its tables with the model. SentencePiece logs its loading.
+            self._loaded = silently(tf.saved_model.load, path)
             self._run = self._loaded.signatures["serving_default"]
         except (OSError, KeyError, tf.errors.OpError) as error:
             problem = str(error).splitlines()[0]

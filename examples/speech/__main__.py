@@ -22,12 +22,13 @@ voice. The same command resumes an interrupted run.
 import json
 import pathlib
 import sys
+import zipfile
 from functools import partial
 
 import keras
 
 from examples.common import arguments as types
-from examples.common.files import make_folder, write_text
+from examples.common.files import own_folder, write_text
 from examples.common.saving import write_model
 from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
 from examples.speech.data import Digits, make_data
@@ -106,7 +107,7 @@ def run(task, language, arguments, output, listener=None):
         validation_data=checked.dataset(),
         callbacks=[LateNoise(model, epochs), keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
         shuffle=False,
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     trained, model = model, build(half_width=arguments.half_width, hard=arguments.hard)
     model.set_weights(trained.get_weights())
@@ -125,7 +126,7 @@ def run(task, language, arguments, output, listener=None):
 def load_listener(path):
     try:
         return keras.saving.load_model(path)
-    except ValueError as error:
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
 
 
@@ -136,7 +137,7 @@ def main(argv=None):
     voice = language.with_voice(arguments.voice) if arguments.data else language
     output = pathlib.Path(arguments.output)
     tasks = [arguments.task] if arguments.task else list(EPOCHS)
-    folders = {name: make_folder(output / name) for name in tasks}
+    folders = {name: own_folder(output / name) for name in tasks}
     if "listen" in tasks:
         run("listen", language, arguments, folders["listen"])
     if "speak" in tasks:

@@ -67,7 +67,8 @@ def read_wav(path):
     """Reads a mono WAV file of 16 bits at `RATE`: samples in [-1, 1]."""
     try:
         samples, rate = tf.audio.decode_wav(path.read_bytes())
-    except (OSError, tf.errors.InvalidArgumentError) as error:
+    # TensorFlow quotes bytes of the file in its error, which may be no UTF-8: a ValueError.
+    except (OSError, ValueError, tf.errors.OpError) as error:
         raise SystemExit(f"{path}: not a WAV file of 16 bits.") from error
     if samples.shape[1] != 1 or rate != RATE:
         raise SystemExit(

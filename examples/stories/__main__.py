@@ -24,7 +24,7 @@ import keras
 import numpy as np
 
 from examples.common import arguments as options
-from examples.common.files import Results, make_folder
+from examples.common.files import Results, make_folder, own_folder
 from examples.stories.data import FEWEST, Task, load_data
 from examples.stories.evaluation import report, save
 from examples.stories.model import ENCODINGS, JOBS, build_model, model_options, train_all
@@ -88,7 +88,7 @@ def main(argv=None):
     tasks = [Task(name, x, arguments.memory, arguments.noise) for name, x in groups.items()]
     settings = {name: getattr(arguments, name) for name in SETTINGS}
     settings["backend"] = keras.backend.backend()
-    output = make_folder(pathlib.Path(arguments.output))
+    output = own_folder(pathlib.Path(arguments.output))
     weights = make_folder(output / "weights")
     results = Results(output / "results.json", settings)
     repeats = range(1, arguments.repeats + 1)

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.files import whole_file
-from examples.common.training import seed_model
+from examples.common.training import Progress, seed_model
 from keras_attention import MemoryNetwork
 
 ENCODINGS = ("position", "own-length", "bag")
@@ -92,10 +92,13 @@ def fit_model(task, hops, repeat, settings):
             task.batches(batch, settings["noise"], [seed, part]),
             epochs=epochs,
             steps_per_epoch=steps,
-            callbacks=[schedule, *callbacks, keras.callbacks.TerminateOnNaN()],
-            verbose=2 if task.name == "joint" else 0,
+            callbacks=[schedule, *callbacks, keras.callbacks.TerminateOnNaN(), *progress],
+            verbose=0,
             shuffle=False,
         )
+
+    # The models of single tasks are many, and train in seconds.
+    progress = [Progress(trainings=0)] if task.name == "joint" else []
 
     def validate(epoch, logs):
         logs["val_loss"] = float(np.nanmean(answers(model, task.valid, task.sizes[2])[1]))

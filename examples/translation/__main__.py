@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.arguments import check_extras, command_line, members, run
-from examples.common.files import fingerprint, make_folder, write_text
+from examples.common.files import fingerprint, own_folder, write_text
 from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
 from examples.translation.data import encode, learn_subwords, load_data, make_tokenizers
 from examples.translation.evaluation import bleu_report, judge, report, save
@@ -63,7 +63,7 @@ def train(seed, backward, texts, subwords, options):
         initial_epoch=resume.restore(model),
         callbacks=resume.callbacks("val_loss"),
         shuffle=False,
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=int(sys.stdout.isatty()),
     )
     resume.load_best(model)
 
@@ -113,7 +113,7 @@ def main(argv=None):
     texts = load_data(options)
     if options.shards:
         texts["train"] = Shards(options.shards)
-    make_folder(options.output)
+    own_folder(options.output)
     sample = texts["train"].sample(100_000, options.seed) if options.shards else texts["train"]
     kind = "bpe" if options.valid else "char"
     subwords = [learn_subwords(side, options.vocabulary, kind) for side in sample]

@@ -6,7 +6,8 @@ import itertools
 import tensorflow as tf
 
 from examples.common import dates
-from examples.common.files import refuse
+from examples.common.arguments import silently
+from examples.common.files import NUL, refuse
 
 PAD, UNKNOWN, START, END = range(4)
 
@@ -51,6 +52,8 @@ def _read_lines(path):
         # In text mode, lines would also end at a carriage return inside a sentence.
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
+                if b"\0" in line:
+                    refuse(f"{path}, line {number}", NUL)
                 # Some editors write a byte order mark at the start of a file.
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except OSError as error:
@@ -97,9 +100,10 @@ def make_tokenizers(subwords):
     """Makes the tokenizers of source and target from their two SentencePiece models."""
     import tensorflow_text
 
-    # In a SavedModel two tokenizers without names of their own would share one vocabulary.
+    # In a SavedModel two tokenizers without names of their own would share one vocabulary. Each
+    # logs that it normalises nothing, and has no option for the level of its log.
     return [
-        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
+        silently(tensorflow_text.SentencepieceTokenizer, model, add_eos=True, name=name)
         for model, name in zip(subwords, ("source", "target"), strict=True)
     ]
 

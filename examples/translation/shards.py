@@ -85,7 +85,7 @@ class Shards:
         self.directory = pathlib.Path(directory)
         try:
             self.index = json.loads((self.directory / INDEX).read_text(encoding="utf-8"))
-            sizes = self.index["shards"]
+            sizes, _, _ = (self.index[name] for name in ("shards", "pairs", "digest"))
             paths = [self.directory / name for name in sizes]
             for path in paths:
                 if path.stat().st_size != sizes[path.name]:

@@ -19,7 +19,7 @@ import keras_tuner
 
 from examples.common.arguments import between, check_extras, count, make_parser, run, seed
 from examples.common.dates import DAYS
-from examples.common.files import check_settings, make_folder
+from examples.common.files import check_settings, own_folder
 from examples.tuning.model import DateTranslator, load_data
 from keras_attention.tuning import completed_trials
 
@@ -87,7 +87,7 @@ def describe(hp):
 def main(argv=None):
     options = parse(argv)
     check_extras("tensorboard", "scipy", "sklearn", extra="tuner")
-    make_folder(options.output)
+    own_folder(options.output)
     settings = {name: getattr(options, name) for name in ("epochs", "trials", "pairs", "seed")}
     check_settings(options.output / "settings.json", settings)
     train, validation, test = load_data([options.pairs, 500, 1000], options.seed)

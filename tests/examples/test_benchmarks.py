@@ -3,7 +3,10 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 
+import etth
 import flow
 import hierarchy
 import keras
@@ -58,6 +61,58 @@ def test_what_was_measured_is_written_whole(tmp_path):
 def make_array(mebibytes):
     """A function that uses this amount of memory for a moment."""
     return lambda: np.ones(int(mebibytes * 2**20 / 8)).sum()
+
+
+def write_hours(path, count):
+    numbers = np.random.default_rng(0).normal(size=(count, 7)).round(3)
+    rows = [",".join(["2016-07-01", *map(str, row)]) for row in numbers]
+    path.write_text("\n".join(["date,a,b,c,d,e,f,g", *rows]))
+    return path
+
+
+def test_the_table_of_etth_has_a_header(tmp_path, monkeypatch, capsys):
+    path = write_hours(tmp_path / "hours.csv", 360)
+    monkeypatch.setattr(etth, "PARTS", (200, 280, 360))
+    monkeypatch.setattr(etth, "fit", lambda *given: None)
+    options = ["--horizons", "24", "--history", "48", "--attention-history", "24"]
+    monkeypatch.setattr("sys.argv", ["etth.py", str(path), *options])
+    etth.main()
+    header, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert header == ["horizon", "model", "squared", "absolute", "seconds"]
+    assert [row[:2] for row in rows] == [
+        ["24", name] for name in ("persistence", "ridge", "DLinear", "attention")
+    ]
+    table = etth.read(path)
+    test = np.array([table[n : n + 24] for n in range(280, 337)])
+    gaps = test - np.array([table[n - 24 : n] for n in range(280, 337)])
+    assert rows[0][2:4] == [f"{np.mean(gaps**2):.3f}", f"{np.mean(np.abs(gaps)):.3f}"]
+
+
+@pytest.mark.parametrize(
+    ("change", "fragment"),
+    [
+        (lambda path: path.unlink(), "not found"),
+        (lambda path: write_hours(path, 359), "359 hours, fewer than 360"),
+        (lambda path: path.write_text("date,a\nx,1\n"), "invalid column index 2 at row 1"),
+        (lambda path: path.write_text("date\nx" + ",a" * 7), "could not convert string 'a'"),
+    ],
+)
+def test_files_that_are_no_etth(change, fragment, tmp_path, monkeypatch):
+    monkeypatch.setattr(etth, "PARTS", (200, 280, 360))
+    path = write_hours(tmp_path / "hours.csv", 360)
+    change(path)
+    with pytest.raises(SystemExit, match=rf"{path}: .*{fragment}.*as ETTh1.csv\."):
+        etth.read(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["etth", "vowels"])
+def test_a_benchmark_of_series_prints_no_messages_of_tensorflow(name):
+    """In a fresh environment; `--help` comes after the imports."""
+    command = [sys.executable, etth.__file__.replace("etth", name), "--help"]
+    variables = {key: x for key, x in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    run = subprocess.run(command, env=variables, stderr=subprocess.PIPE, check=True)
+    assert run.stderr == b""
 
 
 @pytest.mark.slow

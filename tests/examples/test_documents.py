@@ -194,6 +194,7 @@ def test_lines_and_tables_are_read(tmp_path, ending):
     ("entry", "fragment"),
     [
         ("{text: 1}", "not JSON"),
+        ("[" * 100_000, "not JSON (maximum recursion depth"),
         ("[1, 2]", "a string `text` and a `label`"),
         ({"label": "a"}, "found {'label': 'a'}"),
         (line(text=7), "a string `text`"),
@@ -221,7 +222,13 @@ def test_data_that_cannot_be_used(tmp_path):
     table = write_lines(tmp_path / "d.csv", "text;label", "x;a")
     assert f"{table}, line 1: expected the columns `text` and `label`" in refused(tmp_path, table)
     write_lines(table, "text,label", "x,a", "good, thanks,b")
-    assert f"{table}, row 2: has more cells than the 2 columns" in refused(tmp_path, table)
+    assert f"{table}, line 3: has more cells than the 2 columns" in refused(tmp_path, table)
+    write_lines(table, "text,label", "x,a", '"good,b', "bad,a")
+    assert f"{table}, line 3: a quote is in the wrong place" in refused(tmp_path, table)
+    write_lines(table, "text,label,label", "x,a,b")
+    assert "the columns `text` and `label` once" in refused(tmp_path, table)
+    write_lines(tmp_path / "d.json", '{"data": [{"title": 3, "paragraphs": [{"context": "x"}]}]}')
+    assert "`title` and `context` must be strings" in refused(tmp_path, tmp_path / "d.json")
     table = write_lines(tmp_path / "d.tsv", "text\tlabel", "x\ta")
     assert "Tables need the ending .csv" in refused(tmp_path, table)
     table.write_bytes("text,label\n".encode("utf-16"))
@@ -493,14 +500,17 @@ def test_the_report_compares_finished_folds(tmp_path, capsys):
         for fold, accuracy in enumerate(scores, 1):
             results.add({"pooling": pooling, "fold": fold, "accuracy": accuracy})
     options = command.parse(["--runs", "3", "--pooling", "average", "attention"])
-    evaluation.report(results, options)
-    assert capsys.readouterr().out == (
+    documents = documents_of(["x"] * 5)
+    evaluation.report(results, options, documents)
+    always = "always a, % right: 60.00\n"
+    assert capsys.readouterr().out == always + (
         "average, 3 of 5 folds, % right: 91.33 ± 5.13 (standard error 2.96)\n"
         "attention, 3 of 5 folds, % right: 95.00 ± 3.00 (standard error 1.73)\n"
         "attention over average: 3.67 ± 2.31 (standard error 1.33) points\n"
     )
-    evaluation.report(results, command.parse(["--runs", "1", "--pooling", "attention"]))
-    assert capsys.readouterr().out == "attention, 1 of 5 folds, % right: 95.00\n"
+    options = command.parse(["--runs", "1", "--pooling", "attention"])
+    evaluation.report(results, options, documents)
+    assert capsys.readouterr().out == f"{always}attention, 1 of 5 folds, % right: 95.00\n"
 
 
 def reasons_task(encoder):

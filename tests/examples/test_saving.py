@@ -118,5 +118,6 @@ def test_inputs_that_do_not_fit_are_refused(inputs, joiner, monkeypatch):
 def test_what_is_no_model_or_no_json_is_refused(joiner, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="is no SavedModel: it has no file"):
         ask(tmp_path, "{}", monkeypatch)
-    with pytest.raises(SystemExit, match="the inputs are not JSON"):
-        ask(joiner, "a", monkeypatch)
+    for text in ("a", "[" * 100_000):
+        with pytest.raises(SystemExit, match="the inputs are not JSON"):
+            ask(joiner, text, monkeypatch)

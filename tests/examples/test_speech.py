@@ -43,9 +43,12 @@ def test_wav_files(tmp_path):
     sound.write_wav(tmp_path / "a.wav", samples)
     found = sound.read_wav(tmp_path / "a.wav")
     np.testing.assert_allclose(found, [0, 0.5, -1, 1], atol=1e-4)
-    (tmp_path / "b.wav").write_bytes(b"RIFF")
-    with pytest.raises(SystemExit, match=r"b\.wav: not a WAV file"):
-        sound.read_wav(tmp_path / "b.wav")
+    whole = (tmp_path / "a.wav").read_bytes()
+    # Bytes that are no text, as in other kinds of files, and files that end too early.
+    for content in (b"RIFF", b"\x89PNG" + whole[4:], whole[:40], whole[:-1], b""):
+        (tmp_path / "b.wav").write_bytes(content)
+        with pytest.raises(SystemExit, match=r"b\.wav: not a WAV file"):
+            sound.read_wav(tmp_path / "b.wav")
     with wave.open(str(tmp_path / "c.wav"), "wb") as file:
         file.setparams((2, 2, 44100, 0, "NONE", None))
         file.writeframes(bytes(40))
@@ -121,9 +124,14 @@ def test_a_run_with_other_recordings_is_refused(tmp_path, monkeypatch):
 
 def test_a_listener_that_is_no_model(tmp_path):
     path = tmp_path / "a.keras"
-    path.write_text("nothing")
-    with pytest.raises(SystemExit, match=r"a\.keras is not a model that `listen` has saved"):
-        command.load_listener(path)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(50)])
+    model.save(path)
+    broken = bytearray(path.read_bytes())
+    broken[-2000] ^= 255  # in the weights, so that their checksum is wrong
+    for content in (b"nothing", broken):
+        path.write_bytes(content)
+        with pytest.raises(SystemExit, match=r"a\.keras is not a model that `listen` has saved"):
+            command.load_listener(path)
 
 
 def test_letters_that_differ():
@@ -265,7 +273,7 @@ def test_the_whole_command(digits, tmp_path, capsys):
         summary = json.loads((tmp_path / task / "summary.json").read_text())
         assert set(summary["error"]) == {"2", "4"}
         assert {path.name for path in (tmp_path / task).iterdir()} == {
-            *("checkpoint", "model.keras", "saved_model", "summary.json"),
+            *(".lock", "checkpoint", "model.keras", "saved_model", "summary.json"),
             *(f"{wav}-{n}.wav" for n in (2, 4)),
             *(f"alignment-{n}.png" for n in (2, 4)),
         }

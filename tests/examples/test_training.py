@@ -258,3 +258,100 @@ def test_batches_hold_every_pair_once():
 
 def test_ids_are_padded_and_never_cut():
     assert training.pad([[5, 6], []]).tolist() == [[5, 6, 0, 0], [0] * 4]
+
+
+class Time:
+    """Stands in for the module `time`: every step takes as long as a table says."""
+
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(training, "time", Time())
+    return training.time
+
+
+def run_epochs(progress, clock, first, epochs, start=0, steps=10, validated=3, logs=None):
+    """Calls a callback as `fit` does: steps of 2 seconds, and of 1 second in validation.
+
+    In the first epoch, the first step of both takes `first` seconds more. Returns the logs of each
+    epoch.
+    """
+    found = []
+    progress.set_params({"epochs": epochs})
+    progress.on_train_begin()
+    for epoch in range(start, epochs):
+        progress.on_epoch_begin(epoch)
+        extra = first * (epoch == start)
+        for step in range(steps):
+            clock.now += 2 + extra * (step == 0)
+            progress.on_train_batch_end(step)
+        progress.on_test_begin()
+        for step in range(validated):
+            clock.now += 1 + extra * (step == 0)
+            progress.on_test_batch_end(step)
+        found.append({"loss": 0.5, **(logs or {})})
+        progress.on_epoch_end(epoch, found[-1])
+    return found
+
+
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize("steps", [2, 10])
+def test_the_time_left_is_right_from_the_first_epoch(start, steps, clock):
+    logs = run_epochs(training.Progress(), clock, 50, 6, start, steps)
+    epoch = 2 * steps + 3
+    left = [row["minutes_left"] * 60 for row in logs]
+    np.testing.assert_allclose(left, [epoch * n for n in reversed(range(6 - start))])
+    assert [row["seconds"] for row in logs] == [epoch + 100, *[epoch] * (5 - start)]
+
+
+def test_further_trainings_trace_too(clock):
+    logs = run_epochs(training.Progress(trainings=3), clock, 50, 6)
+    left = [row["minutes_left"] * 60 for row in logs]
+    np.testing.assert_allclose(left, [2 * 100 + 23 * (17 - n) for n in range(6)])
+
+
+def test_a_step_that_is_somewhat_longer_is_not_taken_for_tracing(clock):
+    timer = training.Clock()
+    for first, steady in ((3.9, 23.9), (4.1, 20)):  # more than the 2 seconds of the others
+        before = timer.steady
+        run_epochs(timer, clock, first, 1, validated=0)
+        assert timer.steady - before == pytest.approx(steady)
+
+
+def test_a_log_has_a_line_a_minute(clock, capsys):
+    """20 epochs of 23 seconds; the first takes 33 seconds."""
+    run_epochs(training.Progress(), clock, 5, 20, logs={"val_loss": 1.23456})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        *(f"epoch {n} of 20" for n in (3, 6, 9, 12, 15, 18, 20))
+    ]
+    assert lines[0] == "epoch 3 of 20: loss 0.5, val_loss 1.235, about 7 min left"
+    assert lines[-2].endswith("less than a minute left")
+    assert lines[-1] == "epoch 20 of 20: loss 0.5, val_loss 1.235"
+    run_epochs(training.Progress(trainings=0), clock, 5, 20)
+    assert "left" not in capsys.readouterr().out
+
+
+def test_a_terminal_shows_the_time_left_between_epochs(clock, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    run_epochs(training.Progress(), clock, 5, 4)
+    assert capsys.readouterr().out.splitlines() == [
+        *["about 1 min left"],
+        *["less than a minute left"] * 2,
+    ]
+
+
+def test_the_bar_of_keras_shows_no_times(tmp_path, capsys):
+    seed_model(1)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    resume = Resume(tmp_path, SETTINGS)
+    model.fit(X, Y, epochs=2, verbose=2, callbacks=resume.callbacks())
+    assert "minutes_left" not in capsys.readouterr().out
+    assert [row["minutes_left"] > 0 for row in resume.history] == [True, False]
+    assert all(row["seconds"] > 0 for row in resume.history)

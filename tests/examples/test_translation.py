@@ -29,6 +29,7 @@ def write(path, text, encoding="utf-8"):
         ("eins\nzwei\ndrei\n", "one\ntwo\n", "a has more lines than .*b, which has 2: line n of"),
         ("a\n" * 40, "a\n" * 45, "b has more lines than .*a, which has 40"),
         ("fine\nsch\udcf6n\n", "one\ntwo\n", "a, line 2: not UTF-8"),
+        ("fine\na\0\n", "one\ntwo\n", "a, line 2: holds a NUL.*iconv -f utf-16"),
         ("\n\n", "\none\n", "hold no pair"),
         ("", "", "hold no pair"),
         ("one\n", None, "b: No such file"),
@@ -71,6 +72,13 @@ def test_subwords_are_learned_from_long_lines_too(lines):
     for kind in ("bpe", "char"):
         tokenizer, _ = data.make_tokenizers([data.learn_subwords(lines, 12, kind)] * 2)
         assert data.UNKNOWN not in tokenizer.tokenize("ab ab").numpy()
+
+
+def test_subwords_log_nothing(capfd):
+    subwords = [data.learn_subwords(lines, 30, "bpe") for lines in (["silent"], ["quiet"])]
+    tokenizers = data.make_tokenizers(subwords)
+    assert [len(side) for side in data.encode(tokenizers, [["silent"], ["quiet"]])[0]] == [2, 2]
+    assert "LOG(" not in capfd.readouterr().err
 
 
 def test_dates_are_right_reproducible_and_disjoint():
