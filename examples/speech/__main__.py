@@ -16,10 +16,12 @@ of the tones judges what `speak` says, as does the listener in the same --output
 
 does the same with recordings of spoken digits, `DIR` being the folder `recordings` of
 https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`. `speak` learns one
-voice. The same command resumes an interrupted run.
+voice. `listen --data DIR --held-out-speaker NAME` learns from the other speakers, and is judged on
+this one. The same command resumes an interrupted run.
 """
 
 import json
+import math
 import pathlib
 import sys
 from functools import partial
@@ -38,6 +40,7 @@ from examples.speech.tones import Tones
 EPOCHS = {"listen": 20, "speak": 40}
 # Options that change no weight.
 FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
+FREE += ("held_out_speaker",)  # the setting "voices" lacks it
 
 
 def parse(argv=None):
@@ -48,6 +51,8 @@ def parse(argv=None):
     add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help="in training only")
     add("--data", metavar="DIR", help='recordings of digits, or "download"')
     add("--voice", help="the speaker that `speak` learns (default: the first)")
+    text = "who is in no set but the test set of `listen`"
+    add("--held-out-speaker", metavar="NAME", help=text)
     add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
     add("--utterances", type=types.count, default=3000, help="to train on")
     add("--longest", type=types.count, help="letters to train on (default: 20, or 5 digits)")
@@ -77,6 +82,8 @@ def parse(argv=None):
         parser.error(f"--listener {arguments.listener}: no such file")
     if arguments.voice and not digits:
         parser.error("--voice goes with --data")
+    if arguments.held_out_speaker and not (digits and arguments.task == "listen"):
+        parser.error("--held-out-speaker goes with listen and --data")
     if keras.backend.backend() != "tensorflow":
         parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND=tensorflow.")
     return arguments
@@ -99,6 +106,13 @@ def run(task, language, arguments, output, listener=None):
     # At its end `fit` puts the moving averages of the weights into the model.
     average = moving_average(0.998, epochs * batches.steps)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
+    # Steps in which the share of the initial weights in the average falls to a half.
+    half = math.log(0.5) / math.log(max(average["ema_momentum"], 1e-9))
+    print(
+        "val_loss is that of moving averages of the weights. The untrained weights make up most of "
+        f"them until epoch {math.ceil(half / batches.steps)}, so it begins far above the loss.",
+        flush=True,
+    )
     model.fit(
         batches.dataset(),
         epochs=epochs,
@@ -133,6 +147,8 @@ def main(argv=None):
     arguments = parse(argv)
     types.check_extras("matplotlib")
     language = Digits(arguments.data) if arguments.data else Tones()
+    if arguments.held_out_speaker:
+        language = language.without(arguments.held_out_speaker)
     voice = language.with_voice(arguments.voice) if arguments.data else language
     output = pathlib.Path(arguments.output)
     tasks = [arguments.task] if arguments.task else list(EPOCHS)
