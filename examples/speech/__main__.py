@@ -38,6 +38,7 @@ from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, La
 from examples.speech.tones import Tones
 
 EPOCHS = {"listen": 20, "speak": 40}
+MOMENTUM = 0.998  # of the averages of the weights
 # Options that change no weight.
 FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
 FREE += ("held_out_speaker",)  # the setting "voices" lacks it
@@ -100,19 +101,13 @@ def run(task, language, arguments, output, listener=None):
     build = partial(build_model, task, arguments, len(language.letters), steps, sample)
 
     print(f"\n{task}, {arguments.attention}", flush=True)
+    explain_averages(batches.steps, epochs)
     seed_model(arguments.seed)
     model = build(loss=arguments.alignment_loss)
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     # At its end `fit` puts the moving averages of the weights into the model.
-    average = moving_average(0.998, epochs * batches.steps)
+    average = moving_average(MOMENTUM, epochs * batches.steps)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
-    # Steps in which the share of the initial weights in the average falls to a half.
-    half = math.log(0.5) / math.log(max(average["ema_momentum"], 1e-9))
-    print(
-        "val_loss is that of moving averages of the weights. The untrained weights make up most of "
-        f"them until epoch {math.ceil(half / batches.steps)}, so it begins far above the loss.",
-        flush=True,
-    )
     model.fit(
         batches.dataset(),
         epochs=epochs,
@@ -134,6 +129,18 @@ def run(task, language, arguments, output, listener=None):
         "error": evaluate(task, model, language, arguments, output, listener),
     }
     write_text(output / "summary.json", json.dumps(summary, indent=1) + "\n")
+
+
+def explain_averages(steps, epochs):
+    """Says why `val_loss` is high in the first epochs, of so many steps each."""
+    momentum = moving_average(MOMENTUM, steps * epochs)["ema_momentum"]
+    # After this many steps half of an average is from the initial weights.
+    half = math.log(0.5) / math.log(max(momentum, 1e-9))
+    print(
+        "val_loss is that of moving averages of the weights. The untrained weights make up most of "
+        f"them until epoch {math.ceil(half / steps)}, so it begins far above the loss.",
+        flush=True,
+    )
 
 
 def load_listener(path):

@@ -122,6 +122,13 @@ def test_the_command_holds_a_speaker_out(tmp_path, monkeypatch, capsys):
         assert "--held-out-speaker goes with listen and --data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("steps", "epochs", "last"), [(94, 20, 4), (94, 40, 4), (1, 1, 1)])
+def test_the_averages_are_explained(steps, epochs, last, capsys):
+    """The share of the initial weights is 0.998 to the power of the steps: a half after 346."""
+    command.explain_averages(steps, epochs)
+    assert f"most of them until epoch {last}, so it begins far" in capsys.readouterr().out
+
+
 def test_weights_in_silence_are_remarked(monkeypatch, capsys):
     """Sixty frames of silence, then sixteen of sound: the first letter is read at their begin."""
     frames = np.concatenate([np.zeros((60, sound.MELS)), np.ones((16, sound.MELS))])
