@@ -21,7 +21,6 @@ this one. The same command resumes an interrupted run.
 """
 
 import json
-import math
 import pathlib
 import sys
 from functools import partial
@@ -31,17 +30,16 @@ import keras
 from examples.common import arguments as types
 from examples.common.files import make_folder, write_text
 from examples.common.saving import write_model
-from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
+from examples.common.training import Resume, explain_ema, moving_average, seed_model, warmup_cosine
 from examples.speech.data import Digits, make_data
-from examples.speech.evaluation import evaluate
+from examples.speech.evaluation import evaluate, load_listener
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
 from examples.speech.tones import Tones
 
 EPOCHS = {"listen": 20, "speak": 40}
-MOMENTUM = 0.998  # of the averages of the weights
 # Options that change no weight.
 FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
-FREE += ("held_out_speaker",)  # the setting "voices" lacks it
+FREE += ("held_out_speaker",)  # the "voices" are without it
 
 
 def parse(argv=None):
@@ -52,8 +50,7 @@ def parse(argv=None):
     add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help="in training only")
     add("--data", metavar="DIR", help='recordings of digits, or "download"')
     add("--voice", help="the speaker that `speak` learns (default: the first)")
-    text = "who is in no set but the test set of `listen`"
-    add("--held-out-speaker", metavar="NAME", help=text)
+    add("--held-out-speaker", metavar="NAME", help="in no set but the test set of `listen`")
     add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
     add("--utterances", type=types.count, default=3000, help="to train on")
     add("--longest", type=types.count, help="letters to train on (default: 20, or 5 digits)")
@@ -101,12 +98,12 @@ def run(task, language, arguments, output, listener=None):
     build = partial(build_model, task, arguments, len(language.letters), steps, sample)
 
     print(f"\n{task}, {arguments.attention}", flush=True)
-    explain_averages(batches.steps, epochs)
     seed_model(arguments.seed)
     model = build(loss=arguments.alignment_loss)
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     # At its end `fit` puts the moving averages of the weights into the model.
-    average = moving_average(MOMENTUM, epochs * batches.steps)
+    average = moving_average(0.998, epochs * batches.steps)
+    explain_ema(average, batches.steps)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
     model.fit(
         batches.dataset(),
@@ -129,25 +126,6 @@ def run(task, language, arguments, output, listener=None):
         "error": evaluate(task, model, language, arguments, output, listener),
     }
     write_text(output / "summary.json", json.dumps(summary, indent=1) + "\n")
-
-
-def explain_averages(steps, epochs):
-    """Says why `val_loss` is high in the first epochs, of so many steps each."""
-    momentum = moving_average(MOMENTUM, steps * epochs)["ema_momentum"]
-    # After this many steps half of an average is from the initial weights.
-    half = math.log(0.5) / math.log(max(momentum, 1e-9))
-    print(
-        "val_loss is that of moving averages of the weights. The untrained weights make up most of "
-        f"them until epoch {math.ceil(half / steps)}, so it begins far above the loss.",
-        flush=True,
-    )
-
-
-def load_listener(path):
-    try:
-        return keras.saving.load_model(path)
-    except ValueError as error:
-        raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
 
 
 def main(argv=None):

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import keras
 import matplotlib.figure
 import numpy as np
 import tensorflow as tf
@@ -41,6 +42,13 @@ def evaluate(task, model, language, arguments, output, listener=None):
         write_saved_model(path, serve, ["texts"], [model])
         check_speaker(path, serve, text)
     return {length: rates for length, (rates, _) in judged.items()}
+
+
+def load_listener(path):
+    try:
+        return keras.saving.load_model(path)
+    except ValueError as error:
+        raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
 
 
 def listen(model, frames, letters, length, beam):

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from examples.common import text
+from examples.common import text, training
 from examples.speech import __main__ as command
 from examples.speech import data, evaluation, model, sound, tones
 from keras_attention import StepwiseMonotonicAttention
@@ -125,7 +125,7 @@ def test_the_command_holds_a_speaker_out(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(("steps", "epochs", "last"), [(94, 20, 4), (94, 40, 4), (1, 1, 1)])
 def test_the_averages_are_explained(steps, epochs, last, capsys):
     """The share of the initial weights is 0.998 to the power of the steps: a half after 346."""
-    command.explain_averages(steps, epochs)
+    training.explain_ema(training.moving_average(0.998, epochs * steps), steps)
     assert f"most of them until epoch {last}, so it begins far" in capsys.readouterr().out
 
 
@@ -180,7 +180,7 @@ def test_a_listener_that_is_no_model(tmp_path):
     path = tmp_path / "a.keras"
     path.write_text("nothing")
     with pytest.raises(SystemExit, match=r"a\.keras is not a model that `listen` has saved"):
-        command.load_listener(path)
+        evaluation.load_listener(path)
 
 
 def test_letters_that_differ():
