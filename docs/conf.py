@@ -30,7 +30,8 @@ extensions = [
 ]
 exclude_patterns = ["_ext"]
 
-myst_enable_extensions = ["colon_fence", "attrs_inline"]
+myst_enable_extensions = ["colon_fence", "attrs_inline", "substitution"]
+myst_substitutions = {"version": release}  # docs/index.md
 myst_heading_anchors = 3
 
 autodoc_typehints = "none"
@@ -66,7 +67,7 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "furo"
-html_title = "keras_attention"
+html_title = f"keras_attention {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import math
 import pathlib
 import sys
 import time
@@ -412,6 +413,22 @@ def moving_average(momentum, steps):
     average: (1 - 3 / steps)^steps.
     """
     return {"use_ema": True, "ema_momentum": min(momentum, max(0.0, 1 - 3 / steps))}
+
+
+def explain_ema(average, steps):
+    """Says why `val_loss` is high in the first epochs, of so many steps each.
+
+    Args:
+        average: what `moving_average` returns.
+        steps: the steps of an epoch.
+    """
+    # After this many steps half of an average is from the initial weights.
+    half = math.log(0.5) / math.log(max(average["ema_momentum"], 1e-9))
+    print(
+        "val_loss is that of moving averages of the weights. The untrained weights make up most of "
+        f"them until epoch {math.ceil(half / steps)}, so it begins far above the loss.",
+        flush=True,
+    )
 
 
 def combine(left_to_right, right_to_left):

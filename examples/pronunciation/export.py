@@ -1,6 +1,6 @@
 """Writes the `.keras` file, the SavedModel and the pictures, and checks each of them."""
 
-from unicodedata import category
+from unicodedata import category, name
 
 import numpy as np
 import tensorflow as tf
@@ -39,10 +39,12 @@ def save(pronouncer, words, output):
         texts = [" ".join(row) for row in phones]
         expected = {"texts": texts, "scores": pronouncer.search(words).scores}
         check_saved_model(path, {"source": words}, expected, tolerance=1e-4)
-    weights = read_places(pronouncer.models[0], source, target)
+    weights, boxed = read_places(pronouncer.models[0], source, target), set()
     for n, word in enumerate(words):
-        draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")
+        boxed |= draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")
     print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
+    if boxed:
+        print(missing_font(boxed))
 
 
 def export(pronouncer, path):
@@ -86,10 +88,32 @@ def read_places(model, source, target):
 
 
 def draw_alignment(word, phones, weights, path):
-    """Draws the letters that each phone of a word was read from, `(T, S)` padded, as a PNG."""
+    """Draws the letters that each phone of a word was read from, `(T, S)` padded, as a PNG.
+
+    Returns:
+        The signs that no font has, which the picture shows as boxes.
+    """
     # A mark on its own is drawn on a circle.
     letters = [f"◌{x}" if category(x).startswith("M") else x for x in decompose(word)]
     source, target = ["⊢", *letters, "⊣"], [*phones, "⏎"][: len(weights)]
     weights = weights[: len(target), : len(source)]
     figure = plot_attention(weights, source, target, title=f"{word}  →  {' '.join(phones)}")
     save_figure(path, figure)
+    axes = figure.axes[0]
+    labels = [x.get_text() for x in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+    return {x[-1] for x, label in zip(source + target, labels, strict=True) if "□" in label}
+
+
+def missing_font(signs):
+    """One sentence that says which font to install."""
+    import matplotlib
+
+    names = [name(sign, "unknown").removeprefix("COMBINING ") for sign in signs]
+    scripts = sorted({x.split()[0].lower() for x in names})
+    asian = {"hiragana", "katakana", "katakana-hiragana", "hangul", "cjk"}.intersection(scripts)
+    return (
+        f"The pictures have boxes, because matplotlib finds no font with {' '.join(sorted(signs))} "
+        f"({', '.join(scripts)}): install one, for example Noto Sans (Debian: apt-get install "
+        f"fonts-noto-{'cjk' if asian else 'core'}), delete {matplotlib.get_cachedir()}, and run "
+        "the same command again."
+    )

@@ -16,13 +16,13 @@ of the tones judges what `speak` says, as does the listener in the same --output
 
 does the same with recordings of spoken digits, `DIR` being the folder `recordings` of
 https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`. `speak` learns one
-voice. The same command resumes an interrupted run.
+voice. `listen --data DIR --held-out-speaker NAME` learns from the other speakers, and is judged on
+this one. The same command resumes an interrupted run.
 """
 
 import json
 import pathlib
 import sys
-import zipfile
 from functools import partial
 
 import keras
@@ -30,15 +30,16 @@ import keras
 from examples.common import arguments as types
 from examples.common.files import own_folder, write_text
 from examples.common.saving import write_model
-from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
+from examples.common.training import Resume, explain_ema, moving_average, seed_model, warmup_cosine
 from examples.speech.data import Digits, make_data
-from examples.speech.evaluation import evaluate
+from examples.speech.evaluation import evaluate, load_listener
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
 from examples.speech.tones import Tones
 
 EPOCHS = {"listen": 20, "speak": 40}
 # Options that change no weight.
 FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
+FREE += ("held_out_speaker",)  # the "voices" are without it
 
 
 def parse(argv=None):
@@ -49,6 +50,7 @@ def parse(argv=None):
     add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help="in training only")
     add("--data", metavar="DIR", help='recordings of digits, or "download"')
     add("--voice", help="the speaker that `speak` learns (default: the first)")
+    add("--held-out-speaker", metavar="NAME", help="in no set but the test set of `listen`")
     add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
     add("--utterances", type=types.count, default=3000, help="to train on")
     add("--longest", type=types.count, help="letters to train on (default: 20, or 5 digits)")
@@ -78,6 +80,8 @@ def parse(argv=None):
         parser.error(f"--listener {arguments.listener}: no such file")
     if arguments.voice and not digits:
         parser.error("--voice goes with --data")
+    if arguments.held_out_speaker and not (digits and arguments.task == "listen"):
+        parser.error("--held-out-speaker goes with listen and --data")
     if keras.backend.backend() != "tensorflow":
         parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND=tensorflow.")
     return arguments
@@ -99,6 +103,7 @@ def run(task, language, arguments, output, listener=None):
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     # At its end `fit` puts the moving averages of the weights into the model.
     average = moving_average(0.998, epochs * batches.steps)
+    explain_ema(average, batches.steps)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
     model.fit(
         batches.dataset(),
@@ -123,17 +128,12 @@ def run(task, language, arguments, output, listener=None):
     write_text(output / "summary.json", json.dumps(summary, indent=1) + "\n")
 
 
-def load_listener(path):
-    try:
-        return keras.saving.load_model(path)
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
-
-
 def main(argv=None):
     arguments = parse(argv)
     types.check_extras("matplotlib")
     language = Digits(arguments.data) if arguments.data else Tones()
+    if arguments.held_out_speaker:
+        language = language.without(arguments.held_out_speaker)
     voice = language.with_voice(arguments.voice) if arguments.data else language
     output = pathlib.Path(arguments.output)
     tasks = [arguments.task] if arguments.task else list(EPOCHS)

@@ -62,13 +62,26 @@ class Digits:
                         f"digits {', '.join(missing)}. The indices 0 to 4 are the test set, 5 to 7 "
                         "the valid set, and the others the train set."
                     )
+        self.judged = self.voices  # speak the test set
 
     def with_voice(self, voice=None):
         """The same with one speaker, the first one if none is named."""
         if voice not in (None, *self.voices):
             raise SystemExit(f"--voice {voice}: the speakers are {', '.join(self.voices)}")
         digits = copy.copy(self)
-        digits.voices = [voice or self.voices[0]]
+        digits.voices = digits.judged = [voice or self.voices[0]]
+        return digits
+
+    def without(self, speaker):
+        """The same with one speaker in the test set alone, and the others in the other sets."""
+        others = [x for x in self.voices if x != speaker]
+        if speaker not in self.voices or not others:
+            raise SystemExit(
+                f"--held-out-speaker {speaker}: must be one of at least two speakers, which are "
+                f"{', '.join(self.voices)}"
+            )
+        digits = copy.copy(self)
+        digits.voices, digits.judged = others, [speaker]
         return digits
 
     @property
@@ -82,7 +95,8 @@ class Digits:
 
     def say(self, text, rng, part):
         """A string by one speaker, with a pause before every digit and at the end."""
-        speaker = self.voices[rng.integers(len(self.voices))]
+        voices = self.judged if part == "test" else self.voices
+        speaker = voices[rng.integers(len(voices))]
         parts = [_pause(rng)]
         for digit in text:
             recordings = self.recordings[part, speaker, digit]

@@ -1,7 +1,9 @@
 """How many letters of longer and longer texts are right; pictures and checks of what is written."""
 
+import zipfile
 from functools import partial
 
+import keras
 import matplotlib.figure
 import numpy as np
 import tensorflow as tf
@@ -15,6 +17,8 @@ from examples.speech.model import SHARED, Speaker, serve_listener
 from examples.speech.sound import HOP, MELS, RATE, sound, write_wav
 
 MOST_LABELS = 60
+QUIET = 0.25  # of the loudest mel band of an utterance: a frame that is nowhere louder is silent
+FAR = 20  # frames, as long as the longest pause between digits
 
 
 def evaluate(task, model, language, arguments, output, listener=None):
@@ -39,6 +43,13 @@ def evaluate(task, model, language, arguments, output, listener=None):
         write_saved_model(path, serve, ["texts"], [model])
         check_speaker(path, serve, text)
     return {length: rates for length, (rates, _) in judged.items()}
+
+
+def load_listener(path):
+    try:
+        return keras.saving.load_model(path)
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
 
 
 def listen(model, frames, letters, length, beam):
@@ -66,8 +77,32 @@ def judge_listener(model, language, arguments, length):
     heard = listen(model, frames, language.letters, length, arguments.beam)
     rate = error_rate([text for text, _ in heard], texts)
     print(f"{length} {language.unit}: {rate:.1%} heard wrong", flush=True)
+    # The last row belongs to the end of the text, which has no sound.
+    rows = [silence_around(x, w[:-1]) for x, (_, w) in zip(frames, heard, strict=True)]
+    far = np.concatenate(rows)
+    far, count = far[far > FAR], len(far)
+    if 20 * len(far) > count:
+        print(
+            f"  Remark: {len(far) / count:.0%} of the {language.unit} have their largest weights "
+            f"in silence, {np.median(far):.0f} frames away from any sound (the median). The "
+            "encoder has carried the sound there: do not read weights as places of sounds.",
+            flush=True,
+        )
     text, weights = heard[0]
     return rate, (texts[0], frames[0], weights, [*text, "end"], f"{texts[0]}, heard as {text}")
+
+
+def silence_around(frames, weights):
+    """How many frames the largest weight of each row is away from the nearest sound.
+
+    Args:
+        frames: log-mel, `(T, MELS)`.
+        weights: `(rows, T / SHARED)`.
+    """
+    loud = np.max(frames, axis=1) > QUIET * np.max(frames)
+    (sounds,) = np.nonzero([loud[n : n + SHARED].any() for n in range(0, len(frames), SHARED)])
+    read = weights.argmax(axis=1)
+    return SHARED * np.abs(read[:, None] - sounds).min(axis=1, initial=weights.shape[1])
 
 
 def judge_speaker(model, language, arguments, length, listener):

@@ -304,7 +304,8 @@ class Generator(keras.Model):
         """Writes a SavedModel that generates, from ids to ids or from strings to strings.
 
         The SavedModel runs without keras. Its input is "source". Several inputs keep the keys of a
-        dictionary, or the names of the inputs of a functional encoder. It returns a dictionary with
+        dictionary, or the names of the inputs of a functional encoder. Sizes that these inputs fix
+        are fixed in the signature, except the batch. It returns a dictionary with
         the items of a `SearchResult`, and with `detokenize` also "texts". The weights of several
         memories are "weights_0", "weights_1" and so on. An earlier SavedModel is replaced when the
         new one is complete. Exporting needs the TensorFlow backend.
@@ -336,10 +337,8 @@ class Generator(keras.Model):
         self._check_called()
         first = self._members()[0]
         form = None if tokenize is not None else first._first_call.form[0]
-        # The names of the inputs of a functional encoder, if the user chose them.
-        names = [x.name for x in getattr(first.encoder, "inputs", None) or ()]
-        names = [] if any(name.startswith("keras_tensor") for name in names) else names
-        write_saved_model(path, serve, form, names, [*self._members(), *tracked])
+        inputs = getattr(first.encoder, "inputs", None) or []
+        write_saved_model(path, serve, form, inputs, [*self._members(), *tracked])
 
     def _check_search(self, search, max_length, n_best, options, prefix=None):
         """Checks the arguments of one of the searches. Returns how many beams to keep."""

@@ -60,11 +60,11 @@ def drawable(text: Text) -> str:
     """Replaces characters that no font has by boxes."""
     signs, boxed = [], False
     for sign in visible(text):
-        if _joins(sign):
-            # Some fonts draw combining marks as part of a letter only, and a box is not a letter.
-            signs += [] if boxed else [sign]
+        # Some fonts draw combining marks as part of a letter only, and a box is not a letter.
+        if boxed and _joins(sign):
             continue
-        family = _KNOWN_FONTS[0] if sign.isspace() else _family_of(sign)
+        invisible = sign.isspace() or unicodedata.category(sign) == "Cf"
+        family = _KNOWN_FONTS[0] if invisible else _family_of(sign)
         boxed = family is None
         if not boxed:
             _used[family] = None

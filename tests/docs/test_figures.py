@@ -86,6 +86,21 @@ def test_every_headline_figure_is_shown():
     assert set(FIGURES) - shown == set()
 
 
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.md")), ids=lambda path: path.stem)
+def test_a_table_stands_before_the_command_that_printed_it(path):
+    """Commands, commits and machines are folded away below it."""
+    text = path.read_text("utf-8")
+    assert text.count("<details>\n<summary>") == text.count("\n\n</details>\n")
+    text = re.sub(r"^<details>.*?^</details>", "", text, flags=re.DOTALL | re.M)
+    parts = re.split(
+        r"^#+ ",
+        re.sub(r"^```python.*?^```\n\n```text", "", text, flags=re.DOTALL | re.M),
+        flags=re.M,
+    )
+    wrong = r"^```sh\n.*(^\||^```text|^```\{literalinclude\} tables)"
+    assert [x[:60] for x in parts if re.search(wrong, x, re.DOTALL | re.M)] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_the_headline_figures_of_the_file(page):
     """In the texts of its links, and in every statement beside a link."""

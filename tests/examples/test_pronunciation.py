@@ -115,6 +115,21 @@ def test_the_picture_shows_each_mark_on_a_circle(tmp_path, monkeypatch):
     assert labels == ["⊢", "n", "e", "◌\N{COMBINING ACUTE ACCENT}", "⊣"]
 
 
+def test_a_script_without_a_font_gives_one_sentence(tmp_path, monkeypatch):
+    """No warning: pytest makes an error of it."""
+    pytest.importorskip("matplotlib")
+    draw = export.draw_alignment
+    assert draw("né", ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png") == set()
+    signs = "\U00014400\U00014401"  # Anatolian hieroglyphs
+    boxed = draw(signs, ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png")
+    assert boxed == set(signs)
+    text = export.missing_font(boxed)
+    assert f"matplotlib finds no font with {signs[0]} {signs[1]} (anatolian): install" in text
+    assert "fonts-noto-core" in text
+    assert "fonts-noto-cjk" in export.missing_font({"\N{HIRAGANA LETTER KA}", "\u3099"})
+    assert "\n" not in text
+
+
 def build(attention, dropout=0.0, backward=False):
     options = {"attention": attention, "units": 5, "embedding": 3, "layers": 2, "dropout": dropout}
     return build_model(types.SimpleNamespace(**options), 11, 13, backward)

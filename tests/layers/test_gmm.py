@@ -21,6 +21,28 @@ def test_where_v2b_starts(step, width, options):
     assert_close(weights[0], expected, "float32")
 
 
+@pytest.mark.parametrize(
+    ("width", "place", "total"),
+    [
+        (-9.0, 5.0, 39.4),
+        (-0.725, 5.0, 1.08),
+        (-0.725, 5.5, 0.92),
+        (3.0, 15.0, 1.0),
+        (3.0, 29.0, 0.57),
+    ],
+    ids=["narrowest, on a step", "narrow, on a step", "between two", "wide", "at the end"],
+)
+def test_what_a_row_sums_to(width, place, total):
+    """docs/mechanisms/gmm.md: to one, but for narrow Gaussians and the end of the memory."""
+    layer = GMMAttention(3, components=1, version="V2", dtype="float64")
+    layer.build((1, 1, 5), (1, 30, 7))
+    # softplus(x) = d is x = log(exp(d) - 1)
+    layer.mixture_bias.assign([0.0, np.log(np.expm1(place)), width])
+    query, value = np.zeros((1, 1, 5)), np.zeros((1, 30, 7))
+    _, weights = layer(query, value, return_attention_scores=True)
+    assert numpy(weights).sum() == pytest.approx(total, abs=0.01)
+
+
 @pytest.mark.parametrize("version", ["V0", "V2", "V2b"])
 def test_the_place_never_moves_back(version):
     layer = GMMAttention(3, components=2, version=version)

@@ -11,20 +11,25 @@ from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, Sco
 from keras_attention.layers import Window
 from tests.backends import XLA
 from tests.helpers import (
+    BAHDANAU,
     DK,
     DQ,
     DV,
+    LUONG,
     MECHANISMS,
+    RECURRENT,
     TK,
     TQ,
     B,
     arguments,
+    assert_all_close,
     assert_close,
     assert_refused,
     gradients,
     lengths_mask,
     normal,
     numpy,
+    randomize,
     selected,
 )
 from tests.oracles import attend
@@ -109,6 +114,55 @@ def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):
             assert not numpy(x)[:, padding].any()
             x = selected(x, words, 1)
         assert_close(x, numpy(y))
+
+
+# docs/concepts/masks.md names these: a masked step between valid ones keeps its place.
+COUNT_GAPS = {
+    *(name for name in LUONG if "local" in name or "location" in name),
+    *("location", "location, last", "forward", "forward, agent", "monotonic, chunks"),
+    *("gmm V0", "gmm V2", "gmm V2b", "dynamic convolution"),
+}
+# In hard mode so few steps are read that a window may hold all of them.
+WINDOWS = [name for name in RECURRENT if "hard" not in name]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in BAHDANAU | LUONG | RECURRENT),
+        *((name, {"half_width": 2}) for name in WINDOWS),
+    ],
+)
+def test_masking_a_gap_is_truncating_unless_positions_count(name, options):
+    mechanism = (BAHDANAU | LUONG | RECURRENT)[name]
+    layer = mechanism.make(**options, dtype="float64")
+    layer.build((None, None, DQ), (None, None, DV), (None, None, mechanism.dk))
+    randomize(layer)
+    query, value, key = mechanism.tensors()
+    for valid in (slice(0, 5), slice(2, 7), [0, 1, 4, 5, 6]):
+        mask = np.zeros((B, TK), bool)
+        mask[:, valid] = True
+        masked = layer(query, value, key, value_mask=mask, return_attention_scores=True)
+        cut = layer(query, value[:, valid], key[:, valid], return_attention_scores=True)
+        masked = masked[0], selected(masked[1], mask[0], 2)
+        if valid == [0, 1, 4, 5, 6] and (options or name in COUNT_GAPS):
+            assert np.abs(numpy(masked[0]) - numpy(cut[0])).max() > 1e-2
+        else:
+            # The density of a narrow Gaussian magnifies rounding errors, and may be far above one.
+            assert_all_close(masked, cut, times=max(1.0, np.abs(numpy(cut[1])).max()))
+
+
+@pytest.mark.parametrize("alignment", ["global", "local-m", "local-p"])
+def test_masking_queries_is_truncating_unless_their_positions_count(alignment):
+    mechanism = LUONG[f"general-{alignment}"]
+    layer = mechanism.built(dtype="float64")
+    query, value, key = mechanism.tensors()
+    mask = np.array([[False, True, True]] * B)
+    masked, cut = layer(query, value, key, query_mask=mask), layer(query[:, 1:], value, key)
+    if alignment == "local-m":
+        assert np.abs(numpy(masked)[:, 1:] - numpy(cut)).max() > 1e-2
+    else:
+        assert_close(masked[:, 1:], numpy(cut))
 
 
 @few_mechanisms

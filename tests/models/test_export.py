@@ -7,8 +7,9 @@ from keras import layers
 
 from keras_attention import Ensemble, Seq2Seq
 from keras_attention.models import BidirectionalEnsemble
+from tests import fast
 from tests.backends import only_on
-from tests.models.cases import END, SOURCES, START, TARGETS, V, bahdanau, make_model
+from tests.models.cases import END, SOURCES, START, TARGETS, H, V, bahdanau, make_model
 
 pytestmark = only_on("tensorflow", reason="a SavedModel")
 OTHERS = np.array([[4, 7, 5, 3, 9], [9, 8, 0, 0, 0], [3, 4, 6, 0, 0]])
@@ -84,6 +85,38 @@ def test_an_ensemble_keeps_the_names_of_its_models(kind, tmp_path):
     model((source, TARGETS))
     serve = served(WRAPS[kind](model), tmp_path / "saved")  # nothing calls the ensemble before
     assert set(serve.structured_input_signature[1]) == {"width", "strip"}
+
+
+@pytest.mark.parametrize("kind", fast(["one", "pair", "by name"], ["one"], slow=2))
+def test_sizes_that_an_encoder_fixes_stay_in_the_signature(kind, tmp_path):
+    """Other sizes are unknown, whatever the first call had."""
+    import tensorflow as tf
+
+    symbols = {
+        "ids": keras.Input((None,), name="ids"),
+        "image": keras.Input((8, 5, 3), name="image"),
+    }
+    arrays = {"ids": SOURCES.astype("float32"), "image": np.ones((3, 8, 5, 3), "float32")}
+    memory = layers.Reshape((5, 24))(layers.Permute((2, 1, 3))(symbols["image"]))
+    if kind == "one":
+        del symbols["ids"], arrays["ids"]
+    else:
+        memory = memory + keras.ops.mean(symbols["ids"])
+    mask = keras.ops.ones_like(memory[:, :, 0], "bool")
+    inputs = {"one": symbols["image"], "pair": [*symbols.values()]}
+    inputs = inputs.get(kind, [*symbols.values()][::-1])
+    source = {"one": arrays["image"], "pair": (*arrays.values(),)}.get(kind, arrays)
+    encoder = keras.Model(inputs, [memory, layers.Dense(H)(memory[:, 0]), mask])
+    model = Seq2Seq(encoder, bahdanau(), layers.Embedding(V, 5), layers.Dense(V), START, END)
+    model((source, TARGETS))
+    serve = served(model, tmp_path / "saved")
+    specs = serve.structured_input_signature[1]
+    names = ["source"] if kind == "one" else list(arrays)
+    assert {name: x.shape.as_list() for name, x in specs.items()} == {
+        name: {"ids": [None, None]}.get(name, [None, 8, 5, 3]) for name in names
+    }
+    given = dict(zip(names, map(tf.constant, arrays.values()), strict=True))
+    assert np.array_equal(serve(**given)["tokens"], model.generate(source, 4).tokens)
 
 
 @pytest.mark.exhaustive

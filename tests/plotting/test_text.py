@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention.plotting import Hops, plot_attention, plot_hops
+from keras_attention.plotting import Hops, _text, plot_attention, plot_hops
 from keras_attention.plotting._text import drawable, shorten
 
 
@@ -31,6 +31,18 @@ def test_signs_that_cannot_be_drawn():
     assert drawable(b"caf\xc3\xa9") == "café"
     # A mark on a sign that no font has goes with it.
     assert drawable("\U00014400\u0301e\u0301") == "□e\u0301"
+
+
+def test_a_mark_that_no_font_has_is_a_box(monkeypatch):
+    """On a letter that a font has: matplotlib would warn, and draw a circle."""
+    monkeypatch.setattr(
+        _text, "_family_of", lambda sign: None if sign == "\u3099" else "DejaVu Sans"
+    )
+    assert drawable("◌\u3099") == "◌□"
+    assert drawable("e\u3099\u3099\u0301x") == "e□x"
+    assert shorten("◌\u3099" * 9, 8) == "◌□◌□◌□ …"
+    assert drawable("a\u200db") == "a\u200db"
+    plot_attention([[0.5, 0.5]], ["◌\u3099", "e"], ["x"]).canvas.draw()
 
 
 def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
