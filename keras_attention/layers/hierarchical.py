@@ -23,7 +23,7 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer
+from keras_attention.layers.base import CheckedLayer, traced
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.scoring import NORMALIZERS
 from keras_attention.ops.masks import blanked
@@ -194,12 +194,12 @@ class Level:
         """Builds both parts, and returns the features of what they read."""
         rows, steps, features = shape
         if self.encoder is not None:
-            # A symbolic call builds any layer and tells the shape of its result. A second one, of
-            # known length, finds a layer that shortens the sequence.
+            # Tracing builds any layer and tells the shape of its result. A second one, of known
+            # length, finds a layer that shortens the sequence.
             for length in (steps, steps or PROBE):
                 tensor = keras.KerasTensor((rows, length, shape[2]), dtype)
                 mask = keras.KerasTensor((rows, length), "bool")
-                features = self._encode(tensor, mask).shape[-1]
+                features = traced(self._encode, tensor, mask).shape[-1]
         if not self.attention.built:
             self.attention.build((rows, steps, features))
         return features
