@@ -93,7 +93,8 @@ def refuse(where: str, expected: str, received: Any, remedy: str = "") -> NoRetu
     """Raises the error of an argument. `received` is the value itself, or `Words` for it."""
     received = received if isinstance(received, Words) else described(received)
     received = received and f"; received {received}"
-    raise ValueError(f"{where}: {expected}{received}. {remedy}".rstrip())
+    # Nothing that was caught before says more.
+    raise ValueError(f"{where}: {expected}{received}. {remedy}".rstrip()) from None
 
 
 class Words(str):

@@ -17,8 +17,8 @@ from keras_attention.layers._warnings import warn_of_dropped_masks, warn_of_stra
 from keras_attention.ops.products import as_dtype, project
 
 __all__ = [
-    *("CheckedLayer", "as_in_a_call", "float_weights", "hold", "refuse_unready", "serialized"),
-    *("traced", "with_weights"),
+    *("CheckedLayer", "arguments_of", "as_in_a_call", "float_weights", "hold", "refuse_unready"),
+    *("serialized", "traced", "with_weights"),
 ]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
@@ -48,7 +48,7 @@ def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
     """
     if layer.compute_dtype == layer.variable_dtype:
         return function()
-    return _Caller(dtype=layer.dtype_policy, name="caller")(function=function)
+    return _Caller(function, dtype=layer.dtype_policy, name="caller")()
 
 
 def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
@@ -102,12 +102,16 @@ def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
     A symbolic call would leave a node in each layer. A functional model that calls such a layer too
     would not be loaded: it finds its nodes by their numbers.
     """
-    return keras.Operation.compute_output_spec(_Caller(name="caller"), function, *tensors)
+    return keras.Operation.compute_output_spec(_Caller(function, name="caller"), *tensors)
 
 
 class _Caller(keras.layers.Layer):
-    def call(self, function, *tensors):
-        return function(*tensors)
+    def __init__(self, function, **kwargs):
+        super().__init__(**kwargs)
+        self.function = function
+
+    def call(self, *tensors):
+        return self.function(*tensors)
 
 
 class CheckedLayer(keras.layers.Layer):
@@ -194,7 +198,7 @@ class CheckedLayer(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        for name in _arguments_of(type(self)):
+        for name in arguments_of(type(self)):
             if hasattr(self, name):
                 value = getattr(self, name)
                 layers = isinstance(_first(value), keras.layers.Layer)
@@ -210,7 +214,7 @@ class CheckedLayer(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])
-            for name in _arguments_of(cls)
+            for name in arguments_of(cls)
             if isinstance(x := _first(config.get(name)), dict) and "class_name" in x
         }
         return super().from_config({**config, **layers})
@@ -243,7 +247,7 @@ def _count_before_masks(layer: type) -> int:
     return next((n for n, name in enumerate(names) if name.endswith("mask")), len(names))
 
 
-def _arguments_of(layer: type) -> list[str]:
+def arguments_of(layer: type) -> list[str]:
     """The constructor arguments of a class, without the arguments of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
     signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
@@ -254,7 +258,7 @@ def _arguments_of(layer: type) -> list[str]:
 
 def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
     """Refuses arguments that neither a class nor Keras knows, and says what to write instead."""
-    own = _arguments_of(layer)
+    own = arguments_of(layer)
     unknown = {name: x for name, x in arguments.items() if name not in own and name not in OF_KERAS}
     if not unknown:
         return
