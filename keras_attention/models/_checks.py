@@ -154,10 +154,8 @@ def check_encoded(model: str, encoded: Any) -> tuple[Any, Any, Any]:
         and (one is None or is_tensor(one, "bool", *x.shape[:2]))
         for x, one in zip(memories, masks, strict=True)
     )
-    right = right and not any(
-        kind_of(getattr(x, "dtype", "")) == "bool" for x in tree.flatten(state)
-    )
-    check(model, "encoded", right, encoded)
+    kinds = [kind_of(getattr(x, "dtype", "")) for x in tree.flatten(state)]
+    check(model, "encoded", right and "bool" not in kinds, encoded)
     pairs = zip(memories, masks, strict=True)
     masks = [_mask_of(x) if one is None else one for x, one in pairs]
     return (memories, state, masks) if tree.is_nested(memory) else (memory, state, *masks)
