@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import inspect
@@ -88,12 +89,19 @@ def _mark(value, config):
         for pair in zip(value, config, strict=True):
             _mark(*pair)
     elif isinstance(value, keras.layers.Layer):
-        # A layer that a functional model calls has an output.
-        if len(_holders.get(value, ())) > 1 or hasattr(value, "output"):
+        if len(_holders.get(value, ())) > 1 or _is_called(value):
             config["shared_object_id"] = id(value)
         for name in _INSIDE:
             if name in config["config"]:
                 _mark(getattr(value, name, None), config["config"][name])
+
+
+def _is_called(layer):
+    """Whether a functional model calls a layer, which then has an output."""
+    with contextlib.suppress(AttributeError):
+        # Not `layer.output`, because a functional model always has that.
+        return keras.Operation.output.fget(layer) is not None
+    return False
 
 
 def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:

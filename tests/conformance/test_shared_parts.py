@@ -165,6 +165,17 @@ KINDS = {
             "itself": itself(of_words),
         },
     ),
+    "model": (
+        lambda: keras.Sequential([keras.Input((None, D)), layers.Dense(D), layers.Dense(D)]),
+        {
+            "words": Holder(
+                lambda x: HierarchicalAttention(3, word_encoder=x),
+                lambda f: f.word_encoder,
+                of_documents,
+            ),
+            "itself": itself(of_words),
+        },
+    ),
     "embedding": (
         lambda: layers.Embedding(V, D),
         {
