@@ -19,23 +19,34 @@ except ImportError:
     )
     raise ImportError(expected) from None
 
-from keras_attention import layers
 from keras_attention._spec import Words, check_bool, check_choice, refuse
+from keras_attention.layers import (
+    AttentionPooling,
+    BahdanauAttention,
+    CoverageAttention,
+    DynamicConvolutionAttention,
+    ForwardAttention,
+    GMMAttention,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MonotonicAttention,
+    StepwiseMonotonicAttention,
+)
 from keras_attention.layers.base import arguments_of
 
 __all__ = ["AttentionHyperModel", "attention_space", "completed_trials"]
 
 MECHANISMS = {
-    "bahdanau": layers.BahdanauAttention,
-    "luong": layers.LuongAttention,
-    "location_sensitive": layers.LocationSensitiveAttention,
-    "coverage": layers.CoverageAttention,
-    "monotonic": layers.MonotonicAttention,
-    "stepwise": layers.StepwiseMonotonicAttention,
-    "forward": layers.ForwardAttention,
-    "gmm": layers.GMMAttention,
-    "dynamic_convolution": layers.DynamicConvolutionAttention,
-    "pooling": layers.AttentionPooling,
+    "bahdanau": BahdanauAttention,
+    "luong": LuongAttention,
+    "location_sensitive": LocationSensitiveAttention,
+    "coverage": CoverageAttention,
+    "monotonic": MonotonicAttention,
+    "stepwise": StepwiseMonotonicAttention,
+    "forward": ForwardAttention,
+    "gmm": GMMAttention,
+    "dynamic_convolution": DynamicConvolutionAttention,
+    "pooling": AttentionPooling,
 }
 DEFAULT = "bahdanau", "luong"
 UNNORMALISED = "monotonic", "stepwise", "gmm"
