@@ -83,6 +83,7 @@ REMEDIES = {
     ("attention_mask", "size"): "To mask only the memory, pass `value_mask`.",
     "several": "{call}.",
     "shape": "{call}.",
+    "rank": "Make its inner axes one: {name} = keras.layers.Reshape((-1, {features}))({name}).",
     "missing": "{call}.",
     "other": "{call}.",
 }
@@ -92,7 +93,8 @@ def refuse(where: str, expected: str, received: Any, remedy: str = "") -> NoRetu
     """Raises the error of an argument. `received` is the value itself, or `Words` for it."""
     received = received if isinstance(received, Words) else described(received)
     received = received and f"; received {received}"
-    raise ValueError(f"{where}: {expected}{received}. {remedy}".rstrip())
+    # Nothing that was caught before says more.
+    raise ValueError(f"{where}: {expected}{received}. {remedy}".rstrip()) from None
 
 
 class Words(str):
@@ -239,9 +241,10 @@ class Spec:
         keys = (name.partition("[")[0], problem), (kind, problem), problem
         remedy = next((REMEDIES[key] for key in keys if key in REMEDIES), "")
         masks = masks_by_name(self.names)
-        refuse(
-            layer, expected, received, remedy.format(name=name, call=f"Call {call}", masks=masks)
-        )
+        words = {"name": name, "call": f"Call {call}", "masks": masks}
+        if problem == "rank":
+            words["features"] = tensors[name].shape[-1]
+        refuse(layer, expected, received, remedy.format(**words))
 
     def _problem(self, argument, tensors, built, sizes):
         """The problem, what was expected, and what was received, in words."""
@@ -276,7 +279,9 @@ class Spec:
             of = "pair of a query and a memory step" if pairs else f"step of `{of}`"
             return "size", f"{must} have shape {wanted}, one truth value for each {of}", received
         if len(shape) not in forms:
-            return "shape", f"{must} have shape {_in_words(forms)}", received
+            higher = len(shape) > max(forms) == 3 and forms[3][2][0] == "D" and shape[-1]
+            problem = "rank" if higher else "shape"
+            return problem, f"{must} have shape {_in_words(forms)}", received
         axes = forms[len(shape)]
         if axes[-1][0] == "D" and not isinstance(shape[-1], int):
             expected = f"the last dimension of `{name}`, its features, must be known"

@@ -17,6 +17,7 @@ from keras_attention import (
     LuongAttention,
     MemoryHop,
     MemoryNetwork,
+    MultiSource,
     ScoringMixin,
     beam_search,
     greedy_search,
@@ -372,6 +373,26 @@ MISTAKES = {
         lambda: BahdanauAttention(4)(VALUE, STEP),
         "`value` must have shape (batch, memory steps, features); received (2, 5). Call "
         "layer(query, value).",
+    ),
+    "pictures as memory": (
+        lambda: BahdanauAttention(4)(QUERY, np.ones((2, 8, 9, 64))),
+        "`value` must have shape (batch, memory steps, features); received (2, 8, 9, 64). Make its "
+        "inner axes one: value = keras.layers.Reshape((-1, 64))(value).",
+    ),
+    "pictures of an unknown size as memory": (
+        lambda: decoder()(keras.Input((None, 5)), keras.Input((None, None, 64))),
+        "received (None, None, None, 64)",
+        "memory = keras.layers.Reshape((-1, 64))(memory).",
+    ),
+    "pictures as one of several memories": (
+        lambda: MultiSource([BahdanauAttention(4), BahdanauAttention(4)])(
+            QUERY, [VALUE, np.ones((2, 8, 9, 64))]
+        ),
+        "value[1] = keras.layers.Reshape((-1, 64))(value[1]).",
+    ),
+    "pictures as words of documents": (
+        lambda: HierarchicalAttention(4)(np.ones((2, 3, 8, 9, 64))),
+        "received (2, 3, 8, 9, 64). Call layer(inputs).",
     ),
     "swapped after the first call": (
         lambda: called(BahdanauAttention(4), QUERY, WIDER)(WIDER, QUERY),

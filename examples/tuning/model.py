@@ -25,7 +25,7 @@ class DateTranslator(AttentionHyperModel):
     """Every trial begins with the same seed, so a trial that begins again finds the same."""
 
     def __init__(self, seed):
-        super().__init__(build, units=(32, 128), most_dropout=0.3)
+        super().__init__(build, units=[32, 64, 128], dropout=[0.0, 0.1, 0.2, 0.3])
         self.seed = seed
 
     def build(self, hp):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -15,7 +17,10 @@ from keras_attention._typing import Tensor
 from keras_attention.layers._warnings import warn_of_dropped_masks, warn_of_strategy
 from keras_attention.ops.products import as_dtype, project
 
-__all__ = ["CheckedLayer", "as_in_a_call", "float_weights", "refuse_unready", "with_weights"]
+__all__ = [
+    *("CheckedLayer", "arguments_of", "as_in_a_call", "float_weights", "hold", "refuse_unready"),
+    *("serialized", "traced", "with_weights"),
+]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
 # Arguments of other layers, and what takes their place here.
@@ -31,6 +36,10 @@ ELSEWHERE = {
 }
 OF_KERAS = {"activity_regularizer", "trainable", "dtype", "autocast", "name"}
 OF_KERAS |= {"input_shape", "input_dim"}
+# The layers that hold a layer, so that a config says which layers are shared.
+_holders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+# Attributes, and arguments of the same names, in which layers of Keras hold others.
+_INSIDE = "cell", "cells", "layer"
 
 
 def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
@@ -40,7 +49,7 @@ def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
     """
     if layer.compute_dtype == layer.variable_dtype:
         return function()
-    return _Caller(dtype=layer.dtype_policy, name="caller")(function=function)
+    return _Caller(function, dtype=layer.dtype_policy, name="caller")()
 
 
 def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
@@ -55,9 +64,62 @@ def with_weights(layer: keras.layers.Layer, values: Iterable[Tensor]) -> keras.S
     return keras.StatelessScope([*zip(float_weights(layer), values, strict=True), *others])
 
 
+def hold(holder: keras.layers.Layer, value: Any) -> None:
+    """Notes that a layer holds another, or a list of others, and what these hold."""
+    for part in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(part, keras.layers.Layer) and holder not in _holders.get(part, ()):
+            _holders.setdefault(part, weakref.WeakSet()).add(holder)
+            for name in (*_INSIDE, "layers"):
+                hold(part, getattr(part, name, None))
+
+
+def serialized(value: Any) -> Any:
+    """Serializes a layer, or a list of layers, and marks what others hold or call too.
+
+    Loading makes one layer of configs with the same mark. Keras marks the second config of a layer,
+    but not the first if that is inside another config.
+    """
+    config = keras.saving.serialize_keras_object(value)
+    _mark(value, config)
+    return config
+
+
+def _mark(value, config):
+    if isinstance(value, (list, tuple)):
+        for pair in zip(value, config, strict=True):
+            _mark(*pair)
+    elif isinstance(value, keras.layers.Layer):
+        if len(_holders.get(value, ())) > 1 or _is_called(value):
+            config["shared_object_id"] = id(value)
+        for name in _INSIDE:
+            if name in config["config"]:
+                _mark(getattr(value, name, None), config["config"][name])
+
+
+def _is_called(layer):
+    """Whether a functional model calls a layer, which then has an output."""
+    with contextlib.suppress(AttributeError):
+        # Not `layer.output`, because a functional model always has that.
+        return keras.Operation.output.fget(layer) is not None
+    return False
+
+
+def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
+    """Builds the layers that a function calls, and returns the symbols of its results.
+
+    A symbolic call would leave a node in each layer. A functional model that calls such a layer too
+    would not be loaded: it finds its nodes by their numbers.
+    """
+    return keras.Operation.compute_output_spec(_Caller(function, name="caller"), *tensors)
+
+
 class _Caller(keras.layers.Layer):
-    def call(self, function):
-        return function()
+    def __init__(self, function, **kwargs):
+        super().__init__(**kwargs)
+        self.function = function
+
+    def call(self, *tensors):
+        return self.function(*tensors)
 
 
 class CheckedLayer(keras.layers.Layer):
@@ -76,6 +138,10 @@ class CheckedLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         # Not in `call`: a layer is made in the scope of its strategy, but may be called outside it.
         warn_of_strategy()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        hold(self, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not hasattr(self, "built"):
@@ -140,11 +206,11 @@ class CheckedLayer(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        for name in _arguments_of(type(self)):
+        for name in arguments_of(type(self)):
             if hasattr(self, name):
                 value = getattr(self, name)
                 layers = isinstance(_first(value), keras.layers.Layer)
-                config[name] = keras.saving.serialize_keras_object(value) if layers else value
+                config[name] = serialized(value) if layers else value
             elif type(self).get_config is CheckedLayer.get_config:
                 raise ValueError(
                     f"{self.name}: the layer has no attribute `{name}`, so the argument `{name}` "
@@ -156,7 +222,7 @@ class CheckedLayer(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])
-            for name in _arguments_of(cls)
+            for name in arguments_of(cls)
             if isinstance(x := _first(config.get(name)), dict) and "class_name" in x
         }
         return super().from_config({**config, **layers})
@@ -189,7 +255,7 @@ def _count_before_masks(layer: type) -> int:
     return next((n for n, name in enumerate(names) if name.endswith("mask")), len(names))
 
 
-def _arguments_of(layer: type) -> list[str]:
+def arguments_of(layer: type) -> list[str]:
     """The constructor arguments of a class, without the arguments of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
     signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
@@ -200,7 +266,7 @@ def _arguments_of(layer: type) -> list[str]:
 
 def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
     """Refuses arguments that neither a class nor Keras knows, and says what to write instead."""
-    own = _arguments_of(layer)
+    own = arguments_of(layer)
     unknown = {name: x for name, x in arguments.items() if name not in own and name not in OF_KERAS}
     if not unknown:
         return

@@ -23,7 +23,7 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer
+from keras_attention.layers.base import CheckedLayer, traced
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.scoring import NORMALIZERS
 from keras_attention.ops.masks import blanked
@@ -194,12 +194,13 @@ class Level:
         """Builds both parts, and returns the features of what they read."""
         rows, steps, features = shape
         if self.encoder is not None:
-            # A symbolic call builds any layer and tells the shape of its result. A second one, of
-            # known length, finds a layer that shortens the sequence.
+            # Tracing builds any layer and tells the shape of its result. A second one, of known
+            # length, finds a layer that shortens the sequence.
             for length in (steps, steps or PROBE):
                 tensor = keras.KerasTensor((rows, length, shape[2]), dtype)
                 mask = keras.KerasTensor((rows, length), "bool")
-                features = self._encode(tensor, mask).shape[-1]
+                encoded = traced(self._encode, tensor, mask)
+                features = self._checked(encoded, tensor).shape[-1]
         if not self.attention.built:
             self.attention.build((rows, steps, features))
         return features
@@ -208,7 +209,8 @@ class Level:
         """Returns the vectors `(N, F)` and the weights `(N, T)`."""
         if self.encoder is not None:
             # An encoder that takes no mask must not mix padding into the words beside it.
-            sequence = self._encode(blanked(sequence, mask), mask)
+            encoded = self._encode(blanked(sequence, mask), mask)
+            sequence = self._checked(encoded, sequence)
             if mask is None:
                 # Otherwise the attention would use a mask that the encoder computes itself.
                 mask = ops.ones_like(sequence[:, :, 0], "bool")
@@ -229,7 +231,10 @@ class Level:
             empty = ops.logical_not(ops.any(mask, axis=1, keepdims=True))
             options = {"mask": ops.logical_or(mask, ops.logical_and(empty, first))}
         with _unwarned(self.encoder):
-            encoded = self.encoder(sequence, **options)
+            return self.encoder(sequence, **options)
+
+    def _checked(self, encoded: Any, sequence: Tensor) -> Tensor:
+        """What the encoder returned for a sequence, which must be a vector for every step."""
         given = getattr(encoded, "shape", None)
         if given is None or not fits(given, (*sequence.shape[:2], None)) or given[-1] is None:
             expected = f"`{self.name}_encoder` must return (batch, {self.name}s, features), here "

@@ -197,7 +197,7 @@ def _head(attention, number, dtype):
 
 
 def _seeded(config: Nested, number: int) -> Nested:
-    """A configuration with other seeds."""
+    """A configuration with other seeds, and with layers of its own."""
     if isinstance(config, (list, tuple)):
         return type(config)(_seeded(x, number) for x in config)
     if not isinstance(config, dict):
@@ -207,4 +207,5 @@ def _seeded(config: Nested, number: int) -> Nested:
         if name == "seed" and is_integer(x)
         else _seeded(x, number)
         for name, x in config.items()
+        if name != "shared_object_id"
     }

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import tree
 
-from keras_attention._spec import Words, check_token, is_tensor, refuse
+from keras_attention._spec import Words, check_token, is_tensor, kind_of, refuse
 from keras_attention.layers import DecoderStack
 from keras_attention.models.hard_attention import HardAttention
 
@@ -39,10 +39,10 @@ RULES = {
     "tokens": "the models must have the same start_token, end_token and pad_token",
     "vocabulary": "both models must have one vocabulary",
     # What they return.
-    "encoded": "the encoder must return (memory, state, mask): vectors (batch, steps, features), "
-    "states of the cell as a list or None, and a boolean mask or None; of several memories, lists "
-    "of vectors and of masks. Make the mask of ids, such as source != 0. A functional model cannot "
-    "return None: return zeros, and a mask of ones.",
+    "encoded": "the encoder must return (memory, state, mask), (memory, state) or one memory: "
+    "vectors (batch, steps, features), states of the cell as a list or None, and a boolean mask or "
+    "None; of several memories, lists of vectors and of masks. Make the mask of ids, such as "
+    "source != 0. A functional model cannot return None: leave the mask out, and return zeros.",
     "mask": "the encoder must return a mask, as at the first call, because padding is cut off. "
     "Make a new Seq2Seq of the same parts.",
     "all logits": "`head` must return a logit for every token, the end token too. Pass "
@@ -140,9 +140,13 @@ def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:
 
 
 def check_encoded(model: str, encoded: Any) -> tuple[Any, Any, Any]:
-    """What an encoder returned: a memory, a state and a mask. Several memories become lists."""
-    right = isinstance(encoded, (tuple, list)) and len(encoded) == 3
-    memory, state, mask = encoded if right else (None, None, None)
+    """What an encoder returned: a memory, a state and a mask. Several memories become lists.
+
+    Without a mask it is the one that Keras passes on with the memory, which training reads too.
+    """
+    parts = (encoded, None) if hasattr(encoded, "shape") else encoded
+    right = isinstance(parts, (tuple, list)) and len(parts) in (2, 3)
+    memory, state, mask = (*parts, None)[:3] if right else (None, None, None)
     memories = tree.flatten(memory)
     masks = [None] * len(memories) if mask is None else tree.flatten(mask)
     right = len(masks) == len(memories) and all(
@@ -150,8 +154,25 @@ def check_encoded(model: str, encoded: Any) -> tuple[Any, Any, Any]:
         and (one is None or is_tensor(one, "bool", *x.shape[:2]))
         for x, one in zip(memories, masks, strict=True)
     )
-    check(model, "encoded", right, encoded)
-    return (memories, state, masks) if tree.is_nested(memory) else (memory, state, mask)
+    kinds = [kind_of(getattr(x, "dtype", "")) for x in tree.flatten(state)]
+    check(model, "encoded", right and "bool" not in kinds, encoded)
+    pairs = zip(memories, masks, strict=True)
+    masks = [_mask_of(x) if one is None else one for x, one in pairs]
+    return (memories, state, masks) if tree.is_nested(memory) else (memory, state, *masks)
+
+
+def _mask_of(memory):
+    """The mask that Keras passes on with a memory, or None."""
+    return _Masked(name="masked", autocast=False)(memory)[1]
+
+
+class _Masked(keras.layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, memory, mask=None):
+        return memory, mask
 
 
 def check_targets(model: Any, target: Any) -> None:

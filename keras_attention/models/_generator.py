@@ -10,6 +10,7 @@ from keras import ops, tree
 
 from keras_attention._spec import Words, check_choice, check_int, kind_of, refuse
 from keras_attention._typing import Nested, Tensor
+from keras_attention.layers.base import hold, serialized
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
 from keras_attention.models._checks import check
 from keras_attention.models._export import (
@@ -93,6 +94,10 @@ class Generator(keras.Model):
         super().__init__(**kwargs)
         self._programs = Programs()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        hold(self, value)
+
     def _members(self):
         """The models that are trained: this one, or those that an ensemble joins."""
         return [self]
@@ -139,7 +144,7 @@ class Generator(keras.Model):
             )
 
     def get_config(self) -> dict[str, Any]:
-        own = {x: keras.saving.serialize_keras_object(getattr(self, x)) for x in self._arguments}
+        own = {x: serialized(getattr(self, x)) for x in self._arguments}
         return {**super().get_config(), **own}
 
     @classmethod

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._spec import Spec, check_rate, check_seed, check_token, refuse
 from keras_attention._typing import Tensor
-from keras_attention.layers.base import CheckedLayer
+from keras_attention.layers.base import CheckedLayer, traced
 
 __all__ = ["RecurrentEncoder"]
 
@@ -80,8 +80,8 @@ class RecurrentEncoder(CheckedLayer):
         self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, source_shape: Any) -> None:
-        # A call with symbolic ids builds the parts, in the dtypes that they have.
-        self.call(keras.KerasTensor(tuple(source_shape), dtype="int32"), False)
+        # It builds the parts, in the dtypes that they have.
+        traced(lambda ids: self.call(ids, False), keras.KerasTensor(tuple(source_shape), "int32"))
 
     def call(
         self, source: Tensor, training: bool | None = None

@@ -16,10 +16,9 @@ def matplotlib_module(name: str) -> Any:
     """Imports a module of matplotlib."""
     try:
         return importlib.import_module(f"matplotlib.{name}")
-    except ImportError as error:
-        raise ImportError(
-            'Pictures need matplotlib: pip install "keras-attention-layers[plot]"'
-        ) from error
+    except ImportError:
+        expected = 'Pictures need matplotlib: pip install "keras-attention-layers[plot]"'
+        raise ImportError(expected) from None
 
 
 def new_figure(size: tuple[float, float], **options: Any) -> Any:

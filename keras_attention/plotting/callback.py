@@ -90,11 +90,11 @@ class AttentionMapCallback(keras.callbacks.Callback):
         try:
             import tensorboard  # noqa: F401
             from tensorflow import summary
-        except ImportError as error:
+        except ImportError:
             raise ImportError(
                 "AttentionMapCallback needs TensorFlow and TensorBoard: "
                 'pip install "keras-attention-layers[plot]"'
-            ) from error
+            ) from None
         self._summary: Any = summary
         self._writer: Any = summary.create_file_writer(str(self.log_dir))
 

@@ -149,7 +149,7 @@ def _joined(first, second):
 
 
 def _among(result, others):
-    """Marks the sequences of `found`, `(B, K)`, that `others` holds too."""
+    """Marks the sequences of `result`, `(B, K)`, that `others` holds too."""
     same = ops.expand_dims(result.tokens, 2) == ops.expand_dims(others.tokens, 1)
     return ops.any(ops.all(same, axis=-1), axis=-1)
 

@@ -46,7 +46,7 @@ def test_a_model_is_the_same_whatever_was_built_before():
         np.testing.assert_array_equal(x, y)
     # The options of the other mechanism are left out.
     assert {"units 32", "attention_units 32", "learning_rate 0.001235"} < set(line.split(", "))
-    assert "attention_alignment" not in line
+    assert "attention_score_mode" not in line
 
 
 def test_more_pairs_than_days_are_refused(capsys):

@@ -611,24 +611,31 @@ ENCODED = {
         "float32 of shape (3, 5)).",
     ),
     "ids": (lambda memory, state, mask: (mask, state, mask), "received (bool of shape (3, 5)"),
-    "two values": (
-        lambda memory, state, mask: (memory, state),
-        "received (float32 of shape (3, 5, 8), ",
+    "a mask in place of a state": (
+        lambda memory, state, mask: (memory, mask),
+        "received (float32 of shape (3, 5, 8), bool of shape (3, 5)).",
+        "A functional model cannot return None: leave the mask out, and return zeros.",
     ),
+    "a mask among the states": (
+        lambda memory, state, mask: (memory, [mask, mask]),
+        "received (float32 of shape (3, 5, 8), [bool of shape (3, 5), ",
+    ),
+    "one item": (lambda memory, state, mask: [memory], "received [float32 of shape (3, 5, 8)]"),
+    "vectors alone": (lambda memory, state, mask: memory[:, 0], "received float32 of shape (3, 8)"),
 }
 
 
 @pytest.mark.parametrize("name", ENCODED)
 def test_an_encoder_that_returns_something_else_is_refused(name, model):
-    change, fragment = ENCODED[name]
+    change, *fragments = ENCODED[name]
 
     class Mistaken(keras.layers.Layer):
         def call(self, source, training=None):
             return change(*model.encoder(source))
 
     other = Seq2Seq(Mistaken(), model.decoder, model.target_embedding, model.head, START, END)
-    message = "the encoder must return (memory, state, mask)"
-    assert_refused(lambda: other((SOURCES, TARGETS)), message, fragment)
+    message = "the encoder must return (memory, state, mask), (memory, state) or one memory: "
+    assert_refused(lambda: other((SOURCES, TARGETS)), message, *fragments)
 
 
 def test_a_wrong_cell_is_refused_without_a_warning_of_keras():

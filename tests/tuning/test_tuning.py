@@ -6,20 +6,17 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import AttentionPooling, BahdanauAttention, LuongAttention
+from keras_attention import BahdanauAttention
 
 keras_tuner = pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
 
 from keras_attention.tuning import (  # noqa: E402
-    OTHERS,
+    MECHANISMS,
+    UNNORMALISED,
     AttentionHyperModel,
     attention_space,
     completed_trials,
 )
-
-RECURRENT = [name for name in OTHERS if name not in ("bahdanau", "pooling")]
-
-ALL_ALIGNMENTS = ("global", "local-m", "local-p")
 
 
 def hyperparameters(**values):
@@ -30,119 +27,87 @@ def hyperparameters(**values):
 
 
 def test_the_default():
-    layer = attention_space(keras_tuner.HyperParameters())
+    hp = keras_tuner.HyperParameters()
+    layer = attention_space(hp)
     assert isinstance(layer, BahdanauAttention)
     config = layer.get_config()
-    assert config["units"] == 32
-    assert (config["weight_norm"], config["use_bias"], config["dropout"]) == (False, False, 0.0)
+    assert (config["units"], config["normalizer"], config["dropout"]) == (32, "softmax", 0.0)
+    # The hyperparameter of another mechanism is not active.
+    names = {"mechanism", "units", "normalizer", "dropout"}
+    assert set(hp.values) == {f"attention_{name}" for name in names}
 
 
-@pytest.mark.parametrize("alignment", ["global", "local-m", "local-p"])
-@pytest.mark.parametrize("score", ["dot", "general", "concat", "location"])
-@pytest.mark.parametrize("vector", [False, True])
-@pytest.mark.each_value
-def test_every_choice_of_luong(score, alignment, vector):
-    chosen = {"mechanism": "luong", "score_mode": score, "alignment": alignment, "vector": vector}
-    hp = hyperparameters(
-        **chosen, half_width=3, vector_units=64, normalizer="sparsemax", dropout=0.2
-    )
-    scores = ("dot", "general", "concat", "location")
-    layer = attention_space(hp, scores=scores, alignments=ALL_ALIGNMENTS, max_length=17)
-    assert isinstance(layer, LuongAttention)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_choice_reaches_the_layer(name):
+    """And no hyperparameter is searched that the layer does not take."""
+    chosen = {"units": 64, "normalizer": "sparsemax", "dropout": 0.2, "score_mode": "concat"}
+    absent = [x for x in chosen if x == "normalizer" and name in UNNORMALISED]
+    absent += ["score_mode"] * (name != "luong")
+    hp = keras_tuner.HyperParameters()
+    hp.values = {f"attention_{x}": value for x, value in chosen.items()}
+    layer = attention_space(hp, mechanisms=[name])
+    assert type(layer) is MECHANISMS[name]
+    searched = {x.name.removeprefix("attention_") for x in hp.space} - {"mechanism"}
+    assert searched == chosen.keys() - absent
     config = layer.get_config()
-    assert (config["score_mode"], config["alignment"]) == (score, alignment)
-    assert config["units"] == (64 if vector else None)
-    assert config["half_width"] == (10 if alignment == "global" else 3)
-    assert config["max_length"] == (17 if score == "location" else None)
-    assert (config["normalizer"], config["dropout"]) == ("sparsemax", 0.2)
-    assert layer(np.ones((2, 3, 5)), np.ones((2, 7, 5))).shape == (2, 3, 64 if vector else 5)
+    assert {x: config[x] for x in searched} == {x: chosen[x] for x in searched}
+    arrays = [np.ones((2, 3, 5)), np.ones((2, 7, 5))]
+    if name == "pooling":
+        assert layer(arrays[1]).shape == (2, 5)
+    else:
+        assert layer(*arrays).shape == (2, 3, 64 if name == "luong" else 5)
 
 
-@pytest.mark.parametrize("name", RECURRENT)
-def test_every_attention_with_a_state(name):
-    layer, arguments = OTHERS[name]
-    first, last = ({x: values[n] for x, values in arguments.items()} for n in (0, -1))
-    for chosen in (first, last):
-        own = {f"{name}_{x}": value for x, value in {"units": 64, **chosen}.items()}
-        hp = hyperparameters(mechanism=name, **own, normalizer="entmax15")
-        made = attention_space(hp, mechanisms=["bahdanau", *RECURRENT])
-        assert type(made) is layer
-        config = made.get_config()
-        assert {x: config[x] for x in chosen} == chosen
-        normalized = name not in ("gmm", "monotonic", "stepwise")
-        assert config["units"] == 64
-        assert config["normalizer"] == ("entmax15" if normalized else "softmax")
-        assert made(np.ones((2, 3, 5)), np.ones((2, 7, 5))).shape == (2, 3, 5)
+def test_lists_are_searched_and_values_are_not():
     hp = keras_tuner.HyperParameters()
-    config = attention_space(hp, mechanisms=[name]).get_config()
-    assert {x: config[x] for x in first} == first
-
-
-def test_a_pooling():
-    chosen = {"gated": False, "temperature": 0.3, "normalizer": "normalized_sigmoid", "units": 64}
-    hp = hyperparameters(mechanism="pooling", **{f"pooling_{x}": y for x, y in chosen.items()})
-    layer = attention_space(hp, mechanisms=["pooling"])
-    assert isinstance(layer, AttentionPooling)
+    options = {"alignment": ["local-p", "global"], "half_width": 3, "units": None, "dropout": 0.1}
+    layer = attention_space(hp, mechanisms=["luong"], **options, normalizer=["sparsemax"])
     config = layer.get_config()
-    assert {name: config[name] for name in chosen} == chosen
-    assert layer(np.ones((2, 7, 5))).shape == (2, 5)
-    config = attention_space(keras_tuner.HyperParameters(), mechanisms=["pooling"]).get_config()
-    assert (config["gated"], config["temperature"], config["normalizer"]) == (True, 1.0, "softmax")
+    expected = {**options, "alignment": "local-p", "normalizer": "sparsemax"}
+    assert {name: config[name] for name in expected} == expected
+    searched = {"mechanism", "alignment", "score_mode", "normalizer"}
+    assert {x.name for x in hp.space} == {f"attention_{name}" for name in searched}
+    layer = attention_space(hp, "other", weight_norm=[True, False], use_bias=[False, True])
+    assert (layer.weight_norm, layer.use_bias) == (True, False)
 
 
-def test_hyperparameters_of_other_choices_are_not_active():
-    hp = keras_tuner.HyperParameters()
-    attention_space(hp, "a")
-    names = {"mechanism", "normalizer", "dropout", "units", "weight_norm", "use_bias"}
-    assert set(hp.values) == {f"a_{name}" for name in names}
-    hp = keras_tuner.HyperParameters()
-    hp.Fixed("a_mechanism", "luong")
-    attention_space(hp, "a")
-    assert {"a_score_mode", "a_alignment", "a_vector"} <= set(hp.values)
-    assert not {"a_half_width", "a_vector_units", "a_units"} & set(hp.values)
-
-
-def test_unchosen_scopes_are_entered():
-    """Otherwise keras-tuner would find them only by chance."""
-    hp = keras_tuner.HyperParameters()
-    hp.values = {"attention_mechanism": "luong", "attention_alignment": "global"}
-    attention_space(hp)
-    seen = {tuple(condition.name for condition in scope) for scope in hp.inactive_scopes}
-    inner = [("attention_mechanism", f"attention_{name}") for name in ("alignment", "vector")]
-    assert seen == {("attention_mechanism",), *inner}
+def trials(folder, hypermodel, count, **options):
+    """Hyperparameters that a search draws, those that are active."""
+    tuner = make_tuner(folder, hypermodel, trials=count, **options)
+    for number in range(count):
+        hp = tuner.oracle.create_trial(f"{number}").hyperparameters
+        yield {x.name: hp.get(x.name) for x in hp.space if hp.is_active(x)}
 
 
 def test_the_search_knows_the_whole_space(tmp_path):
-    """Every scope is known and sampled, not only those that the defaults choose."""
-    tuner = make_tuner(tmp_path, AttentionHyperModel(build), trials=200)
-    names = {hp.name for hp in tuner.oracle.get_space().space}
-    inner = {"units", "weight_norm", "use_bias", "score_mode", "alignment", "half_width", "vector"}
-    common = {"mechanism", "normalizer", "dropout", "vector_units"}
-    assert names == {"rate", *(f"attention_{name}" for name in inner | common)}
-    found = {name: set() for name in names}
-    for number in range(200):
-        trial = tuner.oracle.create_trial(f"{number}")
-        for name in trial.hyperparameters.values:
-            if trial.hyperparameters.is_active(name):
-                found[name].add(trial.hyperparameters.get(name))
-    assert found["attention_half_width"] == set(range(2, 11))
-    assert found["attention_vector_units"] == found["attention_units"] == {32, 64, 128, 256}
-    assert found["attention_alignment"] == {"global", "local-p"}
-    assert found["attention_dropout"] == {0, 0.1, 0.2, 0.3, 0.4, 0.5}
+    """Every hyperparameter is sampled, and only where the layer takes it."""
+    hypermodel = AttentionHyperModel(build, mechanisms=["bahdanau", "luong", "gmm"])
+    found = {}
+    for values in trials(tmp_path, hypermodel, 200):
+        chosen = values["attention_mechanism"]
+        for name, value in values.items():
+            found.setdefault((chosen, name.removeprefix("attention_")), set()).add(value)
+    common = {"mechanism", "rate", "units", "dropout"}
+    own = {"bahdanau": {"normalizer"}, "gmm": set(), "luong": {"normalizer", "score_mode"}}
+    for chosen, names in own.items():
+        assert {name for one, name in found if one == chosen} == common | names
+        assert found[chosen, "units"] == {32, 64, 128, 256}
+        assert found[chosen, "dropout"] == {0, 0.2, 0.4}
+    assert found["luong", "score_mode"] == {"general", "concat"}
 
 
-@pytest.mark.parametrize(
-    ("most", "expected"),
-    [(0.3, [0, 0.1, 0.2, 0.3]), (0.05, [0, 0.05]), (0.25, [0, 0.1, 0.2, 0.25])],
-)
-def test_rates_of_dropout(most, expected):
-    hp = keras_tuner.HyperParameters()
-    attention_space(hp, most_dropout=most)
-    (dropout,) = [x for x in hp.space if x.name == "attention_dropout"]
-    assert list(dropout.values) == expected
-    hp = keras_tuner.HyperParameters()
-    attention_space(hp, most_dropout=0)
-    assert "attention_dropout" not in hp.values
+def test_a_search_keeps_what_is_declared_before(tmp_path):
+    """Whether all mechanisms take it or only some."""
+    hp = hyperparameters(score_mode="dot", units=48)
+    hp.Choice("attention_dropout", [0.3, 0.5])
+    found = list(trials(tmp_path, AttentionHyperModel(build), 30, hyperparameters=hp))
+    assert {x["attention_units"] for x in found} == {48}
+    assert {x["attention_dropout"] for x in found} == {0.3, 0.5}
+    assert {x["attention_score_mode"] for x in found} == {"dot"}
+    assert {x["attention_mechanism"] for x in found} == {"bahdanau", "luong"}
+    hp.values["attention_mechanism"] = "luong"
+    layer = attention_space(hp)
+    assert (layer.score_mode, layer.units, layer.dropout) == ("dot", 48, 0.3)
 
 
 def test_two_layers_of_one_model():
@@ -156,43 +121,28 @@ def test_two_layers_of_one_model():
     ("options", "message"),
     [
         ({"mechanisms": ["bahdanu"]}, "mechanisms.*bahdanu"),
-        ({"mechanisms": []}, "`mechanisms` must be a list of at least one of luong, bahdanau"),
-        ({"mechanisms": "luong"}, "`mechanisms` must be a list .*received 'luong'"),
-        ({"scores": ["cosine"]}, "scores.*cosine"),
-        ({"alignments": ["local"]}, "alignments.*local"),
-        ({"units": (64, 32)}, r"`units\[1\]` must be an integer from 64 to 1048576; received 32 "),
-        ({"half_widths": (0, 3)}, r"`half_widths\[0\]` must be a positive integer, .*received 0 "),
-        (
-            {"half_widths": (1.5, 3)},
-            r"`half_widths\[0\]` must be a positive .*received 1.5 ",
-        ),
-        ({"units": 64}, r"`units` must be two integers, \(smallest, largest\); received 64"),
-        ({"scores": ["location"], "max_length": -3}, "max_length.*positive integer"),
-        (
-            {"scores": ["location"]},
-            "`max_length` must .*received None.*needs it",
-        ),
-        ({"most_dropout": 1.0}, r"most_dropout` must be a number in \[0, 1\); received 1.0"),
-        ({"prefix": ""}, "`prefix` must be a string"),
-        ({"most_dropout": "x"}, r"most_dropout` must be a number"),
+        ({"mechanisms": []}, "`mechanisms` must be a list of at least one of bahdanau, luong"),
+        ({"mechanisms": "luong"}, r"received 'luong'. Write mechanisms=\['luong'\]"),
+        ({"score_mode": ["general", "dott"]}, "attention_space: `score_mode` must .*'dott'"),
+        ({"score_mode": "dott"}, "attention_space: `score_mode` must .*'dott'"),
+        ({"score_mode": "location"}, "`max_length` must .*received None"),
+        ({"scores": ["dot"]}, "`scores` must be an argument of one of bahdanau, luong"),
+        ({"mechanisms": ["gmm"], "normalizer": "softmax"}, "`normalizer` must be an argument of"),
+        ({"units": (32, 2**62)}, "`units` must be a positive integer, at most 1048576"),
+        ({"units": []}, r"`units` must be a value or a list of at least one; received \[\]"),
+        ({"dropout": [0.1, 1.0]}, r"`dropout` must be a number in \[0, 1\); received 1.0"),
     ],
 )
 def test_bad_spaces(options, message):
-    with pytest.raises(ValueError, match=message):
-        attention_space(keras_tuner.HyperParameters(), **options)
-
-
-def test_scores_of_a_mechanism_that_is_not_searched():
-    hp = keras_tuner.HyperParameters()
-    layer = attention_space(hp, mechanisms=["bahdanau"], scores=["location"])
-    assert type(layer).__name__ == "BahdanauAttention"
+    """Whichever is chosen first, and before a search begins."""
+    for make in (attention_space, lambda _, **options: AttentionHyperModel(build, **options)):
+        with pytest.raises(ValueError, match=message):
+            make(keras_tuner.HyperParameters(), **options)
 
 
 def test_a_build_that_is_no_function():
     with pytest.raises(ValueError, match=r"build\(hp, attention\); received 3, 3 is not"):
         AttentionHyperModel(3)
-    with pytest.raises(ValueError, match=r"`\*\*space` must be one of 'prefix', .*received 'unit'"):
-        AttentionHyperModel(build, unit=(3, 4))
 
 
 def build(hp, attention):
@@ -207,7 +157,7 @@ def build(hp, attention):
 DATA = [np.ones((8, 3, 4)), np.ones((8, 5, 4))], np.ones((8, 3, 1))
 
 
-def make_tuner(folder, hypermodel, trials=4):
+def make_tuner(folder, hypermodel, trials=4, **options):
     tuner = keras_tuner.RandomSearch(
         hypermodel,
         "val_loss",
@@ -216,13 +166,14 @@ def make_tuner(folder, hypermodel, trials=4):
         directory=folder,
         project_name="search",
         max_consecutive_failed_trials=9,
+        **options,
     )
     return tuner
 
 
 @pytest.mark.slow
 def test_a_search(tmp_path):
-    hypermodel = AttentionHyperModel(build, units=(4, 8), prefix="read")
+    hypermodel = AttentionHyperModel(build, units=[4, 8], prefix="read")
     tuner = make_tuner(tmp_path, hypermodel)
     tuner.search(*DATA, validation_data=DATA, verbose=0)
     trials = completed_trials(tuner)
@@ -236,11 +187,11 @@ def test_a_search(tmp_path):
 
 def test_failed_trials_are_not_hidden(tmp_path):
     def fail(hp, attention):
-        if hp.Float("rate", 0.01, 0.1) > 0.02:
+        if hp.Float("rate", 0.01, 0.1) > 0.05:
             raise ArithmeticError("the rate is too large")
         return build(hp, attention)
 
-    tuner = make_tuner(tmp_path, AttentionHyperModel(fail, units=(4, 8)))
+    tuner = make_tuner(tmp_path, AttentionHyperModel(fail, units=[4, 8]))
     tuner.search(*DATA, validation_data=DATA, verbose=0)
     with pytest.raises(RuntimeError, match=r"of 4 trials did not complete") as caught:
         completed_trials(tuner)
@@ -291,32 +242,6 @@ def test_a_training_that_diverges(tmp_path):
 def test_a_search_without_trials(tmp_path):
     with pytest.raises(RuntimeError, match="There are no trials"):
         completed_trials(make_tuner(tmp_path, AttentionHyperModel(build)))
-
-
-def test_local_m_is_not_searched_unless_asked_for():
-    """local-m needs a position at each decoding step, which the other choices refuse."""
-    for alignments, expected in ((None, {"global", "local-p"}), (ALL_ALIGNMENTS, ALL_ALIGNMENTS)):
-        hp = hyperparameters(mechanism="luong")
-        attention_space(hp, **({} if alignments is None else {"alignments": list(alignments)}))
-        (chosen,) = (x for x in hp.space if x.name == "attention_alignment")
-        assert set(chosen.values) == set(expected)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"units": (32, 2**62)}, r"`units\[1\]` must be an integer from 32 to 1048576"),
-        (
-            {"half_widths": (2, 2**25)},
-            r"`half_widths\[1\]` must be an integer from 2 to 16777216",
-        ),
-        ({"scores": ["location"], "max_length": 2**62}, "max_length.*at most 16777216"),
-        ({"scores": "dot"}, r"`scores` must be a list of .*received 'dot'. Write scores=\['dot'\]"),
-    ],
-)
-def test_spaces_of_newcomers(options, message):
-    with pytest.raises(ValueError, match=message):
-        attention_space(keras_tuner.HyperParameters(), **options)
 
 
 def test_hp_must_be_hyperparameters():

@@ -1,6 +1,5 @@
 """Attention inside a recurrent decoder."""
 
-import weakref
 from typing import Any
 
 import keras
@@ -15,9 +14,6 @@ from keras_attention.layers.scoring import ScoringMixin
 __all__ = ["AttentionRNN"]
 
 QUERIES = "previous", "current"
-
-# The decoders that hold a cell or an attention. Files say which of them share one.
-_decoders_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -118,8 +114,6 @@ class AttentionRNN(Decoder):
                 expected = f"`{name}` must have no `activity_regularizer`, which cannot leave the "
                 remedy = "Give it to the decoder: AttentionRNN(..., activity_regularizer=...)."
                 refuse(self.name, f"{expected}loop", part.activity_regularizer, remedy)
-        for part in (cell, attention):
-            _decoders_of.setdefault(part, weakref.WeakSet()).add(self)
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
             query = (
@@ -172,14 +166,6 @@ class AttentionRNN(Decoder):
     def attends_inside(self) -> bool:
         """Whether the attention runs inside the recurrence. Otherwise it runs once, after it."""
         return self.query == "previous" or self.input_feeding or self.attention.has_state
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        for name, part in (("cell", self.cell), ("attention", self.attention)):
-            if len(_decoders_of[part]) > 1:
-                # Keras marks only the second of two configs, and then loads two layers.
-                config[name]["shared_object_id"] = id(part)
-        return config
 
     def compute_output_shape(
         self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None

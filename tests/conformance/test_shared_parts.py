@@ -1,0 +1,322 @@
+"""A part that several layers share is one part in a file too, and its weights are there once."""
+
+import copy
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    DecoderStack,
+    Ensemble,
+    FeatureAttention,
+    HierarchicalAttention,
+    LocationSensitiveAttention,
+    MultiHead,
+    MultiSource,
+    RecurrentEncoder,
+    ResidualRNNCells,
+    ScoringMixin,
+    Seq2Seq,
+)
+from keras_attention.models import BidirectionalEnsemble, Readout
+from tests import fast
+from tests.helpers import assert_all_close, assert_close, normal, numpy, randomize
+from tests.models.cases import END, REVERSIBLE, SOURCES, START, TARGETS, V
+
+D = 5  # the features of everything, so that many layers take the same part
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Projecting(ScoringMixin):
+    """A dot product with what a layer makes of the keys."""
+
+    def __init__(self, projection, **kwargs):
+        super().__init__(**kwargs)
+        self.projection = projection
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        if not self.projection.built:
+            self.projection.build(key_shape or value_shape)
+
+    def project_key(self, key):
+        return self.projection(key)
+
+    def score(self, query, key):
+        return keras.ops.einsum("bqd,bkd->bqk", query, key)
+
+
+def gru():
+    return layers.GRU(D, return_sequences=True)
+
+
+def decoder(cell=None, attention=None):
+    cell, attention = cell or layers.GRUCell(D), attention or BahdanauAttention(3)
+    return AttentionRNN(cell, attention, query="current")
+
+
+def sources(attention):
+    return MultiSource([attention, BahdanauAttention(3)])
+
+
+def encoder(embedding=None, rnn=None):
+    rnn = rnn or layers.GRU(D, return_sequences=True, return_state=True)
+    return RecurrentEncoder(embedding or layers.Embedding(V, D), rnn)
+
+
+class Holder(NamedTuple):
+    """A layer that holds a part: how it is made of the part, where it has it, how it is called."""
+
+    make: Callable
+    part: Callable
+    call: Callable = lambda f, words, memory, documents, ids: f(words, memory)
+
+
+def of_words(f, words, *_):
+    return f(words)
+
+
+def of_documents(f, words, memory, documents, ids):
+    return f(documents)
+
+
+def of_ids(f, words, memory, documents, ids):
+    results = f(ids)
+    return results[0] if isinstance(results, tuple) else results
+
+
+def of_sources(f, words, memory, *_):
+    return f(words, [memory, words])
+
+
+def itself(call=Holder._field_defaults["call"]):
+    return Holder(lambda x: x, lambda f: f, call)
+
+
+ATTENTIONS = {
+    "stack": Holder(lambda x: DecoderStack([gru(), gru()], x), lambda f: f.attention),
+    "decoder": Holder(lambda x: decoder(attention=x), lambda f: f.attention),
+    "sources": Holder(sources, lambda f: f.attentions[0], of_sources),
+    "decoder of sources": Holder(
+        lambda x: decoder(attention=sources(x)), lambda f: f.attention.attentions[0], of_sources
+    ),
+    "itself": itself(),
+}
+# By kind: how to make a part, and the layers that may hold it.
+KINDS = {
+    "attention": (lambda: BahdanauAttention(3), ATTENTIONS),
+    "attention with a state": (lambda: LocationSensitiveAttention(3, 2, 3), ATTENTIONS),
+    "cell": (
+        lambda: layers.GRUCell(D),
+        {
+            "decoder": Holder(decoder, lambda f: f.cell),
+            "list": Holder(lambda x: decoder([x, layers.GRUCell(D)]), lambda f: f.cell.cells[0]),
+            "residual": Holder(
+                lambda x: decoder(ResidualRNNCells([layers.GRUCell(D), x])),
+                lambda f: f.cell.cells[1],
+            ),
+            "series": Holder(lambda x: FeatureAttention(x, 3), lambda f: f.cell, of_words),
+            "encoder": Holder(
+                lambda x: RecurrentEncoder(
+                    layers.Embedding(V, D), layers.RNN(x, return_sequences=True, return_state=True)
+                ),
+                lambda f: f.rnn.cell,
+                of_ids,
+            ),
+        },
+    ),
+    "recurrent layer": (
+        gru,
+        {
+            "stack": Holder(
+                lambda x: DecoderStack([x, gru()], BahdanauAttention(3)), lambda f: f.rnns[0]
+            ),
+            "words": Holder(
+                lambda x: HierarchicalAttention(3, word_encoder=x),
+                lambda f: f.word_encoder,
+                of_documents,
+            ),
+            "itself": itself(of_words),
+        },
+    ),
+    "layer": (
+        lambda: layers.Dense(D),
+        {
+            "words": Holder(
+                lambda x: HierarchicalAttention(3, word_encoder=layers.TimeDistributed(x)),
+                lambda f: f.word_encoder.layer,
+                of_documents,
+            ),
+            "words and sentences": Holder(
+                lambda x: HierarchicalAttention(3, word_encoder=x, sentence_encoder=x),
+                lambda f: f.sentence_encoder,
+                of_documents,
+            ),
+            "attention": Holder(Projecting, lambda f: f.projection),
+            "attention of a decoder": Holder(
+                lambda x: decoder(attention=Projecting(x)), lambda f: f.attention.projection
+            ),
+            "itself": itself(of_words),
+        },
+    ),
+    "model": (
+        lambda: keras.Sequential([keras.Input((None, D)), layers.Dense(D), layers.Dense(D)]),
+        {
+            "words": Holder(
+                lambda x: HierarchicalAttention(3, word_encoder=x),
+                lambda f: f.word_encoder,
+                of_documents,
+            ),
+            "itself": itself(of_words),
+        },
+    ),
+    "embedding": (
+        lambda: layers.Embedding(V, D),
+        {
+            "encoder": Holder(encoder, lambda f: f.embedding, of_ids),
+            "itself": itself(of_ids),
+        },
+    ),
+}
+# All layers of a kind in one model, in both orders; and each layer twice.
+ALL = [f"{kind}, {order}" for kind in KINDS for order in ("in order", "reversed")]
+TWICE = [f"{kind}, {name}" for kind, (_, holders) in KINDS.items() for name in holders]
+
+
+def functional(part, holders):
+    """A functional model that calls a layer made by each holder, and the names of the layers."""
+    made = [holder.make(part) for holder in holders]
+    inputs = [*map(keras.Input, [(7, D), (11, D), (2, 3, D)]), keras.Input((7,), dtype="int32")]
+    model = keras.Model(inputs, [x.call(f, *inputs) for x, f in zip(holders, made, strict=True)])
+    return randomize(model), [f.name for f in made]
+
+
+def arrays(model):
+    shapes = [(2, *x.shape[1:]) for x in model.inputs]
+    words = np.random.default_rng(0).integers(1, V, shapes.pop())
+    return [*(normal(n, *shape, dtype="float32") for n, shape in enumerate(shapes)), words]
+
+
+def reloaded(model, folder):
+    model.save(folder / "model.keras")
+    return keras.saving.load_model(folder / "model.keras")
+
+
+@pytest.mark.parametrize("name", fast(ALL + TWICE, ALL, slow=len(TWICE)))
+def test_a_part_of_several_layers_is_one_part_after_loading(name, tmp_path):
+    kind, which = name.split(", ")
+    make, holders = KINDS[kind]
+    orders = {"in order": list(holders), "reversed": list(holders)[::-1]}
+    chosen = [holders[x] for x in orders.get(which, [which] * 2)]
+    part = make()
+    model, names = functional(part, chosen)
+    x = arrays(model)
+    for again in (reloaded(model, tmp_path), copy.deepcopy(model)):
+        assert_all_close(again.weights, model.weights, "float32")
+        assert_all_close(again(x), model(x), "float32")
+        held = {id(f.part(again.get_layer(name))) for f, name in zip(chosen, names, strict=True)}
+        assert len(held) == 1
+        assert id(part) not in held
+
+
+def test_a_clone_has_a_part_for_each_layer():
+    """So Keras clones its own layers: `clone_model` makes each layer of its configuration."""
+    make, holders = KINDS["attention"]
+    model, names = functional(make(), [holders["stack"], holders["decoder"]])
+    clone = keras.models.clone_model(model)
+    first, second = (clone.get_layer(name) for name in names)
+    assert first.attention is not second.attention
+    for name in names:
+        clone.get_layer(name).set_weights(model.get_layer(name).get_weights())
+    assert_all_close(clone(arrays(model)), model(arrays(model)), "float32")
+
+
+def test_heads_do_not_share_the_parts_of_their_attention(tmp_path):
+    """A projection that another layer holds too is copied for each head, when it is loaded too."""
+    holders = [
+        itself(),
+        Holder(lambda x: MultiHead(Projecting(x.projection), 3), lambda f: f.heads[0].projection),
+    ]
+    model, names = functional(Projecting(layers.Dense(D)), holders)
+    again = reloaded(model, tmp_path)
+    assert_all_close(again.weights, model.weights, "float32")
+    assert_all_close(again(arrays(model)), model(arrays(model)), "float32")
+    attention, heads = (again.get_layer(name) for name in names)
+    parts = [attention.projection, *(head.projection for head in heads.heads)]
+    assert len({id(part) for part in parts}) == 4
+
+
+def translator(encoder, embedding, head, attention=None, cell=None):
+    return Seq2Seq(encoder, decoder(cell, attention), embedding, head, START, END)
+
+
+def tied():
+    table = REVERSIBLE(V, D)
+    return translator(encoder(table), table, None)
+
+
+def with_a_functional_encoder():
+    table, cell, ids = layers.Embedding(V, D), layers.GRUCell(D), keras.Input((None,))
+    memory = layers.RNN(cell, return_sequences=True, name="rnn")(table(ids))
+    outputs = memory, keras.ops.mean(memory, axis=1), keras.ops.not_equal(ids, 0)
+    return translator(keras.Model(ids, outputs), table, layers.Dense(V), cell=cell)
+
+
+def ensemble():
+    reading, table, head = encoder(), layers.Embedding(V, D), Readout(3, V)
+    return Ensemble([translator(reading, table, head) for _ in range(2)])
+
+
+def both_ways():
+    rnn, attention = gru(), BahdanauAttention(3)
+
+    def one():
+        table, head = layers.Embedding(V, D), layers.Dense(V)
+        return translator(encoder(rnn=rnn), table, head, attention)
+
+    return BidirectionalEnsemble(one(), one())
+
+
+# Models, and pairs of parts that are one.
+MODELS = {
+    "a tied embedding": (tied, lambda x: [(x.encoder.embedding, x.target_embedding)]),
+    "a functional encoder": (
+        with_a_functional_encoder,
+        lambda x: [
+            (x.encoder.layers[1], x.target_embedding),
+            (x.encoder.get_layer("rnn").cell, x.decoder.cell),
+        ],
+    ),
+    "an ensemble": (
+        ensemble,
+        lambda x: [
+            [getattr(model, name) for model in x.models]
+            for name in ("encoder", "target_embedding", "head")
+        ],
+    ),
+    "an ensemble of both directions": (
+        both_ways,
+        lambda x: [
+            [model.encoder.rnn for model in x.layers],
+            [model.decoder.attention for model in x.layers],
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", fast(MODELS, ["a functional encoder", "an ensemble"], slow=2))
+def test_a_model_shares_its_parts_after_loading(name, tmp_path):
+    make, pairs = MODELS[name]
+    model, pair = make(), (SOURCES, TARGETS)
+    model(pair)
+    again = reloaded(randomize(model), tmp_path)
+    assert all(first is second for first, second in pairs(model))
+    assert all(first is second for first, second in pairs(again))
+    assert_all_close(again.weights, model.weights, "float32")
+    assert_close(again(pair), numpy(model(pair)), "float32")
