@@ -1,8 +1,7 @@
-"""What the import brings with it, what it says beside another package, and `python -m`."""
+"""What the import brings with it, and `python -m`."""
 
 import importlib.metadata
 import os
-import shutil
 import subprocess
 import sys
 
@@ -21,8 +20,6 @@ before = set(sys.modules) - {"tensorflow"}
 import keras_attention
 print(sorted({*sys.modules} & {*sys.argv[1:]} - before))
 """
-# What the distribution `keras-attention` installs, as far as the import gets.
-OTHER = "from keras_attention import settings\nfrom keras_attention.self_attention import X\n"
 
 
 def run(folder, code, *arguments, **environment):
@@ -43,23 +40,6 @@ def test_the_import_loads_nothing_optional_and_no_other_backend(backend):
     others = {"tensorflow", "jax", "torch"} - {backend}
     found = run(ROOT, LOADED, *OPTIONAL, *others, KERAS_BACKEND=backend)
     assert found.stdout == "[]\n", found.stderr
-
-
-@pytest.mark.parametrize("last", ["the other", "ours"])
-def test_another_distribution_has_the_same_folder(last, tmp_path):
-    """Whose `__init__.py` stays depends on which was installed last."""
-    folder = tmp_path / "keras_attention"
-    shutil.copytree(ROOT / "keras_attention" / "settings", folder / "settings")
-    (folder / "settings.py").write_text("", "utf-8")
-    (folder / "self_attention.py").write_text("X = 1\n", "utf-8")
-    ours = '__version__ = "1"\n'
-    (folder / "__init__.py").write_text(OTHER if last == "the other" else ours + OTHER, "utf-8")
-    found = run(tmp_path, "import keras_attention")
-    if last == "ours":
-        assert (found.returncode, found.stderr) == (0, "")
-    else:
-        (message,) = [x for x in found.stderr.splitlines() if x.startswith("ImportError: ")]
-        assert "pip uninstall -y keras-attention && pip install --force-reinstall" in message
 
 
 def test_the_import_takes_no_name_of_a_layer():

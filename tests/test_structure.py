@@ -28,7 +28,6 @@ BELOW = {
     "recurrence": {*BASE, "ops"},
     "layers": {*BASE, "ops", "recurrence"},
     "search": {*BASE, "ops", "layers"},
-    "settings": set(),
     "models": {*BASE, "ops", "layers", "search"},
     "plotting": {*BASE, "ops", "layers", "search", "models"},
     "tuning": {*BASE, "ops", "layers", "search", "models"},

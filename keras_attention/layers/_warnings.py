@@ -1,4 +1,4 @@
-"""Warnings of what Keras 3 does without a word: it drops masks, and ignores strategies.
+"""Warns of masks that Keras drops without a word.
 
 Up to Keras 3.15, the mask of an `Embedding(mask_zero=True)` propagates through recurrent layers.
 From 3.16 on it does not, and an attention after them reads the padding.
@@ -18,31 +18,6 @@ MASKS = {
     "context": "context_mask",
     "inputs": "mask",
 }
-# Strategies of TensorFlow that Keras does not support.
-UNSUPPORTED = {
-    "MultiWorkerMirroredStrategy": "with several workers, only a training loop of your own works",
-    "ParameterServerStrategy": "no workaround is known",
-}
-
-
-def warn_of_strategy() -> None:
-    """Warns in the scope of a strategy that Keras 3 does not support."""
-    if keras.backend.backend() != "tensorflow":
-        return
-    import tensorflow as tf
-
-    if not tf.distribute.has_strategy():
-        return
-    strategy = tf.distribute.get_strategy()
-    for name, problem in UNSUPPORTED.items():
-        if isinstance(strategy, getattr(tf.distribute, name)):
-            warnings.warn(
-                f"Keras 3 does not support tf.distribute.{name}: {problem}. For several machines, "
-                "set KERAS_BACKEND=jax and use keras.distribution with "
-                "keras.distribution.initialize(). On one machine with several GPUs, use "
-                "tf.distribute.MirroredStrategy.",
-                stacklevel=2,
-            )
 
 
 def warn_of_dropped_masks(layer: str, arguments: dict[str, Any]) -> None:

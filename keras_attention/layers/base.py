@@ -14,7 +14,7 @@ import keras
 
 from keras_attention._spec import Spec, check_bool, check_training, described, masks_by_name
 from keras_attention._typing import Tensor
-from keras_attention.layers._warnings import warn_of_dropped_masks, warn_of_strategy
+from keras_attention.layers._warnings import warn_of_dropped_masks
 from keras_attention.ops.products import as_dtype, project
 
 __all__ = [
@@ -136,12 +136,11 @@ class CheckedLayer(keras.layers.Layer):
     def __init__(self, **kwargs: Any) -> None:
         _check_arguments(type(self), kwargs)
         super().__init__(**kwargs)
-        # Not in `call`: a layer is made in the scope of its strategy, but may be called outside it.
-        warn_of_strategy()
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        hold(self, value)
+        if isinstance(value, (keras.layers.Layer, list, tuple)):
+            hold(self, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not hasattr(self, "built"):

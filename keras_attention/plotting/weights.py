@@ -2,8 +2,6 @@
 
 import functools
 import inspect
-import operator
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,9 +17,8 @@ __all__ = ["attention_weights"]
 def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
     """Reads the weights of all attention layers of a model, for some inputs.
 
-    A copy of the model that shares its variables is called once, with `training=False`. So the
-    model itself stays as it is, and other threads may use it meanwhile. A model that is not built
-    is called first.
+    The model is called once, with `training=False`. Meanwhile its attention layers record their
+    weights, so no other thread should call it. A model that is not built is called first.
 
     Args:
         model: a `keras.Model`: functional, sequential or a subclass.
@@ -60,12 +57,16 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
             f"{', '.join(layer.name for layer in layers) or 'none'}."
         )
     recorded = {name: [] for name in attending}
-    copies = {}
-    for name, layer in attending.items():
-        copy = copies[id(layer)] = _empty_copy(layer)
-        vars(copy).update(vars(layer))
-        vars(copy)["call"] = _heard(copy.call, recorded[name])
-    _copied(model, copies)(inputs, training=False)
+    before = [(vars(layer), vars(layer).get("call")) for layer in attending.values()]
+    try:
+        for name, layer in attending.items():
+            vars(layer)["call"] = _heard(layer.call, recorded[name])
+        model(inputs, training=False)
+    finally:
+        for attributes, call in before:
+            attributes.pop("call", None)
+            if call is not None:
+                attributes["call"] = call
     recorded = {name: x[0] if len(x) == 1 else x for name, x in recorded.items() if x}
     if not recorded:
         raise ValueError(
@@ -90,49 +91,6 @@ def _heard(call, recorded):
         return outputs[0] if len(outputs) == 1 else outputs
 
     return heard
-
-
-def _copied(model, copies):
-    """Copies a model, but not its variables.
-
-    Layers and what leads to layers are copied: containers, bound methods, and the nodes of a
-    functional model, which are objects with an `operation`. Everything else is shared.
-
-    Args:
-        copies: the copies that exist, by the `id` of the original.
-    """
-    unfilled = []
-
-    def copy_of(x):
-        if id(x) in copies:
-            return copies[id(x)]
-        if isinstance(x, keras.layers.Layer) or "operation" in getattr(x, "__dict__", ()):
-            copies[id(x)] = _empty_copy(x)
-            unfilled.append(x)
-            return copies[id(x)]
-        if isinstance(x, types.MethodType) and isinstance(x.__self__, keras.layers.Layer):
-            return types.MethodType(x.__func__, copy_of(x.__self__))
-        kind = next((kind for kind in (list, tuple, set, dict) if isinstance(x, kind)), None)
-        if kind is None:
-            return x
-        items = list(x.values() if kind is dict else x)
-        new = [copy_of(item) for item in items]
-        if all(map(operator.is_, new, items)):
-            return x
-        if kind is dict:
-            return dict(zip(x, new, strict=True))
-        return x._make(new) if hasattr(x, "_make") else kind(new)
-
-    copy = copy_of(model)
-    while unfilled:  # not recursive, for deep models
-        x = unfilled.pop()
-        vars(copies[id(x)]).update((name, copy_of(value)) for name, value in list(vars(x).items()))
-    return copy
-
-
-def _empty_copy(x):
-    """An object of the same class without attributes. Its constructor does not run."""
-    return object.__new__(type(x))
 
 
 def _as_array(x):
