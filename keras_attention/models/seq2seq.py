@@ -34,10 +34,10 @@ class Seq2Seq(PairTrainer, Generator):
     Args:
         encoder: a layer or model from the source to `(memory, state, mask)`: memory `(B, Tk, D)`;
             the initial state of the decoder, as `AttentionRNN` takes it, or None for zeros; mask
-            `(B, Tk)` boolean, or None if all memory steps are valid. `RecurrentEncoder` is one.
-            `(memory, state)` is the same without a mask, and a single tensor is a memory alone,
-            which a functional model can return where it cannot return None. For a decoder with
-            `MultiSource`, memory and mask are lists.
+            `(B, Tk)` boolean, or None for the mask that Keras passes on with the memory; if there
+            is none, all memory steps are valid. `RecurrentEncoder` is one. A functional model,
+            which cannot return None, returns `(memory, state)`, or the memory alone. For a decoder
+            with `MultiSource`, memory and mask are lists.
         decoder: an `AttentionRNN`, or a layer with its call, `prepare`, `get_initial_state` and
             `step`.
         target_embedding: a layer from ids to vectors, such as `keras.layers.Embedding`.
