@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import (
     LAST_SEED,
     Spec,
@@ -26,6 +25,7 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.scoring import NORMALIZERS
+
 from keras_attention.ops.masks import blanked
 
 __all__ = ["HierarchicalAttention"]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import Place, compiling
 from keras_attention._spec import (
     Spec,

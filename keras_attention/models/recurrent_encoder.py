@@ -3,8 +3,7 @@
 from typing import Any
 
 import keras
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, check_rate, check_seed, check_token, refuse
 from keras_attention._typing import Tensor
 from keras_attention.layers.base import CheckedLayer

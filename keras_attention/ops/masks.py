@@ -3,8 +3,7 @@
 import math
 from typing import NamedTuple
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops.windows.positions import take_windows
 

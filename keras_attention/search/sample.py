@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import LAST_TOKEN, check_int, check_number
 from keras_attention._typing import Nested, Tensor
 from keras_attention.search._draw import draw, step_seeds

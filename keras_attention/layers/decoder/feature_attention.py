@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops, tree
-
+from keras import tree
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, Words, check_bool, check_choice, check_int, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer
@@ -19,9 +19,10 @@ from keras_attention.layers.decoder._cells import (
 )
 from keras_attention.layers.scoring import NORMALIZERS
 from keras_attention.ops.loops import leaves, swap_steps, where_valid
-from keras_attention.ops.masks import blanked
 from keras_attention.ops.products import as_dtype
 from keras_attention.ops.random import scan_drawing
+
+from keras_attention.ops.masks import blanked
 
 __all__ = ["FeatureAttention"]
 
