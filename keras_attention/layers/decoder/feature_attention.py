@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 from keras import tree
+
 from keras_attention._ops import ops
 from keras_attention._spec import Spec, Words, check_bool, check_choice, check_int, refuse
 from keras_attention._typing import Shape, Tensor
@@ -19,10 +20,9 @@ from keras_attention.layers.decoder._cells import (
 )
 from keras_attention.layers.scoring import NORMALIZERS
 from keras_attention.ops.loops import leaves, swap_steps, where_valid
+from keras_attention.ops.masks import blanked
 from keras_attention.ops.products import as_dtype
 from keras_attention.ops.random import scan_drawing
-
-from keras_attention.ops.masks import blanked
 
 __all__ = ["FeatureAttention"]
 
@@ -133,7 +133,7 @@ class FeatureAttention(CheckedLayer):
             mask = ops.convert_to_tensor(mask)
             mask = ops.expand_dims(mask, 2) if len(mask.shape) == 2 else mask
             mask = ops.broadcast_to(mask, ops.shape(inputs))
-            inputs = ops.where(mask, inputs, ops.zeros_like(inputs))
+            inputs = blanked(inputs, mask)
             steps_mask = ops.any(mask, axis=-1)
         inputs = as_dtype(inputs, self.compute_dtype)
         histories = self.project(ops.transpose(inputs, (0, 2, 1)), self.key_kernel)
