@@ -15,7 +15,14 @@ from keras_attention._typing import Tensor
 from keras_attention.layers._warnings import warn_of_dropped_masks, warn_of_strategy
 from keras_attention.ops.products import as_dtype, project
 
-__all__ = ["CheckedLayer", "as_in_a_call", "float_weights", "refuse_unready", "with_weights"]
+__all__ = [
+    "CheckedLayer",
+    "as_in_a_call",
+    "float_weights",
+    "keep_backward_outputs",
+    "refuse_unready",
+    "with_weights",
+]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
 # Arguments of other layers, and what takes their place here.
@@ -53,6 +60,19 @@ def with_weights(layer: keras.layers.Layer, values: Iterable[Tensor]) -> keras.S
     # A scope hides the one around it, in which other weights have values: in `fit` on JAX.
     others = [(x, x.value) for x in layer.weights if "float" not in x.dtype]
     return keras.StatelessScope([*zip(float_weights(layer), values, strict=True), *others])
+
+
+def keep_backward_outputs(encoder: Any) -> None:
+    """Corrects every unrolled `Bidirectional` of an encoder, whose masked steps nobody reads.
+
+    On TensorFlow, Keras 3.15 writes zeros over the outputs of the backward layer where the mask,
+    not reversed, is False, which are steps that count. Without zeros a masked step repeats a state.
+    """
+    backward = getattr(encoder, "backward_layer", None)
+    if keras.backend.backend() == "tensorflow" and getattr(backward, "unroll", False):
+        backward.zero_output_for_mask = False
+    for layer in getattr(encoder, "layers", ()):
+        keep_backward_outputs(layer)
 
 
 class _Caller(keras.layers.Layer):
