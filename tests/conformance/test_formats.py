@@ -139,6 +139,7 @@ def assert_exports(name, kind, folder, **options):
 @pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"], slow=2))
 def test_a_mask_is_exported(kind, tmp_path):
     assert_exports("bahdanau", kind, tmp_path, masked=("value",))
+    assert_exports("luong general", kind, tmp_path, hidden=True)
 
 
 # `test_serving_without_keras` has a SavedModel of every layer.
@@ -152,7 +153,7 @@ HIDDEN = [x for x in EXPORTED if maskable(CASES[x.values[0]])]
 
 
 @pytest.mark.parametrize("name", HIDDEN)
-@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX", "LiteRT"], slow=0))
+@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"], slow=0))
 def test_nan_behind_masks_is_exported(kind, name, tmp_path):
     assert_exports(name, kind, tmp_path, hidden=True)
 
