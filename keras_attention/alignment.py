@@ -11,8 +11,7 @@ Masks may have gaps. Masked steps have no effect, and positions count valid step
 
 from typing import Any
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, check_number
 from keras_attention._typing import Tensor
 from keras_attention.ops.loops import scan, swap_steps, where_valid
@@ -86,7 +85,7 @@ def guided_attention_loss(
     far = 1 - ops.exp(-ops.square(of_query - of_memory) / (2 * width**2))
     valid = _valid_pairs(query_mask, memory_mask)
     weights = ops.where(valid, weights, ops.zeros_like(weights))
-    weights = weights / _at_least(ops.sum(weights, axis=2, keepdims=True), SMALLEST_SUM)
+    weights = weights / ops.maximum(ops.sum(weights, axis=2, keepdims=True), SMALLEST_SUM)
     missing = ops.where(ops.any(valid, axis=2), 1 - ops.sum(weights, axis=2), 0.0)
     losses = ops.sum(far * weights, axis=(1, 2)) + ops.sum(missing, axis=1)
     count = ops.sum(ops.cast(valid, weights.dtype), axis=(1, 2))
@@ -138,7 +137,7 @@ def supervised_attention_loss(
     alignment = ops.cast(alignment, weights.dtype)
     valid = _valid_pairs(*_full_masks(weights, query_mask, memory_mask))
     aligned = ops.logical_and(valid, ops.not_equal(alignment, 0))
-    logs = ops.log(_at_least(ops.where(aligned, weights, ops.ones_like(weights)), TINY))
+    logs = ops.log(ops.maximum(ops.where(aligned, weights, ops.ones_like(weights)), TINY))
     losses = ops.where(aligned, -alignment * logs, ops.zeros_like(logs))
     rows = ops.sum(ops.cast(ops.any(aligned, axis=2), weights.dtype), axis=1)
     return ops.sum(losses, axis=(1, 2)) / ops.maximum(rows, 1)
@@ -234,7 +233,7 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
     )
     if 0 in weights.shape[1:]:
         return ops.zeros((ops.shape(weights)[0], ops.shape(weights)[2]), "int32")
-    scores = _finite_scores(ops.log(_at_least(weights, TINY)), query_mask, memory_mask)
+    scores = _finite_scores(ops.log(ops.maximum(weights, TINY)), query_mask, memory_mask)
     first, (scores, valid), count = _time_major(scores, query_mask, memory_mask)
     position = ops.arange(ops.shape(first)[1], dtype="int32")
 
@@ -259,11 +258,6 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
         return spent
     rank = ops.maximum(ops.cumsum(ops.cast(memory_mask, "int32"), axis=1) - 1, 0)
     return ops.where(memory_mask, ops.take_along_axis(spent, rank, axis=1), 0)
-
-
-def _at_least(x, least):
-    """Unlike `ops.maximum`, it keeps float64 on PyTorch and JAX."""
-    return ops.where(x < least, ops.full_like(x, least), x)
 
 
 def _checked(caller, spec, *tensors):

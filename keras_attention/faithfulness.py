@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_number, refuse
 from keras_attention.ops.gradients import vector_jacobian
 

@@ -23,18 +23,13 @@ from keras_attention import (
     StepwiseMonotonicAttention,
 )
 from tests import oracles, recurrent_oracles
-from tests.backends import BACKEND, gradients_by
+from tests.backends import gradients_by
 from tests.past_weights import PastWeightsAttention
 
 # For half precision relative, the distance from one to the next number; otherwise absolute.
 TOLERANCES = {"float64": 1e-12, "float32": 2e-6, "bfloat16": 2**-7, "float16": 2**-10}
 HALVES = "bfloat16", "float16"
-RELATIVE = 0.0  # tolerance for each unit of the expected number, as float64
-if BACKEND != "tensorflow":
-    # There, `ops.matmul` and others round float64 to float32, whose error grows with the number.
-    TOLERANCES["float64"] = 2 * TOLERANCES["float32"]
-    RELATIVE = TOLERANCES["float32"]
-DTYPES = [name for name in TOLERANCES if name != "float64" or BACKEND == "tensorflow"]
+DTYPES = list(TOLERANCES)
 B, TQ, TK, DQ, DK, DV = 2, 3, 7, 5, 11, 13
 
 
@@ -85,7 +80,7 @@ def tolerance(expected, dtype="float64", times=1, before=0.5):
     limit = TOLERANCES[dtype]
     if dtype in HALVES:
         return {"rtol": limit, "atol": before * limit * np.abs(expected).max(initial=0)}
-    return {"rtol": RELATIVE if dtype == "float64" else 0, "atol": times * limit}
+    return {"rtol": 0, "atol": times * limit}
 
 
 def assert_close(actual, expected, dtype="float64", **options):
@@ -258,6 +253,7 @@ HEADS = {
     for name, mechanism in MECHANISMS.items()
     if name in ("bahdanau", "concat-local-m", "vector", "location")
 }
+HEADS["one head"] = Heads(BahdanauAttention, {"units": 17}, 1)
 MECHANISMS |= HEADS
 
 
@@ -298,8 +294,7 @@ def assert_gradients(layer, call, inputs, oracle, step=1e-5, jit=False):
     def loss():
         return loss_of(oracle(arrays[: len(inputs)], arrays[len(inputs) :]))
 
-    exact = BACKEND == "tensorflow"
-    assert numpy(loss_of(outputs)) == pytest.approx(loss(), abs=1e-10 if exact else 2e-5)
+    assert numpy(loss_of(outputs)) == pytest.approx(loss(), abs=1e-10)
     for array, gradient in zip(arrays, found, strict=True):
         expected = np.zeros_like(array)
         for index in np.ndindex(array.shape):
@@ -309,8 +304,7 @@ def assert_gradients(layer, call, inputs, oracle, step=1e-5, jit=False):
             array[index] = kept - step
             expected[index] = (above - loss()) / (2 * step)
             array[index] = kept
-        tolerance = 1e-6 if exact else 2e-5
-        np.testing.assert_allclose(numpy(gradient), expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(numpy(gradient), expected, rtol=0, atol=1e-6)
 
 
 def arguments(shapes, symbolic):

@@ -1,9 +1,9 @@
 """An attention with a state, for the tests: its score sees the sum of its past weights."""
 
 import keras
-from keras import ops
 
 from keras_attention import RecurrentScoringMixin
+from keras_attention._ops import ops
 
 
 @keras.saving.register_keras_serializable(package="tests")

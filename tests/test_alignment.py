@@ -14,7 +14,7 @@ from keras_attention.alignment import (
     guided_attention_loss,
     supervised_attention_loss,
 )
-from tests.backends import BACKEND, compiled, on_tensorflow, tensor
+from tests.backends import compiled, on_tensorflow, tensor
 from tests.helpers import Weightless, assert_gradients, assert_refused, gradients, normal, numpy
 
 B, TQ, TK = 5, 7, 3
@@ -25,8 +25,8 @@ QUERY_MASK = np.array(
 MEMORY_MASK = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0]], bool)
 masked = pytest.mark.parametrize("masks", [False, True], ids=["whole", "masks"])
 places = pytest.mark.parametrize("jit", [False])
-EXACT = 1e-10 if BACKEND == "tensorflow" else 2e-5
-LOOPS = 1e-12 if BACKEND == "tensorflow" else 2e-6
+EXACT = 1e-10
+LOOPS = 1e-12
 
 
 def masks_of(masks):
@@ -363,19 +363,16 @@ def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
 
 
 def test_double_precision_is_kept():
-    def double(x):
-        return ops.convert_to_tensor(x, "float64")  # `tensor` rounds on PyTorch
-
     scores, weights, alignment = normal(1, B, TQ, TK), *(soft(normal(n, B, TQ, TK)) for n in (2, 3))
     masks, of_oracle = given(True), masks_of(True)
     for loss, expected in (
-        (forward_sum_loss(double(scores), **masks), by_paths(scores, *of_oracle)),
+        (forward_sum_loss(tensor(scores), **masks), by_paths(scores, *of_oracle)),
         (
-            guided_attention_loss(double(weights), **masks),
+            guided_attention_loss(tensor(weights), **masks),
             guided_by_loops(weights, *of_oracle, 0.2),
         ),
         (
-            supervised_attention_loss(double(alignment), double(weights), **masks),
+            supervised_attention_loss(tensor(alignment), tensor(weights), **masks),
             supervised_by_loops(alignment, weights, *of_oracle),
         ),
     ):

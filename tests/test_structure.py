@@ -14,9 +14,10 @@ MODULES = {
     for path in FILES
 }
 # What a part may import, beside itself.
-BASE = {"_place", "_spec", "_typing"}
+BASE = {"_ops", "_place", "_spec", "_typing"}
 BELOW = {
     "__main__": {None},
+    "_ops": set(),
     "_place": {"_typing"},
     "_spec": {"_typing"},
     "_typing": set(),
@@ -78,6 +79,16 @@ def test_private_modules_are_imported_in_their_folder_only(name):
 def test_no_module_imports_itself_through_others():
     edges = {name: {x for x in imports_of(path)} & set(MODULES) for name, path in MODULES.items()}
     graphlib.TopologicalSorter(edges).prepare()  # raises a `CycleError`
+
+
+@every_module
+def test_operations_come_from_one_module(name):
+    """The operations of Keras round float64 on JAX and PyTorch."""
+    if name == "keras_attention._ops":
+        return
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    found = [x for x in ast.walk(tree) if isinstance(x, ast.ImportFrom) and x.module == "keras"]
+    assert "ops" not in [alias.name for x in found for alias in x.names]
 
 
 def test_no_private_part_of_keras_is_used():

@@ -1,7 +1,6 @@
 """What attentions with an additive score and a state have in common."""
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Tensor
 from keras_attention.layers.bahdanau import BahdanauAttention

@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import NOT_NORMALISED, check_choice, check_number
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.layers._content import at_the_start, set_content

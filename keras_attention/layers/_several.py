@@ -4,8 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import refuse
 from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.scoring import ScoringMixin, check_attention

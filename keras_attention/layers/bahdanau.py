@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import ScoringMixin

@@ -18,8 +18,8 @@ from keras_attention.layers._warnings import warn_of_dropped_masks
 from keras_attention.ops.products import as_dtype, project
 
 __all__ = [
-    *("CheckedLayer", "arguments_of", "as_in_a_call", "float_weights", "hold", "refuse_unready"),
-    *("serialized", "traced", "with_weights"),
+    *("CheckedLayer", "arguments_of", "as_in_a_call", "float_weights", "hold"),
+    *("keep_backward_outputs", "refuse_unready", "serialized", "traced", "with_weights"),
 ]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
@@ -111,6 +111,19 @@ def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
     would not be loaded: it finds its nodes by their numbers.
     """
     return keras.Operation.compute_output_spec(_Caller(function, name="caller"), *tensors)
+
+
+def keep_backward_outputs(encoder: Any) -> None:
+    """Corrects every unrolled `Bidirectional` of an encoder, whose masked steps nobody reads.
+
+    On TensorFlow, Keras 3.15 writes zeros over the outputs of the backward layer where the mask,
+    not reversed, is False, which are steps that count. Without zeros a masked step repeats a state.
+    """
+    backward = getattr(encoder, "backward_layer", None)
+    if keras.backend.backend() == "tensorflow" and getattr(backward, "unroll", False):
+        backward.zero_output_for_mask = False
+    for layer in getattr(encoder, "layers", ()):
+        keep_backward_outputs(layer)
 
 
 class _Caller(keras.layers.Layer):

@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, Words, check_bool, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer

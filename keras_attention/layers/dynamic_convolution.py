@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_int, check_number
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import at_the_start

@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_bool
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._content import at_the_start, set_content

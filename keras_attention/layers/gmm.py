@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import (
     NOT_NORMALISED,
     Words,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import (
     LAST_SEED,
     Spec,
@@ -23,7 +23,7 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer, traced
+from keras_attention.layers.base import CheckedLayer, keep_backward_outputs, traced
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.scoring import NORMALIZERS
 from keras_attention.ops.masks import blanked
@@ -252,6 +252,7 @@ def check_encoder(layer: str, name: str, encoder: Any) -> Any:
         expected = f"`{name}_encoder` must be a Keras layer or model that returns a vector for "
         expected += "every step, such as keras.layers.GRU(50, return_sequences=True), or None"
         refuse(layer, expected, encoder, made(encoder) or remedy * cell)
+    keep_backward_outputs(encoder)
     return encoder
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import value_of
 from keras_attention._spec import LONGEST, Words, check_choice, check_int, is_integer, refuse
 from keras_attention._typing import Shape, Tensor

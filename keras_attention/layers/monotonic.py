@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_choice, check_int
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.layers._moving import MovingMixin, chances

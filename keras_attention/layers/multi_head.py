@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import value_of
 from keras_attention._spec import LAST_SEED, Words, check_int, is_integer, refuse
 from keras_attention._typing import Nested, Shape, Tensor

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import Words, check_choice, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._several import Several, ends

@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, check_bool, check_int, check_number
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer

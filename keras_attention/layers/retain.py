@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, Words, check_bool, check_int, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer, as_in_a_call
@@ -169,7 +169,8 @@ class RETAIN(CheckedLayer):
             # no other.
             sequence = ops.pad(visits, [[0, 0], [1, 0], [0, 0]])
             if mask is not None:
-                valid = ops.pad(mask, [[0, 0], [1, 0]], constant_values=True)
+                first = ops.ones((ops.shape(mask)[0], 1), "bool")
+                valid = ops.concatenate([first, mask], axis=1)  # ONNX pads no truth values
 
         def read(rnn):
             states = ops.flip(rnn(sequence, mask=valid), axis=1)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import Place, compiling, eagerly
 from keras_attention._spec import (
     Spec,
@@ -499,7 +499,10 @@ class ScoringMixin(CheckedLayer):
 
     def _read_whole(self, query, memory, window, reading, stored=None):
         """The context, the weights and the scores."""
-        scores = self.score(query, memory.key, *self._step_numbers(query, reading.position))
+        numbers = ()
+        if self._score_takes_position:
+            numbers = self._step_numbers(query, reading.position)
+        scores = self.score(query, memory.key, *numbers)
         if "score" in self._own:
             check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
         scores = scores if stored is None else restored(scores, stored)

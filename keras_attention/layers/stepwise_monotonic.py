@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_bool, check_number
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers._moving import MovingMixin, chances

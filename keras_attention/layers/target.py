@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_choice, check_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.scoring import NORMALIZERS, ScoringMixin

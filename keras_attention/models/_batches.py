@@ -5,8 +5,9 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._place import is_symbolic
 from keras_attention._spec import dtype_of, is_integer
 from keras_attention._typing import Nested

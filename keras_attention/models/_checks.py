@@ -9,6 +9,7 @@ from keras import tree
 
 from keras_attention._spec import Words, check_token, is_tensor, kind_of, refuse
 from keras_attention.layers import DecoderStack
+from keras_attention.layers.base import keep_backward_outputs
 from keras_attention.models.hard_attention import HardAttention
 
 INTERFACE = "prepare", "get_initial_state", "step"
@@ -130,6 +131,7 @@ def check_parts(
         ("padding", padding == [pad, pad], [pad, *padding]),
     ):
         check("Seq2Seq", rule, right, received)
+    keep_backward_outputs(encoder)
 
 
 def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._spec import Words, is_dense
 from keras_attention.models._checks import check
 from keras_attention.models._forms import symbolic

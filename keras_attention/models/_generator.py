@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._spec import Words, check_choice, check_int, kind_of, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.base import hold, serialized

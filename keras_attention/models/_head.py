@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import LONGEST, Spec, check_int
 from keras_attention._typing import Tensor
 from keras_attention.layers.base import CheckedLayer

@@ -4,8 +4,8 @@ import inspect
 from typing import Any, NamedTuple
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import Words, described, fits
 from keras_attention.models._batches import padded
 from keras_attention.models._checks import check, check_targets

@@ -6,8 +6,9 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._typing import Nested
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import leaves, pack_like

@@ -4,8 +4,8 @@ from types import MappingProxyType
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import padded

@@ -3,8 +3,8 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_int, check_rate, check_seed, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.models._head import Head, check_vocabulary

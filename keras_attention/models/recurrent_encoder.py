@@ -3,11 +3,11 @@
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, check_rate, check_seed, check_token, refuse
 from keras_attention._typing import Tensor
-from keras_attention.layers.base import CheckedLayer, traced
+from keras_attention.layers.base import CheckedLayer, keep_backward_outputs, traced
 
 __all__ = ["RecurrentEncoder"]
 
@@ -73,6 +73,7 @@ class RecurrentEncoder(CheckedLayer):
         if getattr(rnn, "merge_mode", "concat") is None:
             raise ValueError(f"{self.name}: `rnn` must not have merge_mode=None; leave it out.")
         check_token(self.name, "pad_token", pad_token)
+        keep_backward_outputs(rnn)
         self.embedding, self.rnn = embedding, rnn
         self.pad_token = pad_token
         self.dropout = check_rate(self.name, "dropout", dropout)

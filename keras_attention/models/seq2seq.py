@@ -3,8 +3,9 @@
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._typing import Nested, Tensor
 from keras_attention.models._batches import padded, with_a_step
 from keras_attention.models._checks import check, check_encoded, check_pair, check_parts

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import Compiling, in_graph, is_loop
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.loops import leaves, pack_like, scan

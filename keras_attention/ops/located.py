@@ -1,7 +1,6 @@
 """The additive score of a key that includes a convolution of weights."""
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._typing import Tensor
 from keras_attention.ops.gradients import differentiable, run_after
 from keras_attention.ops.products import project

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._place import Place, in_graph
 from keras_attention._typing import Nested, Tensor
 

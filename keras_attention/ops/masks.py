@@ -3,8 +3,8 @@
 import math
 from typing import NamedTuple
 
-from keras import ops
-
+from keras_attention._ops import ops
+from keras_attention._place import Place
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops.windows.positions import take_windows
 
@@ -69,7 +69,8 @@ def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:
 
     Args:
         sequence: `(B, T, D)`.
-        mask: `(B, T)` boolean, True for a valid step; None if all steps are valid.
+        mask: boolean, `(B, T)` or of single numbers, `(B, T, D)`, True for what is valid; None if
+            everything is.
 
     Returns:
         `(B, T, D)`.
@@ -85,7 +86,13 @@ def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     """
     if mask is None:
         return sequence
-    return ops.where(ops.expand_dims(mask, 2), sequence, ops.zeros_like(sequence))
+    mask, place = ops.expand_dims(mask, 2) if len(mask.shape) == 2 else mask, Place.of(sequence)
+    if not place.graph or place.compiled:
+        return ops.where(mask, sequence, ops.zeros_like(sequence))
+    # The graph may be converted to ONNX. There a choice becomes a sum of two products, which keeps
+    # NaN, unless its condition is a search for NaN.
+    hidden = ops.isnan(ops.where(mask, 0.0, float("nan")))
+    return ops.where(hidden, ops.cast(0, sequence.dtype), sequence)
 
 
 def all_of(*masks: Tensor | None) -> Tensor | None:

@@ -3,8 +3,8 @@
 import math
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._typing import Tensor
 from keras_attention.ops.masks import first_largest
 from keras_attention.ops.products import as_dtype

@@ -8,8 +8,8 @@ import math
 
 import keras
 import numpy as np
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import in_graph
 from keras_attention._typing import Tensor
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import in_graph
 from keras_attention._typing import Nested
 from keras_attention.ops.loops import Body, leaves, pack_like, scan

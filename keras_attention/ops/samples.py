@@ -1,8 +1,8 @@
 """Gathers and sums within each sample of a batch."""
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._typing import Size, Tensor
 
 __all__ = ["add_rows", "take_last", "take_rows"]
@@ -44,8 +44,10 @@ def add_rows(rows: Tensor, row: Tensor, length: Size) -> Tensor:
     """Adds rows, `(B, ..., D)`, to the places `row`, `(B, ...)`, of zeros `(B, length, D)`."""
 
     def add(rows, row, count):
-        rows = ops.reshape(rows, (-1, ops.shape(rows)[-1]))
-        return ops.segment_sum(rows, ops.reshape(row, (-1,)), num_segments=count)
+        rows, row = ops.reshape(rows, (-1, ops.shape(rows)[-1])), ops.reshape(row, (-1,))
+        if keras.backend.backend() == "torch":  # where `ops.segment_sum` sums in float32
+            return rows.new_zeros((count, rows.shape[-1])).index_add(0, row, rows)
+        return ops.segment_sum(rows, row, num_segments=count)
 
     if keras.backend.backend() == "jax":
         return ops.vectorized_map(lambda x: add(*x, length), (rows, row))

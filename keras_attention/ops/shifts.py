@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._typing import Tensor
 from keras_attention.ops.gradients import differentiable
 

@@ -1,7 +1,6 @@
 """The trilinear similarity of attention flow."""
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._typing import Tensor
 from keras_attention.ops.products import dot_score
 
@@ -48,9 +47,7 @@ def trilinear_score(
     Reference: https://arxiv.org/abs/1611.01603, section 2, the similarity matrix.
     """
     of_query = ops.expand_dims(ops.matmul(query, query_vector), 1)
-    # Not `ops.multiply`: on PyTorch, Keras 3.16 makes float32 of float64 there.
-    context, product_vector = (ops.convert_to_tensor(x) for x in (context, product_vector))
-    scores = dot_score(product_vector * context, query) + of_query
+    scores = dot_score(ops.multiply(product_vector, context), query) + of_query
     if context_vector is None:
         return scores
     return scores + ops.expand_dims(ops.matmul(context, context_vector), 2)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import Place
 from keras_attention._typing import Size, Tensor
 

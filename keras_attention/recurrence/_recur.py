@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import Compiling, Place
 from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor

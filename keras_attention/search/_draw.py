@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import LAST_SEED, dtype_of, is_integer, refuse
 from keras_attention._typing import Tensor
 from keras_attention.ops.samples import take_last

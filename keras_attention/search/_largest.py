@@ -4,8 +4,8 @@ import functools
 import math
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
 

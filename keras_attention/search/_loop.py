@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import leaves, map_leaves, pack_like

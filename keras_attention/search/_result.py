@@ -3,8 +3,7 @@
 import math
 from typing import NamedTuple
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.loops import map_leaves
 

@@ -8,8 +8,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._spec import (
     Words,
     check_dense,

@@ -4,8 +4,7 @@ import functools
 import math
 from collections.abc import Sequence
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import Words, fits, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.ops.loops import leaves, map_leaves

@@ -1,7 +1,8 @@
 """Beam search."""
 
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_choice, check_int, is_tensor, refuse
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.layers import Memory

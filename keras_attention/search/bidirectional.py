@@ -3,8 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import Words, counted, refuse
 from keras_attention._typing import Nested, Size
 from keras_attention.ops.loops import map_leaves

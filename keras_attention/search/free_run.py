@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import check_int, kind_of, refuse
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.ops.gradients import without_gradients

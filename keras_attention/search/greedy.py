@@ -2,8 +2,7 @@
 
 import math
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.search._loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult

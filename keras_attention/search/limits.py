@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._place import is_symbolic
 from keras_attention._spec import Words, check_int, check_number, check_token, is_tensor, refuse
 from keras_attention._typing import Tensor

@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._spec import check_token, is_tensor, refuse
 from keras_attention._typing import Tensor
 

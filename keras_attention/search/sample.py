@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import LAST_TOKEN, check_int
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.search._draw import draw, search_seed, step_seed

@@ -1,7 +1,6 @@
 """Copying words that the vocabulary lacks."""
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, check_token
 from keras_attention._typing import Tensor
 from keras_attention.ops.masks import first_largest

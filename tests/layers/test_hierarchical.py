@@ -9,7 +9,7 @@ from keras import layers, ops
 
 from keras_attention import AttentionPooling, HierarchicalAttention
 from tests import fast, oracles
-from tests.backends import BACKEND, dtypes
+from tests.backends import BACKEND, dtypes, only_on
 from tests.helpers import (
     TOLERANCES,
     arguments,
@@ -106,6 +106,8 @@ def run(layer, inputs, **kwargs):
 def oracle_of(encoder, arrays):
     if encoder is None:
         return None
+    if isinstance(encoder, keras.Sequential):
+        (encoder,) = encoder.layers
     if isinstance(encoder, layers.Dense):
         return oracles.dense(*arrays)
     if isinstance(encoder, layers.GRU):
@@ -148,6 +150,20 @@ def test_one_encoder_alone(level):
     assert (layer.word_encoder is None) == (level == "sentence")
     assert (layer.sentence_encoder is None) == (level == "word")
     result = run(layer, documents(), mask=MASK)
+    assert_all_close(result, paper(layer, documents(), mask=MASK))
+
+
+@only_on("tensorflow", "jax", reason="Keras fails to unroll a backward layer with a mask")
+@pytest.mark.parametrize("nested", [False, True])
+def test_unrolled_encoders(nested):
+    def encoder(units):
+        rnn = layers.GRU(units, return_sequences=True, unroll=True, dtype="float64")
+        both = layers.Bidirectional(rnn, dtype="float64")
+        return keras.Sequential([both]) if nested else both
+
+    layer = HierarchicalAttention(U, V, encoder(3), encoder(2), dtype="float64")
+    layer.build((None, S, W, D))
+    result = run(randomize(layer), documents(), mask=MASK)
     assert_all_close(result, paper(layer, documents(), mask=MASK))
 
 

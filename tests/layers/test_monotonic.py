@@ -6,7 +6,7 @@ from keras import layers, ops
 
 from keras_attention import AttentionRNN, MonotonicAttention, StepwiseMonotonicAttention
 from tests import fast
-from tests.backends import BACKEND, on_tensorflow, tensor
+from tests.backends import on_tensorflow, tensor
 from tests.helpers import assert_close, assert_refused, gradients, normal, numpy
 
 
@@ -54,8 +54,8 @@ def test_recursive_equals_parallel(chunk, dtype):
         outputs, of_inputs = gradients(layer, call, [query, value])
         found.append([*outputs, *of_inputs])
     for x, y in zip(*found, strict=True):
-        exact = dtype == "float64" and BACKEND == "tensorflow"
-        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-10 if exact else 1e-5)
+        tolerance = 1e-10 if dtype == "float64" else 1e-5
+        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=tolerance)
 
 
 def test_hard_is_the_limit_of_soft():

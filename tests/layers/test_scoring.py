@@ -5,9 +5,9 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ScoringMixin
+from keras_attention._ops import ops
 from keras_attention.layers import Window
 from tests.backends import XLA
 from tests.helpers import (
@@ -337,7 +337,9 @@ def test_no_dropout_no_seed_generator():
 @keras.saving.register_keras_serializable(package="test_scoring")
 class CosineAttention(ScoringMixin):
     def score(self, query, key):
-        return ops.einsum("bqd,bkd->bqk", ops.normalize(query), ops.normalize(key))
+        square = [ops.sum(x**2, axis=-1, keepdims=True) for x in (query, key)]
+        query, key = (x * ops.rsqrt(y + 1e-30) for x, y in zip((query, key), square, strict=True))
+        return ops.einsum("bqd,bkd->bqk", query, key)
 
 
 def cosine_row(query, keys, values, valid, allowed, position):

@@ -19,7 +19,7 @@ from keras_attention.models._export import texts_of
 from keras_attention.ops import compiling
 from tests import fast
 from tests.backends import only_on
-from tests.helpers import assert_refused, lengths_mask, numpy
+from tests.helpers import assert_refused, lengths_mask, numpy, randomize
 from tests.models import cases
 from tests.models.cases import CASES, END, SOURCES, START, TARGETS, V, bahdanau, by_hand, make_model
 
@@ -491,6 +491,31 @@ def test_an_encoder_of_stacked_cells_in_both_directions(cell):
     # Without padding, each direction's last output is its last state.
     np.testing.assert_allclose(numpy(top)[:1, :4], numpy(memory)[:1, -1, :4], rtol=1e-6)
     np.testing.assert_allclose(numpy(top)[:1, 4:], numpy(memory)[:1, 0, 4:], rtol=1e-6)
+
+
+@only_on("tensorflow", "jax", reason="Keras fails to unroll a backward layer with a mask")
+@pytest.mark.parametrize("functional", [False, True])
+def test_an_unrolled_encoder_is_the_loop(functional):
+    """Also with padding in front and between words."""
+    sources, models = np.array([[5, 3, 9, 0, 0], [0, 8, 6, 0, 7]]), []
+    for unroll in (False, True):
+        rnn = keras.layers.GRU(4, return_sequences=True, return_state=True, unroll=unroll)
+        embedding, rnn = keras.layers.Embedding(V, 7), keras.layers.Bidirectional(rnn)
+        if functional:
+            ids = keras.Input((5,), dtype="int32")
+            memory, *states = rnn(embedding(ids), mask=ids != 0)
+            encoder = keras.Model(ids, (memory, ops.concatenate(states, axis=-1), ids != 0))
+        else:
+            encoder = RecurrentEncoder(embedding, rnn)
+        decoder = AttentionRNN(keras.layers.GRUCell(8), BahdanauAttention(5))
+        parts = encoder, decoder, keras.layers.Embedding(V, 7), keras.layers.Dense(V)
+        models.append(Seq2Seq(*parts, START, END))
+        models[-1]((sources, TARGETS[:2]))
+    looped, unrolled = models
+    randomize(looped)
+    unrolled.set_weights(looped.get_weights())
+    found, expected = (numpy(model((sources, TARGETS[:2]))) for model in (unrolled, looped))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
 
 
 def test_an_encoder_of_another_dtype():

@@ -11,7 +11,6 @@ import weakref
 import keras
 import pytest
 import tensorflow as tf
-from keras import ops
 
 from keras_attention import (
     AttentionRNN,
@@ -24,6 +23,7 @@ from keras_attention import (
     LuongAttention,
     MonotonicAttention,
 )
+from keras_attention._ops import ops
 from keras_attention.ops import additive, additive_score, compiling
 from keras_attention.ops.additive import choose, cpu
 from tests import fast

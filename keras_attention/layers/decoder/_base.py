@@ -3,8 +3,9 @@
 import functools
 from typing import Any
 
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._spec import (
     Spec,
     Words,

@@ -4,8 +4,9 @@ import contextlib
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._place import in_graph, value_of
 from keras_attention._spec import Words, is_cell, made, refuse
 from keras_attention.layers.scoring import ScoringMixin

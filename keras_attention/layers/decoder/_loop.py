@@ -8,8 +8,9 @@ import functools
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._place import Place, compiling
 from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor

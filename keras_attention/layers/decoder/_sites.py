@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import value_of
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.base import as_in_a_call, float_weights, with_weights

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import Place, compiling
 from keras_attention._spec import Words, refuse
 from keras_attention._typing import Nested, Shape, Tensor

@@ -3,8 +3,9 @@
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._spec import Spec, Words, check_bool, check_choice, check_int, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers.base import CheckedLayer
@@ -132,7 +133,7 @@ class FeatureAttention(CheckedLayer):
             mask = ops.convert_to_tensor(mask)
             mask = ops.expand_dims(mask, 2) if len(mask.shape) == 2 else mask
             mask = ops.broadcast_to(mask, ops.shape(inputs))
-            inputs = ops.where(mask, inputs, ops.zeros_like(inputs))
+            inputs = blanked(inputs, mask)
             steps_mask = ops.any(mask, axis=-1)
         inputs = as_dtype(inputs, self.compute_dtype)
         histories = self.project(ops.transpose(inputs, (0, 2, 1)), self.key_kernel)

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import keras
-from keras import ops, tree
+from keras import tree
 
+from keras_attention._ops import ops
 from keras_attention._spec import Words, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.layers.decoder._cells import check_cells

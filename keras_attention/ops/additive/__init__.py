@@ -59,8 +59,10 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 
     Reference: https://arxiv.org/abs/1409.0473, appendix A.1.2.
     """
-    dtype = keras.backend.result_type(query.dtype, key.dtype, vector.dtype)
-    wide = "float64" if dtype == "float64" else "float32"
+    dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (query, key, vector)]
+    # On JAX and PyTorch, the result type of Keras is never float64.
+    wide = "float64" if "float64" in dtypes else "float32"
+    dtype = wide if wide in dtypes else keras.backend.result_type(*dtypes)
     query, key, vector = as_dtype(query, wide), as_dtype(key, wide), as_dtype(vector, wide)
     place = Place.of(query, key)
     if _stores_tanh(place, query, key):

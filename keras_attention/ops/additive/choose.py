@@ -20,8 +20,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
 from keras_attention.ops.xla import (

@@ -32,8 +32,7 @@ Below, `exponential` says that a and b, or query and key, hold e^2a and e^2b.
 import functools
 import math
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._place import Place
 from keras_attention._typing import Tensor
 from keras_attention.ops.additive.choose import (

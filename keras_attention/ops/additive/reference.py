@@ -1,7 +1,6 @@
 """The additive score as its equation, which every form must equal."""
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._typing import Tensor
 
 __all__ = ["score"]

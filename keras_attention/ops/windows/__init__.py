@@ -10,8 +10,8 @@ Sizes: B samples, Tq query and Tk memory steps, W positions in a window, D featu
 import functools
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
 from keras_attention.ops.gradients import differentiable

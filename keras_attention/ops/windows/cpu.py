@@ -6,8 +6,8 @@ Each step gathers one row for every query, uses it and drops it.
 from collections.abc import Callable
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops.products import project, wide_dtype, widened
 from keras_attention.ops.samples import add_rows, take_rows

@@ -1,9 +1,8 @@
 """The products of windows without XLA: all windows are copied for a moment."""
 
-from keras import ops
-
+from keras_attention._ops import ops
 from keras_attention._typing import Tensor
-from keras_attention.ops.products import project, wide_dtype, widened
+from keras_attention.ops.products import project, widened
 from keras_attention.ops.samples import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 
@@ -16,8 +15,7 @@ def _dot(query, key, position):
 
 def _weighted_sum(weights, value, position):
     windows = take_rows(widened(value), position)
-    weights = ops.cast(weights, wide_dtype(value))  # on PyTorch, products of float64 are float32
-    return ops.cast(ops.einsum("bqw,bqwd->bqd", weights, windows), value.dtype)
+    return ops.cast(ops.einsum("bqw,bqwd->bqd", widened(weights), windows), value.dtype)
 
 
 def _tanh(query, key, vector, position):

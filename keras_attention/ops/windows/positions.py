@@ -9,8 +9,8 @@ Reference: https://arxiv.org/abs/1508.04025.
 """
 
 import keras
-from keras import ops
 
+from keras_attention._ops import ops
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops.samples import take_rows
 

@@ -1,0 +1,50 @@
+"""The operations of Keras, for every module of the package, without two defects of theirs.
+
+On JAX and PyTorch, some round float64 to float32, the widest dtype of JAX if nobody asks for more.
+On TensorFlow and PyTorch, `split` fails if there is nothing to split.
+"""
+
+import importlib
+import types
+from typing import TYPE_CHECKING
+
+import keras
+
+ROUNDING = {
+    "jax": "floor logaddexp mean tanh",
+    # Those of the last line round from Keras 3.16 on.
+    "torch": "cumsum floor logaddexp matmul maximum mean minimum add divide multiply subtract",
+}
+
+
+def _exact(name, library):
+    """An operation that calls the backend itself for float64."""
+    rounding, native = getattr(keras.ops, name), getattr(library, name)
+    # PyTorch takes no number in place of a tensor; on JAX one has no dtype of its own.
+    dtype = "float64" if library.__name__ == "torch" else None
+
+    def operation(*args, **options):
+        wide = any(str(getattr(x, "dtype", "")).endswith("float64") for x in args)
+        if not wide or any(map(keras.backend.is_keras_tensor, args)):
+            return rounding(*args, **options)
+        return native(*(keras.ops.convert_to_tensor(x, dtype) for x in args), **options)
+
+    return operation
+
+
+def _split(x, ends, axis=0):
+    return [x] if ends == [] else keras.ops.split(x, ends, axis=axis)
+
+
+def _operations():
+    backend = keras.backend.backend()
+    names = ROUNDING.get(backend, "").split()
+    library = importlib.import_module({"jax": "jax.numpy"}.get(backend, backend)) if names else None
+    exact = {name: _exact(name, library) for name in names}
+    return types.SimpleNamespace(**{**vars(keras.ops), **exact, "split": _split})
+
+
+if TYPE_CHECKING:
+    from keras import ops
+else:
+    ops = _operations()

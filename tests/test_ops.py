@@ -1,0 +1,31 @@
+"""The operations of the package, where those of Keras differ from backend to backend."""
+
+import numpy as np
+import pytest
+
+from keras_attention._ops import ops
+from tests.backends import dtypes, tensor
+from tests.helpers import assert_close, normal, numpy
+
+BOTH = "add", "divide", "logaddexp", "maximum", "minimum", "multiply", "subtract"
+
+
+@pytest.mark.parametrize("name", [*BOTH, "cumsum", "floor", "matmul", "mean", "tanh"])
+def test_double_precision_is_kept(name):
+    x, y = normal(1, 5, 7), normal(2, 5, 7) + 3
+    arguments = {"matmul": [x, y.T]}.get(name, [x, y] if name in BOTH else [x])
+    options = {"axis": 1} if name in ("cumsum", "mean") else {}
+    found = getattr(ops, name)(*map(tensor, arguments), **options)
+    assert dtypes(found) == ["float64"]
+    assert_close(found, getattr(np, name)(*arguments, **options))
+
+
+@pytest.mark.parametrize("number", [0, 1e-12, -0.1])
+def test_a_number_beside_double_precision(number):
+    x = normal(1, 5) * 1e-12
+    assert np.array_equal(numpy(ops.maximum(tensor(x), number)), np.maximum(x, number))
+
+
+def test_a_split_into_one():
+    (found,) = ops.split(tensor(normal(1, 2, 3)), [], axis=-1)
+    assert_close(found, normal(1, 2, 3))
