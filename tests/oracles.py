@@ -221,25 +221,6 @@ def multi_source(rows, sizes):
     return row
 
 
-def flat_sources(scores, value_kernel, sizes, normalizer="softmax"):
-    """One softmax over the steps of all blocks, and the sum of the projected values.
-
-    `scores` has a function of a query and a key for each block; `sizes` and the blocks are as for
-    `multi_source`.
-    """
-
-    def row(query, keys, values, valid, allowed, position):
-        found, k = [], 0
-        for score, (steps, of_key, _) in zip(scores, sizes, strict=True):
-            block = keys[len(found) : len(found) + steps, k : k + of_key]
-            found.extend(score(query, key) for key in block)
-            k += of_key
-        align = NORMALIZERS[normalizer](found, allowed)
-        return _read(align, values @ value_kernel), align
-
-    return row
-
-
 def blocks(memories):
     """One memory of several, `(B, Tk, Dv)` each, that stand on its diagonal."""
     steps = sum(x.shape[1] for x in memories)

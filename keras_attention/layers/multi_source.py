@@ -6,13 +6,11 @@ from typing import Any
 import keras
 
 from keras_attention._ops import ops
-from keras_attention._spec import Words, check_choice, refuse
+from keras_attention._spec import Words, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.layers._several import Several, ends
-from keras_attention.layers.scoring import ScoringMixin, build_attention, read_values
-from keras_attention.layers.types import Memory, Residuals
-from keras_attention.ops.gradients import restored
-from keras_attention.ops.products import as_dtype
+from keras_attention.layers.scoring import ScoringMixin, build_attention
+from keras_attention.layers.types import Memory
 
 __all__ = ["MultiSource"]
 
@@ -25,13 +23,7 @@ class MultiSource(Several):
         c[n,b,i]   = sum_j a[n,b,i,j] v[n,b,j]
         o[b,i]     = [o[1,b,i]; ...; o[N,b,i]]
 
-    Here o[n] is the output of attention n: its context, unless it transforms the context. With
-    combination="flat" the memories share one softmax, which chooses between them too:
-
-        a[1..N,b,i,:] = softmax of all e[n,b,i,j] over the valid j of all n
-        o[b,i]        = sum_n V[n] c[n,b,i]
-
-    The
+    Here o[n] is the output of attention n: its context, unless it transforms the context. The
     memories may differ in length and in features: a word and its grammatical features, a document
     and a question, a sentence in two languages.
 
@@ -42,14 +34,9 @@ class MultiSource(Several):
             `RecurrentScoringMixin`, one for each memory. Their arguments, such as the units and the
             dropout, apply to each. A `MultiHead` may be one of them. In an `AttentionRNN`, the
             first attention says which query is the default.
-        combination: "concat" joins the outputs, "flat" has one softmax over the steps of all
-            memories. The attentions must then have no state and no window, return their context as
-            it is, and have one normalizer.
 
     Weights:
-        value_kernel: the transposes of all V[n], one below the other, with "flat": the sum of all
-            Dv by Dv of the first memory.
-        All others: see the attentions.
+        See the attentions.
 
     Call arguments:
         query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
@@ -64,15 +51,13 @@ class MultiSource(Several):
     lists of keys, of values and of masks.
 
     Returns:
-        Output o `(B, Tq, Do)`, where Do is the sum of the features of all outputs, or with "flat"
-        the features of the first memory; with `return_attention_scores` also a list of N weights
-        `(B, Tq, Tk)`.
+        Output o `(B, Tq, Do)`, where Do is the sum of the features of all outputs; with
+        `return_attention_scores` also a list of N weights `(B, Tq, Tk)`.
 
     Raises:
         ValueError: `attentions` is no list of at least two attentions, or they compute in different
-            dtypes, or do not suit "flat"; `combination` is unknown; `dropout`, `normalizer` or
-            `seed` is passed to this layer; a list of a call does not have N items. Also what the
-            attentions raise.
+            dtypes; `dropout`, `normalizer` or `seed` is passed to this layer; a list of a call does
+            not have N items. Also what the attentions raise.
 
     Example:
         >>> import keras, numpy
@@ -87,12 +72,11 @@ class MultiSource(Several):
     References: https://arxiv.org/abs/1601.00710, section 3, multi-source attention. There all
     attentions are local, and a layer joins the contexts with the query, as
     `LuongAttention(units=...)` does for each. https://arxiv.org/abs/1704.06567 compares this
-    concatenation of contexts (section 3.1) with the flat (3.2) and a hierarchical combination.
+    concatenation of contexts (section 3.1) with a softmax over the steps of all memories ("flat",
+    3.2) and with a hierarchical combination, which this layer does not have.
     """
 
-    def __init__(
-        self, attentions: Iterable[ScoringMixin], combination: str = "concat", **kwargs: Any
-    ) -> None:
+    def __init__(self, attentions: Iterable[ScoringMixin], **kwargs: Any) -> None:
         attentions = list(attentions) if isinstance(attentions, Iterable) else [attentions]
         first = next(iter(attentions), None)
         if kwargs.get("dtype") is None and isinstance(first, keras.layers.Layer):
@@ -100,12 +84,6 @@ class MultiSource(Several):
         super().__init__(**kwargs)
         self._check_attentions(attentions, kwargs)
         self.attentions = attentions
-        self.combination = check_choice(self.name, "combination", combination, ("concat", "flat"))
-        for n, one in enumerate(attentions if combination == "flat" else ()):
-            same = (
-                one.normalizer == attentions[0].normalizer and type(one).weigh is ScoringMixin.weigh
-            )
-            self._check_flat(n, same and not one.has_state and not isinstance(one, Several))
         self.memory_count = len(attentions)
         self.CALL, self.STEP = (x.of_each(self.memory_count) for x in (self.CALL, self.STEP))
         self.has_state = any(one.has_state for one in attentions)
@@ -117,22 +95,15 @@ class MultiSource(Several):
         keys = [None] * self.memory_count if key_shape is None else key_shape
         for one, value, key in zip(self.attentions, value_shape, keys, strict=True):
             build_attention(one, query_shape, value, key)
-        sizes = [value[-1] for value in value_shape]
-        self._ends = ends(sizes)
-        if self.combination == "flat":
-            self.value_kernel = self.add_weight((sum(sizes), sizes[0]), name="value_kernel")
+        self._ends = ends([value[-1] for value in value_shape])
 
     def combine(self, query: Tensor, context: Tensor) -> Tensor:
-        if self.combination == "flat":
-            return as_dtype(self.project(context, self.value_kernel), self.compute_dtype)
         contexts = ops.split(context, self._ends, axis=-1)
         outputs = [one.combine(query, x) for one, x in zip(self.attentions, contexts, strict=True)]
         return ops.concatenate(outputs, axis=-1)
 
     def output_size(self, query_size: int, value_size: list[int]) -> int:
         """The features of all outputs. `value_size` lists the features of each memory."""
-        if self.combination == "flat":
-            return value_size[0]
         pairs = zip(self.attentions, value_size, strict=True)
         return sum(one.output_size(query_size, size) for one, size in pairs)
 
@@ -146,33 +117,6 @@ class MultiSource(Several):
             strict=True,
         )
         return self._join([one._prepare(*tensors) for one, *tensors in each])
-
-    def _read(self, query, memory, state, reading):
-        if self.combination != "flat":
-            return super()._read(query, memory, state, reading)
-        residuals, masks, drop = [], [], reading.drop and reading.training
-        of_each = list(self._each(memory, self._masks(reading.masks), reading.stored))
-        for n, (one, part, mask, stored) in enumerate(of_each):
-            self._check_flat(n, one._window(query, part, reading.position) is None)
-            stored = stored or Residuals()
-            projected = one._projected(query, stored.query)
-            numbers = one._step_numbers(query, reading.position)
-            scores = one.score(projected, part.key, *numbers)
-            scores = scores if stored.scores is None else restored(scores, stored.scores)
-            residuals.append(Residuals(projected, scores))
-            mask = mask.joined(query, part.value)
-            every = ops.ones_like(scores, dtype="bool")
-            masks.append(every if mask is None else ops.logical_and(every, mask))
-        scores = ops.concatenate([one.scores for one in residuals], axis=-1)
-        joint = self.attentions[0].weigh(scores, ops.concatenate(masks, axis=-1))
-        weights, contexts, start = [], [], 0
-        for n, (one, part, *_) in enumerate(of_each):
-            end = start + ops.shape(part.value)[1]
-            weights.append(joint[:, :, start:end])
-            contexts.append(read_values(one, weights[n], part.value, drop))
-            self._check_flat(n, one.combine(query, contexts[n]) is contexts[n])
-            start = end
-        return ops.concatenate(contexts, axis=-1), weights, state, residuals
 
     def _members(self):
         return self.attentions
@@ -208,14 +152,6 @@ class MultiSource(Several):
         losses = [one.sequence_loss(x, query_mask, mask) for one, x, mask in each]
         losses = [x for x in losses if x is not None]
         return sum(losses[1:], losses[0]) if losses else None
-
-    def _check_flat(self, n, right):
-        """One softmax joins the scores of attentions that are scores and nothing else."""
-        if not right:
-            expected = f'with combination="flat", `attentions[{n}]` must have no state, no window '
-            expected += "and no heads, return its context as it is, and have the normalizer of all"
-            remedy = "Take a BahdanauAttention, or leave `combination` out."
-            refuse(self.name, expected, self.attentions[n], remedy)
 
     def _check_attentions(self, attentions, arguments):
         if len(attentions) < 2:

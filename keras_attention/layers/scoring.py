@@ -3,10 +3,11 @@
 import contextlib
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import keras
 import numpy as np
+from keras import tree
 
 from keras_attention._ops import ops
 from keras_attention._place import Place, compiling, eagerly
@@ -64,6 +65,7 @@ __all__ = [
     "check_attention",
     "check_hook",
     "read_values",
+    "refuse_changes",
     "set_weighing",
 ]
 
@@ -707,14 +709,14 @@ def build_attention(
         attention.build(*shapes.values())
     shapes = {"key": shapes["value"], **shapes}
     attention.CALL.check_shapes(attention.name, shapes, attention._sizes)
-    if attention._has_own_hooks and not attention.has_state:
-        check_steps(attention, query_shape[-1], value_shape)
+    if attention._has_own_hooks:
+        check_steps(attention, query_shape[0] or 2, query_shape[-1], value_shape)
 
 
-def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) -> None:
-    """Whether a query alone gets what it gets among others, with random weights.
+def check_steps(attention: ScoringMixin, batch: int, query_size: int, value_shape: Shape) -> None:
+    """Whether hooks suit a decoder, which traces a step with one query and repeats it.
 
-    A decoder passes one query at a time, so a hook cannot count the queries.
+    They must give a query alone what they give it among others, and keep nothing in attributes.
     """
     own = getattr(attention, "seed_generator", None)
     if any(own is None or x is not own.state for x in generator_states(attention)):
@@ -724,30 +726,54 @@ def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) ->
     def normal(*shape, dtype=attention.compute_dtype):
         return ops.convert_to_tensor(random.normal(scale=0.3, size=shape), dtype)
 
-    def run():
-        query = normal(1, 3, query_size)
-        value = map_shapes(lambda shape: normal(1, shape[1] or 5, shape[2]), value_shape)
-        memory, last = attention._prepare(value), 2 if attention.uses_position else None
-        among, alone = (
-            attention._attend(query[:, x], memory, position=position)[0]
-            for x, position in ((slice(None), None), (2, last))
-        )
-        pairs = zip(leaves(among), leaves(alone), strict=True)
-        return [
-            [ops.convert_to_numpy(ops.cast(z, "float32")) for z in (x[:, 2], y)] for x, y in pairs
-        ]
+    def attended(query, memory, position=None):
+        output, _, weights = attention._attend(query, memory, position=position)[0]
+        return [ops.convert_to_numpy(ops.cast(x, "float32")) for x in leaves((output, weights))]
 
+    def run():
+        query = normal(batch, 3, query_size)
+        value = map_shapes(lambda shape: normal(batch, shape[1] or 5, shape[2]), value_shape)
+        memory = attention._prepare(value)
+        among = attended(query, memory)
+        if attention.has_state:
+            return []
+        alone = attended(query[:, 2], memory, 2 if attention.uses_position else None)
+        return zip([x[:, 2] for x in among], alone, strict=True)
+
+    before = _kept(attention)
     with eagerly():
         weights = [normal(*x.shape, dtype=x.dtype) for x in float_weights(attention)]
         with compiling(False), with_weights(attention, weights):
             pairs = as_in_a_call(attention, run)
-    if all(np.allclose(x, y, rtol=0.05, atol=0.05, equal_nan=True) for x, y in pairs):
-        return
+    after = _kept(attention)
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    if changed:
+        refuse_changes(attention.name, changed)
+    if not all(np.allclose(x, y, rtol=0.05, atol=0.05, equal_nan=True) for x, y in pairs):
+        raise ValueError(
+            f"{attention.name}: the hooks of {type(attention).__name__} give a query alone another "
+            "result than among other queries. A decoder passes one query at a time, so a hook must "
+            "not use the place of a query in its tensor. For the number of the step, add an "
+            "argument: score(self, query, key, position)."
+        )
+
+
+def _kept(attention):
+    """What an attention, and the attentions in it, hold in attributes: identities by name."""
+    members = {"": attention, **{x.name: x for x in getattr(attention, "_members", list)()}}
+    return {
+        f"{prefix}.{name}": list(map(id, tree.flatten(value)))
+        for prefix, one in members.items()
+        for name, value in vars(one).items()
+    }
+
+
+def refuse_changes(attention: str, changed: set[str]) -> NoReturn:
     raise ValueError(
-        f"{attention.name}: the hooks of {type(attention).__name__} give a query alone another "
-        "result than among other queries. A decoder passes one query at a time, so a hook must not "
-        "use the place of a query in its tensor. For the number of the step, add an argument: "
-        "score(self, query, key, position)."
+        f"{attention}: the attention changed {', '.join(sorted(changed))} during a step. An "
+        "attention in a decoder must not keep anything between steps: the loop traces one step and "
+        "repeats it, so the change is lost. Derive from RecurrentScoringMixin, and return from "
+        "`next_state` what must last."
     )
 
 

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from keras_attention._ops import ops
-from keras_attention._place import Place
+from keras_attention._place import Place, in_graph
 from keras_attention._typing import Size, Tensor
 from keras_attention.ops.windows.positions import take_windows
 
@@ -86,8 +86,8 @@ def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     """
     if mask is None:
         return sequence
-    mask, place = ops.expand_dims(mask, 2) if len(mask.shape) == 2 else mask, Place.of(sequence)
-    if not place.graph or place.compiled:
+    mask = ops.expand_dims(mask, 2) if len(mask.shape) == 2 else mask
+    if not in_graph() or Place.of(sequence).compiled:
         return ops.where(mask, sequence, ops.zeros_like(sequence))
     # The graph may be converted to ONNX. There a choice becomes a sum of two products, which keeps
     # NaN, unless its condition is a search for NaN.

@@ -423,19 +423,6 @@ CASES = {
         first=True,
         exported=True,
     ),
-    "flat sources": Case(
-        MultiSource,
-        {"combination": "flat"},
-        (QUERY, *VALUES),
-        ((TQ, TK), (TQ, 5)),
-        {
-            "attentions": cells(
-                part(BahdanauAttention, 13, dropout=0.2, seed=3), part(LuongAttention, "general")
-            )
-        },
-        masked_like="query",
-        exported=True,
-    ),
     "sources with a state": Case(
         MultiSource,
         {},

@@ -69,36 +69,7 @@ class Sources:
         return oracles.multi_source(rows, list(zip(steps, keys, values, strict=True)))
 
 
-@dataclass(frozen=True)
-class Flat:
-    """An additive and a multiplicative attention, whose weights sum to one together."""
-
-    normalizer: str = "softmax"
-
-    def make(self, dtype="float64"):
-        options = {"normalizer": self.normalizer, "dtype": dtype}
-        attentions = BahdanauAttention(2, **options), LuongAttention("general", **options)
-        return MultiSource(attentions, combination="flat")
-
-    def row(self, layer, weights=None, keys=DV, values=DV, steps=STEPS):
-        arrays = list(weights or weight_arrays(layer))
-        arrays = {x.name: y for x, y in zip(layer.trainable_weights, arrays, strict=True)}
-
-        def additive(query, key):
-            hidden = query @ arrays["query_kernel"] + key @ arrays["key_kernel"]
-            return np.tanh(hidden) @ arrays["score_vector"]
-
-        def general(query, key):
-            return query @ arrays["score_kernel"] @ key
-
-        sizes = list(zip(steps, keys, values, strict=True))
-        scores, kernel = [additive, general], arrays["value_kernel"]
-        return oracles.flat_sources(scores, kernel, sizes, self.normalizer)
-
-
 SOURCES = {
-    "flat": Flat(),
-    "flat, sparse": Flat("sparsemax"),
     "contents": Sources((BAHDANAU["sparse"], LUONG["general-global"])),
     "windows": Sources((LUONG["general-local-m"], MECHANISMS["vector"])),
     "a state": Sources((BAHDANAU["plain"], RECURRENT["location"])),
@@ -179,7 +150,6 @@ def test_masks_of_pairs_and_causal_masks():
 
 
 SMALL = {
-    "flat": Flat(),
     "contents": Sources((Mechanism(BahdanauAttention, {"units": 2}), LUONG["general-global"])),
     "a vector and a state": Sources(
         (
@@ -652,23 +622,6 @@ REFUSALS = {
         lambda: MultiSource([BahdanauAttention, LuongAttention()]),
         ("`attentions[0]`", "Make one: BahdanauAttention(...)."),
     ),
-    "an unknown combination": (
-        lambda: MultiSource([BahdanauAttention(3), BahdanauAttention(3)], "hierarchical"),
-        ("`combination` must be one of 'concat', 'flat'; received 'hierarchical'",),
-    ),
-    **{
-        f"flat, {name}": (
-            lambda make=make: MultiSource([BahdanauAttention(3), make()], "flat")(QUERY, FLOATS),
-            ('combination="flat", `attentions[1]` must have no state', "leave `combination` out"),
-        )
-        for name, make in {
-            "a state": lambda: CoverageAttention(3),
-            "heads": lambda: MultiHead(BahdanauAttention(3), 2),
-            "another normalizer": lambda: BahdanauAttention(3, normalizer="sparsemax"),
-            "a window": lambda: LuongAttention("general", "local-p"),
-            "a vector": lambda: LuongAttention("general", units=3),
-        }.items()
-    },
     "one twice": (lambda: MultiSource([LAYER.attentions[0]] * 2), ("same attention twice",)),
     "dtypes": (
         lambda: MultiSource([BahdanauAttention(3), BahdanauAttention(3, dtype="float64")]),

@@ -21,10 +21,8 @@ from keras_attention import (
     MultiHead,
     MultiSource,
     RecurrentEncoder,
-    RecurrentScoringMixin,
     ScoringMixin,
     Seq2Seq,
-    TargetAttention,
 )
 from keras_attention.models import HardAttention, PointerGenerator, Readout
 from keras_attention.ops import compiling
@@ -93,7 +91,6 @@ INSIDE = {
     "alone": lambda attention: attention,
     "heads": lambda attention: MultiHead(attention, 2),
     "sources": sources,
-    "flat sources": lambda attention: MultiSource([attention, BahdanauAttention(U)], "flat"),
     "heads in sources": lambda attention: sources(MultiHead(attention, 2)),
 }
 DECODERS = {
@@ -119,19 +116,9 @@ def fit_together(attention, inside, decoder, head):
     """Whether these layers, and `Seq2Seq`, take each other."""
     if "heads" in inside and ATTENTIONS[attention].layer is MemoryHop:
         return False  # it adds the query, which is wider than the part that a head reads
-    if inside == "flat sources" and not joins(ATTENTIONS[attention]):
-        return False
     if "sources" in inside:  # only a context stands for several memories
         return head in ("dense", "readout") and decoder != "hard"
     return (decoder == "hard") == head.startswith("hard")
-
-
-def joins(case):
-    """Whether an attention can share its softmax with a `BahdanauAttention`."""
-    plain = not issubclass(case.layer, (RecurrentScoringMixin, MemoryHop, TargetAttention))
-    local, combined = "alignment" in case.options, "units" in case.options
-    normal = case.options.get("normalizer", "softmax") == "softmax"
-    return plain and normal and not local and (not combined or case.layer is BahdanauAttention)
 
 
 PARTS = list(itertools.product(INSIDE, DECODERS, HEADS))

@@ -1,13 +1,8 @@
-"""The loop of a decoder over its steps.
-
-A loop traces one step and repeats it. What an attention keeps in an attribute, or assigns to a
-weight, is lost, so both are refused.
-"""
+"""The loop of a decoder over its steps."""
 
 import functools
 from typing import Any
 
-import keras
 from keras import tree
 
 from keras_attention._ops import ops
@@ -22,6 +17,7 @@ from keras_attention.layers.decoder._cells import (
     with_constant_weights,
 )
 from keras_attention.layers.decoder._sites import CellSites, attention_sites, has_sites
+from keras_attention.layers.scoring import refuse_changes
 from keras_attention.layers.types import DecoderState, Memory
 from keras_attention.ops.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
 from keras_attention.ops.masks import Masks, blanked
@@ -52,7 +48,6 @@ def run_loop(
     training: bool | None,
 ) -> tuple[Tensor, Tensor, DecoderState]:
     """All steps: the outputs, the weights and the last state."""
-    kept = _attributes(decoder.attention)
     sequences = ops.cast(sequences, decoder.compute_dtype)
     position, last = _positions(sequences, state.position, mask)
     if decoder.attends_inside and training:
@@ -81,7 +76,6 @@ def run_loop(
             training=training,
         )
         outputs = _joined(decoder, outputs, attended)
-    _refuse_changes(decoder, kept)
     outputs, weights = map_leaves(functools.partial(blanked, mask=mask), (outputs, weights))
     return outputs, weights, DecoderState(*carry, last)
 
@@ -249,18 +243,6 @@ def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, 
     return count + ops.expand_dims(start, 1), start + total
 
 
-def _refuse_changes(decoder, before):
-    """Raises an error if the attention keeps anything else in its attributes than before."""
-    after = _attributes(decoder.attention)
-    changed = {
-        name
-        for name in {*before, *after}
-        if [*map(id, before.get(name, ()))] != [*map(id, after.get(name, ()))]
-    }
-    if changed:
-        raise ValueError(_change_error(decoder.name, decoder.attention, changed))
-
-
 def _draws_in_a_step(decoder, sequences, memory, state, training):
     """Whether a step of the attention draws random numbers, as a `Dropout` in it does.
 
@@ -297,35 +279,5 @@ def _draws_in_a_step(decoder, sequences, memory, state, training):
     weights = {id(x) for x in attention.weights}  # generators are no weights
     assigned = {x.path for x in changed if id(x) in weights}
     if assigned:
-        raise ValueError(_change_error(decoder.name, attention, assigned))
+        refuse_changes(attention.name, assigned)
     return bool(changed)
-
-
-def _change_error(layer: str, attention: keras.layers.Layer, changed: set[str]) -> str:
-    """Says what an attention changed, and what to do instead."""
-    return (
-        f"{layer}: the attention {attention.name} changed {', '.join(sorted(changed))} during a "
-        "step. An attention in a decoder must not keep anything between steps: the loop traces one "
-        "step and repeats it, so the change is lost. Derive from RecurrentScoringMixin, and return "
-        "from `next_state` what must last."
-    )
-
-
-def _attributes(layer, prefix="", visited=()) -> dict[str, list[Tensor]]:
-    """What a layer, and the layers that it holds, alone or in a list, keep in attributes."""
-    kept, visited = {}, {*visited, id(layer)}
-    for name, value in vars(layer).items():
-        if name in _of_keras():
-            continue
-        kept[prefix + name] = values = tree.flatten(value)
-        for n, one in enumerate(values):
-            if isinstance(one, keras.layers.Layer) and id(one) not in visited:
-                place = f"{name}[{n}]" if tree.is_nested(value) else name
-                kept |= _attributes(one, f"{prefix}{place}.", visited)
-    return kept
-
-
-@functools.cache
-def _of_keras():
-    """What Keras itself keeps in the attributes of a layer."""
-    return set(vars(keras.layers.Layer(name="layer")))

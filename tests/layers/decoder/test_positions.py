@@ -14,7 +14,6 @@ INSIDE = {
     "alone": lambda attention: attention,
     "heads": lambda attention: MultiHead(attention, 2),
     "sources": lambda attention: MultiSource([attention, LuongAttention("general")]),
-    "flat": lambda attention: MultiSource([attention, BahdanauAttention(U)], "flat"),
 }
 every_way = pytest.mark.parametrize("inside", INSIDE)
 
@@ -53,7 +52,7 @@ class WrongTable(BahdanauAttention):
 def inputs(inside="alone"):
     memory = normal(2, B, TK, DV, dtype="float32")
     sequences = normal(1, B, T, D, dtype="float32")
-    return sequences, [memory, memory[:, :3]] if inside in ("sources", "flat") else memory
+    return sequences, [memory, memory[:, :3]] if inside == "sources" else memory
 
 
 def test_a_score_of_the_position_is_that_of_a_loop():
@@ -117,7 +116,7 @@ def test_gradients_of_a_loop_are_those_of_unrolled_steps():
 def test_a_hook_that_counts_the_queries_is_refused(inside, kind, query):
     shapes = [
         (B, T, D),
-        [(B, TK, DV), (B, 3, DV)] if inside in ("sources", "flat") else (B, TK, DV),
+        [(B, TK, DV), (B, 3, DV)] if inside == "sources" else (B, TK, DV),
     ]
     decoder = AttentionRNN(layers.GRUCell(H), INSIDE[inside](kind(U)), query=query)
     fragments = "give a query alone another result", "score(self, query, key, position)"
