@@ -86,7 +86,7 @@ def attention_space(
         first = {x: y[0] for x, y in taken.items()}
         for argument, values in taken.items():
             for value in values:
-                MECHANISMS[one](**{**first, argument: value}, name="attention_space")
+                MECHANISMS[one](**{"name": "attention_space", **first, argument: value})
     declared = {x.name for x in hp.space if not x.conditions}
     chosen = hp.Choice(mechanism, list(mechanisms))
     for argument, (value, values, takers) in space.items():
