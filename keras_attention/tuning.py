@@ -10,23 +10,23 @@ except ImportError:
     needs = 'keras_attention.tuning needs keras-tuner: pip install "keras-attention-layers[tuner]"'
     raise ImportError(needs) from None
 
-from keras_attention import layers
+import keras_attention.layers as attentions
 from keras_attention._spec import check_choice
 from keras_attention.layers.base import arguments_of
 
 __all__ = ["attention_space", "completed_trials"]
 
 MECHANISMS = {
-    "bahdanau": layers.BahdanauAttention,
-    "luong": layers.LuongAttention,
-    "location_sensitive": layers.LocationSensitiveAttention,
-    "coverage": layers.CoverageAttention,
-    "monotonic": layers.MonotonicAttention,
-    "stepwise": layers.StepwiseMonotonicAttention,
-    "forward": layers.ForwardAttention,
-    "gmm": layers.GMMAttention,
-    "dynamic_convolution": layers.DynamicConvolutionAttention,
-    "pooling": layers.AttentionPooling,
+    "bahdanau": attentions.BahdanauAttention,
+    "luong": attentions.LuongAttention,
+    "location_sensitive": attentions.LocationSensitiveAttention,
+    "coverage": attentions.CoverageAttention,
+    "monotonic": attentions.MonotonicAttention,
+    "stepwise": attentions.StepwiseMonotonicAttention,
+    "forward": attentions.ForwardAttention,
+    "gmm": attentions.GMMAttention,
+    "dynamic_convolution": attentions.DynamicConvolutionAttention,
+    "pooling": attentions.AttentionPooling,
 }
 UNUSED = [("normalizer", x) for x in ("monotonic", "stepwise", "gmm")]
 SPACE = {
@@ -46,19 +46,16 @@ def attention_space(
 ) -> keras.layers.Layer:
     """Returns a new attention layer, whose mechanism and arguments keras-tuner chooses.
 
-    Each keyword is an argument of the layers. A list is searched with `hp.Choice`, under the name
-    `attention_units` for `units`, where the chosen mechanism takes it; its first value is the
-    default. Any other value is passed to the layer, and not searched. Without keywords, `units`,
-    `normalizer`, `dropout` and, for "luong", `score_mode` are searched.
-
-    A hyperparameter that `hp` has already, such as `hp.Fixed("attention_units", 64)`, is kept.
+    Each keyword is an argument of the layers. A list is searched with `hp.Choice`, where the chosen
+    mechanism takes it; `units` is `attention_units` there, and the first value is the default. Any
+    other value is passed on. Without keywords, `units`, `normalizer`, `dropout` and, of "luong",
+    `score_mode` are searched. What `hp` has, as after `hp.Fixed("attention_units", 64)`, is kept.
 
     Args:
         hp: the hyperparameters that keras-tuner passes to your build function.
         prefix: the first part of the names. Each attention of a model needs its own.
         mechanisms: some of "bahdanau", "luong", "location_sensitive", "coverage", "monotonic",
             "stepwise", "forward", "gmm" and "dynamic_convolution"; or "pooling" alone.
-        arguments: arguments of the layers, see above.
 
     Raises:
         ValueError: a mechanism is unknown, or a layer refuses an argument or one of its values.
@@ -66,11 +63,8 @@ def attention_space(
     Example:
         >>> import keras_tuner
         >>> from keras_attention.tuning import attention_space
-        >>> hp = keras_tuner.HyperParameters()
-        >>> attention_space(hp, units=[16, 32], dropout=0.1).units
+        >>> attention_space(keras_tuner.HyperParameters(), units=[16, 32], dropout=0.1).units
         16
-        >>> hp.values["attention_mechanism"], "attention_dropout" in hp.values
-        ('bahdanau', False)
     """
     for one in mechanisms:
         check_choice("attention_space", "mechanisms", one, tuple(MECHANISMS))
@@ -107,12 +101,20 @@ def completed_trials(tuner: keras_tuner.Tuner) -> list[keras_tuner.engine.trial.
     """Returns the trials of a search, the best first, and raises a RuntimeError if one failed.
 
     keras-tuner may end a search without an error. This error names each failed trial and its cause.
+
+    Example:
+        >>> import keras_tuner, tempfile
+        >>> from keras_attention.tuning import completed_trials
+        >>> tuner = keras_tuner.GridSearch(lambda hp: None, directory=tempfile.mkdtemp())
+        >>> tuner.run_trial = lambda trial, **_: trial.hyperparameters.Choice("units", [3, 1, 2])
+        >>> tuner.search(verbose=0)
+        >>> [trial.hyperparameters["units"] for trial in completed_trials(tuner)]
+        [1, 2, 3]
     """
     trials = tuner.oracle.get_best_trials(len(tuner.oracle.trials))
-    causes, unknown = [], "no error, but its objective was not a number, or it was stopped"
-    for x in trials:
-        if x.status != "COMPLETED":
-            causes.append(f"\n  {x.trial_id}: {(x.message or unknown).strip().splitlines()[-1]}")
-    if causes:
-        raise RuntimeError(f"{len(causes)} of {len(trials)} trials failed:{''.join(causes)}")
+    unknown = "no error, but its objective was not a number, or it was stopped"
+    failed = [x for x in trials if x.status != "COMPLETED"]
+    causes = [f"\n  {x.trial_id}: {(x.message or unknown).splitlines()[-1]}" for x in failed]
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(trials)} trials failed:{''.join(causes)}")
     return trials
