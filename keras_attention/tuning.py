@@ -68,7 +68,7 @@ def attention_space(
     """
     for one in mechanisms:
         check_choice("attention_space", "mechanisms", one, tuple(MECHANISMS))
-    space, options, mechanism = {}, {}, f"{prefix}_mechanism"
+    space, options = {}, {}
     for argument, value in {**SPACE, **arguments}.items():
         takers = [x for x in mechanisms if argument in arguments_of(MECHANISMS[x])]
         takers = [x for x in takers if (argument, x) not in UNUSED]
@@ -82,16 +82,16 @@ def attention_space(
             for value in values:
                 MECHANISMS[one](**{"name": "attention_space", **first, argument: value})
     declared = {x.name for x in hp.space if not x.conditions}
-    chosen = hp.Choice(mechanism, list(mechanisms))
+    chosen = hp.Choice(f"{prefix}_mechanism", list(mechanisms))
     for argument, (value, values, takers) in space.items():
         name = f"{prefix}_{argument}"
-        if values is not None and name in declared:
+        if values and name in declared:
             value = hp.values[name]
-        elif values is not None:
+        elif values:
             # Entered also for another choice, because keras-tuner knows what it has seen.
-            with hp.conditional_scope(mechanism, takers):
+            with hp.conditional_scope(f"{prefix}_mechanism", takers):
                 value = hp.Choice(name, values)  # which makes numbers of booleans
-            value = bool(value) if isinstance(values[0], bool) else value
+        value = bool(value) if values and isinstance(values[0], bool) else value
         if chosen in takers:
             options[argument] = value
     return MECHANISMS[chosen](**options)
@@ -113,8 +113,8 @@ def completed_trials(tuner: keras_tuner.Tuner) -> list[keras_tuner.engine.trial.
     """
     trials = tuner.oracle.get_best_trials(len(tuner.oracle.trials))
     unknown = "no error, but its objective was not a number, or it was stopped"
-    failed = [x for x in trials if x.status != "COMPLETED"]
-    causes = [f"\n  {x.trial_id}: {(x.message or unknown).splitlines()[-1]}" for x in failed]
+    failed = {x.trial_id: x.message or unknown for x in trials if x.status != "COMPLETED"}
     if failed:
+        causes = [f"\n  {trial}: {text.splitlines()[-1]}" for trial, text in failed.items()]
         raise RuntimeError(f"{len(failed)} of {len(trials)} trials failed:{''.join(causes)}")
     return trials

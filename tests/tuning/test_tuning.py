@@ -57,7 +57,7 @@ def test_lists_are_searched_and_values_are_not():
     assert {name: config[name] for name in expected} == expected
     searched = {"mechanism", "alignment", "score_mode", "normalizer"}
     assert {x.name for x in hp.space} == {f"attention_{name}" for name in searched}
-    hp.values["other_use_bias"] = True
+    hp.Choice("other_use_bias", [True, False])
     layer = attention_space(hp, "other", weight_norm=[True], use_bias=[False, True], name="read")
     assert (layer.weight_norm, layer.use_bias, layer.name) == (True, True, "read")
 
