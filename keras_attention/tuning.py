@@ -1,55 +1,34 @@
-"""A search space of attention for keras-tuner, and a report on what a search has tried.
+"""A search space for keras-tuner, which `pip install "keras-attention-layers[tuner]"` installs."""
 
-Needs keras-tuner and the packages that it uses: `pip install "keras-attention-layers[tuner]"`.
-"""
-
-import contextlib
-import inspect
-import warnings
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import keras
 
 try:
     import keras_tuner
 except ImportError:
-    expected = (
-        'keras_attention.tuning needs keras-tuner: pip install "keras-attention-layers[tuner]"'
-    )
-    raise ImportError(expected) from None
+    needs = 'keras_attention.tuning needs keras-tuner: pip install "keras-attention-layers[tuner]"'
+    raise ImportError(needs) from None
 
-from keras_attention._spec import Words, check_bool, check_choice, refuse
-from keras_attention.layers import (
-    AttentionPooling,
-    BahdanauAttention,
-    CoverageAttention,
-    DynamicConvolutionAttention,
-    ForwardAttention,
-    GMMAttention,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MonotonicAttention,
-    StepwiseMonotonicAttention,
-)
+import keras_attention.layers as attentions
+from keras_attention._spec import check_choice
 from keras_attention.layers.base import arguments_of
 
-__all__ = ["AttentionHyperModel", "attention_space", "completed_trials"]
+__all__ = ["attention_space", "completed_trials"]
 
 MECHANISMS = {
-    "bahdanau": BahdanauAttention,
-    "luong": LuongAttention,
-    "location_sensitive": LocationSensitiveAttention,
-    "coverage": CoverageAttention,
-    "monotonic": MonotonicAttention,
-    "stepwise": StepwiseMonotonicAttention,
-    "forward": ForwardAttention,
-    "gmm": GMMAttention,
-    "dynamic_convolution": DynamicConvolutionAttention,
-    "pooling": AttentionPooling,
+    "bahdanau": attentions.BahdanauAttention,
+    "luong": attentions.LuongAttention,
+    "location_sensitive": attentions.LocationSensitiveAttention,
+    "coverage": attentions.CoverageAttention,
+    "monotonic": attentions.MonotonicAttention,
+    "stepwise": attentions.StepwiseMonotonicAttention,
+    "forward": attentions.ForwardAttention,
+    "gmm": attentions.GMMAttention,
+    "dynamic_convolution": attentions.DynamicConvolutionAttention,
+    "pooling": attentions.AttentionPooling,
 }
-DEFAULT = "bahdanau", "luong"
-UNNORMALISED = "monotonic", "stepwise", "gmm"
+UNUSED = [("normalizer", x) for x in ("monotonic", "stepwise", "gmm")]
 SPACE = {
     "units": [32, 64, 128, 256],
     "score_mode": ["general", "concat"],
@@ -62,205 +41,80 @@ def attention_space(
     hp: keras_tuner.HyperParameters,
     prefix: str = "attention",
     *,
-    mechanisms: list[str] | tuple[str, ...] = DEFAULT,
+    mechanisms: list[str] | tuple[str, ...] = ("bahdanau", "luong"),
     **arguments: Any,
 ) -> keras.layers.Layer:
-    """Chooses an attention layer by hyperparameters, `attention_mechanism` and its arguments.
+    """Returns a new attention layer, whose mechanism and arguments keras-tuner chooses.
 
-    Each keyword is an argument of the layers. A list is searched, and its first value is the
-    default; the hyperparameter `attention_units` chooses `units`. Any other value is passed to the
-    layer, and is not searched. An argument that only some of the mechanisms take is active for them
-    alone. These are searched unless you pass another list or a value:
-
-        units        32, 64, 128, 256; of "luong" the width of the attentional vector
-        score_mode   "general", "concat", of "luong"
-        normalizer   "softmax", "sparsemax", "entmax15"
-        dropout      0, 0.2, 0.4
-
-    A hyperparameter that `hp` has already, such as `hp.Fixed("attention_units", 64)`, is kept.
+    Each keyword is an argument of the layers. A list is searched with `hp.Choice`, where the chosen
+    mechanism takes it; `units` is `attention_units` there, and the first value is the default. Any
+    other value is passed on. Without keywords, `units`, `normalizer`, `dropout` and, of "luong",
+    `score_mode` are searched. What `hp` has, as after `hp.Fixed("attention_units", 64)`, is kept.
 
     Args:
         hp: the hyperparameters that keras-tuner passes to your build function.
-        prefix: the first part of all names. Layers with the same prefix are chosen alike, so give
-            the layers of a model different ones.
+        prefix: the first part of the names. Each attention of a model needs its own.
         mechanisms: some of "bahdanau", "luong", "location_sensitive", "coverage", "monotonic",
-            "stepwise", "forward", "gmm" and "dynamic_convolution"; or "pooling" alone, which reads
-            one sequence.
-        arguments: arguments of the layers, see above.
-
-    Returns:
-        An attention layer, not yet built.
+            "stepwise", "forward", "gmm" and "dynamic_convolution"; or "pooling" alone.
 
     Raises:
-        ValueError: `hp` holds no hyperparameters; a mechanism is unknown; no mechanism takes an
-            argument, or one refuses one of its values.
+        ValueError: a mechanism is unknown, or a layer refuses an argument or one of its values.
 
     Example:
         >>> import keras_tuner
         >>> from keras_attention.tuning import attention_space
-        >>> hp = keras_tuner.HyperParameters()
-        >>> attention_space(hp, units=[16, 32], dropout=0.1).units
+        >>> attention_space(keras_tuner.HyperParameters(), units=[16, 32], dropout=0.1).units
         16
-        >>> hp.values["attention_mechanism"], "attention_dropout" in hp.values
-        ('bahdanau', False)
     """
-    if not isinstance(hp, keras_tuner.HyperParameters):
-        remedy = "Pass the `hp` that keras-tuner gives to your build function."
-        refuse("attention_space", "`hp` must be keras_tuner.HyperParameters", hp, remedy)
-    space, options, mechanism = _checked(mechanisms, arguments), {}, f"{prefix}_mechanism"
+    for one in mechanisms:
+        check_choice("attention_space", "mechanisms", one, tuple(MECHANISMS))
+    space, options = {}, {}
+    for argument, value in {**SPACE, **arguments}.items():
+        takers = [x for x in mechanisms if argument in arguments_of(MECHANISMS[x])]
+        takers = [x for x in takers if (argument, x) not in UNUSED]
+        if takers or argument in arguments:  # which the layers refuse if none takes it
+            values = list(value) if isinstance(value, (list, tuple)) else None
+            space[argument] = value, values, takers or list(mechanisms)
+    for one in mechanisms:
+        taken = {x: y or [value] for x, (value, y, takers) in space.items() if one in takers}
+        first = {x: y[0] for x, y in taken.items()}
+        for argument, values in taken.items():
+            for value in values:
+                MECHANISMS[one](**{"name": "attention_space", **first, argument: value})
     declared = {x.name for x in hp.space if not x.conditions}
-    chosen = hp.Choice(mechanism, list(mechanisms))
-    for argument, (values, takers) in space.items():
-        name, scope = f"{prefix}_{argument}", contextlib.nullcontext()
-        if not isinstance(values, list):
-            value = values
-        elif name in declared:
+    chosen = hp.Choice(f"{prefix}_mechanism", list(mechanisms))
+    for argument, (value, values, takers) in space.items():
+        name = f"{prefix}_{argument}"
+        if values and name in declared:
             value = hp.values[name]
-        else:
-            if len(takers) < len(mechanisms):
-                # Entered also for another choice, because keras-tuner knows what it has seen.
-                scope = hp.conditional_scope(mechanism, takers)
-            with scope:
-                # A Choice would turn booleans into numbers.
-                boolean = isinstance(values[0], bool)
-                value = hp.Boolean(name, values[0]) if boolean else hp.Choice(name, values)
+        elif values:
+            # Entered also for another choice, because keras-tuner knows what it has seen.
+            with hp.conditional_scope(f"{prefix}_mechanism", takers):
+                value = hp.Choice(name, values)  # which makes numbers of booleans
+        value = bool(value) if values and isinstance(values[0], bool) else value
         if chosen in takers:
             options[argument] = value
     return MECHANISMS[chosen](**options)
 
 
-def _checked(mechanisms, arguments):
-    """The values and the mechanisms of each argument, after every layer has taken each value."""
-    if not isinstance(mechanisms, (list, tuple)) or not mechanisms:
-        expected = f"`mechanisms` must be a list of at least one of {', '.join(MECHANISMS)}"
-        refuse("attention_space", expected, mechanisms, f"Write mechanisms=[{mechanisms!r}].")
-    for one in mechanisms:
-        check_choice("attention_space", "mechanisms", one, tuple(MECHANISMS))
-    space, first = {}, {one: {} for one in mechanisms}
-    for argument, values in {**SPACE, **arguments}.items():
-        takers = [one for one in mechanisms if _takes(one, argument)]
-        if not takers and argument in arguments:
-            expected = f"`{argument}` must be an argument of one of {', '.join(mechanisms)}"
-            refuse("attention_space", expected, Words())
-        if isinstance(values, (list, tuple)):
-            expected = f"`{argument}` must be a value or a list of at least one"
-            values = list(values) or refuse("attention_space", expected, values)
-        if takers:
-            space[argument] = values, takers
-        for one in takers:
-            first[one][argument] = values[0] if isinstance(values, list) else values
-    for argument, (values, takers) in space.items():
-        for value in values if isinstance(values, list) else [values]:
-            for one in takers:
-                MECHANISMS[one](**{**first[one], argument: value}, name="attention_space")
-    return space
+def completed_trials(tuner: keras_tuner.Tuner) -> list[keras_tuner.engine.trial.Trial]:
+    """Returns the trials of a search, the best first, and raises a RuntimeError if one failed.
 
-
-def _takes(mechanism, argument):
-    normalised = argument != "normalizer" or mechanism not in UNNORMALISED
-    return normalised and argument in arguments_of(MECHANISMS[mechanism])
-
-
-class AttentionHyperModel(keras_tuner.HyperModel):
-    """A hypermodel whose attention layer keras-tuner searches.
-
-    Args:
-        build: function of hyperparameters and an attention layer, which returns a compiled model.
-        name: name of the hypermodel, or None.
-        tunable: False keeps the hyperparameters of `build` out of the search.
-        space: keyword arguments of `attention_space`, such as `mechanisms` and `units`.
-
-    Raises:
-        ValueError: `build` is not a function of two arguments; `tunable` is not a boolean. Also
-            what `attention_space` raises, of all its values.
-
-    Example:
-        >>> import keras, keras_tuner
-        >>> from keras_attention.tuning import AttentionHyperModel
-        >>> def build(hp, attention):
-        ...     words, question = keras.Input((7, 5)), keras.Input((3, 5))
-        ...     model = keras.Model([question, words], attention(question, words))
-        ...     model.compile(keras.optimizers.Adam(hp.Float("rate", 1e-4, 1e-2)), "mse")
-        ...     return model
-        >>> model = AttentionHyperModel(build).build(keras_tuner.HyperParameters())
-        >>> model.layers[-1].name.startswith("bahdanau_attention")
-        True
-    """
-
-    def __init__(
-        self,
-        build: Callable[[keras_tuner.HyperParameters, keras.layers.Layer], keras.Model],
-        name: str | None = None,
-        tunable: bool = True,
-        **space: Any,
-    ) -> None:
-        super().__init__(name, check_bool("AttentionHyperModel", "tunable", tunable))
-        try:
-            inspect.signature(build).bind(None, None)
-        except TypeError as error:
-            expected = "`build` must be a function of two arguments, build(hp, attention)"
-            refuse("AttentionHyperModel", expected, Words(f"{build!r:.80}, {error}"))
-        own = {x: values for x, values in space.items() if x not in ("prefix", "mechanisms")}
-        _checked(space.get("mechanisms", DEFAULT), own)
-        self._make_model, self._space = build, space
-
-    def build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
-        """Returns the model for these hyperparameters, compiled."""
-        return self._make_model(hp, attention_space(hp, **self._space))
-
-
-def completed_trials(
-    tuner: keras_tuner.Tuner, failed: Literal["raise", "warn"] = "raise"
-) -> list[keras_tuner.engine.trial.Trial]:
-    """Returns the completed trials of a search, the best first.
-
-    A search of keras-tuner may end without an error although trials failed. This function tells.
-
-    Args:
-        tuner: a `keras_tuner.Tuner` after its `search`.
-        failed: "raise" raises an error if a trial failed; "warn" warns, and returns the others.
-
-    Returns:
-        A list of `keras_tuner.engine.trial.Trial`.
-
-    Raises:
-        ValueError: `tuner` is not a tuner, or `failed` is unknown.
-        RuntimeError: no trial completed, or, with failed="raise", not all did. The message names
-            each of the others and the cause, as does the warning.
+    keras-tuner may end a search without an error. This error names each failed trial and its cause.
 
     Example:
         >>> import keras_tuner, tempfile
         >>> from keras_attention.tuning import completed_trials
-        >>> class Tuner(keras_tuner.GridSearch):  # its trials train no model
-        ...     def run_trial(self, trial, **options):
-        ...         return abs(trial.hyperparameters.Int("units", 1, 3) - 2)
-        >>> tuner = Tuner(directory=tempfile.mkdtemp())
+        >>> tuner = keras_tuner.GridSearch(lambda hp: None, directory=tempfile.mkdtemp())
+        >>> tuner.run_trial = lambda trial, **_: trial.hyperparameters.Choice("units", [3, 1, 2])
         >>> tuner.search(verbose=0)
         >>> [trial.hyperparameters["units"] for trial in completed_trials(tuner)]
-        [2, 1, 3]
+        [1, 2, 3]
     """
-    check_choice("completed_trials", "failed", failed, ("raise", "warn"))
-    if not hasattr(tuner, "oracle"):
-        refuse("completed_trials", "`tuner` must be a keras_tuner.Tuner", tuner)
-    # The best comes first, and those that did not complete come last.
     trials = tuner.oracle.get_best_trials(len(tuner.oracle.trials))
-    if not trials:
-        raise RuntimeError("There are no trials: call `search` first, with a larger max_trials.")
-    completed = [trial for trial in trials if trial.status == "COMPLETED"]
-    others = trials[len(completed) :]
-    if others:
-        causes = "\n".join(f"  {x.trial_id}: {x.status}, {_cause(x)}" for x in others)
-        message = f"{len(others)} of {len(trials)} trials did not complete:\n{causes}"
-        if failed == "raise" or not completed:
-            raise RuntimeError(message)
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-    return completed
-
-
-def _cause(trial):
-    """Says in one line why a trial did not complete."""
-    if trial.message:
-        return trial.message.strip().splitlines()[-1].strip()
-    if trial.status == "RUNNING":
-        return "it was stopped from outside"
-    return "its objective was not a number, which a training that diverges gives"
+    unknown = "no error, but its objective was not a number, or it was stopped"
+    failed = {x.trial_id: x.message or unknown for x in trials if x.status != "COMPLETED"}
+    if failed:
+        causes = [f"\n  {trial}: {text.splitlines()[-1]}" for trial, text in failed.items()]
+        raise RuntimeError(f"{len(failed)} of {len(trials)} trials failed:{''.join(causes)}")
+    return trials

@@ -2,14 +2,15 @@
 
     python -m examples.tuning
 
-searches mechanism, score, alignment, window, units, dropout and normalizer of the attention, the
-width of the decoder, and the learning rate, with Hyperband and Bayesian optimisation. Then the best
-and the default configuration are trained for the same number of epochs and tested on unseen dates.
+searches mechanism, score, units, dropout and normalizer of the attention, the width of the decoder,
+and the learning rate, with Hyperband and Bayesian optimisation. Then the best and the default
+configuration are trained for the same number of epochs and tested on unseen dates.
 This takes five to seven minutes on two cores. The same command resumes an interrupted search.
 
 Needs keras-tuner: pip install "keras-attention-layers[tuner]".
 """
 
+import functools
 import pathlib
 import sys
 import warnings
@@ -20,7 +21,7 @@ import keras_tuner
 from examples.common.arguments import between, check_extras, count, make_parser, run, seed
 from examples.common.dates import DAYS
 from examples.common.files import check_settings, own_folder
-from examples.tuning.model import DateTranslator, load_data
+from examples.tuning.model import build, load_data
 from keras_attention.tuning import completed_trials
 
 SEARCHES = ("hyperband", "bayesian")
@@ -45,7 +46,7 @@ def make_tuner(name, options):
     """The tuner of one search. It resumes after the finished trials in its folder."""
     keras.utils.set_random_seed(options.seed)  # with a seed of 0 keras-tuner draws one
     common = {
-        "hypermodel": DateTranslator(options.seed),
+        "hypermodel": functools.partial(build, seed=options.seed),
         "objective": "val_accuracy",
         "directory": str(options.output),
         "project_name": name,
@@ -100,12 +101,12 @@ def main(argv=None):
             batch_size=32,
             verbose=1 if sys.stdout.isatty() else 2,
         )
-    default, hypermodel = keras_tuner.HyperParameters(), DateTranslator(options.seed)
-    hypermodel.build(default)  # registers the search space
+    default = keras_tuner.HyperParameters()
+    build(default, options.seed)  # registers the search space
     configurations, letters = {"default": default, "best": find_best(tuners)}, {}
     print(f"\nTrained again for {options.epochs} epochs. Right in {len(test[1]):,} unseen dates:")
     for title, hp in configurations.items():
-        model = hypermodel.build(hp)
+        model = build(hp, options.seed)
         model.fit(*train, epochs=options.epochs, batch_size=32, verbose=0)
         right = model.evaluate(*test, verbose=0, return_dict=True)
         letters[title], whole = right["accuracy"], right["right_dates"]

@@ -8,7 +8,7 @@ from keras import layers, ops
 from examples.common.dates import END, START, encode_pairs, make_pairs
 from examples.common.training import seed_model
 from keras_attention import AttentionRNN, RecurrentEncoder, Seq2Seq
-from keras_attention.tuning import AttentionHyperModel
+from keras_attention.tuning import attention_space
 
 CHARACTERS = "^$" + string.digits + "-" + string.ascii_lowercase + " ,./"
 
@@ -21,20 +21,13 @@ def load_data(sizes, seed):
     ]
 
 
-class DateTranslator(AttentionHyperModel):
-    """Every trial begins with the same seed, so a trial that begins again finds the same."""
+def build(hp, seed):
+    """Builds and compiles the model that keras-tuner has chosen.
 
-    def __init__(self, seed):
-        super().__init__(build, units=[32, 64, 128], dropout=[0.0, 0.1, 0.2, 0.3])
-        self.seed = seed
-
-    def build(self, hp):
-        seed_model(self.seed)
-        return super().build(hp)
-
-
-def build(hp, attention):
-    """Builds and compiles the model with an attention layer that the search has chosen."""
+    Every trial begins with the same seed, so a trial that begins again finds the same.
+    """
+    seed_model(seed)
+    attention = attention_space(hp, units=[32, 64, 128], dropout=[0.0, 0.1, 0.2, 0.3])
     units, size = hp.Choice("units", [32, 64, 128]), len(CHARACTERS) + 1
     gru = layers.GRU(units // 2, return_sequences=True)
     model = Seq2Seq(

@@ -31,7 +31,7 @@ def test_data():
 def weights_of(values):
     hp = keras_tuner.HyperParameters()
     hp.values = values
-    model = translator.DateTranslator(seed=0).build(hp)
+    model = translator.build(hp, seed=0)
     return model.get_weights(), command.describe(hp)
 
 
