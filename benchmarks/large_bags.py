@@ -59,10 +59,8 @@ def main():
     if arguments.child:
         column, instances = arguments.child
         both = {form: make(form, column, int(instances)) for form in ("ours", "plain")}
-        print(
         repeats = 9 if int(instances) > 10_000 else 25
         print(json.dumps(measure.interleaved_times(both, repeats)))
-        )
         return
     rows = []
     for instances in arguments.instances:
