@@ -1,6 +1,7 @@
 """The protocol of an attention: the hooks that a layer is made of, and what runs them."""
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
@@ -110,9 +111,9 @@ class ScoringMixin(CheckedLayer):
     `weigh`, `window`, `combine` with `output_size`, and `sequence_loss`. A layer with windows may
     also have a `score_window`. A hook of a step must treat each query independently: a decoder
     passes one query at a time in its loop and all queries at once for gradients. For a score that
-    depends on the number of the step, write `score(self, query, key, position)`. A class whose
-    window does sets `uses_position`. The mixin masks, drops weights and casts. It also saves the
-    layer: store every constructor argument in an attribute of the same name.
+    depends on the index of the step, write `score(self, query, key, position)`. If only the window
+    depends on it, set `uses_position = True`. The mixin masks, drops weights and casts. It also
+    saves the layer: store every constructor argument in an attribute of the same name.
 
     Args:
         normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly
@@ -187,6 +188,11 @@ class ScoringMixin(CheckedLayer):
         if cls.call is ScoringMixin.call:  # otherwise it is built with other shapes
             check_hook(cls, "build", ScoringMixin.build)
         cls._score_takes_position = "position" in inspect.signature(cls.score).parameters
+        if cls._score_takes_position and cls.has_state:
+            raise TypeError(
+                f"{cls.__name__}: `score` of an attention with a state takes no `position`. Count "
+                "the steps in the state: return `state + 1` from `next_state`."
+            )
         if cls._score_takes_position:
             cls.uses_position = True
         if "score" in vars(cls) and "score_window" not in vars(cls):
@@ -214,8 +220,8 @@ class ScoringMixin(CheckedLayer):
             query: `(B, Tq, Dp)` in `score_dtype`, as `project_query` returned it.
             key: `(B, Tk, Dp)` in `score_dtype`, as `project_key` returned it.
 
-        A subclass may add the argument `position`: the numbers of the steps of the queries, int32,
-        `(B, Tq)` or `(1, Tq)`.
+        A subclass may add the argument `position`, the index of the decoding step of each query:
+        int32, `(B, Tq)` or `(1, Tq)`. An attention with a state may not: it counts in its state.
 
         Returns:
             Scores `(B, Tq, Tk)`.
@@ -501,10 +507,9 @@ class ScoringMixin(CheckedLayer):
 
     def _read_whole(self, query, memory, window, reading, stored=None):
         """The context, the weights and the scores."""
-        numbers = ()
-        if self._score_takes_position:
-            numbers = self._step_numbers(query, reading.position)
-        scores = self.score(query, memory.key, *numbers)
+        takes = self._score_takes_position
+        position = (step_index(query, reading.position),) if takes else ()
+        scores = self.score(query, memory.key, *position)
         if "score" in self._own:
             check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
         scores = scores if stored is None else restored(scores, stored)
@@ -515,14 +520,6 @@ class ScoringMixin(CheckedLayer):
         weights = self._weigh(scores, mask, window, position)
         drop = reading.drop and reading.training
         return read_values(self, weights, memory.value, drop), weights, scores
-
-    def _step_numbers(self, query, position):
-        """The argument `position` of `score`, if it has one."""
-        if not self._score_takes_position:
-            return ()
-        steps = ops.shape(query)[1]
-        position = ops.arange(steps, dtype="int32") if position is None else position
-        return (ops.reshape(ops.cast(position, "int32"), (-1, steps)),)
 
     @property
     def _has_own_hooks(self):
@@ -652,6 +649,13 @@ def read_values(layer, weights, value, drop, position=None):
     return weighted_sums(weights, value)
 
 
+def step_index(query: Tensor, position: int | Tensor | None) -> Tensor:
+    """Returns the index of the decoding step of each query, `(B, Tq)` or `(1, Tq)`."""
+    steps = ops.shape(query)[1]
+    position = ops.arange(steps, dtype="int32") if position is None else position
+    return ops.reshape(ops.cast(position, "int32"), (-1, steps))
+
+
 def check_hook(layer: type, name: str, original: Callable) -> None:
     """Whether a hook takes as many arguments as the one that it overrides."""
     if not inspect.isfunction(inspect.getattr_static(layer, name)):
@@ -710,33 +714,32 @@ def build_attention(
     shapes = {"key": shapes["value"], **shapes}
     attention.CALL.check_shapes(attention.name, shapes, attention._sizes)
     if attention._has_own_hooks:
-        check_steps(attention, query_shape[0] or 2, query_shape[-1], value_shape)
+        check_steps(attention, query_shape[-1], value_shape)
 
 
-def check_steps(attention: ScoringMixin, batch: int, query_size: int, value_shape: Shape) -> None:
-    """Whether hooks suit a decoder, which traces a step with one query and repeats it.
+def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) -> None:
+    """Raises an error if hooks depend on the other queries of a call, or change attributes.
 
-    They must give a query alone what they give it among others, and keep nothing in attributes.
+    A decoder traces a step with one query and repeats it, so a query alone must get what it gets
+    among others.
     """
-    own = getattr(attention, "seed_generator", None)
-    if any(own is None or x is not own.state for x in generator_states(attention)):
-        return  # a hook may draw other numbers for the query alone
     random = np.random.default_rng(0)
 
     def normal(*shape, dtype=attention.compute_dtype):
-        return ops.convert_to_tensor(random.normal(scale=0.3, size=shape), dtype)
+        return ops.convert_to_tensor(random.normal(scale=0.3, size=shape).astype("float32"), dtype)
 
     def attended(query, memory, position=None):
         output, _, weights = attention._attend(query, memory, position=position)[0]
         return [ops.convert_to_numpy(ops.cast(x, "float32")) for x in leaves((output, weights))]
 
     def run():
-        query = normal(batch, 3, query_size)
-        value = map_shapes(lambda shape: normal(batch, shape[1] or 5, shape[2]), value_shape)
+        query = normal(2, 3, query_size)
+        # A hook may have a table that is as long as the memory.
+        value = map_shapes(lambda shape: normal(2, shape[1] or 5, shape[2]), value_shape)
         memory = attention._prepare(value)
-        among = attended(query, memory)
-        if attention.has_state:
-            return []
+        among, again = attended(query, memory), attended(query, memory)
+        if attention.has_state or not all(map(np.array_equal, among, again)):
+            return []  # a state, or random numbers at inference: the steps differ
         alone = attended(query[:, 2], memory, 2 if attention.uses_position else None)
         return zip([x[:, 2] for x in among], alone, strict=True)
 
@@ -746,26 +749,39 @@ def check_steps(attention: ScoringMixin, batch: int, query_size: int, value_shap
         with compiling(False), with_weights(attention, weights):
             pairs = as_in_a_call(attention, run)
     after = _kept(attention)
-    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    changed = {
+        name
+        for name in {*before, *after}
+        if [*map(id, before.get(name, ()))] != [*map(id, after.get(name, ()))]
+    }
     if changed:
         refuse_changes(attention.name, changed)
-    if not all(np.allclose(x, y, rtol=0.05, atol=0.05, equal_nan=True) for x, y in pairs):
+    limit = 1e-3 if attention.compute_dtype in ("float32", "float64") else 0.05
+    if not all(np.allclose(x, y, rtol=limit, atol=limit, equal_nan=True) for x, y in pairs):
         raise ValueError(
             f"{attention.name}: the hooks of {type(attention).__name__} give a query alone another "
             "result than among other queries. A decoder passes one query at a time, so a hook must "
-            "not use the place of a query in its tensor. For the number of the step, add an "
+            "not use the index of a query on its axis. For the index of the decoding step, add an "
             "argument: score(self, query, key, position)."
         )
 
 
-def _kept(attention):
-    """What an attention, and the attentions in it, hold in attributes: identities by name."""
-    members = {"": attention, **{x.name: x for x in getattr(attention, "_members", list)()}}
-    return {
-        f"{prefix}.{name}": list(map(id, tree.flatten(value)))
-        for prefix, one in members.items()
-        for name, value in vars(one).items()
-    }
+@functools.cache
+def _of_keras():
+    """Returns the names of the attributes that every layer of Keras has."""
+    return set(vars(keras.layers.Layer(name="layer")))
+
+
+def _kept(layer, prefix="", visited=()):
+    """Returns what a layer, and the layers that it holds, have in attributes, by name."""
+    kept, visited = {}, {*visited, id(layer)}
+    for name, value in vars(layer).items():
+        if name not in _of_keras():
+            kept[prefix + name] = values = tree.flatten(value)
+            for n, one in enumerate(values):
+                if isinstance(one, keras.layers.Layer) and id(one) not in visited:
+                    kept |= _kept(one, f"{prefix}{name}[{n}].", visited)
+    return kept
 
 
 def refuse_changes(attention: str, changed: set[str]) -> NoReturn:

@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MultiHead, MultiSource
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MultiHead,
+    MultiSource,
+)
 from tests.backends import tensor
 from tests.helpers import assert_close, assert_refused, gradients, normal, numpy, randomize
 
@@ -29,11 +36,16 @@ class Relative(BahdanauAttention):
 
 
 class Wrong(BahdanauAttention):
-    """Counts the queries of a call, which a decoder passes one by one."""
+    """Counts the queries of a call, which a decoder passes one by one, and matters little."""
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        self.drop = layers.Dropout(0.1, seed=1)  # draws nothing at inference
 
     def score(self, query, key):
         count = ops.arange(ops.shape(query)[1], dtype="int32")
-        return less_distance(super().score(query, key), ops.expand_dims(count, 0))
+        scores = self.drop(super().score(query, key))
+        return less_distance(scores, ops.expand_dims(count, 0), weight=0.01)
 
 
 class WrongTable(BahdanauAttention):
@@ -121,3 +133,27 @@ def test_a_hook_that_counts_the_queries_is_refused(inside, kind, query):
     decoder = AttentionRNN(layers.GRUCell(H), INSIDE[inside](kind(U)), query=query)
     fragments = "give a query alone another result", "score(self, query, key, position)"
     assert_refused(lambda: decoder.build(*shapes), *fragments)
+
+
+class Noisy(BahdanauAttention):
+    """Draws random numbers at inference, so no two calls are equal."""
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        self.generator = keras.random.SeedGenerator(1)
+
+    def score(self, query, key):
+        scores = super().score(query, key)
+        return scores + keras.random.normal(ops.shape(scores), seed=self.generator)
+
+
+def test_a_hook_with_random_numbers_is_not_compared():
+    AttentionRNN(layers.GRUCell(H), Noisy(U)).build((B, T, D), (B, TK, DV))
+
+
+def test_a_state_counts_in_place_of_a_position():
+    with pytest.raises(TypeError, match="takes no `position`"):
+
+        class Both(LocationSensitiveAttention):
+            def score(self, query, key, state, position):
+                raise AssertionError
