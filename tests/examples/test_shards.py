@@ -227,7 +227,7 @@ def test_the_command_trains_on_shards(tmp_path, monkeypatch, capsys):
     options += ["--steps", "6", "--save-every", "3", "--units", "8", "--embedding", "4"]
     options += ["--vocabulary", "40", "--beam", "2", "--output", str(tmp_path / "output")]
     command.main(options)
-    assert "Epoch 2/2" in capsys.readouterr().out
+    assert "epoch 2 of 2" in capsys.readouterr().out
     summary = json.loads((tmp_path / "output" / "summary.json").read_text())
     assert {"seconds_a_step", "best_epoch", "BLEU"} <= set(summary)
     assert len((tmp_path / "output" / "translations.txt").read_text().splitlines()) == 9
