@@ -1,33 +1,37 @@
-"""The operations of Keras, for every module of the package, without two defects of theirs.
+"""Operations of `keras.ops` for every module of the package, with two defects corrected.
 
-On JAX and PyTorch, some round float64 to float32, the widest dtype of JAX if nobody asks for more.
-On TensorFlow and PyTorch, `split` fails if there is nothing to split.
+On JAX and PyTorch some round float64 to float32. On TensorFlow and PyTorch `split` fails without
+indices.
 """
 
 import importlib
 import types
-from typing import TYPE_CHECKING
+from typing import Any
 
 import keras
 
 ROUNDING = {
     "jax": "floor logaddexp mean tanh",
-    # Those of the last line round from Keras 3.16 on.
+    # add, divide, multiply and subtract round from Keras 3.16 on.
     "torch": "cumsum floor logaddexp matmul maximum mean minimum add divide multiply subtract",
 }
 
+UNARY = "cumsum", "floor", "mean", "tanh"
+
 
 def _exact(name, library):
-    """An operation that calls the backend itself for float64."""
+    """Returns an operation that calls the backend itself for float64."""
     rounding, native = getattr(keras.ops, name), getattr(library, name)
     # PyTorch takes no number in place of a tensor; on JAX one has no dtype of its own.
     dtype = "float64" if library.__name__ == "torch" else None
+    count = 1 if name in UNARY else 2  # the arguments that are tensors
 
     def operation(*args, **options):
         wide = any(str(getattr(x, "dtype", "")).endswith("float64") for x in args)
         if not wide or any(map(keras.backend.is_keras_tensor, args)):
             return rounding(*args, **options)
-        return native(*(keras.ops.convert_to_tensor(x, dtype) for x in args), **options)
+        tensors = [keras.ops.convert_to_tensor(x, dtype) for x in args[:count]]
+        return native(*tensors, *args[count:], **options)
 
     return operation
 
@@ -44,7 +48,4 @@ def _operations():
     return types.SimpleNamespace(**{**vars(keras.ops), **exact, "split": _split})
 
 
-if TYPE_CHECKING:
-    from keras import ops
-else:
-    ops = _operations()
+ops: Any = _operations()

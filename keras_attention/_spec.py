@@ -69,10 +69,8 @@ REMEDIES = {
     'keras.Input(shape, dtype="int32").',
     "features": "Give it to keras.Input.",
     "built": "Check the order of the arguments, or use another layer for another size.",
-    (
-        "inputs",
-        "agree",
-    ): "In a search, read the memory that it passes to `step`: it is repeated for the beams.",
+    ("inputs", "agree"): "In a search, read the memory that it passes to `step`: it is repeated "
+    "for the beams.",
     ("value", "several"): "{call}. For several memories, use a MultiSource.",
     ("memory", "several"): "{call}. For several memories, use a MultiSource as the attention.",
     ("weights", "several"): "It reads one memory. Pass the weights for that memory, such as "

@@ -54,8 +54,7 @@ def attention_space(
     Args:
         hp: the hyperparameters that keras-tuner passes to your build function.
         prefix: the first part of the names. Each attention of a model needs its own.
-        mechanisms: some of "bahdanau", "luong", "location_sensitive", "coverage", "monotonic",
-            "stepwise", "forward", "gmm" and "dynamic_convolution"; or "pooling" alone.
+        mechanisms: some of the keys of `MECHANISMS`; "pooling", which takes one sequence, alone.
 
     Raises:
         ValueError: a mechanism is unknown, or a layer refuses an argument or one of its values.
@@ -83,6 +82,7 @@ def attention_space(
                 MECHANISMS[one](**{"name": "attention_space", **first, argument: value})
     declared = {x.name for x in hp.space if not x.conditions}
     chosen = hp.Choice(f"{prefix}_mechanism", list(mechanisms))
+    check_choice("attention_space", f"{prefix}_mechanism", chosen, tuple(mechanisms))
     for argument, (value, values, takers) in space.items():
         name = f"{prefix}_{argument}"
         if values and name in declared:

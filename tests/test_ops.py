@@ -20,6 +20,12 @@ def test_double_precision_is_kept(name):
     assert_close(found, getattr(np, name)(*arguments, **options))
 
 
+@pytest.mark.parametrize("name", ["cumsum", "mean"])
+def test_an_axis_may_have_no_name(name):
+    x = normal(1, 5, 7)
+    assert_close(getattr(ops, name)(tensor(x), 1), getattr(np, name)(x, 1))
+
+
 @pytest.mark.parametrize("number", [0, 1e-12, -0.1])
 def test_a_number_beside_double_precision(number):
     x = normal(1, 5) * 1e-12

@@ -60,10 +60,6 @@ class Several(ScoringMixin):
             list(residuals),
         )
 
-    @property
-    def _has_own_hooks(self):
-        return bool(self._own) or any(one._has_own_hooks for one in self._members())
-
     def _drop_memory(self, memory):
         return self._join([one._drop_memory(part) for one, part in self._each(memory)])
 

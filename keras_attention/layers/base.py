@@ -114,10 +114,11 @@ def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
 
 
 def keep_backward_outputs(encoder: Any) -> None:
-    """Corrects every unrolled `Bidirectional` of an encoder, whose masked steps nobody reads.
+    """Corrects every unrolled `Bidirectional` of an encoder, in place.
 
-    On TensorFlow, Keras 3.15 writes zeros over the outputs of the backward layer where the mask,
-    not reversed, is False, which are steps that count. Without zeros a masked step repeats a state.
+    On TensorFlow, Keras 3.15 does not reverse the mask for an unrolled backward layer, so it writes
+    zeros over valid steps. With `zero_output_for_mask=False` a masked step repeats the last state
+    instead, which the layers after it mask.
     """
     backward = getattr(encoder, "backward_layer", None)
     if keras.backend.backend() == "tensorflow" and getattr(backward, "unroll", False):

@@ -508,8 +508,8 @@ class ScoringMixin(CheckedLayer):
     def _read_whole(self, query, memory, window, reading, stored=None):
         """The context, the weights and the scores."""
         takes = self._score_takes_position
-        position = (step_index(query, reading.position),) if takes else ()
-        scores = self.score(query, memory.key, *position)
+        options = {"position": step_index(query, reading.position)} if takes else {}
+        scores = self.score(query, memory.key, **options)
         if "score" in self._own:
             check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
         scores = scores if stored is None else restored(scores, stored)
@@ -520,10 +520,6 @@ class ScoringMixin(CheckedLayer):
         weights = self._weigh(scores, mask, window, position)
         drop = reading.drop and reading.training
         return read_values(self, weights, memory.value, drop), weights, scores
-
-    @property
-    def _has_own_hooks(self):
-        return bool(self._own)
 
     def _weigh(self, scores, mask, window, position):
         weights = self.weigh(scores, mask)
@@ -713,7 +709,7 @@ def build_attention(
         attention.build(*shapes.values())
     shapes = {"key": shapes["value"], **shapes}
     attention.CALL.check_shapes(attention.name, shapes, attention._sizes)
-    if attention._has_own_hooks:
+    if any(one._own for one in (attention, *getattr(attention, "_members", list)())):
         check_steps(attention, query_shape[-1], value_shape)
 
 
@@ -749,11 +745,8 @@ def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) ->
         with compiling(False), with_weights(attention, weights):
             pairs = as_in_a_call(attention, run)
     after = _kept(attention)
-    changed = {
-        name
-        for name in {*before, *after}
-        if [*map(id, before.get(name, ()))] != [*map(id, after.get(name, ()))]
-    }
+    names = before.keys() | after.keys()
+    changed = {x for x in names if [*map(id, before.get(x, ()))] != [*map(id, after.get(x, ()))]}
     if changed:
         refuse_changes(attention.name, changed)
     limit = 1e-3 if attention.compute_dtype in ("float32", "float64") else 0.05

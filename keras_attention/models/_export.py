@@ -11,22 +11,21 @@ from keras import tree
 from keras_attention._ops import ops
 from keras_attention._spec import Words, is_dense
 from keras_attention.models._checks import check
-from keras_attention.models._forms import symbolic
 
 # What TensorFlow writes into the folder of a SavedModel.
 SAVED_MODEL = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
 
 
 def write_saved_model(
-    path: Any, serve: Callable, form: Any, inputs: list[Any], tracked: list[Any]
+    path: Any, serve: Callable, sources: Any, names: list[str], tracked: list[Any]
 ) -> None:
     """Writes a SavedModel with one endpoint, in place of an earlier one.
 
     Args:
         path: the folder: a new one, an empty one or a SavedModel.
         serve: a function from the source, or from strings, to a dictionary of tensors.
-        form: shapes and dtypes of the source; None for strings.
-        inputs: of a functional encoder, whose names and sizes the sources get; or nothing.
+        sources: symbolic sources; None for strings.
+        names: the names of several sources that are no dictionary, or nothing.
         tracked: the models, tables and tokenizers that `serve` uses.
     """
     backend = keras.backend.backend()
@@ -39,7 +38,7 @@ def write_saved_model(
     free = saved or not path.exists() or (path.is_dir() and not inside)
     check("export_generate", "path", free, Words(f"{path}, which holds other files"))
     text = tf.TensorSpec((None,), tf.string, name="source")
-    signature = [text if form is None else _specs(form, inputs)]
+    signature = [text if sources is None else _specs(sources, names)]
     archive = keras.export.ExportArchive()
     for resource in tracked:
         archive.track(resource)
@@ -66,35 +65,22 @@ def write_saved_model(
             raise
 
 
-def _specs(form, inputs):
+def _specs(sources, names):
     """Specifications of the source, whose names are the keys of the SavedModel."""
     import tensorflow as tf
 
-    sources = symbolic(form)
     paths, tensors = zip(*tree.flatten_with_path(sources), strict=True)
-    names = [x.name for x in inputs]
-    if any(isinstance(key, str) for path in paths for key in path):
-        known = dict(zip(names, inputs, strict=True))
-        names = ["_".join(map(str, path)) for path in paths]
-        inputs = [known.get(name) for name in names]
-    elif paths == ((),):
+    if paths == ((),):
         names = ["source"]
-    elif len(names) != len(paths) or any(name.startswith("keras_tensor") for name in names):
+    elif any(isinstance(key, str) for path in paths for key in path):
+        names = ["_".join(map(str, path)) for path in paths]
+    elif len(names) != len(paths):
         names = [None] * len(paths)  # TensorFlow calls them source, source_1
-    if len(inputs) != len(paths):
-        inputs = tensors
     specs = [
-        None if x is None else tf.TensorSpec(_sizes(x, known), x.dtype, name=name)
-        for name, x, known in zip(names, tensors, inputs, strict=True)
+        None if x is None else tf.TensorSpec(x.shape, x.dtype, name=name)
+        for name, x in zip(names, tensors, strict=True)
     ]
     return tree.pack_sequence_as(sources, specs)
-
-
-def _sizes(x, known):
-    """The shape of a source, with the sizes that the input of a functional encoder fixes."""
-    if known is None or len(known.shape) != len(x.shape):
-        return x.shape
-    return None, *(n or size for n, size in zip(x.shape[1:], known.shape[1:], strict=True))
 
 
 def check_export(tokenize: Any, detokenize: Any, tracked: Any) -> None:

@@ -62,5 +62,24 @@ def symbolic(form: Any) -> Nested:
     return keras.KerasTensor(tuple(shape), dtype=form["dtype"])
 
 
+def with_fixed_sizes(source: Nested, encoder: keras.layers.Layer) -> Nested:
+    """Returns symbolic sources, with the sizes that the inputs of a functional encoder fix."""
+    inputs = getattr(encoder, "inputs", None) or []
+    paths, tensors = zip(*tree.flatten_with_path(source), strict=True)
+    if any(isinstance(key, str) for path in paths for key in path):
+        known = {x.name: x for x in inputs}
+        inputs = [known.get("_".join(map(str, path))) for path in paths]
+    if len(inputs) != len(tensors):
+        return source
+    return tree.pack_sequence_as(source, [*map(_with_sizes, tensors, inputs)])
+
+
+def _with_sizes(x, known):
+    if x is None or known is None or len(known.shape) != len(x.shape):
+        return x
+    sizes = [n or size for n, size in zip(x.shape[1:], known.shape[1:], strict=True)]
+    return keras.KerasTensor((None, *sizes), dtype=x.dtype)
+
+
 def _is_leaf(form):
     return isinstance(form, dict) and isinstance(form.get("dtype"), str)

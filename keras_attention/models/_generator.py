@@ -20,7 +20,7 @@ from keras_attention.models._export import (
     texts_of,
     write_saved_model,
 )
-from keras_attention.models._forms import IDS, FirstCall, symbolic
+from keras_attention.models._forms import IDS, FirstCall, symbolic, with_fixed_sizes
 from keras_attention.models._programs import Programs
 from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.masks import blanked
@@ -123,13 +123,17 @@ class Generator(keras.Model):
         return None if call is None else {"form": call.form}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        self(symbolic(config["form"]))
+        inputs = symbolic(config["form"])
+        if isinstance(inputs, tuple):
+            source, *others = inputs
+            inputs = with_fixed_sizes(source, self._members()[0].encoder), *others
+        self(inputs)
 
     def save(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
         """Saves the model; see `keras.Model.save`. An ensemble need not have been called."""
         first = self._members()[0]._first_call
-        if not self.built and first:
-            self(symbolic(first.form))  # otherwise Keras warns of a model without weights
+        if not self.built and first:  # otherwise Keras warns of a model without weights
+            self.build_from_config({"form": first.form})
         super().save(filepath, *args, **kwargs)
 
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
@@ -203,10 +207,10 @@ class Generator(keras.Model):
         """Generates a target for every source.
 
         The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. One
-        program serves all penalties, temperatures and other fractions, and all values of
-        `max_length` up to the next power of two. After more training it uses the new weights. After
-        an attribute of a layer has changed, it is compiled again; `fit` and `predict` are not,
-        until you call `compile`. Sources of similar length share a batch.
+        program serves all positive penalties, all temperatures, every `top_p` below 1, and all
+        values of `max_length` up to the next power of two, at least 32. After more training it uses
+        the new weights. After an attribute of a layer has changed, it is compiled again; `fit` and
+        `predict` are not, until you call `compile`. Sources of similar length share a batch.
 
         Args:
             source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
@@ -343,8 +347,11 @@ class Generator(keras.Model):
         self._check_called()
         first = self._members()[0]
         form = None if tokenize is not None else first._first_call.form[0]
-        inputs = getattr(first.encoder, "inputs", None) or []
-        write_saved_model(path, serve, form, inputs, [*self._members(), *tracked])
+        # The names of the inputs of a functional encoder, if the user chose them.
+        names = [x.name for x in getattr(first.encoder, "inputs", None) or ()]
+        names = [] if any(name.startswith("keras_tensor") for name in names) else names
+        sources = None if form is None else with_fixed_sizes(symbolic(form), first.encoder)
+        write_saved_model(path, serve, sources, names, [*self._members(), *tracked])
 
     def _check_search(self, search, max_length, n_best, options, prefix=None):
         """Checks the arguments of one of the searches. Returns how many beams to keep."""

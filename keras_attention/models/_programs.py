@@ -13,7 +13,7 @@ from keras_attention._typing import Nested
 from keras_attention.ops.gradients import without_gradients
 from keras_attention.ops.loops import leaves, pack_like
 
-MOST_PROGRAMS = 32  # of one model; the oldest is dropped then
+MOST_PROGRAMS = 32  # of one model; the least recently used is dropped then
 PLAIN = {bool, int, float, complex, str, bytes, type(None)}
 NESTED = keras.layers.Layer, dict, list, tuple, set, np.ndarray
 # Attributes that `fit` and `evaluate` set, and that no call reads.
@@ -64,8 +64,9 @@ class Programs:
                 return of_leaves(tensors)
         if not _same(self._settings, _settings_of(model)):
             self._functions.clear()
-        function = self._functions.get(key)
+        function = self._functions.pop(key, None)
         if function is not None:
+            self._functions[key] = function  # the last one is the most recently used
             return function(tensors)
         while len(self._functions) >= MOST_PROGRAMS:
             del self._functions[next(iter(self._functions))]

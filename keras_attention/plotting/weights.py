@@ -57,16 +57,13 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
             f"{', '.join(layer.name for layer in layers) or 'none'}."
         )
     recorded = {name: [] for name in attending}
-    before = [(vars(layer), vars(layer).get("call")) for layer in attending.values()]
     try:
         for name, layer in attending.items():
             vars(layer)["call"] = _heard(layer.call, recorded[name])
         model(inputs, training=False)
     finally:
-        for attributes, call in before:
-            attributes.pop("call", None)
-            if call is not None:
-                attributes["call"] = call
+        for layer in attending.values():
+            vars(layer).pop("call", None)
     recorded = {name: x[0] if len(x) == 1 else x for name, x in recorded.items() if x}
     if not recorded:
         raise ValueError(

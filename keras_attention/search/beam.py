@@ -27,11 +27,11 @@ def beam_search(
     end_token: int,
     max_length: int,
     beam_width: int = 5,
-    length_penalty: float = 1.0,
-    coverage_penalty: float = 0.0,
+    length_penalty: float | Tensor = 1.0,
+    coverage_penalty: float | Tensor = 0.0,
     coverage: str = "gnmt",
     memory_mask: Tensor | None = None,
-    min_length: int = 0,
+    min_length: Size = 0,
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,
     limit: Size | None = None,
@@ -87,9 +87,9 @@ def beam_search(
             start token. -1 leaves a position free. Use it to pad shorter prefixes. An end token
             ends the output there. Prefixes count in `max_length`, lengths and scores. Their tokens
             are exempt from `min_length` and `no_repeat_ngram_size`.
-        limit: the search stops after this number of tokens, at most L, as with a smaller
-            `max_length`; the buffers keep the length L. In a compiled function it may be a scalar
-            integer tensor, so that one program serves all limits. None stands for L.
+        limit: the search stops after this number of tokens, at most L, and the buffers keep the
+            length L. In a compiled function it may be a scalar integer tensor, so that one program
+            serves all limits. A longer prefix is cut. None stands for L.
 
     `length_penalty`, `coverage_penalty` and `min_length` may be scalar tensors in the same way.
     `min_length`, `no_repeat_ngram_size` and `prefix` forbid tokens. An output with no token left

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from keras_attention._ops import ops
 from keras_attention._spec import Words, counted, refuse
-from keras_attention._typing import Nested, Size
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.ops.loops import map_leaves
 from keras_attention.ops.samples import take_rows
 from keras_attention.search._loop import length_factor
@@ -27,8 +27,8 @@ def bidirectional_search(
     end_token: int,
     max_length: int,
     beam_width: int = 5,
-    length_penalty: float = 1.0,
-    min_length: int = 0,
+    length_penalty: float | Tensor = 1.0,
+    min_length: Size = 0,
     no_repeat_ngram_size: int = 0,
     limit: Size | None = None,
 ) -> SearchResult:

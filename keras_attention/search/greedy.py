@@ -20,7 +20,7 @@ def greedy_search(
     start_token: int,
     end_token: int,
     max_length: int,
-    min_length: int = 0,
+    min_length: Size = 0,
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,
     limit: Size | None = None,

@@ -19,12 +19,12 @@ from keras_attention.search._step import LARGEST_FACTOR, LARGEST_PENALTY, LONGES
 
 __all__ = ["Limits", "check_count", "check_option", "check_vocabulary", "fixed_and_numbers"]
 
-# The options that are numbers, with their ranges: at least, at most, above.
+# The options that are numbers, and their ranges.
 NUMBERS = {
-    "length_penalty": (0, LARGEST_PENALTY),
-    "coverage_penalty": (0, LARGEST_FACTOR),
-    "temperature": (-math.inf, math.inf, 0),
-    "top_p": (-math.inf, 1, 0),
+    "length_penalty": {"least": 0, "most": LARGEST_PENALTY},
+    "coverage_penalty": {"least": 0, "most": LARGEST_FACTOR},
+    "temperature": {"above": 0},
+    "top_p": {"above": 0, "most": 1},
 }
 
 # rule(logits `(N, V)`, tokens `(N, L)`, t) -> logits, with -inf for the tokens that may not follow
@@ -50,13 +50,12 @@ class Limits:
     largest_id: int = -1
 
     def __post_init__(self) -> None:
-        off = "0 turns it off."
         check_int("search", "max_length", self.max_length, 1, LONGEST)
         check_token("search", "start_token", self.start_token)
         check_token("search", "end_token", self.end_token)
-        least, most = self.min_length, self.max_length
-        self.min_length = check_count("search", "min_length", least, 0, most, off)
-        check_int("search", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0, LONGEST, off)
+        most, size, off = self.max_length, self.no_repeat_ngram_size, "0 turns it off."
+        self.min_length = check_count("search", "min_length", self.min_length, 0, most, off)
+        check_int("search", "no_repeat_ngram_size", size, 0, LONGEST, off)
         if self.limit is not None:
             self.limit = check_count("search", "limit", self.limit, 1, most)
         if self.prefix is not None:
@@ -85,12 +84,14 @@ class Limits:
 
 
 def check_option(where: str, name: str, value: Any) -> Any:
-    """One of the `NUMBERS`: a float; or a float32 tensor of a function that is being traced."""
-    return _number_or_tensor(value, "float", lambda x: check_number(where, name, x, *NUMBERS[name]))
+    """Checks one of the `NUMBERS`; returns a float, or a float32 tensor while tracing."""
+    return _number_or_tensor(
+        value, "float", lambda x: check_number(where, name, x, **NUMBERS[name])
+    )
 
 
 def check_count(where: str, name: str, value: Any, least: int, most: int, hint: str = "") -> Any:
-    """An integer; or an int32 tensor of a function that is being traced."""
+    """Checks an integer; returns it, or an int32 tensor while tracing."""
     return _number_or_tensor(value, "int", lambda x: check_int(where, name, x, least, most, hint))
 
 
@@ -102,25 +103,20 @@ def _number_or_tensor(value, kind, check):
     return check(value)
 
 
-def fixed_and_numbers(
-    search: Callable, options: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options that a search is compiled for, and the numbers that it is called with.
+def fixed_and_numbers(search: Callable, options: dict[str, Any]) -> tuple[dict, dict]:
+    """Splits the options of a search into those to compile it for, and those to call it with.
 
     A zero, and a `top_p` of 1, are compiled: they make a simpler program.
     """
     parameters = inspect.signature(search).parameters
     fixed = {name: parameters[name].default for name in NUMBERS if name in parameters} | options
     numbers = {}
-    for name, value in list(fixed.items()):
-        if name in NUMBERS and value is not None:
-            value = fixed[name] = check_option("search", name, value)
-        plain = value in (None, 0) or (name == "top_p" and value == 1)
-        if not plain and name in (*NUMBERS, "min_length"):
-            numbers[name] = np.asarray(
-                fixed.pop(name), "int32" if name == "min_length" else "float32"
-            )
-    return fixed, numbers
+    for name in [x for x in fixed if x in (*NUMBERS, "min_length") and fixed[x] is not None]:
+        integer = name == "min_length"
+        value = fixed[name] if integer else check_option("search", name, fixed[name])
+        if value != (1 if name == "top_p" else 0):
+            numbers[name] = np.asarray(value, "int32" if integer else "float32")
+    return {name: x for name, x in fixed.items() if name not in numbers}, numbers
 
 
 def _largest_id(prefix: Any) -> int:

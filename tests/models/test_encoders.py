@@ -95,3 +95,13 @@ def test_a_mask_that_keras_passes_on_is_read_in_decoding_too(tmp_path):
     alone = model.generate(SOURCES[1:2, :2], 4, length_penalty=0.0)
     np.testing.assert_allclose(scores[0][1:2], alone.scores, atol=1e-5)
     assert_consistent(model, tmp_path)
+
+
+def test_a_functional_encoder_of_a_fixed_number_of_steps_is_loaded(tmp_path):
+    """Its weights need that number, which no call of the model tells."""
+    steps = SOURCES.shape[1]
+    source = keras.Input((steps,), dtype="int32")
+    memory = layers.Embedding(V, E)(source)
+    state = layers.Dense(H)(layers.Flatten()(memory))
+    model = model_of(keras.Model(source, (layers.Dense(H)(memory), state)))
+    assert_consistent(model, tmp_path)

@@ -48,6 +48,13 @@ class Wrong(BahdanauAttention):
         return less_distance(scores, ops.expand_dims(count, 0), weight=0.01)
 
 
+class Centred(BahdanauAttention):
+    """Reads the other queries."""
+
+    def project_query(self, query):
+        return super().project_query(query - ops.mean(query, axis=1, keepdims=True))
+
+
 class WrongTable(BahdanauAttention):
     """Has a table of distances, which is zero at first."""
 
@@ -122,7 +129,7 @@ def test_gradients_of_a_loop_are_those_of_unrolled_steps():
 
 
 @every_way
-@pytest.mark.parametrize("kind", [Wrong, WrongTable])
+@pytest.mark.parametrize("kind", [Wrong, WrongTable, Centred])
 @pytest.mark.parametrize("query", ["previous", "current"])
 @pytest.mark.each_value
 def test_a_hook_that_counts_the_queries_is_refused(inside, kind, query):
