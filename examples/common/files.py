@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
 import numpy as np
@@ -53,8 +54,9 @@ def own_folder(path):
         os.close(OWNED.pop(folder))
         remedy = "Wait until it ends, or choose another --output"
         refuse(f"--output {path}", f"another run writes into this folder. {remedy}")
-    except OSError:
-        pass  # some file systems have no locks
+    except OSError as error:  # some file systems have no locks
+        problem = f"{path} cannot be locked ({error.strerror})"
+        print(f"{problem}. Start no second run with this --output.", file=sys.stderr)
     return path
 
 

@@ -17,7 +17,8 @@ from examples.speech.model import SHARED, Speaker, serve_listener
 from examples.speech.sound import HOP, MELS, RATE, sound, write_wav
 
 MOST_LABELS = 60
-QUIET = 0.25  # of the loudest mel band of an utterance: a frame that is nowhere louder is silent
+# Fraction of the largest log-mel value of an utterance. A frame with all bands below it is silent.
+QUIET = 0.25
 FAR = 20  # frames, as long as the longest pause between digits
 
 
