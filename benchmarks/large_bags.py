@@ -20,9 +20,8 @@ MODES = {"TF graph": "tensorflow", "TF-XLA": "tensorflow", "JAX": "jax", "PyTorc
 FEATURES, UNITS = 512, 256
 
 
-def make(form, column, instances):
-    """A function that runs one training step of one form."""
-    import forms
+def function_of(form, instances):
+    """One form for a bag of so many instances, and its weights, in the order of the equation."""
     import keras
     from keras import layers, ops
 
@@ -32,16 +31,22 @@ def make(form, column, instances):
     if form == "ours":
         pooling = AttentionPooling(UNITS, gated=True)
         pooling.build(shape)
-        function, weights = pooling, pooling.trainable_weights
-    else:
-        bag = keras.Input(shape[1:], batch_size=1)
-        hidden = layers.Dense(UNITS, "tanh")(bag) * layers.Dense(UNITS, "sigmoid")(bag)
-        scores = layers.Dense(1, use_bias=False)(hidden)
-        weights = ops.softmax(scores[:, :, 0], axis=-1)
-        function = keras.Model(bag, ops.matmul(weights[:, None], bag)[:, 0])
-        weights = function.trainable_weights
+        return pooling, pooling.trainable_weights
+    bag = keras.Input(shape[1:], batch_size=1)
+    hidden = layers.Dense(UNITS, "tanh")(bag) * layers.Dense(UNITS, "sigmoid")(bag)
+    weights = ops.softmax(layers.Dense(1, use_bias=False)(hidden)[:, :, 0], axis=-1)
+    model = keras.Model(bag, ops.matmul(weights[:, None], bag)[:, 0])
+    return model, model.trainable_weights
+
+
+def make(form, column, instances):
+    """A function that runs one training step of one form."""
+    import forms
+    import keras
+
+    inputs = forms.normal(1.0, (1, instances, FEATURES))
     mode = {"TF graph": "graph", "TF-XLA": "XLA"}.get(column)
-    inputs = forms.normal(1.0, shape)
+    function, weights = function_of(form, instances)
     return forms.STEPS[keras.backend.backend()](function, inputs, weights, mode, True)
 
 

@@ -10,6 +10,7 @@ import etth
 import flow
 import hierarchy
 import keras
+import large_bags
 import measure
 import memory_network
 import numpy as np
@@ -29,6 +30,15 @@ def test_forms_that_differ_are_noticed(monkeypatch):
     monkeypatch.setattr(flow.ConcatenatingFlow, "score", wrong)
     with pytest.raises(AssertionError, match="graph"):
         flow.assert_agree(SIZES)
+
+
+def test_both_forms_of_a_large_bag_agree():
+    (ours, weights), (plain, others) = (large_bags.function_of(x, 7) for x in ("ours", "plain"))
+    bag = np.random.default_rng(0).normal(size=(1, 7, large_bags.FEATURES)).astype("float32")
+    for n, (weight, other) in enumerate(zip(weights, others, strict=True)):
+        weight.assign(np.random.default_rng(n).normal(scale=0.1, size=weight.shape))
+        other.assign(keras.ops.reshape(weight, other.shape))
+    np.testing.assert_allclose(ours(bag), plain(bag), atol=1e-5)
 
 
 def test_functions_take_turns():
