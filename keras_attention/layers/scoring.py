@@ -778,6 +778,7 @@ def _kept(layer, prefix="", visited=()):
 
 
 def refuse_changes(attention: str, changed: set[str]) -> NoReturn:
+    """Raises the error of an attention that keeps something between steps."""
     raise ValueError(
         f"{attention}: the attention changed {', '.join(sorted(changed))} during a step. An "
         "attention in a decoder must not keep anything between steps: the loop traces one step and "
