@@ -17,7 +17,8 @@ if BACKEND != "tensorflow":
         keras.layers.LSTMCell,
         keras.layers.SimpleRNNCell,
     )
-    for function in (*(layer.call for layer in held), keras.activations.tanh):
+    others = keras.layers.Attention.call, keras.layers.AdditiveAttention.build
+    for function in (*(layer.call for layer in held), *others, keras.activations.tanh):
         function.__globals__["ops"] = exact
 
 
