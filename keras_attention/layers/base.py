@@ -97,7 +97,7 @@ def _mark(value, config):
 
 
 def _is_called(layer):
-    """Whether a functional model calls a layer, which then has an output."""
+    """Returns whether a functional model calls a layer, which then has an output."""
     with contextlib.suppress(AttributeError):
         # Not `layer.output`, because a functional model always has that.
         return keras.Operation.output.fget(layer) is not None

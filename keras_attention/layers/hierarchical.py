@@ -234,7 +234,7 @@ class Level:
             return self.encoder(sequence, **options)
 
     def _checked(self, encoded: Any, sequence: Tensor) -> Tensor:
-        """What the encoder returned for a sequence, which must be a vector for every step."""
+        """Checks that the encoder returned a vector for every step of a sequence."""
         given = getattr(encoded, "shape", None)
         if given is None or not fits(given, (*sequence.shape[:2], None)) or given[-1] is None:
             expected = f"`{self.name}_encoder` must return (batch, {self.name}s, features), here "

@@ -142,9 +142,9 @@ def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:
 
 
 def check_encoded(model: str, encoded: Any) -> tuple[Any, Any, Any]:
-    """What an encoder returned: a memory, a state and a mask. Several memories become lists.
+    """Returns (memory, state, mask) of what an encoder returned, lists for several memories.
 
-    Without a mask it is the one that Keras passes on with the memory, which training reads too.
+    An omitted mask is the one that Keras passes on with the memory, which training reads too.
     """
     parts = (encoded, None) if hasattr(encoded, "shape") else encoded
     right = isinstance(parts, (tuple, list)) and len(parts) in (2, 3)
@@ -164,7 +164,7 @@ def check_encoded(model: str, encoded: Any) -> tuple[Any, Any, Any]:
 
 
 def _mask_of(memory):
-    """The mask that Keras passes on with a memory, or None."""
+    """Returns the mask that Keras passes on with a memory, or None."""
     return _Masked(name="masked", autocast=False)(memory)[1]
 
 

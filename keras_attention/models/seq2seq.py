@@ -158,7 +158,7 @@ class Seq2Seq(PairTrainer, Generator):
         return getattr(self.head, "reads", ())
 
     def _source_features(self, source, memory, mask):
-        """What the head reads of a source, in training and in every step of a search.
+        """Selects what the head reads of a source, in training and in every step of a search.
 
         The memory is that of the encoder. A prepared `Memory` may hold other values.
         """
