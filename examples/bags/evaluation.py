@@ -136,7 +136,7 @@ def spread(values):
 
 
 def measure_reasons(reader, bags, chosen):
-    """What the predictions lose without the instances of the largest weight, or with them alone.
+    """Measures the effect of the instances of largest weight on the predictions.
 
     Returns:
         A table of text, and whether these instances matter more than random ones, by at least two

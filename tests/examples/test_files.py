@@ -24,7 +24,7 @@ REFUSED = r"another run writes into this folder\. Wait until it ends, or choose 
 
 @contextlib.contextmanager
 def held(folder):
-    """Lets another process own a folder. It does not end by itself, but by a kill."""
+    """Starts another process that owns a folder until it is killed."""
     command, pipe = [sys.executable, "-c", HOLD, str(folder)], subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, text=True, stdin=pipe, stdout=pipe) as process:
         try:

@@ -113,7 +113,7 @@ WAYS = ["compiled", "eager", "reloaded", *["exported"] * (BACKEND == "tensorflow
 
 
 def fit_together(attention, inside, decoder, head):
-    """Whether these layers, and `Seq2Seq`, take each other."""
+    """Returns whether these layers, and `Seq2Seq`, accept each other."""
     if "heads" in inside and ATTENTIONS[attention].layer is MemoryHop:
         return False  # it adds the query, which is wider than the part that a head reads
     if "sources" in inside:  # only a context stands for several memories
