@@ -18,7 +18,7 @@ from keras_attention.layers._warnings import warn_of_dropped_masks
 from keras_attention.ops.products import as_dtype, project
 
 __all__ = [
-    *("CheckedLayer", "arguments_of", "as_in_a_call", "float_weights", "hold"),
+    *("CheckedLayer", "arguments_of", "as_in_a_call", "deserialized", "float_weights", "hold"),
     *("keep_backward_outputs", "refuse_unready", "serialized", "traced", "with_weights"),
 ]
 
@@ -94,6 +94,31 @@ def _mark(value, config):
         for name in _INSIDE:
             if name in config["config"]:
                 _mark(getattr(value, name, None), config["config"][name])
+
+
+def deserialized(config: dict, names: Iterable[str], made: dict | None = None) -> dict[str, Any]:
+    """Makes the objects of some items of a config; layers with one mark are one layer."""
+    made = {} if made is None else made
+
+    def make(item):
+        if isinstance(item, (list, tuple)):
+            return [*map(make, item)]
+        if not isinstance(item, dict) or "class_name" not in item:
+            return item
+        mark = item.get("shared_object_id")
+        if mark in made:
+            return made[mark]
+        own = keras.saving.get_registered_object(item.get("registered_name"))
+        if getattr(getattr(own, "from_config", 0), "__module__", "").startswith("keras_attention."):
+            inner = item["config"]
+            item = {
+                **item,
+                "config": {**inner, **deserialized(inner, inner.keys() - {"dtype"}, made)},
+            }
+        layer = keras.saving.deserialize_keras_object(item)
+        return layer if mark is None else made.setdefault(mark, layer)
+
+    return {name: make(config[name]) for name in names}
 
 
 def _is_called(layer):
@@ -233,12 +258,8 @@ class CheckedLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        layers = {
-            name: keras.saving.deserialize_keras_object(config[name])
-            for name in arguments_of(cls)
-            if isinstance(x := _first(config.get(name)), dict) and "class_name" in x
-        }
-        return super().from_config({**config, **layers})
+        names = [x for x in arguments_of(cls) if x in config]
+        return super().from_config({**config, **deserialized(config, names)})
 
 
 def _first(value):

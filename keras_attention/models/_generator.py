@@ -11,7 +11,7 @@ from keras import tree
 from keras_attention._ops import ops
 from keras_attention._spec import Words, check_choice, check_int, kind_of, refuse
 from keras_attention._typing import Nested, Tensor
-from keras_attention.layers.base import hold, serialized
+from keras_attention.layers.base import deserialized, hold, serialized
 from keras_attention.models._batches import as_arrays, batches, joined, padded, widened
 from keras_attention.models._checks import check
 from keras_attention.models._export import (
@@ -154,11 +154,10 @@ class Generator(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        own = {
-            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
-            for name in cls._arguments
-            if name in config  # a subclass may make its parts itself
-        }
+        # A subclass may make its parts itself.
+        names = [name for name in cls._arguments if name in config]
+        with keras.saving.custom_object_scope(custom_objects or {}):
+            own = deserialized(config, names)
         return cls(**{**config, **own})
 
     def search_batch(
