@@ -32,9 +32,9 @@ from keras_attention import (
     beam_search,
     greedy_search,
 )
-from keras_attention.layers import Memory
+from keras_attention.attention import Memory
+from keras_attention.backend.loops import leaves, pack_like
 from keras_attention.ops import additive_score, compiling
-from keras_attention.ops.loops import leaves, pack_like
 
 SEED = 11
 

@@ -24,7 +24,7 @@ def make_translator(words, units):
     from keras import layers
 
     from keras_attention import AttentionRNN, LuongAttention, RecurrentEncoder, Seq2Seq
-    from keras_attention.models import Readout
+    from keras_attention.seq2seq import Readout
 
     keras.utils.set_random_seed(1)
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
@@ -86,7 +86,7 @@ def bare(model, sentences, jit):
 def column(arguments):
     import statistics
 
-    from keras_attention.models import BidirectionalEnsemble
+    from keras_attention.seq2seq import BidirectionalEnsemble
 
     words, units, count = (50, 16, 100) if arguments.small else (8000, 512, 1000)
     sentences, jit = make_sentences(count, words), arguments.column != "TensorFlow"

@@ -3,7 +3,7 @@ Copy names that the model has never seen
 ========================================
 
 "Zorvi sold a red boat to Melkan ." becomes "Melkan owns a red boat ." Every sentence has names of
-its own, so no vocabulary holds them. :py:obj:`keras_attention.models.PointerGenerator` writes each
+its own, so no vocabulary holds them. :py:obj:`keras_attention.seq2seq.PointerGenerator` writes each
 word from the vocabulary or copies one from the sentence. The same model with an ordinary head has
 to write "[UNK]". Look at the picture: where the model copies, it points at the name.
 
@@ -22,8 +22,8 @@ from keras_attention import (
     RecurrentEncoder,
     Seq2Seq,
 )
-from keras_attention.models import ExtendedVocabulary, PointerGenerator
 from keras_attention.plotting import plot_attention
+from keras_attention.seq2seq import ExtendedVocabulary, PointerGenerator
 
 SEED = 0
 TRAIN_SIZE, TEST_SIZE = 6000, 500
@@ -54,7 +54,7 @@ rng = np.random.default_rng(SEED)
 # Data
 # ----
 # Names have two to four syllables, and hardly any occurs twice.
-# :py:obj:`keras_attention.models.ExtendedVocabulary` gives the unknown words of a sentence numbers
+# :py:obj:`keras_attention.seq2seq.ExtendedVocabulary` gives the unknown words of a sentence numbers
 # behind the numbers of the vocabulary, so that the model can copy them.
 def make_name():
     syllables = [rng.choice(list(CONSONANTS)) + rng.choice(list("aeiou")) for _ in range(4)]

@@ -1,17 +1,16 @@
 """Keras layers for the attention mechanisms of the recurrent era."""
 
-import keras_attention._place  # noqa: F401, first, because all others import Keras
+import keras_attention.backend.context  # noqa: F401, first, because all others import Keras
 from keras_attention._version import __version__ as __version__
+from keras_attention.attention import RecurrentScoringMixin, ScoringMixin
+from keras_attention.decoder import AttentionRNN, DecoderStack, FeatureAttention, ResidualRNNCells
 from keras_attention.layers import (
     RETAIN,
     AttentionPooling,
-    AttentionRNN,
     BahdanauAttention,
     BiDAFAttentionFlow,
     CoverageAttention,
-    DecoderStack,
     DynamicConvolutionAttention,
-    FeatureAttention,
     ForwardAttention,
     GMMAttention,
     HierarchicalAttention,
@@ -22,14 +21,11 @@ from keras_attention.layers import (
     MonotonicAttention,
     MultiHead,
     MultiSource,
-    RecurrentScoringMixin,
-    ResidualRNNCells,
-    ScoringMixin,
     StepwiseMonotonicAttention,
     TargetAttention,
 )
-from keras_attention.models import Ensemble, RecurrentEncoder, Seq2Seq
 from keras_attention.search import beam_search, greedy_search, sample_search
+from keras_attention.seq2seq import Ensemble, RecurrentEncoder, Seq2Seq
 
 __all__ = [
     "RETAIN",

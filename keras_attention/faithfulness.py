@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_number, refuse
-from keras_attention.ops.gradients import vector_jacobian
+from keras_attention.backend.gradients import vector_jacobian
+from keras_attention.backend.operations import ops
 
 __all__ = [
     "comprehensiveness",

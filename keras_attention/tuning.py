@@ -12,7 +12,7 @@ except ImportError:
 
 import keras_attention.layers as attentions
 from keras_attention._spec import check_choice
-from keras_attention.layers.base import arguments_of
+from keras_attention.attention.checked_layer import arguments_of
 
 __all__ = ["attention_space", "completed_trials"]
 

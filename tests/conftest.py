@@ -22,7 +22,7 @@ TENSORFLOW_ONLY = {
     "ops/test_gradient_memory.py": "tensors that graphs of TensorFlow store",
 }
 # Examples in docstrings that take seconds.
-SLOW_DOCTESTS = {"keras_attention.models.bidirectional_ensemble.BidirectionalEnsemble"}
+SLOW_DOCTESTS = {"keras_attention.seq2seq.bidirectional_ensemble.BidirectionalEnsemble"}
 SEED = 11
 BACKEND = os.environ.get("KERAS_BACKEND", "tensorflow")
 collect_ignore = [] if BACKEND == "tensorflow" else list(TENSORFLOW_ONLY)

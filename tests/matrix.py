@@ -33,7 +33,7 @@ TORCH = "torch==2.13.0"
 FOLDERS = [
     "tests/conformance",
     "tests/layers",
-    "tests/models",
+    "tests/seq2seq",
     "tests/ops",
     "tests/recurrence",
     "tests/search",

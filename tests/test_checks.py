@@ -22,7 +22,7 @@ from keras_attention import (
     beam_search,
     greedy_search,
 )
-from keras_attention.layers import Memory
+from keras_attention.attention import Memory
 from keras_attention.ops import compiling
 from tests.helpers import assert_refused
 

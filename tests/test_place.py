@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attention import _place
-from keras_attention._place import Compiling, Place, compiling
+from keras_attention.backend.context import Compiling, Place, compiling
 from keras_attention.ops import additive_score
 
 KNOWN, UNKNOWN = tf.TensorSpec((2, 3)), tf.TensorSpec((None, 3))

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import BahdanauAttention, layers, models
+from keras_attention import BahdanauAttention, attention, decoder, layers, seq2seq
 from keras_attention._spec import AXES, REMEDIES, Spec
 from tests.helpers import assert_refused
 
@@ -117,7 +117,8 @@ def test_other_declarations_of_some_arguments():
 
 DECLARED = [
     x
-    for _, x in sorted({**vars(layers), **vars(models)}.items())
+    for module in (attention, decoder, layers, seq2seq)
+    for _, x in sorted(vars(module).items())
     if isinstance(x, type) and "CALL" in vars(x)
 ]
 

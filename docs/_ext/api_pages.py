@@ -11,10 +11,10 @@ from docstrings import marked, public_names
 # The parts of the reference, in its order, and what is said of each. None stands for the docstring
 # of the module.
 PARTS = {
-    "layers": "Attention layers, and the protocol that they are made of.",
-    "layers.decoder": "Attention inside a recurrence.",
-    "layers.types": "What these layers pass to each other.",
-    "models": "Sequence to sequence: the model, its encoder and its heads.",
+    "layers": "Attention layers.",
+    "attention": "The protocol of an attention: base classes, and the tuples that they exchange.",
+    "decoder": "Attention inside a recurrence.",
+    "seq2seq": "Sequence to sequence: the model, its encoder and its heads.",
     "search": None,
     "ops": "The equations as functions.",
     "alignment": "Losses that teach alignments, and durations.",

@@ -21,7 +21,7 @@ from examples.common.files import (
     write_text,
 )
 from keras_attention import Ensemble
-from keras_attention.models import BidirectionalEnsemble
+from keras_attention.seq2seq import BidirectionalEnsemble
 
 # With another backend TensorFlow only handles text, and must not reserve the memory of the GPUs.
 if keras.backend.backend() != "tensorflow":

@@ -14,8 +14,8 @@ from keras_attention import (
     MonotonicAttention,
     Seq2Seq,
 )
-from keras_attention.models import HardAttention, Readout
 from keras_attention.search import reverse_tokens
+from keras_attention.seq2seq import HardAttention, Readout
 
 ATTENTIONS = ("hard-monotonic", "hard", "soft", "monotonic")
 SPREAD = keras.initializers.RandomNormal(stddev=0.3)  # of embeddings; Keras's 0.05 learns slowly

@@ -12,7 +12,7 @@ from keras_attention import (
     RecurrentEncoder,
     Seq2Seq,
 )
-from keras_attention.models import Readout
+from keras_attention.seq2seq import Readout
 
 ATTENTIONS = (
     "bahdanau",

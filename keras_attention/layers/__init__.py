@@ -3,13 +3,6 @@
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.layers.bidaf import BiDAFAttentionFlow
 from keras_attention.layers.coverage import CoverageAttention
-from keras_attention.layers.decoder import (
-    AttentionRNN,
-    DecoderStack,
-    DecoderState,
-    FeatureAttention,
-    ResidualRNNCells,
-)
 from keras_attention.layers.dynamic_convolution import DynamicConvolutionAttention
 from keras_attention.layers.forward import ForwardAttention
 from keras_attention.layers.gmm import GMMAttention
@@ -22,41 +15,27 @@ from keras_attention.layers.monotonic import MonotonicAttention
 from keras_attention.layers.multi_head import MultiHead
 from keras_attention.layers.multi_source import MultiSource
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.layers.retain import RETAIN
-from keras_attention.layers.scoring import ScoringMixin
 from keras_attention.layers.stepwise_monotonic import StepwiseMonotonicAttention
 from keras_attention.layers.target import TargetAttention
-from keras_attention.layers.types import Attended, Memory, Step, Window
 
 __all__ = [
     "RETAIN",
-    "Attended",
     "AttentionPooling",
-    "AttentionRNN",
     "BahdanauAttention",
     "BiDAFAttentionFlow",
     "CoverageAttention",
-    "DecoderStack",
-    "DecoderState",
     "DynamicConvolutionAttention",
-    "FeatureAttention",
     "ForwardAttention",
     "GMMAttention",
     "HierarchicalAttention",
     "LocationSensitiveAttention",
     "LuongAttention",
-    "Memory",
     "MemoryHop",
     "MemoryNetwork",
     "MonotonicAttention",
     "MultiHead",
     "MultiSource",
-    "RecurrentScoringMixin",
-    "ResidualRNNCells",
-    "ScoringMixin",
-    "Step",
     "StepwiseMonotonicAttention",
     "TargetAttention",
-    "Window",
 ]

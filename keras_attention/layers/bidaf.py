@@ -4,11 +4,11 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import Spec, Words, check_bool, refuse
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer
-from keras_attention.layers.scoring import NORMALIZERS, read_values, set_weighing
+from keras_attention.attention.checked_layer import CheckedLayer
+from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
+from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import Masks, blanked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score

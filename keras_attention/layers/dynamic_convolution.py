@@ -6,15 +6,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_int, check_number
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._content import at_the_start
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.layers.types import Memory
-from keras_attention.ops.located import located_score
-from keras_attention.ops.products import project
-from keras_attention.ops.shifts import sliding
+from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.attention.types import Memory
+from keras_attention.backend.operations import ops
+from keras_attention.layers._base_score import at_the_start
+from keras_attention.ops.convolution import located_score
+from keras_attention.ops.matmul import project
+from keras_attention.ops.shift import sliding
 
 __all__ = ["DynamicConvolutionAttention"]
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_bool
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._content import at_the_start, set_content
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.layers.types import Memory, Step
+from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.attention.types import Memory, Step
+from keras_attention.backend.operations import ops
+from keras_attention.layers._base_score import at_the_start, set_content
 from keras_attention.ops.masks import all_of
-from keras_attention.ops.products import weighted_sums
-from keras_attention.ops.shifts import shifted
+from keras_attention.ops.matmul import weighted_sums
+from keras_attention.ops.shift import shifted
 
 __all__ = ["ForwardAttention"]
 

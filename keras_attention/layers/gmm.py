@@ -6,7 +6,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._ops import ops
 from keras_attention._spec import (
     NOT_NORMALISED,
     Words,
@@ -16,8 +15,9 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers.recurrent_scoring import RecurrentScoringMixin
-from keras_attention.layers.types import Memory, Step
+from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.attention.types import Memory, Step
+from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import last_valid
 from keras_attention.ops.normalize import masked_softmax
 from keras_attention.ops.windows.positions import sentence_span

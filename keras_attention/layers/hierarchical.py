@@ -9,7 +9,6 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import (
     LAST_SEED,
     Spec,
@@ -23,9 +22,10 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer, keep_backward_outputs, traced
+from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_outputs, traced
+from keras_attention.attention.scoring import NORMALIZERS
+from keras_attention.backend.operations import ops
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.layers.scoring import NORMALIZERS
 from keras_attention.ops.masks import blanked
 
 __all__ = ["HierarchicalAttention"]

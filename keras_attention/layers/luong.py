@@ -4,14 +4,14 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
-from keras_attention._place import value_of
 from keras_attention._spec import LONGEST, Words, check_choice, check_int, is_integer, refuse
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.layers.types import Memory, Window
+from keras_attention.attention.scoring import ScoringMixin
+from keras_attention.attention.types import Memory, Window
+from keras_attention.backend.context import value_of
+from keras_attention.backend.operations import ops
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.products import as_dtype, dot_score
+from keras_attention.ops.matmul import as_dtype, dot_score
 from keras_attention.ops.windows import window_dot, window_tanh
 from keras_attention.ops.windows.positions import sentence_span
 from keras_attention.recurrence import product

@@ -4,7 +4,6 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import (
     DEEPEST,
     LONGEST,
@@ -15,7 +14,8 @@ from keras_attention._spec import (
     dtype_of,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer
+from keras_attention.attention.checked_layer import CheckedLayer
+from keras_attention.backend.operations import ops
 from keras_attention.layers.memory_hop import MemoryHop
 
 __all__ = ["MemoryNetwork"]

@@ -5,16 +5,16 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_choice, check_int
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._moving import MovingMixin, chances
+from keras_attention.attention.types import Step
+from keras_attention.backend.loops import scan, swap_steps
+from keras_attention.backend.operations import ops
+from keras_attention.layers._monotonic_base import MovingMixin, chances
 from keras_attention.layers.bahdanau import BahdanauAttention
-from keras_attention.layers.types import Step
-from keras_attention.ops.loops import scan, swap_steps
 from keras_attention.ops.masks import first_largest
 from keras_attention.ops.normalize import masked_softmax
-from keras_attention.ops.shifts import folded, linear_recurrence, shifted, sliding
+from keras_attention.ops.shift import folded, linear_recurrence, shifted, sliding
 
 __all__ = ["MonotonicAttention"]
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
-from keras_attention._place import value_of
 from keras_attention._spec import LAST_SEED, Words, check_int, is_integer, refuse
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.layers._several import Several, ends
-from keras_attention.layers.scoring import ScoringMixin
-from keras_attention.layers.types import Memory
+from keras_attention.attention.composite import Several, ends
+from keras_attention.attention.scoring import ScoringMixin
+from keras_attention.attention.types import Memory
+from keras_attention.backend.context import value_of
+from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import blanked
-from keras_attention.ops.products import as_dtype
+from keras_attention.ops.matmul import as_dtype
 from keras_attention.recurrence import product
 
 __all__ = ["MultiHead"]

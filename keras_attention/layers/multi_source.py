@@ -5,12 +5,12 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import Words, refuse
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers._several import Several, ends
-from keras_attention.layers.scoring import ScoringMixin, build_attention
-from keras_attention.layers.types import Memory
+from keras_attention.attention.composite import Several, ends
+from keras_attention.attention.scoring import ScoringMixin, build_attention
+from keras_attention.attention.types import Memory
+from keras_attention.backend.operations import ops
 
 __all__ = ["MultiSource"]
 

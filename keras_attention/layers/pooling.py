@@ -4,13 +4,13 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import Spec, check_bool, check_int, check_number
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer
-from keras_attention.layers.scoring import NORMALIZERS, read_values, set_weighing
+from keras_attention.attention.checked_layer import CheckedLayer
+from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
+from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import blanked, mean_or_zero
-from keras_attention.ops.products import as_dtype, dot_score
+from keras_attention.ops.matmul import as_dtype, dot_score
 
 __all__ = ["AttentionPooling"]
 

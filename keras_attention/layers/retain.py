@@ -4,13 +4,13 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import Spec, Words, check_bool, check_int, refuse
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.base import CheckedLayer, as_in_a_call
+from keras_attention.attention.checked_layer import CheckedLayer, as_in_a_call
+from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import blanked
+from keras_attention.ops.matmul import as_dtype, project
 from keras_attention.ops.normalize import masked_softmax
-from keras_attention.ops.products import as_dtype, project
 
 __all__ = ["RETAIN"]
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_bool, check_number
 from keras_attention._typing import Nested, Tensor
-from keras_attention.layers._moving import MovingMixin, chances
-from keras_attention.layers.types import Step
-from keras_attention.ops.shifts import linear_recurrence, shifted
+from keras_attention.attention.types import Step
+from keras_attention.backend.operations import ops
+from keras_attention.layers._monotonic_base import MovingMixin, chances
+from keras_attention.ops.shift import linear_recurrence, shifted
 
 __all__ = ["StepwiseMonotonicAttention"]
 

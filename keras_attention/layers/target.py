@@ -5,11 +5,11 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_choice, check_int
 from keras_attention._typing import Shape, Tensor
-from keras_attention.layers.scoring import NORMALIZERS, ScoringMixin
-from keras_attention.ops.products import as_dtype, project
+from keras_attention.attention.scoring import NORMALIZERS, ScoringMixin
+from keras_attention.backend.operations import ops
+from keras_attention.ops.matmul import as_dtype, project
 
 __all__ = ["TargetAttention"]
 

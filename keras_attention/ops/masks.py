@@ -3,9 +3,9 @@
 import math
 from typing import NamedTuple
 
-from keras_attention._ops import ops
-from keras_attention._place import Place, in_graph
 from keras_attention._typing import Size, Tensor
+from keras_attention.backend.context import Place, in_graph
+from keras_attention.backend.operations import ops
 from keras_attention.ops.windows.positions import take_windows
 
 __all__ = ["Masks", "all_of", "blanked", "causal_mask", "first_largest", "last_valid"]

@@ -4,10 +4,10 @@ import math
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._typing import Tensor
+from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import first_largest
-from keras_attention.ops.products import as_dtype
+from keras_attention.ops.matmul import as_dtype
 
 __all__ = [
     "masked_entmax15",

@@ -5,10 +5,10 @@ from typing import Any
 
 import keras
 
-from keras_attention._ops import ops
-from keras_attention._place import in_graph
 from keras_attention._typing import Nested
-from keras_attention.ops.loops import Body, leaves, pack_like, scan
+from keras_attention.backend.context import in_graph
+from keras_attention.backend.loops import Body, leaves, pack_like, scan
+from keras_attention.backend.operations import ops
 
 __all__ = ["changed_by", "generator_states", "scan_drawing"]
 

@@ -1,8 +1,8 @@
 """The trilinear similarity of attention flow."""
 
-from keras_attention._ops import ops
 from keras_attention._typing import Tensor
-from keras_attention.ops.products import dot_score
+from keras_attention.backend.operations import ops
+from keras_attention.ops.matmul import dot_score
 
 __all__ = ["trilinear_score"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
-from keras_attention._place import is_symbolic
 from keras_attention._spec import refuse
 from keras_attention._typing import Nested
+from keras_attention.backend.context import is_symbolic
 
 __all__ = ["attention_weights"]
 

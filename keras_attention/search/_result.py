@@ -3,9 +3,9 @@
 import math
 from typing import NamedTuple
 
-from keras_attention._ops import ops
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops.loops import map_leaves
+from keras_attention.backend.loops import map_leaves
+from keras_attention.backend.operations import ops
 
 
 class SearchResult(NamedTuple):

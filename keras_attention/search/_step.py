@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from keras import tree
 
-from keras_attention._ops import ops
 from keras_attention._spec import (
     Words,
     check_dense,
@@ -22,7 +21,8 @@ from keras_attention._spec import (
     refuse,
 )
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.ops.loops import leaves
+from keras_attention.backend.loops import leaves
+from keras_attention.backend.operations import ops
 
 # Larger numbers are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.

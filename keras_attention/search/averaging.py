@@ -4,10 +4,10 @@ import functools
 import math
 from collections.abc import Sequence
 
-from keras_attention._ops import ops
 from keras_attention._spec import Words, fits, refuse
 from keras_attention._typing import Nested, Tensor
-from keras_attention.ops.loops import leaves, map_leaves
+from keras_attention.backend.loops import leaves, map_leaves
+from keras_attention.backend.operations import ops
 from keras_attention.search._step import Step, check_step
 
 __all__ = ["average", "average_steps"]

@@ -2,15 +2,21 @@
 
 from keras import tree
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_choice, check_int, is_tensor, refuse
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.layers import Memory
-from keras_attention.search._largest import largest
-from keras_attention.search._loop import IMPOSSIBLE, length_factor, log_probs, possible, run_search
+from keras_attention.attention import Memory
+from keras_attention.backend.operations import ops
+from keras_attention.search._decoding_loop import (
+    IMPOSSIBLE,
+    length_factor,
+    log_probs,
+    possible,
+    run_search,
+)
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import WIDEST, Step
-from keras_attention.search.limits import Limits, check_option
+from keras_attention.search._top_k import largest
+from keras_attention.search.logits_processors import Limits, check_option
 
 __all__ = ["beam_search"]
 

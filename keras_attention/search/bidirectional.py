@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from keras_attention._ops import ops
 from keras_attention._spec import Words, counted, refuse
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.ops.loops import map_leaves
-from keras_attention.ops.samples import take_rows
-from keras_attention.search._loop import length_factor
+from keras_attention.backend.loops import map_leaves
+from keras_attention.backend.operations import ops
+from keras_attention.ops.rows import take_rows
+from keras_attention.search._decoding_loop import length_factor
 from keras_attention.search._result import SearchResult, by_sample, cleared
 from keras_attention.search._step import Step, batch_size, check_step, named_leaves
 from keras_attention.search.beam import beam_search

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_int, kind_of, refuse
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.ops.gradients import without_gradients
-from keras_attention.ops.loops import leaves, pack_like, where_valid
-from keras_attention.search._loop import run_steps
+from keras_attention.backend.gradients import without_gradients
+from keras_attention.backend.loops import leaves, pack_like, where_valid
+from keras_attention.backend.operations import ops
+from keras_attention.search._decoding_loop import run_steps
 from keras_attention.search._step import (
     LONGEST,
     batch_size,
@@ -17,7 +17,7 @@ from keras_attention.search._step import (
     leaves_of,
     named_leaves,
 )
-from keras_attention.search.limits import check_count
+from keras_attention.search.logits_processors import check_count
 
 __all__ = ["FreeRun", "free_run"]
 

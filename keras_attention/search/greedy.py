@@ -2,12 +2,12 @@
 
 import math
 
-from keras_attention._ops import ops
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.search._loop import log_probs, possible, run_search
+from keras_attention.backend.operations import ops
+from keras_attention.search._decoding_loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import Step
-from keras_attention.search.limits import Limits
+from keras_attention.search.logits_processors import Limits
 
 __all__ = ["greedy_search"]
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention._ops import ops
 from keras_attention._spec import check_token, is_tensor, refuse
 from keras_attention._typing import Tensor
+from keras_attention.backend.operations import ops
 
 __all__ = ["reverse_tokens"]
 

@@ -1,10 +1,10 @@
 """Copying words that the vocabulary lacks."""
 
-from keras_attention._ops import ops
 from keras_attention._spec import Spec, check_token
 from keras_attention._typing import Tensor
+from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import first_largest
-from keras_attention.ops.samples import take_rows
+from keras_attention.ops.rows import take_rows
 
 __all__ = ["replace_unknown"]
 

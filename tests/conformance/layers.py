@@ -853,13 +853,13 @@ def public_layers():
     """The layers of the package.
 
     The mixins are bases, without a score of their own. Cells are parts of a decoder. Heads have no
-    weights to return; `tests/models` tests them.
+    weights to return; `tests/seq2seq` tests them.
     """
     exported = (getattr(keras_attention, name) for name in keras_attention.__all__)
     layers = {x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
     names = "ScoringMixin", "RecurrentScoringMixin", "ResidualRNNCells"
     layers -= {getattr(keras_attention, name) for name in names}
-    return {x for x in layers if not x.__module__.startswith("keras_attention.models")}
+    return {x for x in layers if not x.__module__.startswith("keras_attention.seq2seq")}
 
 
 def arguments_of(layer):

@@ -24,10 +24,10 @@ from keras_attention import (
     ScoringMixin,
     Seq2Seq,
 )
-from keras_attention.models import BidirectionalEnsemble, Readout
+from keras_attention.seq2seq import BidirectionalEnsemble, Readout
 from tests import fast
 from tests.helpers import assert_all_close, assert_close, normal, numpy, randomize
-from tests.models.cases import END, REVERSIBLE, SOURCES, START, TARGETS, V
+from tests.seq2seq.cases import END, REVERSIBLE, SOURCES, START, TARGETS, V
 
 D = 5  # the features of everything, so that many layers take the same part
 

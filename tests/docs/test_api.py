@@ -84,7 +84,7 @@ Example:
 
 Reference: https://arxiv.org/abs/1409.0473, section 3.""".splitlines()
     found = "\n".join(docstrings.convert(lines, NAMES))
-    assert ":py:obj:`Memory <keras_attention.layers.Memory>` once" in found
+    assert ":py:obj:`Memory <keras_attention.attention.Memory>` once" in found
     assert ".. code-block:: text\n\n    c[b] = |a| * k_\n" in found
     assert (
         "``memory.key``, see :py:obj:`BahdanauAttention <keras_attention.BahdanauAttention>`."

@@ -11,8 +11,8 @@ from keras_attention.layers import DecoderStack, MonotonicAttention
 from keras_attention.ops import loops
 from keras_attention.recurrence import _recur, automatic, recur
 from tests import fast
+from tests.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.helpers import HEADS, RECURRENT, normal
-from tests.layers.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
 CELLS = {

@@ -22,9 +22,9 @@ from keras_attention import (
     Seq2Seq,
     beam_search,
 )
-from keras_attention.models import PointerGenerator
 from keras_attention.ops import compiling
 from keras_attention.search import average_steps, free_run, greedy_search, replace_unknown
+from keras_attention.seq2seq import PointerGenerator
 from tests import fast, oracles
 from tests.backends import compiled, dtypes, on_tensorflow, only_on, tensor
 from tests.helpers import (

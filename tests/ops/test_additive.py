@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attention import AttentionRNN, BahdanauAttention, _place
-from keras_attention._place import Place
+from keras_attention.backend.compilation import round_up_length
+from keras_attention.backend.context import Place
 from keras_attention.ops import additive, additive_score, compiling, xla
 from keras_attention.ops.additive import choose, cpu, gpu, plain, reference
 from keras_attention.ops.additive.choose import GROUP, LARGEST_SLICE
-from keras_attention.ops.xla import round_up_length
 from tests import fast
 from tests.helpers import AnyCell, assert_close, numpy
 from tests.ops.scores import SIZES, assert_exact, make_inputs, oracle

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention._ops import ops
+from keras_attention.backend.operations import ops
 from keras_attention.ops import additive, additive_score, compiling
 from tests import oracles
 from tests.backends import BACKEND, compiled, dtypes, tensor

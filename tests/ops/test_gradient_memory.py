@@ -23,7 +23,7 @@ from keras_attention import (
     LuongAttention,
     MonotonicAttention,
 )
-from keras_attention._ops import ops
+from keras_attention.backend.operations import ops
 from keras_attention.ops import additive, additive_score, compiling
 from keras_attention.ops.additive import choose, cpu
 from tests import fast

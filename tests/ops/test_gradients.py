@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention._place import Compiling, compiling
-from keras_attention.ops.gradients import differentiable
+from keras_attention.backend.context import Compiling, compiling
+from keras_attention.backend.gradients import differentiable
 from tests.backends import gradients_by, tensor
 from tests.helpers import normal, numpy
 

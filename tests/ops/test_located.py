@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention.ops.located import located_score
+from keras_attention.ops.convolution import located_score
 from tests.backends import compiled, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention.ops import additive, additive_score, products
-from keras_attention.ops.products import dot_score, project, weighted_sums
+from keras_attention.ops.matmul import dot_score, project, weighted_sums
 from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal
 

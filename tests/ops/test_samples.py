@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attention.ops import take_windows
-from keras_attention.ops.samples import add_rows, take_rows
+from keras_attention.ops.rows import add_rows, take_rows
 from tests.backends import tensor
 from tests.helpers import assert_close, normal
 

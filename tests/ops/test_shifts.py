@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention.ops.shifts import folded, linear_recurrence, shifted, sliding
+from keras_attention.ops.shift import folded, linear_recurrence, shifted, sliding
 from tests.backends import compiled, on_tensorflow, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal
 

@@ -1,6 +1,6 @@
 """Counts what the loops of a recurrence store."""
 
-from keras_attention.ops.loops import leaves, scan
+from keras_attention.backend.loops import leaves, scan
 from keras_attention.recurrence import _recur
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention import _place
-from keras_attention.search._largest import GROUP, SHORTEST, largest
+from keras_attention.search._top_k import GROUP, SHORTEST, largest
 from tests.backends import BACKEND
 from tests.helpers import numpy
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops, tree
 
-from keras_attention.layers import Memory
+from keras_attention.attention import Memory
 from keras_attention.search import (
     SearchResult,
     beam_search,

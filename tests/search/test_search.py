@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_attention.search import SearchResult, beam_search, greedy_search
-from keras_attention.search._largest import GROUP
+from keras_attention.search._top_k import GROUP
 from tests import fast
 from tests.backends import on_tensorflow, only_on
 from tests.search.oracles import (

@@ -9,8 +9,9 @@ import math
 
 import keras
 
-from keras_attention._place import Place, in_loop
 from keras_attention._typing import Tensor
+from keras_attention.backend.context import Place, in_loop
+from keras_attention.backend.gradients import differentiable, run_after
 from keras_attention.ops.additive.choose import SMALL_EAGER, STORED, Forms, run
 from keras_attention.ops.additive.cpu import grouped_gradient, grouped_score
 from keras_attention.ops.additive.gpu import fused_gradient, fused_score
@@ -23,8 +24,7 @@ from keras_attention.ops.additive.plain import (
     whole_score,
 )
 from keras_attention.ops.additive.reference import score
-from keras_attention.ops.gradients import differentiable, run_after
-from keras_attention.ops.products import as_dtype
+from keras_attention.ops.matmul import as_dtype
 
 __all__ = ["additive_score"]
 

@@ -20,10 +20,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from keras_attention._ops import ops
-from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
-from keras_attention.ops.xla import (
+from keras_attention.backend.compilation import (
     bound,
     pad_axis,
     round_up_length,
@@ -31,6 +29,8 @@ from keras_attention.ops.xla import (
     run_compiled,
     trace_once,
 )
+from keras_attention.backend.context import Place, on_device
+from keras_attention.backend.operations import ops
 
 __all__ = ["Forms", "run"]
 

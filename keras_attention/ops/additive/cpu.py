@@ -32,9 +32,10 @@ Below, `exponential` says that a and b, or query and key, hold e^2a and e^2b.
 import functools
 import math
 
-from keras_attention._ops import ops
-from keras_attention._place import Place
 from keras_attention._typing import Tensor
+from keras_attention.backend.compilation import trace_once
+from keras_attention.backend.context import Place
+from keras_attention.backend.operations import ops
 from keras_attention.ops.additive.choose import (
     GROUP,
     LANES,
@@ -46,7 +47,6 @@ from keras_attention.ops.additive.choose import (
     SMALL,
 )
 from keras_attention.ops.additive.plain import sum_pairs
-from keras_attention.ops.xla import trace_once
 
 __all__ = ["grouped_gradient", "grouped_score"]
 

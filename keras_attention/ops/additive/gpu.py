@@ -14,8 +14,8 @@ conditional asks for that, XLA computes both of its branches.
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._typing import Tensor
+from keras_attention.backend.operations import ops
 from keras_attention.ops.additive.reference import score
 
 __all__ = ["fused_gradient", "fused_score"]

@@ -7,10 +7,10 @@ block. Every operation that is not compiled has a fixed price, so there are few,
 from collections.abc import Callable
 from typing import Any
 
-from keras_attention._ops import ops
 from keras_attention._typing import Size, Tensor
+from keras_attention.backend.operations import ops
 from keras_attention.ops.additive.choose import BLOCK, SMALLEST_SAMPLE, WHOLE
-from keras_attention.ops.products import project
+from keras_attention.ops.matmul import project
 
 __all__ = [
     "blocked_gradient",

@@ -1,7 +1,7 @@
 """The additive score as its equation, which every form must equal."""
 
-from keras_attention._ops import ops
 from keras_attention._typing import Tensor
+from keras_attention.backend.operations import ops
 
 __all__ = ["score"]
 

@@ -11,15 +11,15 @@ import functools
 
 import keras
 
-from keras_attention._ops import ops
-from keras_attention._place import Place, on_device
 from keras_attention._typing import Tensor
-from keras_attention.ops.gradients import differentiable
+from keras_attention.backend.compilation import bound, run_compiled
+from keras_attention.backend.context import Place, on_device
+from keras_attention.backend.gradients import differentiable
+from keras_attention.backend.operations import ops
 from keras_attention.ops.windows.choose import Form, one_by_one
 from keras_attention.ops.windows.cpu import ONE_BY_ONE
 from keras_attention.ops.windows.gpu import FUSED
 from keras_attention.ops.windows.plain import COPIED
-from keras_attention.ops.xla import bound, run_compiled
 
 __all__ = ["window_dot", "window_sum", "window_tanh"]
 

@@ -2,7 +2,7 @@
 
 | where                        | form                                                     |
 | ---------------------------- | -------------------------------------------------------- |
-| short memory                 | all scores, with a mask (`layers/scoring.py`)           |
+| short memory                 | all scores, with a mask (`attention/scoring.py`)           |
 | XLA compiles, narrow windows | `cpu`, one row of every window after the other           |
 | XLA compiles for a GPU       | `gpu`, all rows of the windows in one kernel             |
 | elsewhere                    | `plain`, a copy of all windows                           |
@@ -14,8 +14,8 @@ all rows before it uses the first, and again for every use of the results.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from keras_attention._place import Place
 from keras_attention._typing import Tensor
+from keras_attention.backend.context import Place
 
 __all__ = ["Form", "is_short", "longest_whole", "one_by_one"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops.products import project, wide_dtype, widened
-from keras_attention.ops.samples import add_rows, take_rows
+from keras_attention.backend.operations import ops
+from keras_attention.ops.matmul import project, wide_dtype, widened
+from keras_attention.ops.rows import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 
 __all__ = ["ONE_BY_ONE"]

@@ -4,9 +4,9 @@ XLA fuses the gathering of rows into the sum that reads them. From a short memor
 of it are cheaper: the windows are cut out of the scores, or put in their places among zeros.
 """
 
-from keras_attention._ops import ops
-from keras_attention.ops.products import wide_dtype, widened
-from keras_attention.ops.samples import add_rows, take_rows
+from keras_attention.backend.operations import ops
+from keras_attention.ops.matmul import wide_dtype, widened
+from keras_attention.ops.rows import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form, is_short
 from keras_attention.ops.windows.plain import tanh_of_rows
 from keras_attention.ops.windows.reference import tanh

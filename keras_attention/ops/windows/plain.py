@@ -1,9 +1,9 @@
 """The products of windows without XLA: all windows are copied for a moment."""
 
-from keras_attention._ops import ops
 from keras_attention._typing import Tensor
-from keras_attention.ops.products import project, widened
-from keras_attention.ops.samples import add_rows, take_rows
+from keras_attention.backend.operations import ops
+from keras_attention.ops.matmul import project, widened
+from keras_attention.ops.rows import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 
 __all__ = ["COPIED", "tanh_of_rows"]

@@ -10,9 +10,9 @@ Reference: https://arxiv.org/abs/1508.04025.
 
 import keras
 
-from keras_attention._ops import ops
 from keras_attention._typing import Size, Tensor
-from keras_attention.ops.samples import take_rows
+from keras_attention.backend.operations import ops
+from keras_attention.ops.rows import take_rows
 
 __all__ = [
     "gaussian",

@@ -1,0 +1,327 @@
+"""The base of all layers: checks of a call, and a config made from the constructor's arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, NoReturn, Self
+
+import keras
+
+from keras_attention._spec import Spec, check_bool, check_training, described, masks_by_name
+from keras_attention._typing import Tensor
+from keras_attention.attention.dropped_masks import warn_of_dropped_masks
+from keras_attention.ops.matmul import as_dtype, project
+
+__all__ = [
+    *("CheckedLayer", "arguments_of", "as_in_a_call", "deserialized", "float_weights", "hold"),
+    *("keep_backward_outputs", "refuse_unready", "serialized", "traced", "with_weights"),
+]
+
+FLAGS = ("use_causal_mask", "return_attention_scores")
+# Arguments of other layers, and what takes their place here.
+ELSEWHERE = {
+    "num_heads": "wrap the layer, as in MultiHead(BahdanauAttention(32), num_heads=4)",
+    "key_dim": "use keras.layers.MultiHeadAttention, which takes one",
+    "gated": "use AttentionPooling, which takes one",
+    "score_mode": "use LuongAttention, which takes one",
+    "use_scale": 'LuongAttention("general") learns its scale; other scores have none',
+    "causal": "pass use_causal_mask=True in the call",
+    "use_causal_mask": "pass it in the call",
+    "return_attention_scores": "pass it in the call",
+}
+OF_KERAS = {"activity_regularizer", "trainable", "dtype", "autocast", "name"}
+OF_KERAS |= {"input_shape", "input_dim"}
+# The layers that hold a layer, so that a config says which layers are shared.
+_holders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+# Attributes, and arguments of the same names, in which layers of Keras hold others.
+_INSIDE = "cell", "cells", "layer"
+
+
+def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
+    """Runs a function with the variables cast as in a call of the layer.
+
+    A gradient runs hooks again outside of the call, where Keras does not cast variables.
+    """
+    if layer.compute_dtype == layer.variable_dtype:
+        return function()
+    return _Caller(function, dtype=layer.dtype_policy, name="caller")()
+
+
+def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """The floating-point weights of a layer, frozen ones too."""
+    return [x for x in layer.weights if "float" in x.dtype]
+
+
+def with_weights(layer: keras.layers.Layer, values: Iterable[Tensor]) -> keras.StatelessScope:
+    """A scope in which the `float_weights` of a layer have these values."""
+    # A scope hides the one around it, in which other weights have values: in `fit` on JAX.
+    others = [(x, x.value) for x in layer.weights if "float" not in x.dtype]
+    return keras.StatelessScope([*zip(float_weights(layer), values, strict=True), *others])
+
+
+def hold(holder: keras.layers.Layer, value: Any) -> None:
+    """Notes that a layer holds another, or a list of others, and what these hold."""
+    for part in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(part, keras.layers.Layer) and holder not in _holders.get(part, ()):
+            _holders.setdefault(part, weakref.WeakSet()).add(holder)
+            for name in (*_INSIDE, "layers"):
+                hold(part, getattr(part, name, None))
+
+
+def serialized(value: Any) -> Any:
+    """Serializes a layer, or a list of layers, and marks what others hold or call too.
+
+    Loading makes one layer of configs with the same mark. Keras marks the second config of a layer,
+    but not the first if that is inside another config.
+    """
+    config = keras.saving.serialize_keras_object(value)
+    _mark(value, config)
+    return config
+
+
+def _mark(value, config):
+    if isinstance(value, (list, tuple)):
+        for pair in zip(value, config, strict=True):
+            _mark(*pair)
+    elif isinstance(value, keras.layers.Layer):
+        if len(_holders.get(value, ())) > 1 or _is_called(value):
+            config["shared_object_id"] = id(value)
+        for name in _INSIDE:
+            if name in config["config"]:
+                _mark(getattr(value, name, None), config["config"][name])
+
+
+def deserialized(config: dict, names: Iterable[str], made: dict | None = None) -> dict[str, Any]:
+    """Makes the objects of some items of a config; layers with one mark are one layer."""
+    made = {} if made is None else made
+
+    def make(item):
+        if isinstance(item, (list, tuple)):
+            return [*map(make, item)]
+        if not isinstance(item, dict) or "class_name" not in item:
+            return item
+        mark = item.get("shared_object_id")
+        if mark in made:
+            return made[mark]
+        own = keras.saving.get_registered_object(item.get("registered_name"))
+        if getattr(getattr(own, "from_config", 0), "__module__", "").startswith("keras_attention."):
+            inner = item["config"]
+            item = {
+                **item,
+                "config": {**inner, **deserialized(inner, inner.keys() - {"dtype"}, made)},
+            }
+        layer = keras.saving.deserialize_keras_object(item)
+        return layer if mark is None else made.setdefault(mark, layer)
+
+    return {name: make(config[name]) for name in names}
+
+
+def _is_called(layer):
+    """Returns whether a functional model calls a layer, which then has an output."""
+    with contextlib.suppress(AttributeError):
+        # Not `layer.output`, because a functional model always has that.
+        return keras.Operation.output.fget(layer) is not None
+    return False
+
+
+def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
+    """Builds the layers that a function calls, and returns the symbols of its results.
+
+    A symbolic call would leave a node in each layer. A functional model that calls such a layer too
+    would not be loaded: it finds its nodes by their numbers.
+    """
+    return keras.Operation.compute_output_spec(_Caller(function, name="caller"), *tensors)
+
+
+def keep_backward_outputs(encoder: Any) -> None:
+    """Corrects every unrolled `Bidirectional` of an encoder, in place.
+
+    On TensorFlow, Keras 3.15 does not reverse the mask for an unrolled backward layer, so it writes
+    zeros over valid steps. With `zero_output_for_mask=False` a masked step repeats the last state
+    instead, which the layers after it mask.
+    """
+    backward = getattr(encoder, "backward_layer", None)
+    if keras.backend.backend() == "tensorflow" and getattr(backward, "unroll", False):
+        backward.zero_output_for_mask = False
+    for layer in getattr(encoder, "layers", ()):
+        keep_backward_outputs(layer)
+
+
+class _Caller(keras.layers.Layer):
+    def __init__(self, function, **kwargs):
+        super().__init__(**kwargs)
+        self.function = function
+
+    def call(self, *tensors):
+        return self.function(*tensors)
+
+
+class CheckedLayer(keras.layers.Layer):
+    """Checks what a layer is given, by its `CALL`, before Keras converts it or builds the layer.
+
+    A subclass stores every argument of its constructor in an attribute of the same name, which is
+    where the config comes from.
+    """
+
+    # The tensors of a call, and the sizes of their axes that the layer was built for.
+    CALL = Spec()
+    _sizes: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, **kwargs: Any) -> None:
+        _check_arguments(type(self), kwargs)
+        super().__init__(**kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, (keras.layers.Layer, list, tuple)):
+            hold(self, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not hasattr(self, "built"):
+            refuse_unready(self)
+        names = list(_parameters_of(type(self)))
+        arguments = dict(zip(names, args, strict=False))
+        if not arguments.keys() & kwargs.keys():
+            self._check_call({**arguments, **kwargs})
+            # Keras passes masks by name, and would pass a mask that is None twice.
+            count = _count_before_masks(type(self))
+            kwargs |= dict(zip(names[count:], args[count:], strict=False))
+            args = args[:count]
+            for name in FLAGS:  # Keras would convert a NumPy boolean to a tensor
+                if name in kwargs:
+                    kwargs[name] = bool(kwargs[name])
+        return super().__call__(*args, **kwargs)
+
+    def _check_call(self, arguments: dict[str, Any]) -> None:
+        """Refuses the arguments of a call, by name, that are not as declared."""
+        parameters, training = _parameters_of(type(self)), arguments.get("training")
+        if not arguments.keys() <= parameters.keys():
+            _refuse_names(self.name, parameters, arguments)
+        for name in FLAGS:
+            if type(arguments.get(name, False)) is not bool:
+                check_bool(self.name, name, arguments[name])
+        if training is not None and type(training) is not bool:
+            check_training(self.name, training)
+        # A subclass may have a call with other arguments.
+        if self.CALL.names.keys() <= parameters.keys():
+            self._check_tensors({**self.CALL.names, **arguments})
+
+    def _check_tensors(self, tensors: dict[str, Any]) -> None:
+        self.CALL.check(self.name, tensors, self._sizes)
+
+    @property
+    def score_dtype(self) -> str:
+        """The dtype of scores: at least float32, whatever the compute dtype."""
+        return "float64" if self.compute_dtype == "float64" else "float32"
+
+    def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
+        """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
+        dtype = self.compute_dtype
+        product = project(as_dtype(sequence, dtype), as_dtype(kernel, dtype))
+        return as_dtype(product, self.score_dtype)
+
+    def _check_built(self, before: str) -> None:
+        """Raises an error if the layer has no weights. `before` names what needs them."""
+        if not self.built:
+            raise ValueError(
+                f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
+                f"{before}."
+            )
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        self._check_built("compute_output_spec()")
+        arguments = dict(zip(_parameters_of(type(self)), args, strict=False))
+        # Here masks that propagated are among the arguments.
+        self._check_call({**arguments, **kwargs})
+        warn_of_dropped_masks(self.name, {**arguments, **kwargs})
+        # Tracing the call finds out whether it returns weights.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        for name in arguments_of(type(self)):
+            if hasattr(self, name):
+                value = getattr(self, name)
+                layers = isinstance(_first(value), keras.layers.Layer)
+                config[name] = serialized(value) if layers else value
+            elif type(self).get_config is CheckedLayer.get_config:
+                raise ValueError(
+                    f"{self.name}: the layer has no attribute `{name}`, so the argument `{name}` "
+                    f"cannot be saved. Write self.{name} = {name}, or override get_config()."
+                )
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        names = [x for x in arguments_of(cls) if x in config]
+        return super().from_config({**config, **deserialized(config, names)})
+
+
+def _first(value):
+    """The first item of a list, or a value that is no list."""
+    return next(iter(value), None) if isinstance(value, (list, tuple)) else value
+
+
+def refuse_unready(layer: keras.layers.Layer) -> NoReturn:
+    """Raises the error of a layer without `built`, because the constructor of Keras has not run."""
+    raise ValueError(
+        f"{type(layer).__name__}: the constructor of the mixin has not run. Begin __init__ "
+        "with super().__init__(**kwargs)."
+    )
+
+
+@functools.cache
+def _parameters_of(layer: type) -> dict[str, inspect.Parameter]:
+    """The parameters of the call of a class, by name."""
+    _, *parameters = inspect.signature(layer.call).parameters.items()
+    return dict(parameters)
+
+
+@functools.cache
+def _count_before_masks(layer: type) -> int:
+    """How many parameters of the call of a class come before the first mask."""
+    names = list(_parameters_of(layer))
+    return next((n for n, name in enumerate(names) if name.endswith("mask")), len(names))
+
+
+def arguments_of(layer: type) -> list[str]:
+    """The constructor arguments of a class, without the arguments of every Keras layer."""
+    own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
+    signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
+    kinds = {name: x.kind for s in signatures for name, x in s.parameters.items()}
+    variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return [n for n, kind in kinds.items() if n != "self" and kind not in variadic]
+
+
+def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
+    """Refuses arguments that neither a class nor Keras knows, and says what to write instead."""
+    own = arguments_of(layer)
+    unknown = {name: x for name, x in arguments.items() if name not in own and name not in OF_KERAS}
+    if not unknown:
+        return
+    hints = ""
+    for name, x in unknown.items():
+        close = difflib.get_close_matches(name, own, 1, cutoff=0.8)
+        hint = ELSEWHERE.get(name) or (close and f"write {close[0]}={described(x)}")
+        hints += f" For `{name}`, {hint}." if hint else ""
+    listed = ", ".join(f"{name!r}: {described(x)}" for name, x in unknown.items())
+    raise ValueError(
+        f"Unrecognized keyword arguments passed to {layer.__name__}: {{{listed}}}. It takes "
+        f"{', '.join(own)}, and the arguments of every Keras layer, such as name.{hints}"
+    )
+
+
+def _refuse_names(layer: str, parameters: dict[str, inspect.Parameter], arguments: dict) -> None:
+    """Refuses arguments that the call does not know."""
+    unknown = arguments.keys() - parameters.keys() - {"training"}
+    if unknown and not any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
+        name = min(unknown)
+        remedy = f" {masks_by_name(parameters)}" if name.endswith("mask") else ""
+        raise TypeError(
+            f"{layer}: the call takes no `{name}`; it takes {', '.join(parameters)}.{remedy}"
+        )

@@ -1,0 +1,95 @@
+"""The base of attentions that are made of other attentions."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from keras_attention._spec import refuse
+from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
+from keras_attention.attention.scoring import ScoringMixin, check_attention
+from keras_attention.backend.operations import ops
+
+__all__ = ["HOOKS_OF_MEMBERS", "OF_MEMBERS", "Several", "ends"]
+
+# Arguments that each member takes, and this layer does not.
+OF_MEMBERS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
+HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
+
+
+def ends(sizes: list[int]) -> list[int]:
+    """Where parts of these sizes end, without the last one, as `ops.split` takes it."""
+    return list(itertools.accumulate(sizes[:-1]))
+
+
+class Several(ScoringMixin):
+    """Attentions that answer the same queries. Each reads a memory of its own.
+
+    The state is a list with the state of each attention, or None for one without a state.
+
+    A subclass defines `_members()`, the attentions; `_parts(memory)`, the memories that they read;
+    `_join(memories)`, the inverse; `_masks(masks)`, the masks of each attention; and
+    `_joint_weights(weights)`, what a call returns for the weights of all. Some of these may be
+    None.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in HOOKS_OF_MEMBERS:
+            if name in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__}: `{name}` is a hook of the attentions inside, which this "
+                    "layer would not call. Override it in a class of the attention."
+                )
+
+    def _each(self, memory: Any, *others: Iterable | None) -> Iterator:
+        """For each attention: itself, its memory, and its item of every other list, or None."""
+        members = self._members()
+        others = [[None] * len(members) if x is None else x for x in others]
+        return zip(members, self._parts(memory), *others, strict=True)
+
+    def _read(self, query, memory, state, reading):
+        masks = self._masks(reading.masks)
+        each = self._each(memory, state, masks, reading.drawn, reading.stored)
+        results = [
+            one._read(query, part, state, reading._replace(masks=masks, drawn=drawn, stored=stored))
+            for one, part, state, masks, drawn, stored in each
+        ]
+        contexts, weights, states, residuals = zip(*results, strict=True)
+        return (
+            ops.concatenate(contexts, axis=-1),
+            self._joint_weights(weights),
+            list(states) if self.has_state else None,
+            list(residuals),
+        )
+
+    def _drop_memory(self, memory):
+        return self._join([one._drop_memory(part) for one, part in self._each(memory)])
+
+    def _first_state(self, memory):
+        return [
+            one._first_state(part) if one.has_state else None for one, part in self._each(memory)
+        ]
+
+    _given_state = RecurrentScoringMixin._given_state
+
+    def _draw(self, memory, steps):
+        return [
+            one._draw(part, steps) if one.has_state else None for one, part in self._each(memory)
+        ]
+
+    def _check_member(self, name, attention, arguments, what="attention"):
+        """Refuses a member that cannot be one, and arguments that belong to the members."""
+        check_attention(self.name, attention, name)
+        kind = type(self).__name__
+        if attention.memory_count is not None:
+            expected = f"`{name}` must read one memory"
+            remedy = "Make MultiSource the outermost: MultiSource([MultiHead(...), ...])."
+            refuse(self.name, expected, attention, remedy)
+        if attention.activity_regularizer is not None:
+            expected = f"`{name}` must have no `activity_regularizer`, which would have no effect"
+            refuse(self.name, expected, attention.activity_regularizer, f"Give it to {kind}.")
+        for argument, default in OF_MEMBERS.items():
+            if arguments.get(argument, default) != default:
+                example = f"{type(attention).__name__}(..., {argument}=...)"
+                expected = f"`{argument}` is an argument of each {what}"
+                refuse(self.name, expected, arguments[argument], f"Give it there: {example}.")

@@ -1,0 +1,326 @@
+"""The protocol of an attention that remembers where it looked, and what runs it."""
+
+from typing import Any
+
+from keras import tree
+
+from keras_attention._spec import (
+    LONGEST,
+    Words,
+    check_int,
+    check_result,
+    described,
+    fits,
+    is_floating,
+    is_tensor,
+    kind_of,
+    refuse,
+)
+from keras_attention._typing import Nested, Shape, Size, Tensor
+from keras_attention.attention.scoring import ScoringMixin, check_hook, read_values
+from keras_attention.attention.types import Memory, Residuals, Step
+from keras_attention.backend.gradients import restored
+from keras_attention.backend.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
+from keras_attention.backend.operations import ops
+from keras_attention.ops.masks import all_of, first_largest
+from keras_attention.ops.random import scan_drawing
+from keras_attention.ops.windows.positions import sentence_span, window_mask
+
+__all__ = ["RecurrentScoringMixin", "Step"]
+
+
+class RecurrentScoringMixin(ScoringMixin):
+    """Makes an attention layer from a score that depends on earlier steps.
+
+        e[b,i,j] = score(q[b,i], k[b,j], z[b,i-1])
+        a[b,i,:] = softmax of e[b,i,:] over the valid j     or another normalizer
+        z[b,i]   = next_state(z[b,i-1], a[b,i,:])
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+
+    The state z is any nesting of tensors whose first axis is the batch. Often it is the last
+    weights, or their sum. The layer keeps its floating-point tensors in `score_dtype`. Integers
+    keep their dtype: cast them before you mix them with weights.
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
+
+    Derive from the mixin, and write `initial_state`, `score` and `next_state`. This attention sees
+    the sum of its past weights:
+
+        >>> import keras, numpy
+        >>> from keras import ops
+        >>> from keras_attention import RecurrentScoringMixin
+        >>> class RestlessAttention(RecurrentScoringMixin):
+        ...     def initial_state(self, memory):
+        ...         return ops.zeros(ops.shape(memory.value)[:2])
+        ...     def score(self, query, key, state):
+        ...         return ops.einsum("bqd,bkd->bqk", query, key) - 99 * ops.expand_dims(state, 1)
+        ...     def next_state(self, state, weights):
+        ...         return state + weights
+        >>> query, value = numpy.ones((1, 3, 3)), numpy.diag([3.0, 2, 1])[None]
+        >>> _, weights = RestlessAttention()(query, value, return_attention_scores=True)
+        >>> [int(ops.argmax(step)) for step in weights[0]]
+        [0, 2, 1]
+
+    Called on a sequence of queries, the layer runs a loop over them. A masked query keeps the
+    state. In an `AttentionRNN` the state is a part of the `DecoderState`. For single steps pass the
+    state: `output, state, weights = layer.attend(query, memory, state)`.
+
+    To build on the score of another attention, give the layer an attribute `content`, such as
+    `self.content = BahdanauAttention(128)`, and call `self.content.score(query, key)`.
+
+    On JAX with a GPU, a decoder trains with `jax.vmap` of these hooks. Functions of `keras.ops` and
+    `jax.numpy` have it; `jax.pure_callback` needs its argument `vmap_method`.
+
+    You can also override the other hooks of `ScoringMixin`. A `window` masks the scores; a Gaussian
+    window raises an error.
+
+    Args:
+        half_width: D. At inference, each step reads only the memory steps within D of the one that
+            the step before read most. The first step of an attention that moves forward reads near
+            the first valid memory step, that of others reads everything. None, the default, always
+            reads everything, as training does.
+        normalizer, dropout, seed: see `ScoringMixin`.
+
+    Call arguments, returns, raises: see `ScoringMixin`.
+    """
+
+    has_state = True
+    # Whether the attention starts at the first valid memory step.
+    moves_forward = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        for name in ("score", "weigh", "next_state", "draw", "advance"):
+            check_hook(cls, name, getattr(RecurrentScoringMixin, name))
+        super().__init_subclass__(**kwargs)
+
+    def __init__(self, half_width: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.half_width = half_width
+        if half_width is not None:
+            check_int(self.name, "half_width", half_width, most=LONGEST)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        super().build(query_shape, value_shape, key_shape)
+        content = self._content()
+        if content is not None and not content.built:
+            content.build(query_shape, value_shape, key_shape)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        content = self._content()
+        return query if content is None else content.project_query(query)
+
+    def project_key(self, key: Tensor) -> Tensor:
+        content = self._content()
+        return key if content is None else content.project_key(key)
+
+    def _content(self):
+        """The attention whose score this one builds on, or None."""
+        # On PyTorch, an attribute of the class would hide the layer.
+        return getattr(self, "content", None)
+
+    def initial_state(self, memory: Memory) -> Nested:
+        """The state before the first step: tensors `(B, ...)` in any nesting."""
+        raise NotImplementedError(f"{type(self).__name__} must define initial_state(memory).")
+
+    def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
+        """Compares one query with every key.
+
+        Args:
+            query: `(B, 1, Dp)` in `score_dtype`, as `project_query` returned it.
+            key: `(B, Tk, Dp)` in `score_dtype`, as `project_key` returned it.
+            state: from `initial_state`, or from the previous step.
+
+        Returns:
+            Scores `(B, 1, Tk)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define score(query, key, state).")
+
+    def weigh(self, scores: Tensor, mask: Tensor, state: Nested) -> Tensor:
+        """Turns the scores of one step into weights.
+
+        Args:
+            scores: `(B, 1, Tk)`.
+            mask: boolean, broadcasts to the scores, or None. The weights must be zero where it is
+                False.
+            state: as for `score`.
+        """
+        return super().weigh(scores, mask)
+
+    def next_state(self, state: Nested, weights: Tensor) -> Nested:
+        """The state after a step of weights `(B, Tk)`.
+
+        It has the nesting, shapes and dtypes of `state`, the same keys in a dictionary.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define next_state(state, weights).")
+
+    def draw(self, memory: Memory, steps: Size) -> Nested:
+        """Random numbers for all steps of a call in training: tensors `(steps, B, ...)`, or None.
+
+        They are drawn before the loop, because a loop repeats one step and, on JAX, cannot change
+        a `keras.random.SeedGenerator`.
+        """
+        return None
+
+    def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
+        """One step: calls `weigh` and `next_state`.
+
+        Override it if the state depends on the query, or if the step differs in training. A class
+        that overrides it may leave out `score`, `weigh` and `next_state`.
+
+        Args:
+            step: the query, its scores and the memory, see `Step`.
+            state: from `initial_state`, or from the previous step.
+
+        Returns:
+            Weights `(B, 1, Tk)`, zero where they are masked, and the next state.
+        """
+        weights = self.weigh(step.scores, step.mask, state)
+        check_result(self.name, "weigh", weights, *step.scores.shape)
+        return weights, self.next_state(state, ops.squeeze(weights, 1))
+
+    def _read(self, query, memory, state, reading):
+        masks, training, drawn = reading.masks, reading.training, reading.drawn
+        state = self._first_state(memory) if state is None else state
+        stored = reading.stored or Residuals()
+        window = self._window(query, memory, reading.position)
+        query = ops.cast(query, self.score_dtype)
+        (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
+        of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
+        mask = masks._replace(memory=None).joined(query, memory.value)
+        if window is not None:
+            if window.gaussian:
+                expected = "an attention whose state holds weights cannot have a Gaussian window"
+                remedy = "Return Window(center, half_width) from `window`."
+                refuse(self.name, expected, Words("gaussian=True"), remedy)
+            position = ops.arange(length, dtype="int32")
+            mask = all_of(window_mask(window.center, position, window.half_width), mask)
+        if mask is not None:
+            mask = ops.broadcast_to(mask, (batch, steps, length))
+        if drawn is None and training:
+            drawn = self._draw(memory, steps)
+        one_query = query.shape[1] == 1
+
+        def one_step(state, inputs):
+            tensors, drawn = inputs
+            query, mask, valid = (None if x is None else ops.expand_dims(x, 1) for x in tensors)
+            kept, place = (state, None) if self.half_width is None else state
+            near = None if training or place is None else self._near(place, length)
+            readable = all_of(of_memory, mask, near)
+            projected = self._projected(query, stored.query)
+            scores = self._scores(projected, memory, kept, stored.scores)
+            step = Step(query, projected, scores, memory, readable, drawn, training)
+            results = self.advance(step, kept)
+            check_advanced(self.name, results, (query.shape[0], 1, memory.value.shape[1]), kept)
+            weights, new = ops.squeeze(results[0], 1), _cast_like(results[1], kept)
+            new = new if place is None else (new, _place_read(weights, place))
+            # A step that can read nothing must not forget where it was.
+            valid = all_of(valid, None if readable is None else ops.any(readable, axis=-1))
+            residuals = Residuals(projected, scores) if one_query else Residuals()
+            return where_valid(valid, new, state), (weights, residuals)
+
+        if query.shape[1] == 0:
+            weights, residuals = ops.zeros((batch, 0, length), self.score_dtype), Residuals()
+        else:
+            tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
+            state, (weights, residuals) = scan_drawing(
+                one_step, state, (tuple(tensors), drawn), self, unroll=one_query
+            )
+            weights = swap_steps(weights)
+            residuals = map_leaves(lambda x: x[0], residuals)
+        context = read_values(self, weights, memory.value, reading.drop and training)
+        return context, weights, state, residuals
+
+    def _scores(self, query, memory, state, stored):
+        """The scores of one step; None if the class has an `advance` of its own and no `score`."""
+        own, mixin = type(self), RecurrentScoringMixin
+        if own.advance is not mixin.advance and own.score is mixin.score:
+            return None
+        scores = self.score(query, memory.key, state)
+        if "score" in self._own:
+            check_result(self.name, "score", scores, query.shape[0], 1, memory.value.shape[1])
+        return scores if stored is None else restored(scores, stored)
+
+    def _draw(self, memory, steps):
+        """What the hook `draw` returns, checked."""
+        drawn = self.draw(memory, steps)
+        check_leaves(self.name, "draw", drawn, memory)
+        return drawn
+
+    def _near(self, place, length):
+        """The positions near the place that was read last, `(B, 1, Tk)`; all before the first."""
+        place = ops.reshape(place, (-1, 1, 1))
+        offset = ops.arange(length, dtype=self.score_dtype) - place
+        return ops.logical_or(ops.abs(offset) <= self.half_width, place < 0)
+
+    def _first_state(self, memory):
+        """The initial state, in the dtypes in which the layer keeps it, and the place read last."""
+        state = self.initial_state(memory)
+        check_leaves(self.name, "initial_state", state, memory)
+        kept = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
+        state = pack_like(state, kept)
+        if self.half_width is None:
+            return state
+        batch, length = ops.shape(memory.value)[:2]
+        # Floating point, because a decoder carries nothing else through its gradient.
+        place = ops.full((batch,), -1, dtype=self.score_dtype)
+        if self.moves_forward:
+            place = sentence_span(memory.mask, batch, length, self.score_dtype)[0]
+        return state, place
+
+    def _given_state(self, memory, state):
+        """A state, or a flat list of its tensors, as the layer keeps it."""
+        first = self._first_state(memory)
+        flat = isinstance(state, list) and not any(tree.is_nested(x) or x is None for x in state)
+        remedy = "Pass what the previous step returned, for this memory; None on the first step."
+        check_state(self.name, "`state`", state, leaves(first) if flat else first, remedy)
+        return _cast_like(state, first)
+
+
+def _cast_like(state, first):
+    """The tensors of a state, in the nesting and the dtypes of the first state."""
+    pairs = zip(leaves(state), leaves(first), strict=True)
+    return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])
+
+
+def _place_read(weights, last):
+    """The position with the largest weight, or the last one if nothing was read."""
+    place = ops.cast(first_largest(weights), last.dtype)
+    return ops.where(ops.any(weights > 0, axis=-1), place, last)
+
+
+def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
+    """Checks the result of `initial_state`, or of `draw`, whose tensors cover all steps."""
+    batch, first = memory.value.shape[0], int(hook == "draw")
+    for x in leaves(result):
+        shape = tuple(getattr(x, "shape", ()))[first : first + 1]
+        if not shape or not hasattr(x, "dtype") or not fits(shape, (batch,)):
+            axes = ("first axis is the batch", "first two axes are the steps and the batch")[first]
+            refuse(layer, f"`{hook}` must return tensors whose {axes}, here {batch}", x)
+
+
+def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: str) -> None:
+    """A state must have the tensors of another, as far as their shapes are known."""
+    if not _same_form(state, wanted):
+        wanted, received = (tree.map_structure(described, x) for x in (wanted, state))
+        expected = f"{name} must have the structure, shapes and dtypes of {wanted}"
+        refuse(layer, expected, Words(received), remedy)
+
+
+def check_advanced(layer: str, results: Any, shape: Shape, state: Nested) -> None:
+    """What the hook `advance` returned: the weights of one step and the next state."""
+    if not isinstance(results, tuple) or len(results) != 2:
+        refuse(layer, "`advance` must return the weights and the next state", results)
+    check_result(layer, "advance", results[0], *shape)
+    remedy = "Change `next_state`, or `initial_state`."
+    check_state(layer, "the next state", results[1], state, remedy)
+
+
+def _same_form(new: Nested, old: Nested) -> bool:
+    """Whether the tensors of two states have the same places, shapes and kinds of numbers."""
+    new, old = (
+        {path: x for path, x in tree.flatten_with_path(state) if x is not None}
+        for state in (new, old)
+    )
+    return list(new) == list(old) and all(
+        is_tensor(x, kind_of(old[path].dtype), *old[path].shape) for path, x in new.items()
+    )

@@ -1,0 +1,797 @@
+"""The protocol of an attention: the hooks that a layer is made of, and what runs them."""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
+
+import keras
+import numpy as np
+from keras import tree
+
+from keras_attention._spec import (
+    Spec,
+    Words,
+    check_bool,
+    check_choice,
+    check_rate,
+    check_result,
+    check_seed,
+    check_training,
+    described,
+    is_integer,
+    is_tensor,
+    made,
+    map_shapes,
+    refuse,
+)
+from keras_attention._typing import Shape, Tensor
+from keras_attention.attention.checked_layer import (
+    CheckedLayer,
+    as_in_a_call,
+    float_weights,
+    refuse_unready,
+    with_weights,
+)
+from keras_attention.attention.types import Attended, Memory, Reading, Residuals, Window
+from keras_attention.backend.compilation import run_as_part
+from keras_attention.backend.context import Place, compiling, eagerly
+from keras_attention.backend.gradients import differentiable_cond, restored
+from keras_attention.backend.loops import leaves, map_leaves
+from keras_attention.backend.operations import ops
+from keras_attention.ops.masks import Masks, all_of, blanked
+from keras_attention.ops.matmul import as_dtype, weighted_sums
+from keras_attention.ops.normalize import (
+    masked_entmax15,
+    masked_hardmax,
+    masked_sigmoid,
+    masked_softmax,
+    masked_sparsemax,
+)
+from keras_attention.ops.random import generator_states
+from keras_attention.ops.windows import window_sum
+from keras_attention.ops.windows.choose import longest_whole
+from keras_attention.ops.windows.positions import (
+    gaussian,
+    spread_windows,
+    window_mask,
+    window_positions,
+)
+
+__all__ = [
+    "NORMALIZERS",
+    "ScoringMixin",
+    "build_attention",
+    "check_attention",
+    "check_hook",
+    "read_values",
+    "refuse_changes",
+    "set_weighing",
+]
+
+HOOKS = [
+    *("score", "project_query", "project_key", "weigh", "window", "combine", "output_size"),
+    "sequence_loss",
+]
+NORMALIZERS = {
+    "softmax": masked_softmax,
+    "sparsemax": masked_sparsemax,
+    "entmax15": masked_entmax15,
+    "hardmax": masked_hardmax,
+    "normalized_sigmoid": masked_sigmoid,
+}
+
+
+class ScoringMixin(CheckedLayer):
+    """Makes an attention layer out of a score.
+
+        e[b,i,j] = score(q[b,i], k[b,j])                    the one method to write
+        a[b,i,:] = softmax of e[b,i,:] over the valid j     or another normalizer
+        c[b,i]   = sum_j a[b,i,j] v[b,j]
+
+    Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features.
+
+    Derive from the mixin and write `score`. A score with weights also needs `build`, which begins
+    with `super().build(...)`.
+
+        >>> import keras, numpy
+        >>> from keras_attention import ScoringMixin
+        >>> class CosineAttention(ScoringMixin):
+        ...     def score(self, query, key):
+        ...         return keras.ops.einsum("bqd,bkd->bqk", unit(query), unit(key))
+        >>> def unit(x):
+        ...     return x * keras.ops.rsqrt(keras.ops.sum(x**2, axis=-1, keepdims=True) + 1e-9)
+        >>> x = numpy.eye(3, dtype="float32")[None]
+        >>> context, weights = CosineAttention()(x, x, return_attention_scores=True)
+        >>> [round(float(w), 4) for w in weights[0, 0]]
+        [0.5761, 0.2119, 0.2119]
+
+    The hooks are, in the order in which people need them: `score`, `project_query`, `project_key`,
+    `weigh`, `window`, `combine` with `output_size`, and `sequence_loss`. A layer with windows may
+    also have a `score_window`. A hook of a step must treat each query independently: a decoder
+    passes one query at a time in its loop and all queries at once for gradients. For a score that
+    depends on the index of the step, write `score(self, query, key, position)`. If only the window
+    depends on it, set `uses_position = True`. The mixin masks, drops weights and casts. It also
+    saves the layer: store every constructor argument in an attribute of the same name.
+
+    Args:
+        normalizer: "softmax"; "sparsemax" or "entmax15", which give low scores a weight of exactly
+            zero; "hardmax", which reads one memory step (see `ops.masked_hardmax`); or
+            "normalized_sigmoid", which spreads the weight over all high scores
+            (`ops.masked_sigmoid`).
+        dropout: fraction of the weights dropped in training, in [0, 1).
+        seed: an integer that makes dropout reproducible.
+
+    Call arguments:
+        query: `(B, Tq, Dq)`, or `(B, Dq)` for one step, which drops the axis Tq everywhere.
+        value: `(B, Tk, Dv)`.
+        key: `(B, Tk, Dk)`; defaults to the value.
+        query_mask: `(B, Tq)` boolean; the output is zero where it is False.
+        value_mask: `(B, Tk)` boolean; memory steps where it is False are not attended to. Pass it:
+            from Keras 3.16 on, masks do not propagate through recurrent layers.
+        attention_mask: `(Tq, Tk)` or `(B, Tq, Tk)` boolean, `(B, Tk)` for one step.
+        use_causal_mask: query step i attends to memory steps 0 .. i only.
+        return_attention_scores: whether to return the weights too, as they are before dropout.
+        position: the number of a single step, `()` or `(B,)`, for layers that count steps; or the
+            numbers of all steps, `(B, Tq)`, which otherwise count from 0.
+        training: whether dropout is active.
+
+    Returns:
+        Context `(B, Tq, Dv)`; with `return_attention_scores` also weights `(B, Tq, Tk)`. A row
+        where nothing is valid has weights and context of exactly zero, and finite gradients.
+
+    Raises:
+        ValueError: ranks, batch sizes or lengths do not agree; a mask is not boolean or has
+            another shape; no value is given; a tensor does not hold floating-point numbers; an
+            argument is out of its range.
+        TypeError: an argument of the call is unknown; a hook of a subclass takes too few arguments.
+    """
+
+    CALL = Spec(
+        "query: float[B Tq Dq] | float[B Dq]",
+        "value: float[B Tk Dv]",
+        "key: float[B Tk Dk]?",
+        "query_mask: bool[B Tq]?",
+        "value_mask: bool[B Tk]?",
+        "attention_mask: bool[Tq Tk] | bool[B Tq Tk]?",
+    )
+    # The masks beside a query of one step.
+    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
+    # Which output of the cell is the query in an `AttentionRNN`: "previous" or "current".
+    decoder_query: str = "previous"
+    # Whether a query of one step must come with its `position`.
+    uses_position: bool = False
+    # Whether the attention has a state, as a `RecurrentScoringMixin` has.
+    has_state: bool = False
+    # How many memories a call takes, in lists. None: one memory, which is no list.
+    memory_count: int | None = None
+    # A score for windows, `score_window(query, key, position)`: keys `(B, Tk, Dp)` at positions
+    # `(B, Tq, W)` to scores `(B, Tq, W)`. Without one, windows mask the scores of the whole memory.
+    score_window: Callable[..., Tensor] | None = None
+
+    # The hooks that do not come from this package. What they return is checked.
+    _own: ClassVar[frozenset[str]] = frozenset()
+    _score_takes_position: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in HOOKS:
+            check_hook(cls, name, getattr(ScoringMixin, name))
+        modules = {x: getattr(getattr(cls, x), "__module__", "") for x in HOOKS}
+        cls._own = frozenset(x for x in HOOKS if not modules[x].startswith("keras_attention."))
+        for name in {"prepare", "attend"} & vars(cls).keys():
+            raise TypeError(
+                f"{cls.__name__}: `{name}` is no hook, and calls and decoders would not use it. "
+                f"Override one of {', '.join(HOOKS)}."
+            )
+        if cls.call is ScoringMixin.call:  # otherwise it is built with other shapes
+            check_hook(cls, "build", ScoringMixin.build)
+        cls._score_takes_position = "position" in inspect.signature(cls.score).parameters
+        if cls._score_takes_position and cls.has_state:
+            raise TypeError(
+                f"{cls.__name__}: `score` of an attention with a state takes no `position`. Count "
+                "the steps in the state: return `state + 1` from `next_state`."
+            )
+        if cls._score_takes_position:
+            cls.uses_position = True
+        if "score" in vars(cls) and "score_window" not in vars(cls):
+            cls.score_window = None  # the inherited one belongs to another score
+
+    def __init__(
+        self,
+        normalizer: str = "softmax",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        set_weighing(self, normalizer, dropout, seed)
+
+    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+        key_shape = key_shape or value_shape
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        self._sizes = self.CALL.check_shapes(self.name, shapes)
+
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        """Compares every query with every key: the equation of the layer.
+
+        Args:
+            query: `(B, Tq, Dp)` in `score_dtype`, as `project_query` returned it.
+            key: `(B, Tk, Dp)` in `score_dtype`, as `project_key` returned it.
+
+        A subclass may add the argument `position`, the index of the decoding step of each query:
+        int32, `(B, Tq)` or `(1, Tq)`. An attention with a state may not: it counts in its state.
+
+        Returns:
+            Scores `(B, Tq, Tk)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define score(query, key).")
+
+    def project_query(self, query: Tensor) -> Tensor:
+        """Computes the part of the score that depends on the query alone, such as W q + b.
+
+        A subclass that overrides `score` inherits it.
+
+        Args:
+            query: `(B, Tq, Dq)` in `score_dtype`.
+
+        Returns:
+            `(B, Tq, Dp)`, any number of features; it is cast to `score_dtype`.
+        """
+        return query
+
+    def project_key(self, key: Tensor) -> Tensor:
+        """Computes the part of the score that depends on the keys alone, once per memory.
+
+        Args:
+            key: `(B, Tk, Dk)`.
+
+        Returns:
+            `(B, Tk, Dp)`, any number of features; it is cast to `score_dtype`.
+        """
+        return key
+
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """Turns scores into weights, over the last axis.
+
+        Args:
+            scores: `(B, Tq, Tk)`, or `(B, Tq, W)` in a window.
+            mask: boolean, broadcasts to the scores, or None. The weights must be zero where it is
+                False; nothing masks them afterwards.
+
+        Returns:
+            Weights of the shape of the scores.
+        """
+        return NORMALIZERS[self.normalizer](scores, mask)
+
+    def window(self, query: Tensor, memory: Memory, position: int | Tensor | None) -> Window | None:
+        """Returns the `Window` that each query reads, or None to read the whole memory.
+
+        Args:
+            query: `(B, Tq, Dq)`. memory: `Memory`.
+            position: the numbers of the steps, in a class with `uses_position = True`: `()` or
+                `(B,)` for a single step, otherwise `(B, Tq)`. None stands for 0, 1, 2 and so on.
+        """
+        return None
+
+    def combine(self, query: Tensor, context: Tensor) -> Tensor:
+        """Turns the context into the output of the layer."""
+        return context
+
+    def output_size(self, query_size: int, value_size: int) -> int:
+        """The features of the output, that is, of what `combine` returns."""
+        return value_size
+
+    def sequence_loss(
+        self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
+    ) -> Tensor | None:
+        """A scalar to add to the loss of the model, in validation too, or None.
+
+        `keras_attention.alignment` has losses of alignments. The hook is called once per call of
+        the layer or of its decoder, and never by `attend` or `step`.
+
+        Args:
+            weights: `(B, Tq, Tk)`, as the call returns them, in `score_dtype`.
+            query_mask, memory_mask: `(B, Tq)` and `(B, Tk)` boolean, or None.
+        """
+        return None
+
+    def call(
+        self,
+        query: Tensor,
+        value: Tensor = None,
+        key: Tensor = None,
+        query_mask: Tensor = None,
+        value_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        position: int | Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        has_loss = self._has_loss and len(query.shape) == 3
+        attended, _ = self._attend(
+            query,
+            self._prepare(value, key, value_mask),
+            masks=Masks(None, query_mask, attention_mask, use_causal_mask),
+            position=position,
+            return_attention_scores=return_attention_scores or has_loss,
+            training=training,
+        )
+        if has_loss:
+            self._add_sequence_loss(attended.weights, query_mask, value_mask)
+        return (attended.output, attended.weights) if return_attention_scores else attended.output
+
+    @property
+    def _has_loss(self):
+        return type(self).sequence_loss is not ScoringMixin.sequence_loss
+
+    def _add_sequence_loss(self, weights, query_mask, memory_mask):
+        weights = map_leaves(lambda x: as_dtype(x, self.score_dtype), weights)
+        loss = self.sequence_loss(weights, query_mask, memory_mask)
+        if loss is not None:
+            self.add_loss(loss)
+
+    def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
+        """Computes, once per memory, everything that does not depend on the query.
+
+        For decoding: `memory = layer.prepare(encoded, value_mask=mask)` before the loop, and
+        `layer.attend(query, memory)` in it. The layer must have been built.
+
+        Args:
+            value, key, value_mask: as in a call. Pass the mask: it does not propagate here.
+
+        Returns:
+            A `Memory`.
+        """
+        self._check_built("prepare() and attend()")
+        tensors = {"value": value, "key": value if key is None else key, "value_mask": value_mask}
+        self.CALL.check(self.name, tensors, self._sizes, "layer.prepare(value)")
+        return self._prepare(value, key, value_mask)
+
+    def _prepare(self, value, key=None, value_mask=None):
+        """`prepare` without checks."""
+        value = blanked(value, value_mask)
+        key = self.project_key(value if key is None else blanked(key, value_mask))
+        if "project_key" in self._own:
+            check_result(self.name, "project_key", key, *value.shape[:2])
+        return Memory(as_dtype(key, self.score_dtype), value, value_mask)
+
+    def attend(
+        self,
+        query: Tensor,
+        memory: Memory,
+        state: Any = None,
+        query_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        use_causal_mask: bool = False,
+        position: int | Tensor | None = None,
+        return_attention_scores: bool = True,
+        training: bool | None = None,
+        drawn: Any = None,
+    ) -> Attended:
+        """Attends to a prepared memory.
+
+        Args:
+            query, query_mask, attention_mask, use_causal_mask, position, training: as in a call.
+            memory: a `Memory`, from `prepare`.
+            state: the state returned by the previous step; None on the first step, or if the
+                attention has no state.
+            return_attention_scores: pass False where the weights are not needed. Then they are
+                None, and the layer may save the work of making them.
+            drawn: random numbers for training, what the hook `draw` of a `RecurrentScoringMixin`
+                returned; for a single step, its row. By default the layer draws them, which JAX
+                refuses in a loop of your own.
+
+        Returns:
+            `Attended(output, state, weights)`.
+        """
+        check_bool(self.name, "return_attention_scores", return_attention_scores)
+        check_bool(self.name, "use_causal_mask", use_causal_mask)
+        check_training(self.name, training)
+        self._check_memory(memory)
+        tensors = {"query": query, "value": memory.value, "query_mask": query_mask}
+        tensors |= {"attention_mask": attention_mask, "use_causal_mask": use_causal_mask}
+        self._check_tensors({**tensors, "position": position})
+        for name, x in (("state", state), ("drawn", drawn)):
+            if x is not None and not self.has_state:
+                refuse(self.name, "this attention has no state", x, f"Leave `{name}` out.")
+        if state is not None:
+            state = self._given_state(memory, state)
+        attended, _ = self._attend(
+            query,
+            memory,
+            state,
+            Masks(None, query_mask, attention_mask, use_causal_mask),
+            position=position,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            drawn=drawn,
+        )
+        return attended
+
+    def _attend(self, query, memory, state=None, masks=None, drawn=None, combine=True, **options):
+        """`attend` without checks. The state is None or as the layer keeps it.
+
+        Args:
+            masks: `Masks` without that of the memory, or None.
+            combine: whether the output is what `combine` returns. Otherwise it is the context.
+            options: what else a `Reading` has.
+
+        Returns:
+            `(Attended, Residuals)`.
+        """
+        _, query_mask, pairs, causal = masks or Masks()
+        one_step = len(query.shape) == 2
+        if one_step:
+            query = ops.expand_dims(query, 1)
+            query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
+            if pairs is not None:
+                pairs = map_leaves(lambda x: ops.expand_dims(x, 1), pairs)
+            if drawn is not None:
+                drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
+        query = blanked(query, query_mask)
+        masks = Masks(memory.mask, query_mask, pairs, causal)
+        reading = Reading(masks, drawn=drawn, **options)
+        with compiling(True) if reading.training else contextlib.nullcontext():
+            context, weights, state, residuals = self._read(query, memory, state, reading)
+        output = self.combine(query, context) if combine else context
+        if combine and self._own & {"combine", "output_size"}:
+            sizes = map_leaves(lambda x: x.shape[-1], memory.value)
+            size = self.output_size(query.shape[-1], sizes)
+            remedy = "Override output_size(query_size, value_size), or change `combine`."
+            check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
+        output = blanked(output, query_mask)
+        output = ops.squeeze(output, 1) if one_step else output
+        wanted = reading.return_attention_scores
+        weights = self._returned(weights, one_step) if wanted else None
+        return Attended(output, state, weights), residuals
+
+    def _returned(self, weights, one_step):
+        """Weights as `attend` returns them: in the compute dtype, of one step without its axis."""
+        weights = as_dtype(weights, self.compute_dtype)
+        return ops.squeeze(weights, 1) if one_step else weights
+
+    def _read(self, query, memory, state, reading):
+        """Scores, weights and context of all queries.
+
+        Args:
+            query: `(B, Tq, Dq)`, zero where it is masked.
+            reading: a `Reading`.
+
+        Returns:
+            The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, which may be None if they are not
+            wanted, the new state, and `Residuals`.
+        """
+        stored = reading.stored or Residuals()
+        window = self._window(query, memory, reading.position)
+        query = self._projected(query, stored.query)
+        if window is None or self.score_window is None:
+            context, weights, scores = self._read_whole(
+                query, memory, window, reading, stored.scores
+            )
+            return context, weights, state, Residuals(query, scores)
+        # One query may be read whole where many are gathered, so no scores are stored.
+        context, weights = self._read_window(query, memory, window, reading)
+        return context, weights, state, Residuals(query)
+
+    def _window(self, query, memory, position):
+        """What the hook `window` returns, with the center in `score_dtype`."""
+        # Only a class that counts steps gets their numbers.
+        window = self.window(query, memory, position if self.uses_position else None)
+        if window is None:
+            return None
+        check_window(self.name, window, query.shape)
+        # Half precision cannot count the positions of a long memory.
+        return window._replace(center=as_dtype(window.center, self.score_dtype))
+
+    def _drop_memory(self, memory):
+        """The memory with dropout that is the same at every step of a loop around `attend`.
+
+        Dropping a weight at every step drops a value, so one draw before the loop is enough.
+        """
+        if self.dropout == 0:
+            return memory
+        keep = ops.ones_like(memory.value[:, :, :1])
+        keep = keras.random.dropout(keep, self.dropout, seed=self.seed_generator)
+        return memory._replace(value=memory.value * keep)
+
+    def _projected(self, query, stored):
+        """What `project_query` returns, in `score_dtype`, or the stored result of it."""
+        projected = self.project_query(as_dtype(query, self.score_dtype))
+        if "project_query" in self._own:
+            check_result(self.name, "project_query", projected, *query.shape[:2])
+        projected = as_dtype(projected, self.score_dtype)
+        return projected if stored is None else restored(projected, stored)
+
+    def _read_whole(self, query, memory, window, reading, stored=None):
+        """The context, the weights and the scores."""
+        takes = self._score_takes_position
+        options = {"position": step_index(query, reading.position)} if takes else {}
+        scores = self.score(query, memory.key, **options)
+        if "score" in self._own:
+            check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
+        scores = scores if stored is None else restored(scores, stored)
+        mask, position = reading.masks.joined(query, memory.value), None
+        if window is not None:
+            position = ops.arange(ops.shape(memory.value)[1], dtype="int32")
+            mask = all_of(window_mask(window.center, position, window.half_width), mask)
+        weights = self._weigh(scores, mask, window, position)
+        drop = reading.drop and reading.training
+        return read_values(self, weights, memory.value, drop), weights, scores
+
+    def _weigh(self, scores, mask, window, position):
+        weights = self.weigh(scores, mask)
+        if "weigh" in self._own:
+            check_result(self.name, "weigh", weights, *scores.shape)
+        if window is None or not window.gaussian:
+            return weights
+        return weights * gaussian(window.center, position, window.half_width)
+
+    def _read_window(self, query, memory, window, reading):
+        """Reads the whole memory under a mask, or gathers the 2D + 1 positions of each window.
+
+        Both give the same numbers. Gathering copies rows, so it is faster for long memories only.
+        """
+        drop, weights_wanted = reading.drop and reading.training, reading.return_attention_scores
+
+        def whole(query=query, memory=memory, window=window):
+            return self._read_whole(query, memory, window, reading)[:2]
+
+        def gathered(query=query, memory=memory, window=window):
+            length = ops.shape(memory.value)[1]
+            position, inside = window_positions(window.center, window.half_width, length)
+            scores = self.score_window(query, memory.key, position)
+            weights = self._weigh(
+                scores, all_of(inside, reading.masks.at(position)), window, position
+            )
+            context = read_values(self, weights, memory.value, drop, position)
+            spread = spread_windows(weights, window.center, length) if weights_wanted else None
+            return context, spread
+
+        length = ops.shape(memory.value)[1]
+        place = Place.of(query, memory.value)
+        longest = longest_whole(place, 2 * window.half_width + 1, memory.value.shape[-1])
+        may_draw = drop and bool(generator_states(self))
+        if isinstance(length, int):
+            if length <= longest:
+                return whole()
+            # A compiled part cannot advance a random generator, and is not worth it for one query.
+            if query.shape[1] == 1 or may_draw:
+                return gathered()
+            return run_as_part(place, gathered)
+        # The branches run again for the gradient, so they cannot advance a random generator.
+        if place.backend != "tensorflow" or query.shape[1] == 1 or may_draw:
+            return whole()
+
+        # A TensorFlow graph does not know the length before it runs. Gradients flow to the
+        # arguments of a branch alone, so the weights of the layer are arguments too.
+        def branch(read):
+            def run(query, key, value, center, *weights):
+                with with_weights(self, weights):
+                    moved = memory._replace(key=key, value=value)
+                    results = read(query, moved, window._replace(center=center))
+                return results[: 1 + weights_wanted]
+
+            return run
+
+        tensors = query, memory.key, memory.value, window.center
+        tensors += tuple(ops.convert_to_tensor(x) for x in float_weights(self))
+        context, *weights = differentiable_cond(
+            length > longest, branch(gathered), branch(whole), *tensors
+        )
+        # The result of a conditional has lost the sizes that are known.
+        context = ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1]))
+        return context, weights[0] if weights else None
+
+    def _check_tensors(self, tensors):
+        """The tensors of a call or of `attend`, by name, and what goes with the query."""
+        if "key" in tensors and tensors["key"] is None:
+            tensors["key"] = tensors["value"]
+        one_step = len(getattr(tensors["query"], "shape", ())) == 2
+        (self.STEP if one_step else self.CALL).check(self.name, tensors, self._sizes)
+        if one_step and tensors.get("use_causal_mask"):
+            expected = "`use_causal_mask=True` needs a query of rank 3, (batch, steps, features)"
+            refuse(self.name, expected, Words(f"one step, {tuple(tensors['query'].shape)}"))
+        if self.uses_position or tensors.get("position") is not None:
+            check_position(self, tensors.get("position"), tuple(tensors["query"].shape))
+
+    def _check_memory(self, memory):
+        if not isinstance(memory, Memory):
+            expected = "`memory` must come from prepare(value, value_mask=mask)"
+            remedy = "Call it once, before the first query. Or call layer(query, value)."
+            refuse(self.name, expected, memory, remedy)
+        self._check_built("prepare() and attend()")
+
+    def _combine_site(self):
+        """`combine` in a recurrence, as products: the site "combine" and a function that uses it.
+
+        The function is `run(call, query, context)`, and `call` calls a site. None: `combine` is a
+        part of the site that attends.
+        """
+        return None
+
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None
+    ) -> Shape:
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        self.CALL.check_shapes(self.name, shapes)
+        sizes = map_shapes(lambda shape: shape[-1], value_shape)
+        return (*query_shape[:-1], self.output_size(query_shape[-1], sizes))
+
+
+def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
+    """Sets the arguments that turn scores into weights, and drop them; see `ScoringMixin`."""
+    layer.normalizer = check_choice(layer.name, "normalizer", normalizer, tuple(NORMALIZERS))
+    layer.dropout = check_rate(layer.name, "dropout", dropout)
+    layer.seed = check_seed(layer.name, seed)
+    if layer.dropout > 0:
+        layer.seed_generator = keras.random.SeedGenerator(layer.seed)
+    layer.supports_masking = True
+
+
+def read_values(layer, weights, value, drop, position=None):
+    """The values, summed by their weights, of which some are dropped.
+
+    With windows, `position` and the weights are `(B, Tq, W)`: one weight for each position.
+    """
+    if drop and layer.dropout > 0:
+        weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)
+    weights = as_dtype(weights, layer.compute_dtype)
+    value = as_dtype(value, layer.compute_dtype)
+    if position is not None:
+        return window_sum(weights, value, position)
+    return weighted_sums(weights, value)
+
+
+def step_index(query: Tensor, position: int | Tensor | None) -> Tensor:
+    """Returns the index of the decoding step of each query, `(B, Tq)` or `(1, Tq)`."""
+    steps = ops.shape(query)[1]
+    position = ops.arange(steps, dtype="int32") if position is None else position
+    return ops.reshape(ops.cast(position, "int32"), (-1, steps))
+
+
+def check_hook(layer: type, name: str, original: Callable) -> None:
+    """Whether a hook takes as many arguments as the one that it overrides."""
+    if not inspect.isfunction(inspect.getattr_static(layer, name)):
+        return
+    parameters = inspect.signature(getattr(layer, name)).parameters
+    wanted = list(inspect.signature(original).parameters)
+    open_end = any(x.kind is x.VAR_POSITIONAL for x in parameters.values())
+    needed = [x for x in wanted if x != "key_shape"]  # a layer without keys may leave it out
+    if len(parameters) < len(needed) and not open_end:
+        raise TypeError(
+            f"{layer.__name__}: an attention must define {name}({', '.join(wanted)}); found "
+            f"{name}({', '.join(parameters)}). Add the missing arguments, even if it ignores them."
+        )
+
+
+def check_window(layer: str, window: Any, shape: Shape) -> None:
+    """What the hook `window` returned for a query `(B, Tq, Dq)`."""
+    center, width = window[:2] if isinstance(window, Window) else (window, None)
+    if not is_integer(width) or width < 1 or not is_tensor(center, "float", *shape[:2]):
+        expected = (
+            "`window` must return None or Window(center, half_width): floating-point centers "
+        )
+        expected += f"of shape {tuple(shape[:2])}, and a positive integer"
+        refuse(layer, expected, Words(f"half_width={width!r:.80}, center={described(center)}"))
+
+
+def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
+    """A layer that counts steps needs the number of a single step; nothing else takes one."""
+    one_step = len(query_shape) == 2
+    if not layer.uses_position:
+        expected = "`position` is for attentions that count steps, such as local-m"
+        refuse(layer.name, expected, position, "Leave it out.")
+    if one_step:
+        right = is_integer(position) and position >= 0
+        right = right or is_tensor(position, "int") or is_tensor(position, "int", query_shape[0])
+        wanted = f"an integer from 0, or integers of shape ({query_shape[0]},)"
+        remedy = "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."
+    else:
+        right = position is None or is_tensor(position, "int", *query_shape[:2])
+        wanted = f"integers of shape {query_shape[:2]}"
+        remedy = "Leave it out to count from 0."
+    if not right:
+        expected = f"`position`, the numbers of the steps of the query, must be {wanted}"
+        refuse(layer.name, expected, position, remedy)
+
+
+def build_attention(
+    attention: ScoringMixin, query_shape: Shape, value_shape: Shape, key_shape: Shape = None
+) -> None:
+    """Builds an attention. If it has been built before, the shapes must fit."""
+    shapes = {"query": query_shape, "value": value_shape}
+    shapes |= {} if key_shape is None else {"key": key_shape}
+    shapes = {name: map_shapes(tuple, x) for name, x in shapes.items()}
+    if not attention.built:
+        attention.build(*shapes.values())
+    shapes = {"key": shapes["value"], **shapes}
+    attention.CALL.check_shapes(attention.name, shapes, attention._sizes)
+    if any(one._own for one in (attention, *getattr(attention, "_members", list)())):
+        check_steps(attention, query_shape[-1], value_shape)
+
+
+def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) -> None:
+    """Raises an error if hooks depend on the other queries of a call, or change attributes.
+
+    A decoder traces a step with one query and repeats it, so a query alone must get what it gets
+    among others.
+    """
+    random = np.random.default_rng(0)
+
+    def normal(*shape, dtype=attention.compute_dtype):
+        return ops.convert_to_tensor(random.normal(scale=0.3, size=shape).astype("float32"), dtype)
+
+    def attended(query, memory, position=None):
+        output, _, weights = attention._attend(query, memory, position=position)[0]
+        return [ops.convert_to_numpy(ops.cast(x, "float32")) for x in leaves((output, weights))]
+
+    def run():
+        query = normal(2, 3, query_size)
+        # A hook may have a table that is as long as the memory.
+        value = map_shapes(lambda shape: normal(2, shape[1] or 5, shape[2]), value_shape)
+        memory = attention._prepare(value)
+        among, again = attended(query, memory), attended(query, memory)
+        if attention.has_state or not all(map(np.array_equal, among, again)):
+            return []  # a state, or random numbers at inference: the steps differ
+        alone = attended(query[:, 2], memory, 2 if attention.uses_position else None)
+        return zip([x[:, 2] for x in among], alone, strict=True)
+
+    before = _kept(attention)
+    with eagerly():
+        weights = [normal(*x.shape, dtype=x.dtype) for x in float_weights(attention)]
+        with compiling(False), with_weights(attention, weights):
+            pairs = as_in_a_call(attention, run)
+    after = _kept(attention)
+    names = before.keys() | after.keys()
+    changed = {x for x in names if [*map(id, before.get(x, ()))] != [*map(id, after.get(x, ()))]}
+    if changed:
+        refuse_changes(attention.name, changed)
+    limit = 1e-3 if attention.compute_dtype in ("float32", "float64") else 0.05
+    if not all(np.allclose(x, y, rtol=limit, atol=limit, equal_nan=True) for x, y in pairs):
+        raise ValueError(
+            f"{attention.name}: the hooks of {type(attention).__name__} give a query alone another "
+            "result than among other queries. A decoder passes one query at a time, so a hook must "
+            "not use the index of a query on its axis. For the index of the decoding step, add an "
+            "argument: score(self, query, key, position)."
+        )
+
+
+@functools.cache
+def _of_keras():
+    """Returns the names of the attributes that every layer of Keras has."""
+    return set(vars(keras.layers.Layer(name="layer")))
+
+
+def _kept(layer, prefix="", visited=()):
+    """Returns what a layer, and the layers that it holds, have in attributes, by name."""
+    kept, visited = {}, {*visited, id(layer)}
+    for name, value in vars(layer).items():
+        if name not in _of_keras():
+            kept[prefix + name] = values = tree.flatten(value)
+            for n, one in enumerate(values):
+                if isinstance(one, keras.layers.Layer) and id(one) not in visited:
+                    kept |= _kept(one, f"{prefix}{name}[{n}].", visited)
+    return kept
+
+
+def refuse_changes(attention: str, changed: set[str]) -> NoReturn:
+    """Raises the error of an attention that keeps something between steps."""
+    raise ValueError(
+        f"{attention}: the attention changed {', '.join(sorted(changed))} during a step. An "
+        "attention in a decoder must not keep anything between steps: the loop traces one step and "
+        "repeats it, so the change is lost. Derive from RecurrentScoringMixin, and return from "
+        "`next_state` what must last."
+    )
+
+
+def check_attention(layer: str, attention: Any, name: str = "attention") -> None:
+    """The attention that a decoder, or a layer of several attentions, is given."""
+    if not isinstance(attention, ScoringMixin):
+        expected = f"`{name}` must be one layer built on ScoringMixin, called as layer(query, "
+        expected += "value), such as BahdanauAttention(256)"
+        refuse(layer, expected, attention, made(attention))
+    if not hasattr(attention, "built"):
+        refuse_unready(attention)

@@ -1,0 +1,191 @@
+"""The tuples that the parts of an attention exchange."""
+
+from typing import Any, NamedTuple
+
+__all__ = ["Attended", "DecoderState", "Memory", "Reading", "Residuals", "Step", "Window"]
+
+
+class Memory(NamedTuple):
+    """What queries attend to. `ScoringMixin.prepare` makes it once for all queries.
+
+    Attributes:
+        key: `(B, Tk, Dp)`, the result of `project_key`.
+        value: `(B, Tk, Dv)`.
+        mask: `(B, Tk)` boolean, or None where every step is valid.
+
+    With `MultiSource`, each is a list with an item for each memory.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import BahdanauAttention
+        >>> attention, words = BahdanauAttention(3), numpy.ones((2, 7, 5), "float32")
+        >>> attention.build((2, 11), words.shape)
+        >>> memory = attention.prepare(words, value_mask=numpy.arange(7) < [[7], [4]])
+        >>> for query in numpy.ones((9, 2, 11), "float32"):  # the keys are projected once for all
+        ...     context, _, weights = attention.attend(query, memory)
+        >>> keras.ops.convert_to_numpy(weights)[1].round(2).tolist()
+        [0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0]
+    """
+
+    key: Any
+    value: Any
+    mask: Any = None
+
+
+class Window(NamedTuple):
+    """The part of the memory that each query reads: positions floor(p) - D to floor(p) + D.
+
+    Only the Gaussian passes gradients to p.
+
+    Attributes:
+        center: p, `(B, Tq)`, floating point, in positions of the memory.
+        half_width: D, a positive integer.
+        gaussian: whether the weights are multiplied by exp(-(j - p)^2 / (2 (D/2)^2)).
+
+    Example:
+        A hook `window` that lets query i read the memory steps i - 1 to i + 1:
+
+        >>> import numpy
+        >>> from keras import ops
+        >>> from keras_attention import BahdanauAttention
+        >>> from keras_attention.attention import Window
+        >>> class DiagonalAttention(BahdanauAttention):
+        ...     uses_position = True
+        ...     def window(self, query, memory, position):
+        ...         batch, steps, _ = ops.shape(query)
+        ...         position = ops.arange(steps) if position is None else position
+        ...         center = ops.cast(ops.reshape(position, (-1, steps)), "float32")
+        ...         return Window(ops.broadcast_to(center, (batch, steps)), half_width=1)
+        >>> x = numpy.ones((1, 5, 3), "float32")
+        >>> _, weights = DiagonalAttention(4)(x[:, :3], x, return_attention_scores=True)
+        >>> [row.round(2).tolist() for row in ops.convert_to_numpy(weights)[0].astype("float64")]
+        [[0.5, 0.5, 0.0, 0.0, 0.0], [0.33, 0.33, 0.33, 0.0, 0.0], [0.0, 0.33, 0.33, 0.33, 0.0]]
+    """
+
+    center: Any
+    half_width: int
+    gaussian: bool = False
+
+
+class Attended(NamedTuple):
+    """What `ScoringMixin.attend` returns, in the order of a decoder's `step`.
+
+    Attributes:
+        output: `(B, Tq, Do)`, or `(B, Do)` for one query.
+        state: the state of the attention, or None.
+        weights: `(B, Tq, Tk)`, or `(B, Tk)` for one query; for several memories a list.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention import LuongAttention
+        >>> attention, words = LuongAttention("dot"), numpy.ones((2, 7, 5), "float32")
+        >>> attention.build((2, 5), words.shape)
+        >>> attended = attention.attend(words[:, 0], attention.prepare(words))
+        >>> tuple(attended.output.shape), tuple(attended.weights.shape), attended.state
+        ((2, 5), (2, 7), None)
+    """
+
+    output: Any
+    state: Any
+    weights: Any
+
+
+class Residuals(NamedTuple):
+    """Results of hooks, which a decoder stores for its gradient.
+
+    Attributes:
+        query: `(B, Tq, Dp)`, the result of `project_query`.
+        scores: `(B, Tq, Tk)`, the result of `score`; None in a window, or without a score.
+    """
+
+    query: Any = None
+    scores: Any = None
+
+
+class Reading(NamedTuple):
+    """How an attention reads its memory.
+
+    Attributes:
+        masks: `Masks`.
+        training, return_attention_scores, position, drawn: see `ScoringMixin.attend`.
+        drop: whether to drop weights in training. A decoder has dropped the memory instead.
+        stored: the `Residuals` of an earlier call with the same arguments, or None.
+    """
+
+    masks: Any
+    training: Any = None
+    return_attention_scores: bool = True
+    position: Any = None
+    drawn: Any = None
+    drop: bool = True
+    stored: Any = None
+
+
+class Step(NamedTuple):
+    """What `RecurrentScoringMixin.advance` gets beside the state.
+
+    Attributes:
+        query: `(B, 1, Dq)` in `score_dtype`, not projected.
+        projected: `(B, 1, Dp)`, the result of `project_query`.
+        scores: `(B, 1, Tk)`, the result of `score`; None if the class does not define it.
+        memory: keys as `project_key` returned them, values, and their mask.
+        mask: boolean, broadcasts to `(B, 1, Tk)`, or None. Weights must be zero where it is False.
+        drawn: what `draw` returned for this step, tensors `(B, ...)`; None at inference.
+        training: whether to run in training mode.
+
+    Example:
+        An attention whose window moves on by a learned number of memory steps:
+
+        >>> import keras, numpy
+        >>> from keras import ops
+        >>> from keras_attention import RecurrentScoringMixin
+        >>> class MovingAttention(RecurrentScoringMixin):
+        ...     def initial_state(self, memory):
+        ...         return ops.zeros((ops.shape(memory.value)[0], 1))
+        ...     def advance(self, step, state):
+        ...         state = state + ops.exp(ops.mean(step.query[:, 0], axis=-1, keepdims=True))
+        ...         place = ops.arange(step.memory.value.shape[1], dtype=state.dtype)
+        ...         scores = -ops.square(place - state)
+        ...         return self.weigh(ops.expand_dims(scores, 1), step.mask, state), state
+        >>> query, value = numpy.zeros((1, 3, 2), "float32"), numpy.ones((1, 5, 2), "float32")
+        >>> _, weights = MovingAttention()(query, value, return_attention_scores=True)
+        >>> [int(ops.argmax(row)) for row in weights[0]]
+        [1, 2, 3]
+    """
+
+    query: Any
+    projected: Any
+    scores: Any
+    memory: Any
+    mask: Any
+    drawn: Any
+    training: Any
+
+
+class DecoderState(NamedTuple):
+    """What an `AttentionRNN` carries from step to step.
+
+    Attributes:
+        cells: the states of the cell, a list, nested for stacked cells of several states.
+        fed: the output of the attention at the step before, `(B, A)`, with input feeding.
+        attention: the state of an attention that has one.
+        position: the number of the next step, `(B,)` int32.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, BahdanauAttention
+        >>> decoder = AttentionRNN(keras.layers.GRUCell(7), BahdanauAttention(5))
+        >>> words, encoded = numpy.ones((3, 2, 11)), numpy.ones((2, 13, 17))
+        >>> decoder.build((2, 1, 11), encoded.shape)
+        >>> memory = decoder.prepare(encoded)
+        >>> state = decoder.get_initial_state(memory)
+        >>> for word in words:
+        ...     output, state, weights = decoder.step(word, state, memory)
+        >>> keras.ops.convert_to_numpy(state.position).tolist()
+        [3, 3]
+    """
+
+    cells: Any
+    fed: Any
+    attention: Any
+    position: Any

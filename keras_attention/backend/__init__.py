@@ -1,0 +1,3 @@
+"""Differences between the backends of Keras."""
+
+__all__ = []

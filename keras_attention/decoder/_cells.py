@@ -1,0 +1,154 @@
+"""The cells of a decoder: their sizes, states, queries and dropout."""
+
+import contextlib
+from typing import Any
+
+import keras
+from keras import tree
+
+from keras_attention._spec import Words, is_cell, made, refuse
+from keras_attention.attention.scoring import ScoringMixin
+from keras_attention.backend.context import in_graph, value_of
+from keras_attention.backend.operations import ops
+from keras_attention.ops.random import generator_states
+
+
+def state_sizes(cell):
+    """The sizes of the states: a list, nested for stacked cells of several states each."""
+    sizes = cell.state_size
+    return _plain(sizes) if tree.is_nested(sizes) else [sizes]
+
+
+def as_states(cell, states):
+    """The states, nested or flat, in plain lists."""
+    flat = tree.flatten(states)
+    return tree.pack_sequence_as(state_sizes(cell), flat)
+
+
+def _plain(sizes):
+    return [_plain(size) for size in sizes] if tree.is_nested(sizes) else sizes
+
+
+def cells_of(cell):
+    """The cells of a stack, the lowest first; or the cell itself, in a list."""
+    return cell.cells if isinstance(cell, keras.layers.StackedRNNCells) else [cell]
+
+
+def last_cell(cell):
+    """The cell itself, or the last of stacked cells."""
+    last = cells_of(cell)[-1]
+    return last if last is cell else last_cell(last)
+
+
+def query_of(cell, states):
+    """The query that belongs to the states of a cell.
+
+    It is `cell.query(states)` if the cell has such a method, otherwise its first state. The last of
+    stacked cells makes the query, if the stack has no such method.
+    """
+    states = states if tree.is_nested(states) else [states]
+    if callable(getattr(cell, "query", None)):
+        return cell.query(states)
+    if isinstance(cell, keras.layers.StackedRNNCells):
+        return query_of(cell.cells[-1], states[-1])
+    return states[0]
+
+
+def has_query(cell):
+    """Whether a cell chooses its own query, by a method `query`."""
+    return any(callable(getattr(x, "query", None)) for x in (cell, last_cell(cell)))
+
+
+def query_size(cell, query):
+    """The features of the query: the output of the cell, or what `query_of` returns."""
+    if query == "current":
+        return output_size(cell)
+    states = tree.map_structure(lambda size: keras.KerasTensor((None, size)), state_sizes(cell))
+    return query_of(cell, states).shape[-1]
+
+
+def output_size(cell):
+    """The features of a cell's output; of its first state, if the cell does not say."""
+    return getattr(cell, "output_size", None) or tree.flatten(state_sizes(last_cell(cell)))[0]
+
+
+@contextlib.contextmanager
+def dropout_masks(cell, batch_size, width):
+    """Draws the dropout masks of cells before the loop, and resets them afterwards."""
+    cells = cells_of(cell)
+    try:
+        for one in cells:
+            if hasattr(one, "get_dropout_mask"):
+                sizes = width, tree.flatten(state_sizes(one))[0]
+                inputs, state = (ops.ones((batch_size, n), one.compute_dtype) for n in sizes)
+                one.get_dropout_mask(inputs)
+                one.get_recurrent_dropout_mask(state)
+            width = output_size(one)
+        yield
+    finally:
+        for one in cells:
+            if hasattr(one, "reset_dropout_mask"):
+                one.reset_dropout_mask()
+                one.reset_recurrent_dropout_mask()
+
+
+def with_constant_weights(layer, run):
+    """Calls `run`, a recurrent loop, with the weights of the layer read once, before the loop.
+
+    A TensorFlow graph that reads a weight inside a loop stores it for the gradient at every step,
+    and a compiled graph copies it. They are not read before it under mixed precision, which casts
+    weights inside the loop, when unrolling, and for cells with non-trainable weights.
+    """
+    floating = [weight.dtype for weight in layer.weights if "float" in weight.dtype]
+    mixed = any(dtype != layer.compute_dtype for dtype in floating)
+    changing = layer.unroll or getattr(layer.cell, "non_trainable_weights", None)
+    if mixed or changing or not in_graph():
+        return run()
+    states = generator_states(layer)
+    read = [(x, value_of(x)) for x in [*layer.weights, *states]]
+    with keras.StatelessScope(read) as scope:
+        result = run()
+    for state, old in read[len(read) - len(states) :]:
+        new = scope.get_current_value(state)
+        if new is not old:
+            state.assign(new)
+    return result
+
+
+def check_cells(layer: str, name: str, argument: Any, wanted: str) -> list:
+    """Lists the cells of an argument. None may occur twice: the places would share its weights."""
+    cells = list(argument) if isinstance(argument, (list, tuple)) else [argument]
+    wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
+    if wrong or not cells:
+        refuse(layer, f"`{name}` must be {wanted}", argument, (wrong and _cell_of(wrong[0])) or "")
+    if len({id(one) for one in cells}) < len(cells):
+        remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."
+        refuse(layer, f"`{name}` must not hold one cell more than once", argument, remedy)
+    return cells
+
+
+def _cell_of(part):
+    """How to fix what was given in place of a cell."""
+    if isinstance(part, ScoringMixin):
+        return "Call AttentionRNN(cell, attention), the cell first."
+    if hasattr(part, "state_size") and not isinstance(part, type):
+        cell = f"{type(part).__name__}Cell(units)"
+        return f"It runs over whole sequences; pass a cell, such as keras.layers.{cell}."
+    return made(part)
+
+
+def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None:
+    """The output of the cell. With `states`, the new ones, it must be the next query."""
+    size = output_size(cell)
+    wrong_size = hidden.shape[-1] != size
+    if not wrong_size and (states is None or query_of(cell, states) is hidden or has_query(cell)):
+        return
+    name = getattr(last_cell(cell), "name", type(cell).__name__)
+    if wrong_size:
+        expected = f"the cell {name} must return {size} features, its `output_size` or first state"
+        remedy = f"Give the cell the attribute `output_size = {hidden.shape[-1]}`."
+        refuse(layer, expected, Words(f"an output of {hidden.shape[-1]} features"), remedy)
+    expected = 'with query="previous" the query is the output of the cell at the step before, '
+    expected += f"which the cell {name} must keep as its first state"
+    remedy = 'Or give the cell a method `query(states)` that returns it, or use query="current".'
+    refuse(layer, expected, Words("another first state"), remedy)

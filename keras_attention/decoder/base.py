@@ -1,0 +1,273 @@
+"""What the decoders share: they read a memory, and they decode step by step."""
+
+import functools
+from typing import Any
+
+from keras import tree
+
+from keras_attention._spec import (
+    Spec,
+    Words,
+    dtype_of,
+    fits,
+    is_dense,
+    is_tensor,
+    kind_of,
+    map_shapes,
+    refuse,
+)
+from keras_attention._typing import Tensor
+from keras_attention.attention.checked_layer import CheckedLayer
+from keras_attention.attention.scoring import build_attention, check_attention
+from keras_attention.attention.types import DecoderState, Memory
+from keras_attention.backend.compilation import pad_axis
+from keras_attention.backend.loops import leaves, map_leaves, pack_like
+from keras_attention.backend.operations import ops
+from keras_attention.ops.masks import blanked
+from keras_attention.ops.matmul import as_dtype
+
+__all__ = ["Decoder", "check_states", "run_at_least_once"]
+
+
+class Decoder(CheckedLayer):
+    """A recurrence over sequences that attends to a memory.
+
+    A subclass has an `attention`, says what its cells hold in `_state_sizes`, and runs one step in
+    `_step(inputs, state, memory)`. It runs all steps in `_run(sequences, memory, state, mask,
+    scores_wanted, training)`, which returns the outputs, the weights or None, and the last state.
+    """
+
+    CALL = Spec(
+        *("sequences: float[B T D]", "memory: float[B Tk Dv]"),
+        *("sequences_mask: bool[B T]?", "memory_mask: bool[B Tk]?"),
+    )
+    STEP = Spec(
+        "memory: float[B Tk Dv]",
+        "inputs: float[B D]",
+        call="step(inputs, state, memory) without an axis of steps. Embed token ids first: "
+        "embedding(tokens)",
+    )
+    input_feeding = return_state = False
+
+    def _take_attention(self, attention, what, parts):
+        """Sets the attention, and declares as many memories as it takes.
+
+        `parts` are what else the decoder runs, `(name, part)`, in an error called `what`.
+        """
+        check_attention(self.name, attention)
+        for name, part in [*parts, ("attention", attention)]:
+            dtype = getattr(part, "compute_dtype", self.compute_dtype)
+            if dtype != self.compute_dtype:
+                expected = f"{what}, attention and decoder must compute in one dtype"
+                received = Words(f"{self.compute_dtype} for the decoder, {dtype} for `{name}`")
+                refuse(self.name, expected, received, "Give all of them the same `dtype`.")
+        self.attention = attention
+        count = attention.memory_count
+        self.CALL, self.STEP = self.CALL.of_each(count), self.STEP.of_each(count)
+
+    def _build_attention(self, query_size, sequences_shape, memory_shape):
+        """Checks the shapes, and builds the attention for queries of this size."""
+        shapes = {"sequences": sequences_shape, "memory": memory_shape}
+        self._sizes = self.CALL.check_shapes(self.name, shapes)
+        build_attention(self.attention, (sequences_shape[0], query_size), memory_shape)
+        sizes = map_shapes(lambda shape: shape[-1], memory_shape)
+        self._attention_size = self.attention.output_size(query_size, sizes)
+        # The shapes of the states of each kind, without the batch.
+        self._state_shapes = {
+            "cell state": tuple((size,) for size in tree.flatten(self._state_sizes)),
+            "fed vector": ((self._attention_size,),) * self.input_feeding,
+        }
+
+    def call(
+        self,
+        sequences: Tensor,
+        memory: Tensor = None,
+        initial_state: Any = None,
+        sequences_mask: Tensor = None,
+        memory_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor | list:
+        prepared = self.attention._prepare(memory, value_mask=memory_mask)
+        state = self._first_state(prepared, initial_state)
+        # Masked steps must not influence anything, NaN included.
+        inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
+        has_loss = self.attention._has_loss
+        scores_wanted = return_attention_scores or has_loss
+        run = functools.partial(self._run, scores_wanted=scores_wanted, training=training)
+        outputs, weights, state = run_at_least_once(run, *inputs)
+        if has_loss:
+            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
+        results = [outputs]
+        if self.return_state:
+            results += [*state.cells, *leaves(state[1:3])]
+            results += [state.position] * self.attention.uses_position
+        if return_attention_scores:
+            results.append(weights)
+        return results if len(results) > 1 else outputs
+
+    def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
+        """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
+        self._check_built("decoding")
+        tensors = {"memory": memory, "memory_mask": memory_mask}
+        self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
+        return self.attention._prepare(memory, value_mask=memory_mask)
+
+    def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
+        """Returns the state before the first `step`.
+
+        memory: from `prepare`. initial_state: as in a call.
+        """
+        self._check_prepared(memory)
+        return self._first_state(memory, initial_state)
+
+    def _check_prepared(self, memory):
+        self._check_built("decoding")
+        if not isinstance(memory, Memory):
+            expected = "`memory` must be what prepare(memory, memory_mask) returns, made once "
+            refuse(self.name, f"{expected}before the first step", memory)
+
+    def _first_state(self, memory, initial_state):
+        """The state before the first step; see the argument `initial_state` of a call."""
+        attention, value = self.attention, leaves(memory.value)[0]
+        batch = ops.shape(value)[0]
+        state, groups = None, dict(self._state_shapes)
+        cells, fed = groups.values()
+        if attention.has_state:
+            state = attention._first_state(memory)
+            groups["attention state"] = tuple(tuple(x.shape[1:]) for x in leaves(state))
+        parts = initial_state if isinstance(initial_state, (list, tuple)) else ()
+        for part in (initial_state, *parts):
+            if isinstance(part, dict):
+                expected = "`initial_state` must be a tensor or a list of tensors, in the order of "
+                names = Words(f"a dictionary of {', '.join(map(repr, part))}")
+                refuse(self.name, f"{expected}the cell, such as [h, c]", names)
+        states = leaves(initial_state)
+        position = ops.zeros((batch,), "int32")
+        # Without the position, the last tensor may be an integer state of the attention.
+        complete = len(states) in (0, len(cells), sum(map(len, groups.values())))
+        if attention.uses_position and not complete and is_tensor(states[-1], "int", None):
+            *states, position = states
+        check_states(self.name, "initial_state", states, groups, value.shape[0])
+        shapes = [*cells, *fed]
+        if states[len(shapes) :]:
+            state = attention._given_state(memory, states[len(shapes) :])
+        # An encoder may compute in another dtype.
+        states = [as_dtype(x, self.compute_dtype) for x in states[: len(shapes)]]
+        for shape in shapes[len(states) :]:
+            states.append(ops.zeros((batch, *shape), self.compute_dtype))
+        vector = states[len(cells)] if fed else None
+        cells = tree.pack_sequence_as(self._state_sizes, states[: len(cells)])
+        return DecoderState(cells, vector, state, position)
+
+    def step(
+        self, inputs: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, DecoderState, Tensor]:
+        """Runs one step. Without dropout, repeated steps give the outputs of one call.
+
+        Args:
+            inputs: x_i, `(B, D)`.
+            state: from `get_initial_state`, or from the step before.
+            memory: from `prepare`.
+
+        Returns:
+            `(output, state, weights)`: `(B, ...)`, a `DecoderState`, `(B, Tk)`.
+        """
+        self._check_prepared(memory)
+        tensors = {"memory": memory.value, "inputs": inputs}
+        sizes = self.STEP.check(self.name, tensors, self._sizes)
+        if not isinstance(state, DecoderState):
+            expected = "`state` must be the DecoderState that get_initial_state(memory) or the "
+            remedy = "Start from states of an encoder: get_initial_state(memory, initial_state)."
+            refuse(self.name, f"{expected}previous step returned", state, remedy)
+        states = tree.flatten(state.cells if state.fed is None else (state.cells, state.fed))
+        check_states(self.name, "state", states, self._state_shapes, sizes.get("B"))
+        if self.attention.has_state:
+            if state.attention is None:
+                expected = "`state` must hold the state of the attention, as get_initial_state("
+                refuse(self.name, f"{expected}memory) or the previous step returned it", None)
+            kept = self.attention._given_state(memory, state.attention)
+            state = state._replace(attention=kept)
+        return self._step(inputs, state, memory)
+
+
+def run_at_least_once(run, sequences, memory, state, mask):
+    """Calls `run`, a recurrent loop, even without a sample or without a step.
+
+    It passes zeros in place of a missing sample or step, and cuts the results, so gradients exist.
+
+    Args:
+        run: takes the other arguments and returns (outputs, weights or None, state).
+    """
+    steps = sequences.shape[1]
+    given = sequences, memory, state, mask
+    if 0 in [x.shape[0] for x in leaves(given)]:
+        one = [ops.zeros((1, *ops.shape(x)[1:]), x.dtype) for x in leaves(given)]
+        results = run_at_least_once(run, *pack_like(given, one))
+        return pack_like(results, [x[:0] for x in leaves(results)])
+    if steps is not None and steps > 0:
+        return run(sequences, memory, state, mask)
+    count = ops.shape(sequences)[1]
+    more = 1 if steps == 0 else ops.maximum(1 - count, 0)
+    mask = map_leaves(lambda x: pad_axis(x, 1, more), mask)
+    outputs, weights, last = run(pad_axis(sequences, 1, more), memory, state, mask)
+    pairs = zip(leaves(last), leaves(state), strict=True)
+    last = pack_like(last, [ops.where(count > 0, *pair) for pair in pairs])
+    return outputs[:, :count], map_leaves(lambda x: x[:, :count], weights), last
+
+
+def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) -> None:
+    """A flat list of states.
+
+    Args:
+        name: the argument that holds the states.
+        groups: the shapes of the states of each kind, in tuples, without the batch. An initial
+            state may hold nothing, only the first kind, or all.
+        batch: the batch size of the memory.
+    """
+    vectors = len(groups["cell state"]) + len(groups["fed vector"])
+    vectors = vectors if "attention state" in groups else len(states)
+    initial = name == "initial_state"
+    for n, state in enumerate(states):
+        if not hasattr(state, "shape") or not hasattr(state, "dtype") or not is_dense(state):
+            refuse(layer, f"`{name}` must hold tensors", state, "Leave it out to start from zeros.")
+        kind = kind_of(state.dtype)
+        if n < vectors and (kind == "bool" or (initial and kind != "float")):
+            expected = f"`{name}` must hold vectors of floating-point numbers, as of an encoder"
+            remedy = 'Cast other numbers: keras.ops.cast(state, "float32").'
+            if kind == "bool":
+                remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
+            refuse(layer, expected, Words(f"dtype {dtype_of(state)}"), remedy)
+    shapes = sum(groups.values(), ())
+    right = len(states) == len(shapes)
+    right = right or (initial and len(states) in (0, len(groups["cell state"])))
+    for state, size in zip(states, shapes, strict=False):
+        right = right and fits(tuple(state.shape), (batch, *size))
+    if right:
+        return
+    wanted = ", ".join(
+        f"{len(group)} {kind}{'s' * (len(group) > 1)} [{', '.join(map(_with_batch, group))}]"
+        for kind, group in groups.items()
+        if group
+    )
+    received = [tuple(x.shape) for x in states]
+    remedy = _remedy(received, shapes) if initial else ""
+    if any(not fits(shape[:1], (batch,)) for shape in received):
+        remedy = f"The batch size must be {batch}, as in the memory."
+    refuse(layer, f"`{name}` must hold {wanted}", Words(f"{len(received)}, {received}"), remedy)
+
+
+def _remedy(received, shapes):
+    """How to fix an initial state of these shapes."""
+    pairs = zip(shapes, received, strict=False)
+    sizes = [size for (size, *_), shape in pairs if shape[1:] != (size,)]
+    if sizes and len(received) <= len(shapes) and all(len(shape) == 2 for shape in received):
+        return f"Project a state of another size: keras.layers.Dense({sizes[0]})(state)."
+    return (
+        "A list of the cell states alone suffices; a GRU has one, an LSTM has two. Leave "
+        "`initial_state` out to start from zeros."
+    )
+
+
+def _with_batch(shape):
+    return f"(batch, {', '.join(map(str, shape))})"

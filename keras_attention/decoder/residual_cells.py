@@ -1,0 +1,80 @@
+"""Stacked RNN cells with residual connections."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+from keras import tree
+
+from keras_attention._spec import Words, refuse
+from keras_attention._typing import Nested, Tensor
+from keras_attention.backend.operations import ops
+from keras_attention.decoder._cells import check_cells
+
+__all__ = ["ResidualRNNCells"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class ResidualRNNCells(keras.layers.StackedRNNCells):
+    """Stacks RNN cells, and adds the input of each cell but the first to its output.
+
+        y_1 = h_1                  h_1 = cell_1(x)
+        y_n = y_{n-1} + h_n        h_n = cell_n(y_{n-1})
+
+    The output is y_N, the sum of all h_n. Residual connections let deep stacks train. Use it as a
+    cell: in an `AttentionRNN`, or in `keras.layers.RNN`.
+
+    Args:
+        cells: at least two RNN cells with the same number of units. The first state of each must be
+            its output, as in the cells of Keras.
+
+    Call arguments:
+        inputs: x, `(B, D)`. states: the states of all cells, a list.
+
+    Returns:
+        y_N, `(B, U)`, and the new states.
+
+    Raises:
+        ValueError: there are fewer than two cells, one occurs twice, or their outputs differ in
+            size.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import ResidualRNNCells
+        >>> cells = ResidualRNNCells([keras.layers.GRUCell(7) for _ in range(3)])
+        >>> keras.layers.RNN(cells, return_sequences=True)(numpy.ones((2, 5, 3))).shape
+        TensorShape([2, 5, 7])
+
+    Reference: https://arxiv.org/abs/1609.08144, section 3.1. There, residual connections start
+    higher up; here at the second cell.
+    """
+
+    def __init__(self, cells: Iterable[Any], **kwargs: Any) -> None:
+        cells = check_cells(
+            kwargs.get("name") or "ResidualRNNCells",
+            "cells",
+            list(cells) if isinstance(cells, Iterable) else cells,
+            "a list of Keras RNN cells, such as [keras.layers.GRUCell(256) for _ in range(2)]",
+        )
+        super().__init__(cells, **kwargs)
+        sizes = [
+            getattr(cell, "output_size", None) or tree.flatten(cell.state_size)[0] for cell in cells
+        ]
+        if len(sizes) < 2 or len(set(sizes)) > 1:
+            expected = "`cells` must be at least two cells with the same number of units, because "
+            received = Words(f"{len(sizes)} of {sizes} units")
+            refuse(self.name, f"{expected}their outputs are added", received)
+
+    def call(self, inputs: Tensor, states: Nested, training: bool = False) -> tuple[Tensor, list]:
+        total, new = None, []
+        for cell, state in zip(self.cells, states, strict=True):
+            nested = tree.is_nested(state)
+            hidden, state = cell(inputs if total is None else total, state if nested else [state])
+            total = hidden if total is None else ops.add(total, hidden)
+            new.append(state if nested else tree.flatten(state)[0])
+        return total, new
+
+    def query(self, states: Nested) -> Tensor:
+        """The output that belongs to the states: the query of an attention before the cell."""
+        first = [tree.flatten(state)[0] for state in states]
+        return sum(first[1:], first[0])

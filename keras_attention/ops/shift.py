@@ -1,0 +1,121 @@
+"""Convolutions and recurrences over the positions of a memory, each with a gradient of its own."""
+
+from functools import partial
+
+from keras_attention._typing import Tensor
+from keras_attention.backend.gradients import differentiable
+from keras_attention.backend.operations import ops
+
+__all__ = ["folded", "linear_recurrence", "shifted", "sliding"]
+
+
+def sliding(x: Tensor, before: int, width: int) -> Tensor:
+    """The neighbours of each position: y[b,j,w] = x[b, j + w - before], zero beyond the ends.
+
+    A product with a kernel `(width, U)` is a convolution.
+
+    Args:
+        x: `(B, Tk)`.
+        before: how many of the neighbours come before the position.
+        width: how many neighbours there are, the position itself included.
+
+    Returns:
+        y, `(B, Tk, width)`.
+    """
+    return differentiable(
+        partial(_sliding, before, width), lambda _, upstream: (folded(upstream, before),), x
+    )
+
+
+def folded(y: Tensor, before: int) -> Tensor:
+    """Adds up what neighbours hold for each position, the adjoint of `sliding`.
+
+        x[b,i] = sum_w y[b, i - w + before, w]
+
+    Args:
+        y: `(B, Tk, width)`. before: see `sliding`.
+
+    Returns:
+        x, `(B, Tk)`.
+    """
+    width = y.shape[2]
+    return differentiable(
+        partial(_folded, before), lambda _, upstream: (sliding(upstream, before, width),), y
+    )
+
+
+def _sliding(before, width, x):
+    length = ops.shape(x)[1]
+    # One zero more than needed: from an empty axis, JAX takes an array of the wrong shape.
+    padded = ops.pad(x, [[0, 0], [before, width - before]])
+    place = ops.expand_dims(ops.arange(length, dtype="int32"), 1) + ops.arange(width, dtype="int32")
+    return ops.take(padded, place, axis=1)
+
+
+def _folded(before, y):
+    batch, length, width = ops.shape(y)
+    padded = ops.pad(y, [[0, 0], [width - 1 - before, before + 1], [0, 0]])
+    flat = ops.reshape(padded, (batch, (length + width) * width))
+    column = ops.arange(width, dtype="int32")
+    row = ops.expand_dims(ops.arange(length, dtype="int32"), 1) - column + (width - 1)
+    return ops.sum(ops.take(flat, row * width + column, axis=1), axis=2)
+
+
+def shifted(x: Tensor, steps: int = 1) -> Tensor:
+    """Moves everything to later positions: y[b,j] = x[b, j - steps], zero at the start."""
+    return ops.pad(x[:, : ops.shape(x)[1] - steps], [[0, 0], [steps, 0]])
+
+
+def linear_recurrence(factors: Tensor, terms: Tensor) -> Tensor:
+    """Runs a recurrence over positions in about log2(Tk) passes over all of them.
+
+        y[b,j] = f[b,j] y[b,j-1] + t[b,j],    y[b,-1] = 0
+
+    Nothing is divided and no logarithm is taken, so numbers that underflow do no harm.
+
+    Args:
+        factors: f, `(B, Tk)`, in [0, 1]. terms: t, `(B, Tk)`.
+
+    Returns:
+        y, `(B, Tk)`.
+    """
+
+    def gradient(factors, terms, upstream):
+        later = ops.pad(factors[:, 1:], [[0, 0], [0, 1]])
+        of_terms = _reversed(linear_recurrence(_reversed(later), _reversed(upstream)))
+        return of_terms * shifted(linear_recurrence(factors, terms)), of_terms
+
+    return differentiable(_recurrence, gradient, factors, terms)
+
+
+def _reversed(x):
+    return ops.flip(x, axis=1)
+
+
+def _recurrence(factors, terms):
+    """Doubles the length over which the recurrence has run, until it is that of the memory."""
+    length = ops.shape(terms)[1]
+    if isinstance(length, int):
+        if length < 2:
+            # On PyTorch, a function with a gradient of its own must not return its input.
+            return terms + ops.zeros_like(terms)
+        step = 1
+        while step < length:
+            # Zeros stand for the factors before the start, too: they only meet terms of zero.
+            terms = terms + factors * shifted(terms, step)
+            factors = factors * shifted(factors, step)
+            step *= 2
+        return terms
+    position = ops.arange(length, dtype="int32")
+
+    def double(step, factors, terms):
+        place, inside = ops.maximum(position - step, 0), position >= step
+        earlier = [
+            ops.where(inside, ops.take(x, place, axis=1), ops.zeros_like(x))
+            for x in (factors, terms)
+        ]
+        return 2 * step, factors * earlier[0], terms + factors * earlier[1]
+
+    # In a graph, one of them may know its batch size and the other not.
+    given = ops.ones((), "int32"), factors + ops.zeros_like(terms), terms + ops.zeros_like(factors)
+    return ops.while_loop(lambda step, *_: step < length, double, given)[2]

@@ -1,0 +1,397 @@
+"""A recurrence whose weight gradients are computed after the loop.
+
+The problem. A step of a decoder multiplies small matrices by large kernels. Automatic
+differentiation computes the gradient of every kernel at every step, so it adds up T products of the
+size of the kernel. It also stores every intermediate result.
+
+The idea. A step is made of *sites*, which hold the weights, and of elementwise code between them.
+The forward pass stores what each site received and returned. The backward pass has two stages:
+
+1. A loop from the last step to the first reads the stored results instead of computing them again,
+   and differentiates the code between the sites. Each site turns the gradients of its results into
+   gradients of its arguments.
+2. After the loop, each site computes the gradients of its weights from all steps at once. For a
+   product this is one large product, several times as fast as the sum of T small ones. An
+   automatic site without gradients of its own for its weights does so on JAX with a GPU alone;
+   elsewhere its loop adds up.
+
+The cost. For each step, memory holds the carry, the arguments and results of the sites, and the
+gradients of the results. A tensor that several of them share is stored once.
+
+A plain recurrent network, h_t = tanh(x_t + h_{t-1} W), with one site:
+
+    >>> import numpy
+    >>> from keras import ops
+    >>> from keras_attention.recurrence import product, recur
+    >>> x, kernel = ops.ones((100, 2, 3)), ops.ones((3, 3))
+    >>> sites = {"state": product([kernel], added=[x])}
+    >>> def step(call, hidden, inputs, constants):
+    ...     (total,) = call("state", hidden)
+    ...     hidden = ops.tanh(total)
+    ...     return hidden, hidden
+    >>> last, outputs = recur(step, sites, ops.zeros((2, 3)), inputs=None)
+    >>> tuple(outputs.shape)
+    (100, 2, 3)
+
+References: https://arxiv.org/abs/1604.01946 (products of all steps at once, for gradients of
+kernels); https://arxiv.org/abs/1606.03401 (what to store in a backward pass through time).
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_attention._spec import is_floating
+from keras_attention._typing import Nested, Tensor
+from keras_attention.backend.compilation import compiled_alone
+from keras_attention.backend.context import Compiling, Place
+from keras_attention.backend.gradients import linearize, vector_jacobian, weight_gradients
+from keras_attention.backend.loops import leaves, map_leaves, pack_like, scan
+from keras_attention.backend.operations import ops
+from keras_attention.ops.matmul import kernel_gradient, multiply, stored_transposed, sum_of_rows
+
+__all__ = ["Site", "automatic", "product", "recur"]
+
+# Steps are differentiated side by side as long as the numbers of a site's weights, times the steps,
+# are at most these. A temporary of that size has 512 MiB in float32, and a decoder of
+# `benchmarks/gpu_programs.py` needs one group for its 50 steps.
+MOST_SIDE_BY_SIDE = 2**27
+
+
+class Site(NamedTuple):
+    """A function with weights, which each step calls once.
+
+    "One step" means tensors `(B, ...)`; "all steps" means `(T, B, ...)`. The weights have no axis
+    of steps.
+
+    Attributes:
+        weights: floating-point tensors, in a list.
+        apply: `apply(weights, *arguments)` returns `(results, residuals)` of one step. Arguments,
+            results and residuals are tensors in any nesting. The residuals are stored for the two
+            functions below.
+        backward: `backward(prepared, residuals, upstream, *arguments)` returns the gradients of the
+            floating-point arguments of one step, in a list in their order.
+        of_weights: `of_weights(weights, residuals, upstream, *arguments)` returns the gradients of
+            the weights from all steps at once. If it is None, `backward` returns them after those
+            of the arguments, and the loop adds them up.
+        prepare: computes `prepared` from the weights, once before the loop.
+        added: one tensor of all steps for each of the first results. Each step adds its slice.
+    """
+
+    weights: list[Tensor]
+    apply: Callable[..., tuple[Nested, Nested]]
+    backward: Callable[..., list[Tensor]]
+    of_weights: Callable[..., list[Tensor]] | None = None
+    prepare: Callable[[list[Tensor]], Any] = list
+    added: Sequence[Tensor] = ()
+
+
+def product(
+    kernels: list[Tensor], bias: Tensor | None = None, added: Sequence[Tensor] = ()
+) -> Site:
+    """The site x W + y V + ... + b, with one argument for each kernel and one result."""
+    count = len(kernels)
+
+    def apply(weights, *xs):
+        products = [multiply(x, kernel) for x, kernel in zip(xs, weights[:count], strict=True)]
+        return [functools.reduce(ops.add, [*products, *weights[count:]])], []
+
+    def backward(transposed, _, upstream, *xs):
+        return [multiply(upstream[0], kernel) for kernel in transposed]
+
+    def of_weights(weights, _, upstream, *xs):
+        biases = [sum_of_rows(upstream[0])] * (len(weights) - count)
+        return [kernel_gradient(x, upstream[0]) for x in xs] + biases
+
+    return Site(
+        weights=leaves([*kernels, bias]),
+        apply=apply,
+        backward=backward,
+        of_weights=of_weights,
+        prepare=lambda weights: [*map(stored_transposed, weights[:count])],
+        added=added,
+    )
+
+
+def automatic(
+    weights: list[Tensor],
+    function: Callable[..., tuple[Nested, Nested]],
+    of_weights: Callable[..., list[Tensor]] | None = None,
+) -> Site:
+    """The site of any function, differentiated automatically.
+
+    Without `of_weights`, the loop adds up the gradients of the weights. On JAX with a GPU, which
+    wants few large operations, they are computed after the loop, from many steps side by side.
+
+    Args:
+        weights, of_weights: see `Site`.
+        function: `function(weights, residuals, *arguments)` returns `(results, residuals)` of one
+            step. In the forward pass the residuals that it is given are None. The backward pass
+            calls it again, with those that it returned.
+    """
+    if of_weights is None and Place.of(*weights).vectorizes:
+
+        def again(weights, residuals, *arguments):
+            return function(weights, residuals, *arguments)[0]
+
+        def of_weights(weights, residuals, upstream, *arguments):
+            numbers = sum(math.prod(x.shape) for x in weights)
+            size = MOST_SIDE_BY_SIDE // max(1, numbers)
+            return weight_gradients(again, weights, upstream, size, residuals, *arguments)
+
+    def apply(weights, *arguments):
+        return function(weights, None, *arguments)
+
+    def backward(weights, residuals, upstream, *arguments):
+        def run(floats, *traced):
+            rest = iter(floats)
+            now = map_leaves(lambda x: next(rest) if is_floating(x) else x, arguments)
+            return function(*traced or [weights], residuals, *now)[0], None
+
+        inputs = (_floats(arguments),) if of_weights else (_floats(arguments), list(weights))
+        return leaves(vector_jacobian(run, inputs, upstream)[0])
+
+    return Site(weights, apply, backward, of_weights)
+
+
+def _floats(arguments):
+    return list(filter(is_floating, leaves(arguments)))
+
+
+# call(name of the site, *arguments) -> results
+Call = Callable[..., Nested]
+# step(call, carry, inputs, constants) -> (carry, outputs)
+Step = Callable[[Call, Nested, Nested, Nested], tuple[Nested, Nested]]
+
+
+def recur(
+    step: Step,
+    sites: dict[str, Site],
+    carry: Nested,
+    inputs: Nested,
+    constants: Nested = None,
+    unroll: bool = False,
+    training: bool = True,
+    steps: Tensor | None = None,
+) -> tuple[Nested, Nested]:
+    """Runs a recurrence over the first axis of its inputs.
+
+    Args:
+        step: one step. It calls every site once, by its name. It and the sites use no other tensors
+            than these arguments: JAX may run them again, after the code around them has ended.
+        sites: the sites, by name.
+        carry: what goes from step to step: floating-point tensors in any nesting.
+        inputs: what a step reads beside its carry, such as masks, `(T, ...)` in any nesting. No
+            gradient flows to them.
+        constants: what every step reads, tensors in any nesting. No gradient flows to them.
+        unroll: whether to copy the step T times, instead of a loop.
+        training: whether gradients will be needed, so that XLA may compile the forward pass too.
+        steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only
+            where `Place.compiles_loops` is true.
+
+    Returns:
+        The last carry, and the outputs of all steps.
+    """
+    if keras.backend.backend() != "torch":
+        options = {"unroll": unroll, "steps": steps, "all_needed": training}
+        options |= {"differentiated": False}  # it has a gradient of its own
+        return _Recurrence(step, sites, options)(carry, inputs, constants, training)
+
+    def body(carry, x):
+        added, inputs = x
+
+        def call(name, *arguments):
+            results, _ = sites[name].apply(sites[name].weights, *arguments)
+            return _plus_added(results, added[name])
+
+        return step(call, carry, inputs, constants)
+
+    added = {name: list(site.added) for name, site in sites.items()}
+    return scan(body, carry, (added, inputs), unroll=unroll)
+
+
+class _Recurrence:
+    """A recurrence with its own gradient; see `recurrence/__init__.py`."""
+
+    def __init__(self, step, sites, options):
+        self.step, self.sites, self.options = step, sites, options
+        self.places = None
+
+    def __call__(self, carry, inputs, constants, training):
+        compiling = Compiling.here()
+        weights, added = {}, {}
+        for name, site in self.sites.items():
+            weights[name], added[name] = list(site.weights), list(site.added)
+        given = (carry, weights, added), (inputs, constants)
+        forward, backward = self.forward, self.backward
+        if Place.of(*leaves(given[0])).compiles_loops:
+            # Without training, the forward pass may be exported for a server without XLA.
+            forward = compiled_alone(forward) if training else forward
+            backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
+        structure = []
+
+        @ops.custom_gradient
+        def run(*tensors):
+            (carry, weights, added), others = pack_like(given, tensors)
+            results, stored = forward(carry, weights, added, *others)
+            structure[:] = [results]
+            # `backward` does not read the other outputs. Holding them would waste memory.
+            read, first = leaves(self.places), len(leaves(inputs))
+            outputs = [x if n in read else None for n, x in enumerate(leaves(results[1]), first)]
+
+            def gradient(*upstream):
+                upstream = pack_like(results, leaves(upstream))
+                with compiling.restored():
+                    found = backward(weights, [*outputs, *stored], upstream, *others)
+                return (*leaves(found), *[None] * len(leaves(others)))
+
+            return tuple(leaves(results)), gradient
+
+        results = run(*leaves(given))
+        return pack_like(structure[0], list(results))
+
+    def forward(self, carry, weights, added, inputs, constants):
+        """The results, and for every step what else `backward` reads, each tensor once."""
+
+        def body(carry, x):
+            added, inputs = x
+            carry, arguments, results, residuals = _without_duplicates(carry), {}, {}, {}
+
+            def call(name, *args):
+                if name in results:
+                    raise ValueError(f"A step called the site {name!r} twice; give it two sites.")
+                returned, residuals[name] = self.sites[name].apply(weights[name], *args)
+                arguments[name], results[name] = args, _plus_added(returned, added[name])
+                return results[name]
+
+            new, outputs = self.step(call, carry, inputs, constants)
+            missing = self.sites.keys() - results.keys()
+            if missing:
+                raise ValueError(f"A step did not call the sites {sorted(missing)}.")
+            of_step = carry, arguments, results, residuals
+            stored_already = [*leaves(inputs), *leaves(outputs)]
+            stored, places = _distinct(stored_already, leaves(of_step))
+            places = pack_like(of_step, places)
+            if self.places not in (None, places):
+                raise ValueError("Every step must compute the same.")
+            self.places = places
+            return new, (outputs, stored)
+
+        last, (outputs, stored) = scan(body, carry, (added, inputs), **self.options)
+        return (last, outputs), stored
+
+    def backward(self, weights, stored, upstream, inputs, constants):
+        """The gradients of the carry, of the weights and of what is added.
+
+        Args:
+            stored: the outputs, None in place of those that it does not read, then what `forward`
+                stored.
+            upstream: the gradients of the results.
+        """
+        of_last, of_outputs = upstream
+        prepared, totals = {}, {}
+        for name, site in self.sites.items():
+            prepared[name] = site.prepare(weights[name])
+            if site.of_weights is None:
+                totals[name] = [*map(ops.zeros_like, weights[name])]
+
+        def body(carried, x):
+            (of_carry, totals), (stored, inputs, of_outputs) = carried, x
+            of_carry, of_results, of_weights = self._step_back(
+                prepared, stored, (of_carry, of_outputs), inputs, constants
+            )
+            totals = {name: [*map(ops.add, x, of_weights[name])] for name, x in totals.items()}
+            return (of_carry, totals), of_results
+
+        (of_carry, totals), of_results = scan(
+            body, (of_last, totals), (stored, inputs, of_outputs), reverse=True, **self.options
+        )
+        of_weights, of_added = dict(totals), {}
+        _, arguments, _, residuals = self._stored_by_site(inputs, stored)
+        for name, site in self.sites.items():
+            upstream = of_results[name]
+            of_added[name] = leaves(upstream)[: len(site.added)]
+            if site.of_weights is not None:
+                of_weights[name] = site.of_weights(
+                    weights[name], residuals[name], upstream, *arguments[name]
+                )
+        return of_carry, of_weights, of_added
+
+    def _step_back(self, prepared, stored, upstream, inputs, constants):
+        """The gradients of one step: of its carry, of the results of its sites, of their weights.
+
+        The step runs again with the stored results in place of its sites, so what lies between two
+        sites is differentiated automatically. The gradients go back from the end of the step to the
+        last site, through this site, from its arguments to the site before, and so on.
+        """
+        carry, arguments, results, residuals = self._stored_by_site(inputs, stored)
+
+        def between(carry, results):
+            calls_in_order = []
+
+            def call(name, *args):
+                calls_in_order.append((name, _floats(args)))
+                return results[name]
+
+            return [("step", self.step(call, carry, inputs, constants)), *calls_in_order]
+
+        names, pull = linearize(between, carry, results)
+        # The gradient of every tensor of the carry and of the results, so far; None stands for 0.
+        gradients = pull(0, upstream)
+        places = pack_like((carry, results), list(range(len(gradients))))
+        of_results, of_weights = {}, {}
+        for n in range(len(names) - 1, 0, -1):
+            name = names[n]
+            # No earlier site reads these results, so their gradients are complete.
+            of_results[name] = _at(places[1][name], gradients, results[name])
+            of_inputs = self.sites[name].backward(
+                prepared[name], residuals[name], of_results[name], *arguments[name]
+            )
+            count = len(_floats(arguments[name]))
+            of_weights[name] = of_inputs[count:]
+            for place, more in enumerate(pull(n, of_inputs[:count])):
+                if more is not None:
+                    before = gradients[place]
+                    gradients[place] = more if before is None else ops.add(before, more)
+        return _at(places[0], gradients, carry), of_results, of_weights
+
+    def _stored_by_site(self, inputs, stored):
+        """The carry, and by site what it received, its results and its residuals."""
+        tensors = [*leaves(inputs), *stored]
+        return pack_like(self.places, map(tensors.__getitem__, leaves(self.places)))
+
+
+def _plus_added(results: Nested, added: Sequence[Tensor]) -> Nested:
+    """The results of a site, with the slices of `Site.added` for this step."""
+    return [*map(ops.add, results, added), *results[len(added) :]] if added else results
+
+
+def _at(places, gradients, tensors):
+    """The gradients of these tensors, from their places in a list, with zeros for None."""
+    pairs = zip(leaves(places), leaves(tensors), strict=True)
+    found = [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
+    return pack_like(tensors, found)
+
+
+def _without_duplicates(carry):
+    """Copies a tensor that the carry holds twice, so that each place gets its own gradient."""
+    seen, tensors = set(), []
+    for x in leaves(carry):
+        tensors.append(ops.copy(x) if id(x) in seen else x)
+        seen.add(id(x))
+    return pack_like(carry, tensors)
+
+
+def _distinct(stored_already, tensors):
+    """The tensors that are not stored yet, each once; and the place of each in both lists."""
+    stored, places = [*stored_already], []
+    numbers = {id(x): n for n, x in enumerate(stored)}
+    for x in tensors:
+        if id(x) not in numbers:
+            numbers[id(x)] = len(stored)
+            stored.append(x)
+        places.append(numbers[id(x)])
+    return stored[len(stored_already) :], places

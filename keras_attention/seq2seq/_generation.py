@@ -1,0 +1,431 @@
+"""The base of models that generate sequences."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+import keras
+import numpy as np
+from keras import tree
+
+from keras_attention._spec import Words, check_choice, check_int, kind_of, refuse
+from keras_attention._typing import Nested, Tensor
+from keras_attention.attention.checked_layer import deserialized, hold, serialized
+from keras_attention.backend.loops import map_leaves
+from keras_attention.backend.operations import ops
+from keras_attention.ops.masks import blanked
+from keras_attention.ops.rows import take_last
+from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
+from keras_attention.search.logits_processors import Limits, check_vocabulary, fixed_and_numbers
+from keras_attention.seq2seq._batches import as_arrays, batches, joined, padded, widened
+from keras_attention.seq2seq._checks import check
+from keras_attention.seq2seq._compiled_functions import Programs
+from keras_attention.seq2seq._export import (
+    check_export,
+    check_tokenized,
+    texts_of,
+    write_saved_model,
+)
+from keras_attention.seq2seq._input_signature import IDS, FirstCall, symbolic, with_fixed_sizes
+
+LARGEST_BATCH = 2**16
+SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
+BEAM_WIDTH = inspect.signature(beam_search).parameters["beam_width"].default
+# Arguments of the searches that `generate` sets itself.
+OWN = (
+    *("step", "state", "memory", "start_token", "end_token", "max_length"),
+    *("memory_mask", "steps", "states", "memories", "limit"),
+)
+SHORTEST_BUFFER = 32
+
+
+class LogProbability(NamedTuple):
+    """What `Seq2Seq.log_probability` returns.
+
+    Attributes:
+        scores: `(B,)`, the sum of the tokens' log probabilities.
+        log_probs: `(B, T)`, zero at padding and after the end token.
+        weights: `(B, T, Tk)`, the attention weights with which each token was predicted, zero
+            where log_probs are; a list of them for several memories, or None.
+
+    Example:
+        The perplexity of targets, here for a model to which all tokens are equally probable:
+
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, LuongAttention, RecurrentEncoder, Seq2Seq
+        >>> embedding = keras.layers.Embedding(6, 3)
+        >>> encoder = keras.layers.GRU(3, return_sequences=True, return_state=True)
+        >>> model = Seq2Seq(
+        ...     RecurrentEncoder(embedding, encoder),
+        ...     AttentionRNN(keras.layers.GRUCell(3), LuongAttention("dot")),
+        ...     target_embedding=embedding,
+        ...     head=keras.layers.Dense(6, kernel_initializer="zeros"),
+        ...     start_token=1,
+        ...     end_token=2,
+        ... )
+        >>> targets = numpy.array([[5, 4, 3, 2], [4, 2, 0, 0]])
+        >>> result = model.log_probability(numpy.array([[3, 4], [5, 3]]), targets)
+        >>> round(float(numpy.exp(-result.scores.sum() / (targets > 0).sum())), 3)
+        4.0
+    """
+
+    scores: np.ndarray
+    log_probs: np.ndarray
+    weights: np.ndarray | None
+
+
+class Generator(keras.Model):
+    """A model that generates with one of its searches.
+
+    A subclass defines `start` and `step`, as the searches take them; `_memory_mask(memory)`, the
+    mask `(B, Tk)` of a memory from `start`, or None; and `_distribution(source, target)`, the log
+    probabilities `(B, T, V)` of the tokens of a target, and the weights.
+    """
+
+    start_token: int
+    end_token: int
+    pad_token: int
+    _searches: Mapping[str, Callable] = SEARCHES
+    # The arguments of the constructor, in the order in which a file loads them.
+    _arguments: tuple[str, ...] = ()
+    # A `Seq2Seq` sets this once, at its first call.
+    _first_call: FirstCall | None = None
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._programs = Programs()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        hold(self, value)
+
+    def _members(self):
+        """The models that are trained: this one, or those that an ensemble joins."""
+        return [self]
+
+    @property
+    def _cut_token(self):
+        """The padding that may be cut off a source; None if an encoder has no mask for it."""
+        calls = [model._first_call for model in self._members()]
+        return self.pad_token if all(call and call.masked for call in calls) else None
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the weights for a source of ids `(batch, steps)`: call `build()`.
+
+        With shapes, as Keras calls it, the first call makes them. Without this method, Keras would
+        trace that call before, and print two warnings before our error if a part is wrong.
+        """
+        if input_shape is None:
+            self.compute_output_spec((symbolic(IDS), symbolic(IDS)))
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        call = self._members()[0]._first_call
+        return None if call is None else {"form": call.form}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        inputs = symbolic(config["form"])
+        if isinstance(inputs, tuple):
+            source, *others = inputs
+            inputs = with_fixed_sizes(source, self._members()[0].encoder), *others
+        self(inputs)
+
+    def save(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Saves the model; see `keras.Model.save`. An ensemble need not have been called."""
+        first = self._members()[0]._first_call
+        if not self.built and first:  # otherwise Keras warns of a model without weights
+            self.build_from_config({"form": first.form})
+        super().save(filepath, *args, **kwargs)
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """Loads weights into a model that was called or built; see `keras.Model.load_weights`."""
+        self._check_called()
+        super().load_weights(filepath, skip_mismatch, **kwargs)
+
+    def _check_called(self):
+        if not all(model._first_call for model in self._members()):
+            raise ValueError(
+                f"{self.name}: the model has no weights yet. Call build() first; or, if the source "
+                "is not ids (batch, steps), call the model once."
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        own = {x: serialized(getattr(self, x)) for x in self._arguments}
+        return {**super().get_config(), **own}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        # A subclass may make its parts itself.
+        names = [name for name in cls._arguments if name in config]
+        with keras.saving.custom_object_scope(custom_objects or {}):
+            own = deserialized(config, names)
+        return cls(**{**config, **own})
+
+    def search_batch(
+        self,
+        source: Nested,
+        max_length: int,
+        search: str = "beam",
+        *,
+        prefix: Tensor | None = None,
+        **options: Any,
+    ) -> SearchResult:
+        """Searches one batch. Call it inside your own `tf.function` or `jax.jit`.
+
+        Args:
+            source: one batch of what the encoder takes.
+            max_length, search, prefix, options: see `generate`.
+
+        Returns:
+            The `SearchResult` of the search function.
+        """
+        self._check_search(search, max_length, None, options, prefix)
+        return self._search(source, max_length, search, prefix=prefix, **options)
+
+    def _search(self, source, max_length, search, prefix=None, **options):
+        options |= {"start_token": self.start_token, "end_token": self.end_token}
+        options |= {} if prefix is None else {"prefix": prefix}
+        return self._run(search, *self.start(source), {**options, "max_length": max_length})
+
+    def _run(self, search, state, memory, options):
+        """Calls the function of a search."""
+        if search == "beam":
+            options["memory_mask"] = self._memory_mask(memory)
+        return self._searches[search](self.step, state, memory, **options)
+
+    def generate(
+        self,
+        source: Nested,
+        max_length: int,
+        search: str = "beam",
+        *,
+        n_best: int | None = None,
+        prefix: Any = None,
+        batch_size: int = 64,
+        **options: Any,
+    ) -> SearchResult:
+        """Generates a target for every source.
+
+        The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. One
+        program serves all positive penalties, all temperatures, every `top_p` below 1, and all
+        values of `max_length` up to the next power of two, at least 32. After more training it uses
+        the new weights. After an attribute of a layer has changed, it is compiled again; `fit` and
+        `predict` are not, until you call `compile`. Sources of similar length share a batch.
+
+        Args:
+            source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
+                lists of ids are padded, also in a list or a dictionary of several sources.
+            max_length: L, the largest number of tokens, the end token included.
+            search: "beam", "greedy" or "sample".
+            n_best: how many of the beams to return. By default the best one, without an axis.
+            prefix: see `beam_search`; lists of ids are padded with -1. At most L ids each.
+            batch_size: how many sources are searched at a time.
+            options: arguments of the search; see `beam_search`, `greedy_search` and
+                `sample_search`. Their defaults:
+                "beam": `beam_width=5`, `length_penalty=1.0`, `coverage_penalty=0.0`,
+                `coverage="gnmt"`.
+                "sample": `samples=1`, `temperature=1.0`, `top_k=None`, `top_p=None`, `seed=None`.
+                All: `min_length=0`, `no_repeat_ngram_size=0`.
+                `seed` is an integer; None takes one from NumPy's global generator, which
+                `keras.utils.set_random_seed` sets.
+
+        Returns:
+            `SearchResult` of NumPy arrays: tokens `(B, L)`, lengths and scores `(B,)`, weights
+            `(B, L, Tk)`, of several memories a list. With `n_best`, and for "sample" with more than
+            one of `samples`, an axis K follows the first.
+        """
+        kept = self._check_search(search, max_length, n_best, options, prefix)
+        check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
+        seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
+        arrays = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
+        # Numbers are known here, but not in the compiled search.
+        shared = [options.get(name, 0) for name in ("min_length", "no_repeat_ngram_size")]
+        limits = Limits(self.start_token, self.end_token, max_length, *shared, prefix=arrays[1])
+        check_vocabulary(limits.largest_id, self._members()[0]._first_call.vocabulary)
+        fixed, numbers = fixed_and_numbers(self._searches[search], options)
+        size = max(SHORTEST_BUFFER, 2 ** (max_length - 1).bit_length())
+
+        def run(arrays, seed, numbers):
+            source, prefix = arrays
+            own = {"seed": seed} if search == "sample" else {}
+            options = {**fixed, **numbers, **own, "prefix": prefix}
+            return tuple(best(self._search(source, size, search, **options), kept))
+
+        key = "generate", search, size, kept, repr(sorted(fixed.items()))
+        numbers["limit"] = np.int32(max_length)
+        result = self._in_batches(run, SearchResult, key, arrays, batch_size, seed, numbers)
+        return result._replace(
+            tokens=result.tokens[..., :max_length],
+            weights=map_leaves(lambda x: x[..., :max_length, :], result.weights),
+            log_probs=result.log_probs[..., :max_length],
+        )
+
+    def log_probability(
+        self, source: Nested, target: Any, *, batch_size: int = 64
+    ) -> LogProbability:
+        """Measures how probable targets are.
+
+            log p(y | x) = sum_i log p(y[i] | y[<i], x)
+
+        p is that of the search, in which the padding and the start token have no probability. So
+        the scores of `generate` with `length_penalty=0` are these.
+
+        Args:
+            source: arrays of what the encoder takes.
+            target: `(B, T)` ids. Padding does not count. Nor does what follows the first end
+                token, so the tokens of `generate` fit. Lists of ids are padded. Without its end
+                token, a target counts as the beginning of any output.
+            batch_size: how many pairs are measured at a time.
+
+        Returns:
+            `LogProbability` of NumPy arrays.
+        """
+
+        def run(pair, *_):
+            source, target = pair
+            target = ops.cast(target, "int32")
+            log_probs, weights = self._distribution(source, target)
+            ends = ops.cast(target == self.end_token, "int32")
+            before_end = ops.cumsum(ends, axis=1) - ends == 0
+            valid = ops.logical_and(ops.not_equal(target, self.pad_token), before_end)
+            chosen = take_last(log_probs, ops.where(valid, target, self.end_token))
+            chosen = ops.where(valid, chosen, 0.0)
+            weights = map_leaves(lambda x: blanked(x, valid), weights)
+            return ops.sum(chosen, axis=-1), chosen, weights
+
+        check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
+        arrays = self._arrays(*(padded(x, self.pad_token) for x in (source, target)))
+        ids = isinstance(arrays[1], np.ndarray) and arrays[1].ndim == 2
+        check(self.name, "target ids", ids and kind_of(arrays[1].dtype) == "int", arrays[1])
+        return self._in_batches(run, LogProbability, ("log_probability",), arrays, batch_size)
+
+    def export_generate(
+        self,
+        path: Any,
+        max_length: int,
+        search: str = "beam",
+        *,
+        tokenize: Any = None,
+        detokenize: Any = None,
+        tracked: list | tuple = (),
+        n_best: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Writes a SavedModel that generates, from ids to ids or from strings to strings.
+
+        The SavedModel runs without keras. Its input is "source". Several inputs keep the keys of a
+        dictionary, or the names of the inputs of a functional encoder. Sizes that these inputs fix
+        are fixed in the signature, except the batch. It returns a dictionary with
+        the items of a `SearchResult`, and with `detokenize` also "texts". The weights of several
+        memories are "weights_0", "weights_1" and so on. An earlier SavedModel is replaced when the
+        new one is complete. Exporting needs the TensorFlow backend.
+
+        Args:
+            path: the folder: a new one, an empty one or a SavedModel.
+            max_length, search, n_best, options: see `generate`.
+            tokenize: a function from strings `(B,)` to what the encoder takes. By default the
+                SavedModel takes ids.
+            detokenize: a function from tokens `(N, L)` and lengths `(N,)` to strings `(N,)`. N is
+                B, or B K with several outputs for each source: "texts" is then `(B, K)`. An output
+                that does not exist has length 0.
+            tracked: a list of the tables, tokenizers and layers that these functions use.
+        """
+        kept = self._check_search(search, max_length, n_best, options)
+        check_export(tokenize, detokenize, tracked)
+
+        def serve(source):
+            if tokenize is not None:
+                source = tokenize(source)
+                check_tokenized(source)
+            searched = best(self.search_batch(source, max_length, search, **options), kept)
+            items = tree.flatten_with_path(searched._asdict())
+            result = {"_".join(map(str, path)): x for path, x in items if x is not None}
+            if detokenize is not None:
+                result["texts"] = texts_of(detokenize, searched.tokens, searched.lengths)
+            return result
+
+        self._check_called()
+        first = self._members()[0]
+        form = None if tokenize is not None else first._first_call.form[0]
+        # The names of the inputs of a functional encoder, if the user chose them.
+        names = [x.name for x in getattr(first.encoder, "inputs", None) or ()]
+        names = [] if any(name.startswith("keras_tensor") for name in names) else names
+        sources = None if form is None else with_fixed_sizes(symbolic(form), first.encoder)
+        write_saved_model(path, serve, sources, names, [*self._members(), *tracked])
+
+    def _check_search(self, search, max_length, n_best, options, prefix=None):
+        """Checks the arguments of one of the searches. Returns how many beams to keep."""
+        check(self.name, "one argument", not getattr(max_length, "shape", ()), max_length)
+        check_int(self.name, "max_length", max_length)
+        check_choice(self.name, "search", search, tuple(self._searches))
+        allowed = [x for x in inspect.signature(self._searches[search]).parameters if x not in OWN]
+        unknown = {*options, *["prefix"] * (prefix is not None)}.difference(allowed)
+        if unknown:
+            expected = f"the options of search={search!r} are {', '.join(allowed)}"
+            refuse(self.name, expected, Words(", ".join(sorted(unknown))))
+        samples = check_int(self.name, "samples", options.get("samples", 1))
+        most = check_int(self.name, "beam_width", options.get("beam_width", BEAM_WIDTH))
+        if n_best is None:
+            return samples if samples > 1 else None
+        check_choice(self.name, "search", search, ("beam",), "Otherwise leave `n_best` out.")
+        hint = "`beam_width` is the largest `n_best`."
+        return check_int(self.name, "n_best", n_best, 1, most, hint)
+
+    def _arrays(self, *arrays):
+        """Arrays of a source and of what goes with it. One sample builds a new model."""
+        arrays = as_arrays(self.name, arrays)
+        if not all(model._first_call for model in self._members()):
+            one = tree.map_structure(lambda x: None if x is None else x[:1], arrays[0])
+            self((one, np.full((1, 1), self.end_token)))
+        source, form = arrays[0], self._members()[0]._first_call.form[0]
+        ids = isinstance(source, np.ndarray) and source.ndim == 2 and isinstance(form, dict)
+        cut = ids and source.dtype.kind == "f" and "int" in form.get("dtype", "")
+        check(self.name, "source ids", not cut, source)
+        return arrays
+
+    def _in_batches(self, run, kind, key, arrays, batch_size, seed=0, numbers=()):
+        """Runs a compiled function on batches, and joins its results, tuples of this kind.
+
+        It is called as `run(batch, seed, numbers)`.
+        """
+        fixed = self._programs.fixed(self)
+        cut = list(batches(arrays, self._cut_token, batch_size, fixed))
+        seed = np.random.randint(2**31) if seed is None else seed
+        check_int(self.name, "seed", seed, 0, 2**63 - 1)
+        seeds = np.random.default_rng(seed).integers(2**31 - 1, size=len(cut)).tolist()
+        by_batch = []
+        for (rows, batch), seed in zip(cut, seeds, strict=True):
+            results = self._programs(self, key, run, (batch, np.int32(seed), numbers))
+            results = map_leaves(ops.convert_to_numpy, kind(*results))
+            if self._cut_token is not None:
+                sources = batch[0], arrays[0]
+                weights = map_leaves(lambda x, y=sources: widened(x, *y), results.weights)
+                results = results._replace(weights=weights)
+            by_batch.append((rows, results))
+        return joined(by_batch)
+
+
+class Joint(Generator):
+    """Models that generate together, and that are trained one by one."""
+
+    def _take_tokens(self, models):
+        """Takes over the tokens of the models, which must share them."""
+        tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
+        check(type(self).__name__, "tokens", len(set(tokens)) == 1, tokens)
+        self.start_token, self.end_token, self.pad_token = tokens[0]
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Is refused. Train the models one by one, and then join them."""
+        raise ValueError(
+            f"{self.name}: the models of an ensemble are trained one by one. Call "
+            "model.fit(source, target) of each, and then join them."
+        )
+
+    train_on_batch = fit
+
+
+def best(result: SearchResult, kept: int | None) -> SearchResult:
+    """The best beam without its axis, or the `kept` best."""
+    if len(result.tokens.shape) == 2:
+        return result
+    index = 0 if kept is None else slice(kept)
+    return map_leaves(lambda x: x[:, index], result)

@@ -1,0 +1,142 @@
+"""Training of a model on pairs of a source and a target."""
+
+import inspect
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_attention._spec import Words, described, fits
+from keras_attention.backend.operations import ops
+from keras_attention.seq2seq._batches import padded
+from keras_attention.seq2seq._checks import check, check_targets
+
+COUNTS = "sum_over_batch_size", "mean"  # reductions that divide by all places, padding too
+
+
+class Pair(NamedTuple):
+    """A source and its target.
+
+    Marks inputs that are paired already, so that a source that is itself a pair is not mistaken for
+    one. `fit` passes its validation data to `evaluate` in this form.
+    """
+
+    source: Any
+    target: Any
+
+
+class PairTrainer(keras.Model):
+    """A model of `(source, target)` that learns to predict the target.
+
+    Its `pad_token` counts neither in the loss nor in the metrics.
+    """
+
+    start_token: int
+    end_token: int
+    pad_token: int
+
+    def compile(
+        self,
+        optimizer: Any = "adam",
+        loss: Any = None,
+        *,
+        metrics: list | None = None,
+        weighted_metrics: list | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Configures training. Padding counts neither in the loss nor in the metrics.
+
+        Args:
+            optimizer, kwargs: see `keras.Model.compile`.
+            loss: a loss on `(targets, logits)`. Defaults to the mean cross-entropy of the tokens.
+                The mean of any loss is that of the valid tokens.
+            metrics, weighted_metrics: metrics on `(targets, logits)`.
+        """
+        if isinstance(loss, (list, tuple)) and len(loss) == 1:  # as Keras takes it for one output
+            (loss,) = loss
+        check("Seq2Seq", "loss", _takes_logits(loss), loss)
+        if loss is None:
+            loss = keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
+        self._counts_padding = getattr(loss, "reduction", "mean") in COUNTS
+        metrics = [*(metrics or []), *(weighted_metrics or [])]
+        super().compile(optimizer, loss, weighted_metrics=metrics or None, **kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        check(self.name, "again", y is None or fits(tuple(y.shape), tuple(y_pred.shape)[:2]), y)
+        y, sample_weight = self._weighted(x, y, sample_weight)
+        if self._counts_padding:
+            valid = ops.cast(ops.not_equal(y, self.pad_token), "float32")
+            sample_weight = sample_weight / ops.maximum(ops.mean(valid), 1e-9)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        y, sample_weight = self._weighted(x, y, sample_weight)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _weighted(self, pair, target, weight):
+        target = pair[1] if target is None else target
+        valid = ops.cast(ops.not_equal(target, self.pad_token), "float32")
+        if weight is None:
+            return target, valid
+        weight = ops.reshape(ops.cast(weight, "float32"), (ops.shape(target)[0], -1))
+        return target, valid * weight
+
+    def fit(
+        self, x: Any = None, y: Any = None, *, class_weight: None = None, **kwargs: Any
+    ) -> keras.callbacks.History:
+        """Trains on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
+
+        With a target, all of `x` is the source, also if it is a pair of two sources. A data set or
+        a generator yields `((source, target), target)`. Validation data is a pair `(source,
+        target)`, or a data set of the same kind. `class_weight` is refused. `keras.Model.fit`
+        explains all other arguments.
+        """
+        check(self.name, "class_weight", class_weight is None, class_weight)
+        valid = kwargs.get("validation_data")
+        if isinstance(valid, (tuple, list)):
+            kwargs["validation_data"] = (*self._pair(*valid[:2]), *valid[2:])
+        return super().fit(*self._pair(x, y), **kwargs)
+
+    def evaluate(self, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
+        """Returns the loss and the metrics: `evaluate(source, target)`. See `fit` for data sets."""
+        return super().evaluate(*self._pair(x, y), **kwargs)
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: None = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Takes one step of training on a batch. See `fit` for the arguments."""
+        check(self.name, "class_weight", class_weight is None, class_weight)
+        return super().train_on_batch(*self._pair(x, y), sample_weight, return_dict=return_dict)
+
+    def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Returns the loss and the metrics of a batch. See `fit` for the arguments."""
+        return super().test_on_batch(*self._pair(x, y), *args, **kwargs)
+
+    def _pair(self, source, target=None):
+        """Makes (pair, target) of a source and a target; leaves everything else as it is."""
+        if target is None or isinstance(source, Pair):
+            alone = isinstance(source, dict) or hasattr(padded(source, self.pad_token), "shape")
+            if alone:
+                check(self.name, "alone", False, Words(f"only {described(source)}"))
+            return source, target
+        source, target = (padded(x, self.pad_token) for x in (source, target))
+        check_targets(self, target)
+        return Pair(source, target), target
+
+
+def _takes_logits(loss):
+    if inspect.isfunction(loss):
+        option = inspect.signature(loss).parameters.get("from_logits")
+        return option is None or option.default is True
+    return not isinstance(loss, (str, list, tuple, dict)) and getattr(loss, "from_logits", True)

@@ -1,0 +1,254 @@
+"""A sequence-to-sequence model: it trains on pairs of ids, and generates."""
+
+from typing import Any
+
+import keras
+from keras import tree
+
+from keras_attention._typing import Nested, Tensor
+from keras_attention.backend.operations import ops
+from keras_attention.ops.masks import blanked
+from keras_attention.seq2seq._batches import padded, with_a_step
+from keras_attention.seq2seq._checks import check, check_encoded, check_pair, check_parts
+from keras_attention.seq2seq._generation import Generator
+from keras_attention.seq2seq._input_signature import FirstCall, form_of
+from keras_attention.seq2seq._training_pairs import PairTrainer
+
+__all__ = ["Seq2Seq"]
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Seq2Seq(PairTrainer, Generator):
+    """Turns one sequence into another, with attention (Bahdanau et al., 2015; Luong et al., 2015).
+
+        memory, s[0], mask = encoder(x)
+        o[i], s[i] = decoder(embedding(y[i-1]), s[i-1], memory)    y[-1] is the start token
+        p(y[i] | y[<i], x) = softmax(head(o[i]))
+
+    `fit(source, target)` trains it on padded ids. The model shifts the target, and masks padding in
+    the memory, the decoder, the loss and the metrics. `generate(source, max_length)` searches.
+    `save`, `keras.saving.load_model` and `export_generate` keep the whole model. Before
+    `load_weights`, call `build()`, or the model once if its source is not ids `(B, S)`.
+
+    Sizes: B samples, S source and T target steps, Tk memory steps, V tokens in the vocabulary.
+
+    Args:
+        encoder: a layer or model from the source to `(memory, state, mask)`: memory `(B, Tk, D)`;
+            the initial state of the decoder, as `AttentionRNN` takes it, or None for zeros; mask
+            `(B, Tk)` boolean, or None for the mask that Keras passes on with the memory; if there
+            is none, all memory steps are valid. `RecurrentEncoder` is one. A functional model,
+            which cannot return None, returns `(memory, state)`, or the memory alone. For a decoder
+            with `MultiSource`, memory and mask are lists.
+        decoder: an `AttentionRNN`, or a layer with its call, `prepare`, `get_initial_state` and
+            `step`.
+        target_embedding: a layer from ids to vectors, such as `keras.layers.Embedding`.
+        head: a layer from the output of the decoder to logits `(B, T, V)`, such as `Dense`; see
+            `keras_attention.seq2seq` for heads that read more. None multiplies the output by the
+            transposed table of a `keras.layers.ReversibleEmbedding`.
+        start_token: the id that the first step reads. Do not put it in a target: `fit` refuses it
+            in arrays, and its probability is zero.
+        end_token: the id that ends every target.
+        pad_token: the id that fills the rest of a target. Use it in the source too.
+
+    Call arguments:
+        inputs: the pair `(source, target)`. The source is what the encoder takes, any nesting of
+            tensors whose first axis is the batch. The target is `(B, T)` integers: y, its end
+            token, padding.
+        training: whether dropout is active.
+
+    Returns:
+        Logits `(B, T, V)`. Step i predicts target i.
+
+    Raises:
+        ValueError: a part lacks a method; the head is a `Dense` that returns probabilities; two
+            tokens are equal; a token is not an id; the encoder returns something else than a
+            memory, a state and a mask; a target is missing; a target of `fit` has no end token, or
+            a start token.
+
+    Example:
+        >>> import keras, numpy
+        >>> from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
+        >>> gru = keras.layers.GRU(7, return_sequences=True, return_state=True)
+        >>> model = Seq2Seq(
+        ...     RecurrentEncoder(keras.layers.Embedding(11, 5), keras.layers.Bidirectional(gru)),
+        ...     AttentionRNN(keras.layers.GRUCell(14), BahdanauAttention(5)),
+        ...     target_embedding=keras.layers.Embedding(13, 5),
+        ...     head=keras.layers.Dense(13),
+        ...     start_token=1,
+        ...     end_token=2,
+        ... )
+        >>> source, target = numpy.array([[3, 4, 5, 6]]), numpy.array([[7, 8, 2]])
+        >>> model((source, target)).shape
+        TensorShape([1, 3, 13])
+        >>> model.generate(source, max_length=6).tokens.shape
+        (1, 6)
+
+    References: https://arxiv.org/abs/1409.0473, https://arxiv.org/abs/1508.04025.
+    """
+
+    # The embedding comes first, so that one which the encoder shares is loaded once.
+    _arguments = (
+        *("target_embedding", "decoder", "head", "encoder"),
+        *("start_token", "end_token", "pad_token"),
+    )
+
+    def __init__(
+        self,
+        encoder: keras.layers.Layer,
+        decoder: keras.layers.Layer,
+        target_embedding: keras.layers.Layer,
+        head: keras.layers.Layer | None,
+        start_token: int,
+        end_token: int,
+        pad_token: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        tokens = {"start_token": start_token, "end_token": end_token, "pad_token": pad_token}
+        check_parts(encoder, decoder, target_embedding, head, tokens)
+        self.encoder, self.decoder = encoder, decoder
+        self.target_embedding, self.head = target_embedding, head
+        self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
+
+    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        return self._teach(inputs, training, False)[0]
+
+    def _teach(self, inputs, training, weights_wanted):
+        """Logits and weights of all steps, each of which reads the target before it."""
+        source, target = check_pair(self.name, inputs)
+        target = ops.cast(target, "int32")
+        tokens = ops.pad(target, [[0, 0], [1, 0]], constant_values=self.start_token)[:, :-1]
+        # The first step stays valid, so that a target of padding alone causes no empty row.
+        first = ops.arange(ops.shape(target)[1]) == 0
+        valid = ops.logical_or(ops.not_equal(target, self.pad_token), first)
+        memory, state, mask = self._encode(source, training)
+        vectors = self._embed(tokens, training)
+        weights_wanted = weights_wanted or bool({"weights", "context"}.intersection(self._reads))
+        decoded = self.decoder(
+            vectors,
+            memory,
+            initial_state=state,
+            sequences_mask=valid,
+            memory_mask=mask,
+            return_attention_scores=weights_wanted,
+            training=training,
+        )
+        output, weights = decoded if weights_wanted else (decoded, None)
+        features = {"inputs": vectors, "tokens": tokens, "weights": weights}
+        features |= {"targets": target if training else None}
+        features |= self._source_features(source, memory, mask)
+        logits, _ = self._logits(output, features, training=training)
+        if self._first_call is None:
+            size = logits.shape[-1]
+            check(self.name, "all logits", size is None or size > self.end_token, size)
+            self._first_call = FirstCall(form_of(tuple(inputs)), _masks_all(mask), size)
+        return logits, weights
+
+    def _encode(self, source, training=None):
+        first = self._first_call
+        if first is not None:
+            check(self.name, "sources", not first.several or not hasattr(source, "shape"), source)
+        encoded = self.encoder(self._known(source), training=training)
+        memory, state, mask = check_encoded(self.name, encoded)
+        check(self.name, "mask", self._cut_token is None or _masks_all(mask), mask)
+        return tree.map_structure(blanked, memory, mask), state, mask
+
+    @property
+    def _reads(self):
+        return getattr(self.head, "reads", ())
+
+    def _source_features(self, source, memory, mask):
+        """Selects what the head reads of a source, in training and in every step of a search.
+
+        The memory is that of the encoder. A prepared `Memory` may hold other values.
+        """
+        wanted = *self._reads, *["memory"] * ("context" in self._reads)
+        features = {"memory": memory, "memory_mask": mask, "source": source}
+        return {name: x for name, x in features.items() if name in wanted}
+
+    def _embed(self, tokens, training=None):
+        return self.target_embedding(self._known(tokens), training=training)
+
+    def _known(self, ids):
+        """The ids that an embedding knows, for a head whose vocabulary is larger."""
+        return tree.map_structure(getattr(self.head, "known", lambda x: x), ids)
+
+    def _logits(self, output, features, state=None, training=None):
+        """The logits of the output of the decoder, and the next state of the head."""
+        if self.head is None:
+            return self.target_embedding(output, reverse=True), None
+        if "context" in self._reads:
+            features["context"] = _context(features["weights"], features["memory"])
+        options = {name: features[name] for name in self._reads}
+        if state is None:
+            logits = self.head(output, **options, training=training)
+        else:
+            logits, state = self.head(output, **options, state=state, training=training)
+        if getattr(self.head, "tied", False):
+            logits = self.target_embedding(logits, reverse=True)
+        return logits, state
+
+    def start(self, source: Nested) -> tuple[Nested, Nested]:
+        """Encodes a source. Returns `(state, memory)`, with which a search over `step` starts.
+
+        For example, `beam_search(model.step, *model.start(source), start_token=1, end_token=2,
+        max_length=9)`.
+        """
+        source = with_a_step(padded(source, self.pad_token), self._cut_token)
+        memory, state, mask = self._encode(source, training=False)
+        prepared = self.decoder.prepare(memory, mask)
+        head_state = None
+        if hasattr(self.head, "initial_state"):
+            head_state = self.head.initial_state(memory, mask)
+        state = self.decoder.get_initial_state(prepared, state), head_state
+        return state, (prepared, self._source_features(source, memory, mask))
+
+    def step(self, tokens: Tensor, state: Nested, memory: Nested) -> tuple[Tensor, Nested, Nested]:
+        """Predicts the next token, as the step of a search does; see `keras_attention.search`.
+
+        Args:
+            tokens: `(N,)` int32, the last tokens.
+            state, memory: from `start`; then the state of the step before.
+
+        Returns:
+            `(logits, state, weights)`. The logits of the padding and of the start token are -inf.
+        """
+        for pair in (state, memory):
+            check(self.name, "started", isinstance(pair, (tuple, list)) and len(pair) == 2, pair)
+        (decoder_state, head_state), (prepared, of_source) = state, memory
+        vectors = self._embed(tokens, training=False)
+        output, decoder_state, weights = self.decoder.step(vectors, decoder_state, prepared)
+        features = {"inputs": vectors, "tokens": tokens, "weights": weights, "targets": None}
+        features |= of_source
+        logits, head_state = self._logits(output, features, head_state, training=False)
+        return self._allowed(logits), (decoder_state, head_state), weights
+
+    def _memory_mask(self, memory):
+        mask = memory[0].mask
+        return None if tree.is_nested(mask) else mask  # no penalty covers several memories
+
+    def _distribution(self, source, target):
+        source = with_a_step(source, self._cut_token)
+        logits, weights = self._teach((source, target), False, True)
+        return ops.log_softmax(ops.cast(self._allowed(logits), "float32")), weights
+
+    def _allowed(self, logits):
+        """Forbids the padding and the start token."""
+        token = ops.arange(logits.shape[-1])
+        forbidden = ops.logical_or(token == self.pad_token, token == self.start_token)
+        return ops.where(forbidden, ops.cast(-float("inf"), logits.dtype), logits)
+
+
+def _masks_all(mask):
+    """Whether all memories have a mask."""
+    return all(x is not None for x in tree.flatten(mask))
+
+
+def _context(weights, memory):
+    """The weights times the memory; of several memories side by side."""
+    if tree.is_nested(memory):
+        return ops.concatenate(list(map(_context, weights, memory)), axis=-1)
+    weights = ops.cast(weights, memory.dtype)
+    if len(weights.shape) == 2:
+        return ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), memory), 1)
+    return ops.matmul(weights, memory)

@@ -1,0 +1,511 @@
+"""Attentions with a state. The tables of mechanisms and of decoders hold one too."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    RecurrentScoringMixin,
+)
+from keras_attention.attention import Window
+from tests import fast
+from tests.backends import on_tensorflow, tensor
+from tests.helpers import DQ, DV, TK, TQ, AnyCell, B, assert_close, assert_refused, normal, numpy
+from tests.past_weights import PastWeightsAttention
+
+T, D, H = 5, 3, 11
+
+
+class Steps(RecurrentScoringMixin):
+    """Reads memory step i at step i, or at step i + 1 in training; counts steps in a nested state.
+
+    In the reading order, it sees nothing but its state.
+    """
+
+    def initial_state(self, memory):
+        count = ops.zeros((ops.shape(memory.value)[0],), "int32")
+        return {"count": count, "last": (ops.zeros_like(memory.key[:, :, 0]), None)}
+
+    def advance(self, step, state):
+        place = ops.expand_dims(state["count"], 1) + int(bool(step.training))
+        length = ops.shape(step.memory.value)[1]
+        weights = ops.cast(ops.arange(length, dtype="int32") == place, self.score_dtype)
+        return ops.expand_dims(weights, 1), {"count": state["count"] + 1, "last": (weights, None)}
+
+    def sequence_loss(self, weights, query_mask, memory_mask):
+        return ops.sum(weights)
+
+
+def inputs():
+    return normal(1, B, TQ, DQ, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_advance_may_do_everything(training):
+    query, value = inputs()
+    layer = Steps()
+    mask = np.array([[True, True, True], [True, False, True]])
+    context = numpy(layer(query, value, query_mask=mask, training=training))
+    for b, i, read in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 0, 0), (1, 2, 1)):
+        assert_close(context[b, i], value[b, read + training], "float32")
+    assert not context[1, 1].any()
+
+
+@on_tensorflow
+@pytest.mark.parametrize("options", [{}, {"query": "current"}, {"input_feeding": True}])
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_nested_state_in_a_decoder(options, graph):
+    """The state of any nesting and dtype, and the flag of training, reach the attention."""
+    import tensorflow as tf
+
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    layer = AttentionRNN(
+        keras.layers.GRUCell(H), Steps(), output_mode="attention", return_state=True, **options
+    )
+    call = tf.function(layer, autograph=False) if graph else layer
+    for training in (False, True):
+        outputs, *_, count, last = call(sequences, memory, training=training)
+        assert_close(outputs, memory[:, training : T + training], "float32")
+        assert numpy(count).tolist() == [T] * B
+        assert numpy(last).argmax(-1).tolist() == [T - 1 + training] * B
+
+
+class Switched(PastWeightsAttention):
+    """Its state holds a boolean, too."""
+
+    def initial_state(self, memory):
+        seen = super().initial_state(memory)
+        return seen, seen > 0
+
+    def score(self, query, key, state):
+        return super().score(query, key, state[0])
+
+    def next_state(self, state, weights):
+        return state[0] + weights, weights > 0.2
+
+
+def test_a_boolean_state_continues():
+    layer = AttentionRNN(keras.layers.GRUCell(H), Switched(), return_state=True)
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    first, *state = layer(sequences[:, :2], memory)
+    rest, *_ = layer(sequences[:, 2:], memory, initial_state=state)
+    assert_close(ops.concatenate([first, rest], 1), numpy(layer(sequences, memory)[0]), "float32")
+
+
+class Counting(keras.layers.GRUCell):
+    """Counts its steps."""
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.count = self.add_weight((), "zeros", name="count", trainable=False, autocast=False)
+
+    def call(self, inputs, states, training=False):
+        self.count.assign(self.count + 1)
+        return super().call(inputs, states, training=training)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_cell_may_assign_its_weights(graph):
+    import tensorflow as tf
+
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    for attention in (PastWeightsAttention(), Noisy()):
+        layer = AttentionRNN(Counting(H), attention)
+        layer.build(sequences.shape, memory.shape)
+        call = tf.function(layer, autograph=False) if graph else layer
+        call(sequences, memory, training=True)
+        assert int(layer.cell.count) == T
+
+
+def test_shapes_before_the_layer_is_built():
+    layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
+    assert layer.compute_output_shape((B, T, D), (B, TK, DV)) == [(B, T, H), (B, H), (B, TK)]
+
+
+def test_the_state_of_a_call_continues_in_the_next():
+    layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    outputs, *_ = layer(sequences, memory)
+    first, *state = layer(sequences[:, :2], memory)
+    rest, *last = layer(sequences[:, 2:], memory, initial_state=state)
+    assert_close(ops.concatenate([first, rest], 1), numpy(outputs), "float32")
+    assert_close(numpy(last[-1]).sum(-1), np.full(B, T), "float32")
+    fresh, *_ = layer(sequences[:, 2:], memory, initial_state=state[:1])
+    assert np.abs(numpy(fresh) - numpy(rest)).max() > 1e-3
+
+
+@pytest.mark.parametrize("options", [{}, {"query": "current"}])
+def test_the_loss_of_a_sequence_is_added_once(options):
+    query, value = inputs()
+    layer = Steps()
+    layer(query, value)
+    assert [float(x) for x in layer.losses] == [B * TQ]
+    memory = layer.prepare(tensor(value))
+    layer.attend(query, memory)
+    layer.attend(query[:, 0], memory)
+    assert len(layer.losses) == 1
+    decoder = AttentionRNN(keras.layers.GRUCell(H), Steps(), output_mode="concat", **options)
+    for trainable in (True, False):
+        decoder.attention.trainable = trainable
+        decoder(query, value)
+        assert [float(x) for x in decoder.losses] == [B * TQ]
+    decoder(query[:, :0], value)
+    assert [float(x) for x in decoder.losses] == [0.0]
+    decoder.attention.trainable = True
+
+    given = keras.Input((None, DQ)), keras.Input((None, DV))
+    model = keras.Model(given, keras.layers.Dense(1)(decoder(*given)))
+    model.compile("sgd", "mse")
+    zeros = np.zeros((B, TQ, 1))
+    model.get_layer(index=-1).set_weights([np.zeros((H + DV, 1)), np.zeros(1)])
+    assert model.evaluate([query, value], zeros, verbose=0) == pytest.approx(B * TQ)
+
+
+class Window3(PastWeightsAttention):
+    gaussian = False
+
+    def window(self, query, memory, position):
+        center = ops.tile(ops.convert_to_tensor([[1.0, 2.0, 5.0]]), (ops.shape(query)[0], 1))
+        return Window(center, 1, self.gaussian)
+
+
+def test_a_window_masks():
+    query, value = inputs()
+    layer = Window3()
+    _, weights = layer(query, value, return_attention_scores=True)
+    inside = np.abs(np.arange(TK) - np.array([[1], [2], [5]])) <= 1
+    assert not numpy(weights)[:, ~inside].any()
+    pairs = {"attention_mask": inside}
+    twin = PastWeightsAttention()
+    twin.build(query.shape, value.shape)
+    twin.set_weights(layer.get_weights())
+    _, masked = twin(query, value, return_attention_scores=True, **pairs)
+    assert_close(weights, numpy(masked), "float32")
+    layer.gaussian = True
+    assert_refused(lambda: layer(query, value), "Gaussian", "Window(center, half_width)")
+
+
+def test_dropout_in_a_decoder_drops_the_memory_once():
+    """Every read step of the memory is either dropped or scaled, by one factor."""
+    attention = PastWeightsAttention(dropout=0.5, seed=3)
+    decoder = AttentionRNN(keras.layers.GRUCell(H), attention, output_mode="attention")
+    sequences, memory = normal(1, B, T, D, dtype="float32"), np.tile(np.eye(TK), (B, 1, 1))
+    context, weights = decoder(sequences, memory, training=True, return_attention_scores=True)
+    factor = numpy(context) / numpy(weights)
+    assert_close(factor, np.repeat(factor[:, :1], T, 1), "float32")
+    assert set(np.round(factor, 4).flat) == {0.0, 2.0}
+
+
+@pytest.mark.slow
+@on_tensorflow
+def test_a_model_is_saved(tmp_path):
+    import tensorflow as tf
+
+    given = [keras.Input((None, D)), keras.Input((None, DV))]
+    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
+    outputs = [decoder(*given), PastWeightsAttention()(*given)]
+    model = keras.Model(given, keras.tree.flatten(outputs))
+    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    expected = model.predict([sequences, memory], verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for x, y in zip(loaded.predict([sequences, memory], verbose=0), expected, strict=True):
+        assert np.array_equal(x, y)
+    model.export(tmp_path / "saved", verbose=False)
+    saved = tf.saved_model.load(str(tmp_path / "saved"))
+    served = saved.serve([tensor(x, "float32") for x in (sequences, memory)])
+    for x, y in zip(served, expected, strict=True):
+        assert_close(x, y, "float32")
+
+
+def refused(**hooks):
+    """What a layer with these hooks refuses when it is called."""
+    query, value = inputs()
+    layer = type("Mistaken", (PastWeightsAttention,), hooks)()
+    return lambda: layer(query, value)
+
+
+def test_hooks_that_return_something_else():
+    assert_refused(
+        refused(next_state=lambda self, state, weights: weights[:, 1:]),
+        "the next state must have the structure, shapes and dtypes of float32 of shape (2, 7); "
+        "received float32 of shape (2, 6).",
+    )
+    assert_refused(
+        refused(next_state=lambda self, state, weights: ops.cast(state + weights, "int32")),
+        "received int32 of shape (2, 7)",
+    )
+    assert_refused(
+        refused(score=lambda self, query, key, state: ops.cast(key[:, None, :, 0], "int32")),
+        "`score` must return floating-point numbers",
+        "received int32 of shape (2, 1, 7)",
+    )
+    assert_refused(
+        refused(score=lambda self, query, key, state: state),
+        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
+        "here (2, 1, 7)",
+    )
+    assert_refused(
+        refused(advance=lambda self, step, state: (state, state)),
+        "`advance` must return weights of shape (batch, 1, memory steps), here (2, 1, 7)",
+    )
+    assert_refused(
+        refused(initial_state=lambda self, memory: 0.0),
+        "`initial_state` must return tensors whose first axis is the batch, here 2; received 0.0",
+    )
+
+    assert_refused(
+        refused(advance=lambda self, step, state: state),
+        "`advance` must return the weights and the next state",
+    )
+    assert_refused(
+        refused(weigh=lambda self, scores, mask, state: state),
+        "`weigh` must return floating-point weights of the shape of the scores, here (2, 1, 7)",
+    )
+
+
+class Named(PastWeightsAttention):
+    """Its state has two parts of one shape."""
+
+    def initial_state(self, memory):
+        zeros = super().initial_state(memory)
+        return {"total": zeros, "last": zeros}
+
+    def score(self, query, key, state):
+        return super().score(query, key, state["total"])
+
+    def next_state(self, state, weights):
+        return {"total": state["total"] + weights, "last": weights}
+
+
+def test_the_parts_of_a_state_keep_their_places():
+    query, value = inputs()
+    layer = Named()
+    layer(query, value)
+    whole = "float32 of shape (2, 7)"
+    layer.next_state = lambda state, weights: (state["total"] + weights, weights)
+    assert_refused(lambda: layer(query, value), "'total'", f"received ('{whole}', '{whole}')")
+    layer.next_state = lambda state, weights: {"total": weights}
+    assert_refused(lambda: layer(query, value), "the next state", f"{{'total': '{whole}'}}")
+    memory, zeros = layer.prepare(tensor(value)), np.zeros((B, TK), "float32")
+    del layer.next_state
+    for right in ({"last": zeros, "total": zeros}, [zeros, zeros]):
+        layer.attend(query[:, 0], memory, right)
+    for wrong in ((zeros, zeros), {"total": zeros, "first": zeros}):
+        assert_refused(
+            lambda x=wrong: layer.attend(query[:, 0], memory, x), "`state` must have the structure"
+        )
+
+
+def test_hooks_that_take_too_little():
+    with pytest.raises(TypeError, match=r"define score\(self, query, key, state\); found"):
+        type("Mistaken", (RecurrentScoringMixin,), {"score": lambda self, query, key: query})
+
+
+def test_no_query_at_all():
+    query, value = inputs()
+    layer = PastWeightsAttention()
+    layer(query, value)
+    context, weights = layer(query[:, :0], value, return_attention_scores=True)
+    assert context.shape == (B, 0, DV)
+    assert weights.shape == (B, 0, TK)
+
+
+def test_hooks_that_are_missing():
+    class Nothing(RecurrentScoringMixin):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Nothing must define initial_state"):
+        Nothing()(*inputs())
+    Nothing.initial_state = lambda self, memory: memory.value[:, :, 0]
+    with pytest.raises(NotImplementedError, match=r"must define score\(query, key, state\)"):
+        Nothing()(*inputs())
+    Nothing.score = lambda self, query, key, state: ops.expand_dims(state, 1)
+    with pytest.raises(NotImplementedError, match="must define next_state"):
+        Nothing()(*inputs())
+
+
+def test_a_state_of_another_memory():
+    query, value = inputs()
+    layer = PastWeightsAttention()
+    layer(query, value)
+    memory = layer.prepare(tensor(value))
+    assert_refused(
+        lambda: layer.attend(query[:, 0], memory, np.zeros((B, TK + 1), "float32")),
+        "`state` must have the structure, shapes and dtypes of float32 of shape (2, 7)",
+        "float32 of shape (2, 8)",
+    )
+    for wrong in (np.zeros((B, TK), "int32"), [1.0], [np.zeros((B, TK), "float32")] * 2):
+        assert_refused(
+            lambda x=wrong: layer.attend(query[:, 0], memory, x), "`state` must have the structure"
+        )
+    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
+    decoder(query, value)
+    states = [np.zeros((B, H), "float32"), np.zeros((B, TK + 1), "float32")]
+    assert_refused(
+        lambda: decoder(query, value, initial_state=states),
+        "`initial_state` must hold 1 cell state [(batch, 11)], 1 attention state [(batch, 7)]; "
+        "received 2, [(2, 11), (2, 8)]",
+    )
+    prepared = decoder.prepare(tensor(value))
+    state = decoder.get_initial_state(prepared)._replace(attention=None)
+    assert_refused(
+        lambda: decoder.step(query[:, 0], state, prepared), "must hold the state of the attention"
+    )
+    plain = BahdanauAttention(3)
+    plain(query, value)
+    memory = plain.prepare(tensor(value))
+    assert_refused(lambda: plain.attend(query[:, 0], memory, "nonsense"), "has no state")
+
+
+class Noisy(PastWeightsAttention):
+    """Reads the memory with random weights in training."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.noise = keras.random.SeedGenerator(3)
+
+    def draw(self, memory, steps):
+        return keras.random.normal((steps, *ops.shape(memory.value)[:2]), seed=self.noise)
+
+    def advance(self, step, state):
+        drawn = step.drawn
+        scores = ops.zeros_like(step.memory.value[:, :, 0]) if drawn is None else drawn
+        scores = ops.expand_dims(scores, 1)
+        weights = self.weigh(scores, step.mask, state)
+        return weights, self.next_state(state, ops.squeeze(weights, 1))
+
+
+def check_noise(weights, quiet):
+    """Every step and every call draws other weights, in training only."""
+    drawn = np.concatenate(weights, axis=1)
+    assert len(np.unique(np.round(drawn[0], 5), axis=0)) == drawn.shape[1]
+    assert np.allclose(quiet, 1 / quiet.shape[-1])
+
+
+@on_tensorflow
+@pytest.mark.parametrize("place", fast(["eager", "graph", "XLA"], ["eager", "graph"]))
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.each_value
+def test_random_numbers_of_a_step(place, inside):
+    import tensorflow as tf
+
+    layer = AttentionRNN(keras.layers.GRUCell(H), Noisy()) if inside else Noisy()
+    query, value = inputs()
+    layer(query, value)
+
+    def call(training):
+        return layer(query, value, training=training, return_attention_scores=True)[1]
+
+    if place != "eager":
+        call = tf.function(call, autograph=False, jit_compile=place == "XLA")
+    check_noise([numpy(call(True)) for _ in range(2)], numpy(call(False)))
+
+
+@pytest.mark.parametrize("place", ["alone", "known cell", "any cell"])
+def test_drawn_numbers_reach_their_steps(place):
+    query, value = inputs()
+    numbers = normal(5, TQ, B, TK, dtype="float32")
+
+    class Given(Noisy):
+        def draw(self, memory, steps):
+            assert steps == TQ
+            return ops.cast(tensor(numbers), "float32")
+
+    attention = Given()
+    cell = {"known cell": keras.layers.GRUCell, "any cell": AnyCell}.get(place)
+    layer = attention if cell is None else AttentionRNN(cell(H), attention)
+    _, weights = layer(query, value, training=True, return_attention_scores=True)
+    wanted = ops.softmax(tensor(numbers.swapaxes(0, 1)))
+    np.testing.assert_allclose(numpy(weights), numpy(wanted), rtol=0, atol=1e-6)
+
+
+def test_drawn_numbers_may_be_given():
+    query, value = inputs()
+    layer = Noisy()
+    layer(query, value)
+    memory = layer.prepare(tensor(value))
+    drawn = layer.draw(memory, TQ)
+    whole = layer.attend(tensor(query), memory, training=True, drawn=drawn)
+    state = None
+    for n in range(TQ):
+        _, state, weights = layer.attend(
+            tensor(query[:, n]), memory, state, training=True, drawn=drawn[n]
+        )
+        np.testing.assert_allclose(numpy(weights), numpy(whole.weights[:, n]), atol=1e-6)
+    plain = BahdanauAttention(3)
+    plain(query, value)
+    memory = plain.prepare(tensor(value))
+    assert_refused(lambda: plain.attend(tensor(query), memory, drawn=drawn), "Leave `drawn` out")
+
+
+def test_drawn_numbers_are_checked():
+    class Scalar(Noisy):
+        def draw(self, memory, steps):
+            return 3.0
+
+    message = "first two axes are the steps and the batch, here 2; received"
+    assert_refused(lambda: Scalar()(*inputs(), training=True), message)
+
+
+class Diagonal(PastWeightsAttention):
+    """A window of three steps around the number of the step."""
+
+    uses_position = True
+
+    def window(self, query, memory, position):
+        shape = ops.shape(query)[:2]
+        position = ops.arange(shape[1]) if position is None else position
+        center = ops.cast(position, "float32")
+        center = ops.reshape(center, (-1, 1)) if shape[1] == 1 else center
+        return Window(ops.broadcast_to(center, shape), 1)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell, AnyCell])
+def test_an_attention_with_a_state_counts_the_steps_of_a_decoder(cell, training):
+    layer = AttentionRNN(cell(H), Diagonal(), return_state=True)
+    query, value = inputs()
+    *found, weights = layer(query, value, training=training, return_attention_scores=True)
+    near = np.abs(np.arange(TQ)[:, None] - np.arange(TK)) <= 1
+    assert ((numpy(weights) > 0) == near).all()
+    assert numpy(found[-1]).tolist() == [TQ] * B
+    memory = layer.prepare(tensor(value))
+    state = layer.get_initial_state(memory)
+    for n in range(TQ):
+        _, state, row = layer.step(tensor(query[:, n]), state, memory)
+        np.testing.assert_allclose(numpy(row), numpy(weights)[:, n], atol=1e-6)
+
+
+class Ages(PastWeightsAttention):
+    """Its state counts the steps with integers, `(B,)`; the decoder counts them, too."""
+
+    uses_position = True
+
+    def initial_state(self, memory):
+        return ops.full(ops.shape(memory.value)[:1], 40, dtype="int32")
+
+    def score(self, query, key, state):
+        return ops.zeros_like(key[:, None, :, 0])
+
+    def next_state(self, state, weights):
+        return state + 1
+
+
+def test_an_integer_state_without_a_position_is_a_state():
+    layer = AttentionRNN(AnyCell(H), Ages(), return_state=True)
+    query, value = inputs()
+    _, hidden, age, position = layer(query, value)
+    assert numpy(age).tolist() == [40 + TQ] * B
+    for given, wanted in (
+        ([hidden], (40, 0)),
+        ([hidden, age], (40 + TQ, 0)),
+        ([hidden, age, position], (40 + TQ, TQ)),
+    ):
+        _, _, age_after, after = layer(query, value, initial_state=given)
+        assert numpy(age_after).tolist() == [wanted[0] + TQ] * B
+        assert numpy(after).tolist() == [wanted[1] + TQ] * B

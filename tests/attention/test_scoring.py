@@ -1,0 +1,805 @@
+"""The protocol that all scoring attentions share: masks, steps, dropout, hooks, refusals."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ScoringMixin
+from keras_attention.attention import Window
+from keras_attention.backend.operations import ops
+from tests.backends import XLA
+from tests.helpers import (
+    BAHDANAU,
+    DK,
+    DQ,
+    DV,
+    LUONG,
+    MECHANISMS,
+    RECURRENT,
+    TK,
+    TQ,
+    B,
+    arguments,
+    assert_all_close,
+    assert_close,
+    assert_refused,
+    gradients,
+    lengths_mask,
+    normal,
+    numpy,
+    randomize,
+    selected,
+)
+from tests.oracles import attend
+
+FEW = ["bahdanau", "concat-local-p", "general-local-m", "vector", "past weights"]
+every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+few_mechanisms = pytest.mark.parametrize("name", FEW)
+
+QUERY_MASK = np.array([[True, False, True], [True, True, False]])
+VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
+MASKS = {
+    "query_mask": (None, QUERY_MASK),
+    "value_mask": (None, VALUE_MASK),
+    "attention_mask": (
+        None,
+        np.random.default_rng(5).random((TQ, TK)) < 0.7,
+        np.random.default_rng(6).random((B, TQ, TK)) < 0.7,
+    ),
+    "use_causal_mask": (False, True),
+}
+
+
+def given(layer, mechanism):
+    query, value, key = mechanism.tensors()
+    return query, value, key, mechanism.row(layer)
+
+
+@few_mechanisms
+def test_every_combination_of_masks_equals_the_oracle(name):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, row = given(layer, MECHANISMS[name])
+    for combination in itertools.product(*MASKS.values()):
+        masks = dict(zip(MASKS, combination, strict=True))
+        output, weights = layer(query, value, key, **masks, return_attention_scores=True)
+        expected = attend(row, query, value, key, **masks)
+        assert_close(output, expected[0])
+        assert_close(weights, expected[1])
+
+
+@every_mechanism
+def test_the_key_is_the_value_if_not_given(name):
+    layer = MECHANISMS[name].built(dtype="float64", dk=MECHANISMS[name].dk, dv=MECHANISMS[name].dk)
+    query, _, key = MECHANISMS[name].tensors()
+    assert_close(layer(query, key), numpy(layer(query, key, key)))
+    assert_close(layer(query, key), attend(MECHANISMS[name].row(layer), query, key)[0])
+
+
+def padded(x, front, fill):
+    """Three more memory steps."""
+    extra = np.full((len(x), 3, *x.shape[2:]), fill, x.dtype)
+    return np.concatenate([extra, x] if front else [x, extra], axis=1)
+
+
+@every_mechanism
+@pytest.mark.parametrize("front", [False, True])
+@pytest.mark.parametrize("fill", [0.0, np.inf, np.nan])
+@pytest.mark.each_value
+def test_masking_is_truncating_whatever_the_padding_holds(name, front, fill):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, _ = given(layer, MECHANISMS[name])
+    mask = padded(np.ones((B, TK), bool), front, False)
+    padding, words = ~mask[0], mask[0]
+
+    def short(query, value, key):
+        output, weights = layer(query, value, key, return_attention_scores=True)
+        return output, weights
+
+    def long(query, value, key, kept=words):
+        output, weights = layer(query, value, key, value_mask=mask, return_attention_scores=True)
+        return output, selected(weights, kept, 2)
+
+    outputs, expected = gradients(layer, short, (query, value, key))
+    inputs = query, padded(value, front, fill), padded(key, front, fill)
+    masked, found = gradients(layer, long, inputs)
+    _, hidden = long(*inputs, padding)
+    assert hidden.shape[2] == padding.sum()
+    assert not numpy(hidden).any()
+    for x, y in zip(masked, outputs, strict=True):
+        assert_close(x, numpy(y))
+    for n, (x, y) in enumerate(zip(found, expected, strict=True)):
+        if n in (1, 2):
+            assert not numpy(x)[:, padding].any()
+            x = selected(x, words, 1)
+        assert_close(x, numpy(y))
+
+
+# docs/concepts/masks.md names these: a masked step between valid ones keeps its place.
+COUNT_GAPS = {
+    *(name for name in LUONG if "local" in name or "location" in name),
+    *("location", "location, last", "forward", "forward, agent", "monotonic, chunks"),
+    *("gmm V0", "gmm V2", "gmm V2b", "dynamic convolution"),
+}
+# In hard mode so few steps are read that a window may hold all of them.
+WINDOWS = [name for name in RECURRENT if "hard" not in name]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in BAHDANAU | LUONG | RECURRENT),
+        *((name, {"half_width": 2}) for name in WINDOWS),
+    ],
+)
+def test_masking_a_gap_is_truncating_unless_positions_count(name, options):
+    mechanism = (BAHDANAU | LUONG | RECURRENT)[name]
+    layer = mechanism.make(**options, dtype="float64")
+    layer.build((None, None, DQ), (None, None, DV), (None, None, mechanism.dk))
+    randomize(layer)
+    query, value, key = mechanism.tensors()
+    for valid in (slice(0, 5), slice(2, 7), [0, 1, 4, 5, 6]):
+        mask = np.zeros((B, TK), bool)
+        mask[:, valid] = True
+        masked = layer(query, value, key, value_mask=mask, return_attention_scores=True)
+        cut = layer(query, value[:, valid], key[:, valid], return_attention_scores=True)
+        masked = masked[0], selected(masked[1], mask[0], 2)
+        if valid == [0, 1, 4, 5, 6] and (options or name in COUNT_GAPS):
+            assert np.abs(numpy(masked[0]) - numpy(cut[0])).max() > 1e-2
+        else:
+            # The density of a narrow Gaussian magnifies rounding errors, and may be far above one.
+            assert_all_close(masked, cut, times=max(1.0, np.abs(numpy(cut[1])).max()))
+
+
+@pytest.mark.parametrize("alignment", ["global", "local-m", "local-p"])
+def test_masking_queries_is_truncating_unless_their_positions_count(alignment):
+    mechanism = LUONG[f"general-{alignment}"]
+    layer = mechanism.built(dtype="float64")
+    query, value, key = mechanism.tensors()
+    mask = np.array([[False, True, True]] * B)
+    masked, cut = layer(query, value, key, query_mask=mask), layer(query[:, 1:], value, key)
+    if alignment == "local-m":
+        assert np.abs(numpy(masked)[:, 1:] - numpy(cut)).max() > 1e-2
+    else:
+        assert_close(masked[:, 1:], numpy(cut))
+
+
+@few_mechanisms
+def test_masked_queries_may_hold_anything(name):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, row = given(layer, MECHANISMS[name])
+    spoiled = np.where(QUERY_MASK[..., None], query, np.nan)
+    outputs, found = gradients(
+        layer,
+        lambda *x: layer(*x, query_mask=QUERY_MASK, return_attention_scores=True),
+        (spoiled, value, key),
+    )
+    expected = attend(row, query, value, key, query_mask=QUERY_MASK)
+    assert_close(outputs[0], expected[0])
+    assert_close(outputs[1], expected[1])
+    assert all(np.isfinite(numpy(x)).all() for x in found)
+    assert not numpy(found[0])[~QUERY_MASK].any()
+
+
+@few_mechanisms
+def test_no_memory_steps_and_no_samples(name):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, row = given(layer, MECHANISMS[name])
+    for samples, steps in ((B, 1), (B, 0), (0, TK)):
+        inputs = query[:samples], value[:samples, :steps], key[:samples, :steps]
+        output, weights = layer(*inputs, return_attention_scores=True)
+        whole = numpy(layer(query, value, key)).shape[-1]
+        assert output.shape == (samples, TQ, whole)
+        assert weights.shape == (samples, TQ, steps)
+        if samples:
+            assert_close(output, attend(row, *inputs)[0])
+
+
+@pytest.mark.parametrize("name", [n for n in MECHANISMS if n == "bahdanau" or "global" in n])
+def test_the_order_of_the_memory_does_not_matter(name):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, _ = given(layer, MECHANISMS[name])
+    order = np.random.default_rng(7).permutation(TK)
+    output, weights = layer(query, value, key, value_mask=VALUE_MASK, return_attention_scores=True)
+    moved, permuted = layer(
+        query,
+        value[:, order],
+        key[:, order],
+        value_mask=VALUE_MASK[:, order],
+        return_attention_scores=True,
+    )
+    if name.startswith("location"):
+        assert np.abs(numpy(moved) - numpy(output)).max() > 1e-2
+    else:
+        assert_close(moved, numpy(output))
+        assert_close(permuted, numpy(weights)[:, :, order])
+
+
+@every_mechanism
+def test_one_step_is_a_row_of_the_full_run(name):
+    layer = MECHANISMS[name].built(dtype="float64")
+    query, value, key, _ = given(layer, MECHANISMS[name])
+    allowed = MASKS["attention_mask"][2]
+    masks = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "attention_mask": allowed}
+    output, weights = layer(query, value, key, **masks, return_attention_scores=True)
+    memory = layer.prepare(value, key, VALUE_MASK)
+    state = None
+    for i in range(TQ):
+        position = {"position": i} if getattr(layer, "uses_position", False) else {}
+        step_masks = {"query_mask": QUERY_MASK[:, i], "attention_mask": allowed[:, i]}
+        called = layer(
+            query[:, i],
+            value,
+            key,
+            value_mask=VALUE_MASK,
+            **step_masks,
+            **position,
+            return_attention_scores=True,
+        )
+        attended = layer.attend(query[:, i], memory, state, **step_masks, **position)
+        state = attended.state
+        # A call of one step is the first step of an attention with a state.
+        for step in [(attended.output, attended.weights), *[called] * (i == 0 or state is None)]:
+            assert_close(step[0], numpy(output)[:, i])
+            assert_close(step[1], numpy(weights)[:, i])
+
+
+WORDS = np.array([[1, 2, 2, 3, 4, 0, 0], [5, 4, 1, 0, 0, 0, 0]])
+
+
+@few_mechanisms
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value
+def test_masks_come_from_an_embedding(name, jit):
+    ids = np.array([[3, 1, 0], [2, 0, 0]])
+    layer = MECHANISMS[name].make()
+    query, memory = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
+    embed, embed_memory = (keras.layers.Embedding(7, d, mask_zero=True) for d in (DQ, DV))
+    result = layer(embed(query), embed_memory(memory), return_attention_scores=True)
+    model = keras.Model([query, memory], [*result, layer(embed(query), embed_memory(memory))])
+    expected = layer(
+        numpy(embed(ids)),
+        numpy(embed_memory(WORDS)),
+        query_mask=ids > 0,
+        value_mask=WORDS > 0,
+        return_attention_scores=True,
+    )
+    assert not numpy(expected[1])[0, :, 5:].any()
+    model.compile(jit_compile=jit and XLA)
+    output, weights, alone = model.predict([ids, WORDS], verbose=0)
+    assert_close(output, numpy(expected[0]), "float32")
+    assert_close(weights, numpy(expected[1]), "float32")
+    assert_close(alone, numpy(expected[0]), "float32")
+
+
+DROPPING = {
+    "bahdanau": lambda **kwargs: BahdanauAttention(17, dropout=0.4, **kwargs),
+    "luong": lambda **kwargs: LuongAttention(
+        "general", "local-p", half_width=2, dropout=0.4, **kwargs
+    ),
+}
+dropping = pytest.mark.parametrize("make", DROPPING.values(), ids=DROPPING)
+
+
+def twice(layer, inputs, **kwargs):
+    results = [layer(*inputs, return_attention_scores=True, **kwargs) for _ in range(2)]
+    return [[numpy(x) for x in result] for result in results]
+
+
+@dropping
+def test_dropout_is_for_training_and_the_weights_are_those_before_it(make):
+    inputs = normal(1, B, TQ, DQ, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+    layer = make(seed=3)
+    (quiet, weights), again = twice(layer, inputs)
+    (first, same), (second, same_again) = twice(layer, inputs, training=True)
+    assert np.array_equal(quiet, again[0])
+    assert np.array_equal(weights, same)
+    assert np.array_equal(weights, same_again)
+    assert not np.isclose(first, quiet).all()
+    assert not np.isclose(first, second).all()
+    twin = make(seed=3)
+    twin.build(inputs[0].shape, inputs[1].shape)
+    twin.set_weights(layer.get_weights())
+    (repeated, _), (repeated_again, _) = twice(twin, inputs, training=True)
+    assert np.array_equal(repeated, first)
+    assert np.array_equal(repeated_again, second)
+
+
+@dropping
+def test_dropout_drops_weights_and_keeps_their_expectation(make):
+    """With unit vectors as memory, the context shows which weights were read, and their scale."""
+    layer = make(seed=3)
+    query, value = normal(1, 211, TQ, DQ, dtype="float32"), np.tile(np.eye(TK), (211, 1, 1))
+    context, weights = layer(query, value, training=True, return_attention_scores=True)
+    context, weights = numpy(context), numpy(weights)
+    inside = weights > 1e-6
+    ratio = context[inside] / weights[inside]
+    dropped = ratio == 0
+    np.testing.assert_allclose(ratio[~dropped], 1 / 0.6, rtol=1e-4)
+    assert np.abs(context[~inside]).max(initial=0) < 1e-5
+    # Three standard deviations of the mean of so many draws.
+    assert abs(dropped.mean() - 0.4) < 3 * np.sqrt(0.24 / dropped.size)
+
+
+def test_no_dropout_no_seed_generator():
+    inputs = normal(1, B, TQ, DQ, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+    layer = BahdanauAttention(17)
+    (first, _), (second, _) = twice(layer, inputs, training=True)
+    assert np.array_equal(first, second)
+    assert [weight.name for weight in layer.variables] == [
+        "query_kernel",
+        "key_kernel",
+        "score_vector",
+    ]
+
+
+@keras.saving.register_keras_serializable(package="test_scoring")
+class CosineAttention(ScoringMixin):
+    def score(self, query, key):
+        square = [ops.sum(x**2, axis=-1, keepdims=True) for x in (query, key)]
+        query, key = (x * ops.rsqrt(y + 1e-30) for x, y in zip((query, key), square, strict=True))
+        return ops.einsum("bqd,bkd->bqk", query, key)
+
+
+def cosine_row(query, keys, values, valid, allowed, position):
+    e = [k @ query / np.linalg.norm(k) / np.linalg.norm(query) for k in keys]
+    a = np.exp(e) * allowed
+    return a / a.sum() @ values, a / a.sum()
+
+
+def test_a_custom_layer_needs_only_a_score(tmp_path):
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
+    layer = CosineAttention(dtype="float64")
+    output, weights = layer(query, value, value_mask=VALUE_MASK, return_attention_scores=True)
+    expected = attend(cosine_row, query, value, value_mask=VALUE_MASK)
+    assert_close(output, expected[0])
+    assert_close(weights, expected[1])
+
+    ids, words = np.array([[3, 1, 2], [2, 5, 4]]), WORDS
+    inputs = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
+    embed = keras.layers.Embedding(7, DQ, mask_zero=True)
+    attention = CosineAttention(dropout=0.1, seed=2, normalizer="softmax", name="cosine")
+    outputs = attention(embed(inputs[0]), embed(inputs[1]), return_attention_scores=True)
+    model = keras.Model(inputs, outputs)
+    before = model.predict([ids, words], verbose=0)
+    expected = attend(cosine_row, numpy(embed(ids)), numpy(embed(words)), value_mask=words > 0)
+    assert_close(before[0], expected[0], "float32")
+    assert_close(before[1], expected[1], "float32")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for x, y in zip(before, loaded.predict([ids, words], verbose=0), strict=True):
+        assert np.array_equal(x, y)
+    assert loaded.get_layer("cosine").get_config() == attention.get_config()
+    training = keras.Model(inputs, outputs[0])
+    training.compile("sgd", "mse", jit_compile=XLA)
+    kept = numpy(embed.embeddings)
+    # Three samples make a batch of two and a batch of one.
+    samples = [0, 1, 0]
+    training.fit([ids[samples], words[samples]], np.zeros((3, TQ, DQ)), batch_size=2, verbose=0)
+    assert np.isfinite(numpy(embed.embeddings)).all()
+    assert not np.array_equal(numpy(embed.embeddings), kept)
+
+
+class Hooked(ScoringMixin):
+    """Uses every hook: it triples queries, doubles keys, reverses weights and appends the query."""
+
+    def project_query(self, query):
+        return 3.0 * query
+
+    def project_key(self, key):
+        self.projections = getattr(self, "projections", 0) + 1
+        return 2.0 * key
+
+    def score(self, query, key):
+        return ops.einsum("bqd,bkd->bqk", query, key)
+
+    def weigh(self, scores, mask):
+        return ops.flip(super().weigh(scores, mask), axis=-1)
+
+    def combine(self, query, context):
+        return ops.concatenate([context, query], axis=-1)
+
+    def output_size(self, query_size, value_size):
+        return value_size + query_size
+
+
+def hooked_row(query, keys, values, valid, allowed, position):
+    a = np.exp(6.0 * keys @ query) * allowed
+    a = a[::-1] / a.sum()
+    return np.concatenate([a @ values, query]), a
+
+
+def test_hooks():
+    query, value, key = normal(1, B, TQ, DQ), normal(2, B, TK, DV), normal(3, B, TK, DQ)
+    layer = Hooked(dtype="float64")
+    output, weights = layer(query, value, key, return_attention_scores=True)
+    expected = attend(hooked_row, query, value, key)
+    assert layer.projections == 1
+    assert_close(output, expected[0])
+    assert_close(weights, expected[1])
+    shape = layer.compute_output_shape(query.shape, value.shape, key.shape)
+    assert shape == tuple(output.shape)
+    memory = layer.prepare(value, key)
+    for i in range(TQ):
+        assert_close(layer.attend(query[:, i], memory)[0], expected[0][:, i])
+    assert layer.projections == 2
+
+
+@pytest.mark.parametrize("fill", [1.0, np.nan])
+def test_masked_queries_give_zeros_whatever_the_last_hook_makes_of_them(fill):
+    class Shifted(CosineAttention):
+        def combine(self, query, context):
+            # A masked query is zero when it comes here.
+            empty = ops.all(query == 0, axis=-1, keepdims=True)
+            return ops.where(empty, ops.full_like(context, fill), context)
+
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
+    layer = Shifted(dtype="float64")
+    expected = attend(cosine_row, query, value)[0] * QUERY_MASK[..., None]
+    assert_close(layer(query, value, query_mask=QUERY_MASK), expected)
+    for i in range(TQ):
+        step = layer(query[:, i], value, query_mask=QUERY_MASK[:, i])
+        assert_close(step, expected[:, i])
+
+
+def test_a_layer_without_score_says_so():
+    class Forgetful(ScoringMixin):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Forgetful must define score\(query, key\)"):
+        Forgetful()(normal(1, B, TQ, DQ), normal(2, B, TK, DQ))
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (
+            {"normalizer": "relu"},
+            ("`normalizer`", "'softmax', 'sparsemax', 'entmax15', 'hardmax'", "received 'relu'"),
+        ),
+        ({"dropout": -0.1}, ("`dropout`", "a number in [0, 1)", "received -0.1")),
+        ({"dropout": 1.0}, ("`dropout`", "a number in [0, 1)", "received 1.0")),
+        ({"dropout": True}, ("`dropout`", "a number in [0, 1)", "received True")),
+        ({"dropout": "a"}, ("`dropout`", "a number in [0, 1)", "received 'a'")),
+    ],
+)
+@pytest.mark.parametrize("layer", [lambda **k: BahdanauAttention(3, **k), LuongAttention])
+def test_bad_arguments(layer, options, fragments):
+    assert_refused(lambda: layer(**options), *fragments)
+
+
+def test_a_layer_must_be_built_before_it_prepares():
+    layer, value = BahdanauAttention(17), normal(2, B, TK, DV)
+    assert_refused(lambda: layer.prepare(value), layer.name, "no weights yet", "prepare()")
+
+
+def test_a_layer_must_be_built_before_its_output_is_computed():
+    layer, value = BahdanauAttention(17), normal(2, B, TK, DV)
+    symbolic = keras.KerasTensor(value.shape)
+    assert_refused(lambda: layer.compute_output_spec(symbolic, symbolic), "no weights yet")
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("name", ["query", "value", "key"])
+def test_another_width_than_the_layer_was_built_for(name, symbolic):
+    layer = BahdanauAttention(17)
+    layer(**arguments(GOOD, symbolic=False))
+    shape = (*GOOD[name][:-1], 2)
+    inputs = arguments({**GOOD, name: shape}, symbolic)
+    size = GOOD[name][-1]
+    assert_refused(
+        lambda: layer(**inputs), f"built for `{name}` of {size} features", f"received {shape}"
+    )
+
+
+GOOD = {"query": (B, TQ, DQ), "value": (B, TK, DV), "key": (B, TK, DK)}
+STEP = {**GOOD, "query": (B, DQ)}
+BAD_CALLS = {
+    "query of rank 1": (
+        {**GOOD, "query": (B,)},
+        ("`query`", "(batch, steps, features), or (batch, features)", "received (2,)"),
+    ),
+    "query of rank 4": (
+        {**GOOD, "query": (B, TQ, 1, DQ)},
+        ("`query`", "(batch, steps, features), or (batch, features)", "received (2, 3, 1, 5)"),
+    ),
+    "value of rank 2": (
+        {"query": (B, TQ, DQ), "value": (B, DV)},
+        ("`value`", "(batch, memory steps, features)", "received (2, 13)"),
+    ),
+    "key of rank 2": (
+        {**GOOD, "key": (B, DK)},
+        ("`key`", "(batch, memory steps, features)", "received (2, 11)"),
+    ),
+    "batch of the value": (
+        {"query": (B, TQ, DQ), "value": (3, TK, DV), "key": (3, TK, DK)},
+        ("batch size", "the same in `query` and `value`", "`query` 2, `value` 3"),
+    ),
+    "batch of the key": (
+        {**GOOD, "key": (3, TK, DK)},
+        ("batch size", "the same in `value` and `key`", "`value` 2, `key` 3"),
+    ),
+    "length of the key": (
+        {**GOOD, "key": (B, TK + 1, DK)},
+        ("number of memory steps", "the same in `value` and `key`", "`value` 7, `key` 8"),
+    ),
+    "no value": ({"query": (B, TQ, DQ)}, ("`value` is missing", "layer(query, value)")),
+    "value_mask of numbers": (
+        {**GOOD, "value_mask": (B, TK, "float32")},
+        ("`value_mask` must be boolean", "received dtype float32", 'cast(value_mask, "bool")'),
+    ),
+    "query_mask of integers": (
+        {**GOOD, "query_mask": (B, TQ, "int32")},
+        ("`query_mask` must be boolean", "received dtype int32"),
+    ),
+    "attention_mask of integers": (
+        {**GOOD, "attention_mask": (TQ, TK, "int32")},
+        ("`attention_mask` must be boolean", "received dtype int32"),
+    ),
+    "value_mask of the length of the query": (
+        {**GOOD, "value_mask": (B, TQ)},
+        ("`value_mask` must have shape (2, 7)", "received (2, 3)"),
+    ),
+    "value_mask of rank 3": (
+        {**GOOD, "value_mask": (B, TK, 1)},
+        ("`value_mask` must have shape (2, 7)", "received (2, 7, 1)"),
+    ),
+    "query_mask of the length of the value": (
+        {**GOOD, "query_mask": (B, TK)},
+        ("`query_mask` must have shape (2, 3)", "received (2, 7)"),
+    ),
+    "attention_mask transposed": (
+        {**GOOD, "attention_mask": (TK, TQ)},
+        ("`attention_mask` must have shape (3, 7) or (2, 3, 7)", "received (7, 3)"),
+    ),
+    "attention_mask of rank 4": (
+        {**GOOD, "attention_mask": (B, 1, TQ, TK)},
+        ("`attention_mask` must have shape (3, 7) or (2, 3, 7)", "received (2, 1, 3, 7)"),
+    ),
+    "query_mask of a step": (
+        {**STEP, "query_mask": (B, 1)},
+        ("`query_mask` must have shape (2,)", "received (2, 1)"),
+    ),
+    "attention_mask of a step": (
+        {**STEP, "attention_mask": (B, 1, TK)},
+        ("`attention_mask` must have shape (2, 7)", "received (2, 1, 7)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize(("shapes", "fragments"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_bad_calls(shapes, fragments, built, symbolic):
+    for layer in (BahdanauAttention(17), LuongAttention()):
+        if built:
+            layer.build((None, None, DQ), (None, None, DV), (None, None, DK))
+        inputs = arguments(shapes, symbolic)
+        query = inputs.pop("query")
+        assert_refused(lambda layer=layer, q=query, i=inputs: layer(q, **i), layer.name, *fragments)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("built", [False, True])
+def test_a_list_of_tensors(symbolic, kind, built):
+    layer = BahdanauAttention(17)
+    if built:
+        layer.build((None, None, DQ), (None, None, DV))
+    inputs = kind(arguments({"query": (B, TQ, DQ), "value": (B, TK, DV)}, symbolic).values())
+    assert_refused(lambda: layer(inputs), "layer(query, value)")
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_causal_step(symbolic):
+    inputs = arguments({"query": (B, DQ), "value": (B, TK, DV)}, symbolic)
+    assert_refused(
+        lambda: BahdanauAttention(17)(**inputs, use_causal_mask=True),
+        "`use_causal_mask=True` needs a query of rank 3",
+        "received one step, (2, 5)",
+    )
+
+
+@pytest.mark.parametrize("name", ["query", "value", "key"])
+def test_features_must_be_known(name):
+    inputs = arguments({**GOOD, name: (*GOOD[name][:-1], None)}, symbolic=True)
+    assert_refused(
+        lambda: BahdanauAttention(17)(**inputs), f"last dimension of `{name}`", "must be known"
+    )
+
+
+def test_arguments_of_a_subclass_are_saved_if_kept_under_their_names():
+    class Scaled(ScoringMixin):
+        def __init__(self, factor, **kwargs):
+            super().__init__(**kwargs)
+            self.factor = factor
+
+        def score(self, query, key):
+            return self.factor * keras.ops.einsum("bqd,bkd->bqk", query, key)
+
+    again = Scaled.from_config(Scaled(0.25, dropout=0.5).get_config())
+    assert (again.factor, again.dropout) == (0.25, 0.5)
+
+
+def test_a_score_of_another_shape():
+    class Wrong(ScoringMixin):
+        def score(self, query, key):
+            return keras.ops.sum(query, axis=-1)
+
+    inputs = np.ones((B, TQ, DQ)), np.ones((B, TK, DV))
+    assert_refused(lambda: Wrong()(*inputs), "`score` must return", "(2, 3, 7)", "(2, 3)")
+
+
+class Dot(ScoringMixin):
+    def score(self, query, key):
+        return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
+
+
+X = np.ones((2, 3, 5), "float32")
+MISTAKEN_HOOKS = {
+    "an integer score": (
+        {"score": lambda self, query, key: keras.ops.ones((2, 3, 3), "int32")},
+        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
+        "here (2, 3, 3); received int32 of shape (2, 3, 3).",
+    ),
+    "weights of another shape": (
+        {"weigh": lambda self, scores, mask: scores[..., :1]},
+        "`weigh` must return floating-point weights of the shape of the scores, here (2, 3, 3); "
+        "received float32 of shape (2, 3, 1).",
+    ),
+    "no weights": ({"weigh": lambda self, scores, mask: None}, "`weigh`", "received None."),
+    "no query": (
+        {"project_query": lambda self, query: None},
+        "`project_query` must return (batch, query steps, features), here (2, 3, features); "
+        "received None.",
+    ),
+    "a query of rank 2": (
+        {"project_query": lambda self, query: query[:, 0]},
+        "`project_query` must return (batch, query steps, features), here (2, 3, features); "
+        "received float32 of shape (2, 5).",
+    ),
+    "no key": (
+        {"project_key": lambda self, key: None},
+        "`project_key` must return (batch, memory steps, features), here (2, 3, features); "
+        "received None.",
+    ),
+    "a key of rank 2": (
+        {"project_key": lambda self, key: key[..., 0]},
+        "`project_key` must return",
+        "received float32 of shape (2, 3).",
+    ),
+    "no constructor": (
+        {"__init__": lambda self: None},
+        "Mistaken: the constructor of the mixin has not run. Begin __init__ with "
+        "super().__init__(**kwargs).",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKEN_HOOKS)
+def test_what_hooks_return(name):
+    hooks, *fragments = MISTAKEN_HOOKS[name]
+    mistaken = type("Mistaken", (Dot,), hooks)
+    assert_refused(lambda: mistaken()(X, X), *fragments)
+    start = fragments[0].split(" of shape")[0].split(", here")[0]
+    assert_refused(lambda: AttentionRNN(keras.layers.GRUCell(5), mistaken())(X, X), start)
+
+
+def test_hooks_that_take_too_little():
+    def refused(**hooks):
+        with pytest.raises(TypeError) as error:
+            type("Mistaken", (ScoringMixin,), hooks)
+        return str(error.value)
+
+    assert "must define score(self, query, key); found score(self, query)" in refused(
+        score=lambda self, query: query
+    )
+    wanted = "must define build(self, query_shape, value_shape, key_shape); found build(self, input"
+    assert wanted in refused(build=lambda self, input_shape: None)
+
+    class Static(ScoringMixin):
+        @staticmethod
+        def score(query, key):
+            return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
+
+        def build(self, query_shape, value_shape):
+            super().build(query_shape, value_shape)
+
+    assert Static()(X, X).shape == X.shape
+
+
+def test_the_query_of_a_decoder_is_checked():
+    attention = type("Mistaken", (Dot,), {"decoder_query": "curent"})(name="mine")
+    assert_refused(
+        lambda: AttentionRNN(keras.layers.GRUCell(5), attention),
+        "mine: `decoder_query` must be one of 'previous', 'current'; received 'curent'.",
+    )
+
+
+class OwnBuild(Dot):
+    """Builds without the mixin, which stores the widths of its inputs."""
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self.built = True
+
+
+def test_a_subclass_may_build_alone():
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
+    assert_close(OwnBuild()(query, value), numpy(Dot()(query, value)))
+
+
+WINDOWS = {
+    "center of rank 3": (lambda q: Window(q[..., :1], 3), "float32 of shape (2, 3, 1)"),
+    "integer center": (
+        lambda q: Window(keras.ops.cast(q[..., 0], "int32"), 3),
+        "half_width=3, center=int32",
+    ),
+    "float width": (lambda q: Window(q[..., 0], 3.0), "half_width=3.0"),
+    "negative width": (lambda q: Window(q[..., 0], -1), "half_width=-1"),
+    "a tuple": (lambda q: (q[..., 0], 3), "center=(float32"),
+}
+
+
+@pytest.mark.parametrize(("window", "given"), WINDOWS.values(), ids=WINDOWS)
+def test_a_wrong_window_is_refused(window, given):
+    class Windowed(Dot):
+        def window(self, query, memory, position):
+            return window(query)
+
+    message = "`window` must return None or Window(center, half_width)"
+    x = np.ones((2, 3, 5), "float32")
+    assert_refused(lambda: Windowed()(x, x), message, given)
+    assert_refused(lambda: Windowed()(keras.Input((3, 5)), keras.Input((7, 5))), message)
+
+
+class BfloatWindow(Dot):
+    """A Gaussian window, of which a hook computes the center in half precision."""
+
+    def window(self, query, memory, position):
+        center = ops.full(ops.shape(query)[:2], 1000, "bfloat16")
+        return Window(center, 1, gaussian=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "mixed_bfloat16", "mixed_float16"])
+def test_the_center_of_a_window_may_have_any_dtype(dtype):
+    query, value = np.ones((1, 2, 5)), np.ones((1, 1300, 5))
+    _, weights = BfloatWindow(dtype=dtype)(query, value, return_attention_scores=True)
+    expected = np.zeros((1, 2, 1300))
+    expected[..., 999:1002] = np.exp([-2.0, 0.0, -2.0]) / 3
+    assert_close(weights, expected, dtype if dtype != "float64" else "float32")
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_combine_without_its_output_size_is_refused(symbolic):
+    class Both(Dot):
+        def combine(self, query, context):
+            return keras.ops.concatenate([query, context], axis=-1)
+
+    x = keras.Input((3, 5)) if symbolic else np.ones((2, 3, 5), "float32")
+    assert_refused(
+        lambda: Both()(x, x),
+        "`combine` must return floating-point numbers of shape",
+        "3, 10). Override output_size",
+    )
+
+
+def test_an_argument_that_cannot_be_saved_is_refused():
+    class Scaled(Dot):
+        def __init__(self, scale=1.0, **kwargs):
+            super().__init__(**kwargs)
+            self._scale = scale
+
+    class Saved(Scaled):
+        def get_config(self):
+            return {**super().get_config(), "scale": self._scale}
+
+    assert_refused(Scaled(3.0).get_config, "`scale` cannot be saved", "self.scale = scale")
+    assert Saved.from_config(Saved(3.0).get_config())._scale == 3
+
+
+@pytest.mark.parametrize("name", ["prepare", "attend"])
+def test_a_method_that_is_no_hook_cannot_be_overridden(name):
+    """Calls and decoders would not use it."""
+    with pytest.raises(TypeError, match=f"Mistaken: `{name}` is no hook.* Override one of score, "):
+        type("Mistaken", (CosineAttention,), {name: lambda self: None})

@@ -1,0 +1,164 @@
+"""The hook `sequence_loss`, in a call and in every decoder."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    DecoderStack,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MultiHead,
+    RecurrentEncoder,
+    Seq2Seq,
+)
+from keras_attention.alignment import guided_attention_loss, supervised_attention_loss
+from tests.backends import tensor
+from tests.helpers import DQ, DV, TK, TQ, AnyCell, B, assert_close, gradients, normal, numpy
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, E, H, U, V
+
+MASKS = np.array([[1, 0, 1], [1, 1, 0]], bool), np.arange(TK) < [[TK], [TK - 2]]
+WIDTH = 5  # of the cells
+
+
+def guided(attention):
+    """A class of attention with the loss."""
+
+    class Guided(attention):
+        def sequence_loss(self, weights, query_mask, memory_mask):
+            return 3 * guided_attention_loss(weights, query_mask, memory_mask)
+
+    return Guided
+
+
+register = keras.saving.register_keras_serializable("tests", "GuidedAttention")
+GuidedAttention = register(guided(BahdanauAttention))
+
+ATTENTIONS = {
+    "additive": lambda kind, **options: kind(BahdanauAttention)(7, **options),
+    "window": lambda kind, **options: kind(LuongAttention)(
+        "general", alignment="local-p", units=7, **options
+    ),
+    "state": lambda kind, **options: kind(LocationSensitiveAttention)(7, 2, 3, **options),
+    "heads": lambda kind, **options: MultiHead(kind(BahdanauAttention)(7, **options), 2),
+}
+
+
+def rnn(cell=keras.layers.GRUCell, **options):
+    return lambda attention, dtype: AttentionRNN(
+        cell(WIDTH, dtype=dtype), attention, dtype=dtype, **options
+    )
+
+
+def stack(attention, dtype):
+    rnns = [keras.layers.GRU(WIDTH, return_sequences=True, dtype=dtype) for _ in range(2)]
+    return DecoderStack(rnns, attention, dtype=dtype)
+
+
+DECODERS = {
+    "none": lambda attention, dtype: attention,
+    "previous": rnn(query="previous"),
+    "current": rnn(query="current"),
+    "fed": rnn(input_feeding=True),
+    "any cell": rnn(AnyCell, query="previous"),
+    "stack": stack,
+}
+
+
+def built(name, decoder, kind, dtype):
+    layer = DECODERS[decoder](ATTENTIONS[name](kind, dtype=dtype), dtype)
+    layer.build((B, TQ, DQ), (B, TK, DV))
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("name", "decoder"),
+    [
+        *(("additive", decoder) for decoder in DECODERS),
+        *((name, decoder) for name in ("window", "state", "heads") for decoder in ("none", "fed")),
+    ],
+)
+def test_the_loss_is_that_of_the_weights(name, decoder):
+    """It equals the loss of the weights that a layer without the hook returns, gradients too."""
+    dtype, inputs = "float64", [normal(1, B, TQ, DQ), normal(2, B, TK, DV)]
+    layer = built(name, decoder, guided, dtype)
+    twin = built(name, decoder, lambda attention: attention, dtype)
+    twin.set_weights(layer.get_weights())
+    names = ("query_mask", "value_mask") if decoder == "none" else ("sequences_mask", "memory_mask")
+    masks = dict(zip(names, map(tensor, MASKS), strict=True))
+
+    def losses(*inputs):
+        outputs = layer(*inputs, **masks, training=True)
+        assert not isinstance(outputs, (list, tuple))
+        assert len(layer.losses) == 1
+        return layer.losses
+
+    def by_hand(*inputs):
+        _, weights = twin(*inputs, **masks, training=True, return_attention_scores=True)
+        assert not twin.losses
+        return [3 * guided_attention_loss(weights, *masks.values())]
+
+    outputs, found = gradients(layer, losses, inputs)
+    expected, wanted = gradients(twin, by_hand, inputs)
+    assert numpy(*outputs) > 1e-3
+    for x, y in zip([*outputs, *found], [*expected, *wanted], strict=True):
+        assert_close(x, numpy(y), "float64")
+    assert any(np.abs(numpy(x)).max() > 1e-4 for x in found[2:])
+
+
+def test_steps_have_no_loss():
+    layer = built("additive", "previous", guided, "float32")
+    memory = layer.prepare(normal(2, B, TK, DV, dtype="float32"))
+    state = layer.get_initial_state(memory)
+    layer.step(normal(1, B, DQ, dtype="float32"), state, memory)
+    layer.attention.attend(normal(1, B, TQ, WIDTH, dtype="float32"), memory)
+    layer.attention(normal(1, B, WIDTH, dtype="float32"), memory.value)
+    assert layer.losses == []
+
+
+@pytest.mark.slow
+def test_a_model_with_the_loss_is_saved_and_searches(tmp_path):
+    """The loss counts in training and in validation, and changes nothing that the model writes."""
+
+    def translator(attention):
+        tables = [keras.layers.Embedding(V, E) for _ in range(2)]
+        encoder = RecurrentEncoder(tables[0], keras.layers.GRU(H, return_sequences=True))
+        decoder = AttentionRNN(keras.layers.GRUCell(H), attention)
+        model = Seq2Seq(encoder, decoder, tables[1], keras.layers.Dense(V), START, END)
+        model.compile("sgd")
+        model((SOURCES, TARGETS))
+        return model
+
+    model, twin = translator(GuidedAttention(U)), translator(BahdanauAttention(U))
+    twin.set_weights(model.get_weights())
+    plain, whole = (x.evaluate(SOURCES, TARGETS, verbose=0) for x in (twin, model))
+    for padding in (0, 2):  # which has no effect, because its masks reach the loss
+        model(tuple(np.pad(x, [(0, 0), (0, padding)]) for x in (SOURCES, TARGETS)))
+        assert float(numpy(*model.losses)) == pytest.approx(whole - plain, rel=1e-4)
+    assert whole > plain + 0.01
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.evaluate(SOURCES, TARGETS, verbose=0) == pytest.approx(whole, rel=1e-6)
+    found, expected = (x.generate(SOURCES, max_length=4, beam_width=3) for x in (loaded, twin))
+    assert_close(found.scores, numpy(expected.scores), "float32")
+    assert_close(found.weights, numpy(expected.weights), "float32")
+
+
+def test_a_model_whose_alignments_are_known():
+    """A functional model with two outputs and two targets."""
+    sequences, memory = keras.Input((None, DQ)), keras.Input((None, DV))
+    decoder = AttentionRNN(keras.layers.GRUCell(WIDTH), BahdanauAttention(7))
+    outputs = decoder(sequences, memory, return_attention_scores=True)
+    model = keras.Model([sequences, memory], outputs)
+    losses = {"loss": ["mse", supervised_attention_loss], "loss_weights": [0.0, 1.0]}
+    model.compile("sgd", **losses, run_eagerly=True)
+    inputs = normal(1, B, TQ, DQ, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+    alignment = np.eye(TK, dtype="float32")[np.array([[1, 2, 3], [0, 2, 2]])]
+    alignment[1, 2] = 0
+    found = model.evaluate(inputs, [np.zeros((B, TQ, WIDTH)), alignment], verbose=0)[0]
+    _, weights = model(inputs)
+    chosen = numpy(weights)[[0, 0, 0, 1, 1], [0, 1, 2, 0, 1], [1, 2, 3, 0, 2]]
+    of_samples = -np.log(chosen[:3]).mean(), -np.log(chosen[3:]).mean()
+    assert found == pytest.approx(np.mean(of_samples), rel=1e-5)

@@ -1,0 +1,309 @@
+"""The stack of recurrent layers with an attention beside them, against a loop of its equations."""
+
+import itertools
+
+import numpy as np
+import pytest
+from keras import layers
+
+import keras_attention.decoder.decoder_stack as module
+from keras_attention import (
+    BahdanauAttention,
+    DecoderStack,
+    LuongAttention,
+    RecurrentEncoder,
+    Seq2Seq,
+)
+from keras_attention.seq2seq import HardAttention
+from tests import fast, oracles
+from tests.backends import only_on
+from tests.decoder.cases import CELLS, DV, HOLES, MASKS, SEQUENCES_MASK, D, H, T, tensors
+from tests.helpers import (
+    BAHDANAU,
+    LUONG,
+    MECHANISMS,
+    B,
+    assert_all_close,
+    assert_close,
+    assert_gradients,
+    assert_refused,
+    gradients,
+    normal,
+    numpy,
+    randomize,
+    weight_arrays,
+)
+
+KINDS = {"gru": layers.GRU, "lstm": layers.LSTM}
+# The mechanism, and the kind and units of every layer.
+CASES = {
+    "four LSTMs": (BAHDANAU["plain"], (("lstm", 7), ("lstm", H), ("lstm", H), ("lstm", H))),
+    "two kinds": (LUONG["general-local-m"], (("gru", 7), ("lstm", H), ("gru", H))),
+    "two layers": (MECHANISMS["vector"], (("lstm", 7), ("gru", H))),
+    "a state": (MECHANISMS["past weights"], (("gru", 7), ("gru", H), ("gru", H))),
+}
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+def make(name, dtype="float64", **options):
+    mechanism, kinds = CASES[name]
+    options |= {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
+    rnns = [KINDS[kind](units, **options, dtype=dtype) for kind, units in kinds]
+    return DecoderStack(rnns, mechanism.make(dtype=dtype))
+
+
+def built(name, d=D, dv=DV, **options):
+    layer = make(name, **options)
+    layer.build((None, None, d), (None, None, dv))
+    return randomize(layer)
+
+
+def run_oracle(name, layer, sequences, memory, weights=None, initial=None, **masks):
+    """Outputs and weights; `initial` is a flat list of states."""
+    mechanism, kinds = CASES[name]
+    arrays = weight_arrays(layer) if weights is None else weights
+    arrays = {id(w): a for w, a in zip(layer.trainable_weights, arrays, strict=True)}
+    cells = [
+        CELLS[kind][1](**{w.name: arrays[id(w)] for w in rnn.trainable_weights})
+        for (kind, _), rnn in zip(kinds, layer.rnns, strict=True)
+    ]
+    of_attention = [arrays[id(w)] for w in layer.attention.trainable_weights]
+    row = mechanism.row(layer.attention, of_attention)
+    counts = [1 if kind == "gru" else 2 for kind, _ in kinds]
+    if initial is None:
+        sizes = np.repeat([units for _, units in kinds], counts)
+        initial = [np.zeros((len(memory), size)) for size in sizes]
+    ends = itertools.pairwise([0, *itertools.accumulate(counts)])
+    places = list(ends)
+    states = [[[x[b] for x in initial[i:j]] for i, j in places] for b in range(len(memory))]
+    return oracles.decoder_stack(row, cells, sequences, memory, states, **masks)
+
+
+@every_case
+def test_equals_the_loop_of_the_equations(name):
+    layer = built(name)
+    for masks in ({}, MASKS):
+        result = layer(*tensors(), **masks, return_attention_scores=True)
+        assert_all_close(result, run_oracle(name, layer, *tensors(), **masks))
+    assert_close(layer(*tensors(), **MASKS), numpy(result[0]))
+
+
+@every_case
+def test_steps_give_what_one_call_gives(name):
+    layer = built(name)
+    sequences, memory = tensors()
+    outputs, weights = map(numpy, layer(sequences, memory, None, None, HOLES, True))
+    prepared = layer.prepare(memory, HOLES)
+    state = layer.get_initial_state(prepared)
+    for i in range(T):
+        output, state, align = layer.step(sequences[:, i], state, prepared)
+        assert_close(output, outputs[:, i])
+        assert_close(align, weights[:, i])
+    assert numpy(state.position).tolist() == [T] * B
+
+
+@every_case
+def test_the_layers_of_keras_give_the_same(name, monkeypatch):
+    """On a GPU they run as they are."""
+    layer = built(name)
+    expected = [numpy(x) for x in layer(*tensors(), **MASKS, return_attention_scores=True)]
+    monkeypatch.setattr(module, "_wants_its_call", lambda *_: True)
+    assert_all_close(layer(*tensors(), **MASKS, return_attention_scores=True), expected)
+
+
+def test_on_a_gpu_the_layers_may_use_cudnn(monkeypatch):
+    """A layer without cuDNN, or that Keras knows no kernel for, keeps the loop of this package."""
+    place = module.Place("tensorflow", "gpu", True, True, "nowhere")
+    monkeypatch.setattr(module.Place, "of", lambda *_: place)
+    for rnn, wanted in (
+        (layers.LSTM(3), True),
+        (layers.LSTM(3, use_cudnn=False), False),
+        (layers.RNN(layers.LSTMCell(3)), False),
+    ):
+        rnn.build((2, 5, 7))
+        assert module._wants_its_call(rnn, None, True) is wanted
+
+
+class Doubled(layers.GRU):
+    def call(self, *args, **kwargs):
+        return 2 * super().call(*args, **kwargs)
+
+
+class Inside(layers.GRU):
+    def inner_loop(self, *args, **kwargs):
+        last, outputs, states = super().inner_loop(*args, **kwargs)
+        return last, 2 * outputs, states
+
+
+@pytest.mark.parametrize("kind", [Doubled, Inside])
+def test_a_subclass_keeps_its_call(kind):
+    rnns = [layers.GRU(7, return_sequences=True), kind(H, return_sequences=True)]
+    layer = DecoderStack(rnns, LuongAttention())
+    sequences, memory = tensors("float32")
+    twice = numpy(layer(sequences, memory))
+    plain = layers.GRU(H, return_sequences=True)
+    other = DecoderStack([rnns[0], plain], layer.attention)
+    other.build(sequences.shape, memory.shape)
+    plain.set_weights(rnns[1].get_weights())
+    assert_close(2 * numpy(other(sequences, memory)), twice, "float32")
+
+
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_masked_steps_may_hold_anything(jit):
+    layer = built("two kinds")
+    sequences, memory = tensors()
+
+    def call(*inputs):
+        return layer(*inputs, **MASKS, return_attention_scores=True)
+
+    spoiled = (
+        np.where(SEQUENCES_MASK[..., None], sequences, np.nan),
+        np.where(HOLES[..., None], memory, np.inf),
+    )
+    outputs, found = gradients(layer, call, (sequences, memory), jit)
+    spoiled_outputs, spoiled_gradients = gradients(layer, call, spoiled, jit)
+    assert_all_close([*spoiled_outputs, *spoiled_gradients], [numpy(x) for x in [*outputs, *found]])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_gradients_are_those_of_the_loop(training, monkeypatch):
+    small = LUONG["general-global"], (("lstm", 2), ("gru", 3), ("lstm", 3))
+    monkeypatch.setitem(CASES, "small", small)
+    layer = built("small", d=2, dv=5)
+    inputs = normal(1, B, 3, 2), normal(2, B, 5, 5)
+    masks = {"sequences_mask": SEQUENCES_MASK[:, :3], "memory_mask": HOLES[:, :5]}
+
+    def call(*inputs):
+        return list(layer(*inputs, **masks, return_attention_scores=True, training=training))
+
+    def oracle(inputs, weights):
+        return list(run_oracle("small", layer, *inputs, weights=weights, **masks))
+
+    assert_gradients(layer, call, inputs, oracle)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_initial_states(nested):
+    layer = built("two kinds")
+    sequences, memory = tensors()
+    h, c = normal(4, B, H), normal(5, B, H)
+    flat = [normal(3, B, 7), h, c, normal(6, B, H)]
+    given = [flat[0], [h, c], [flat[3]]] if nested else flat
+    expected, _ = run_oracle("two kinds", layer, sequences, memory, initial=flat)
+    assert_close(layer(sequences, memory, initial_state=given), expected)
+    state = layer.get_initial_state(layer.prepare(memory), given)
+    assert_close(layer.step(sequences[:, 0], state, layer.prepare(memory))[0], expected[:, 0])
+
+
+def test_stacked_cells_in_a_layer():
+    cells = [layers.LSTMCell(7), layers.GRUCell(H)]
+    rnns = [layers.RNN(cells, return_sequences=True), layers.LSTM(H, return_sequences=True)]
+    layer = DecoderStack(rnns, LuongAttention())
+    sequences, memory = tensors("float32")
+    whole = numpy(layer(sequences, memory))
+    prepared = layer.prepare(memory)
+    state = layer.get_initial_state(prepared)
+    for i in range(T):
+        output, state, _ = layer.step(sequences[:, i], state, prepared)
+        assert_close(output, whole[:, i], "float32")
+
+
+def test_dropout_of_the_layers_and_of_the_attention():
+    rnns = [layers.LSTM(H, return_sequences=True, dropout=0.5, seed=n) for n in range(3)]
+    layer = DecoderStack(rnns, BahdanauAttention(5, dropout=0.5, seed=3))
+    inputs = tensors("float32")
+    plain = numpy(layer(*inputs))
+    assert_close(layer(*inputs), plain, "float32")
+    dropped = [numpy(layer(*inputs, training=True)) for _ in range(2)]
+    assert abs(dropped[0] - dropped[1]).max() > 1e-3 < abs(dropped[0] - plain).max()
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("batch", [0, B])
+def test_nothing_to_read(steps, batch):
+    layer = built("two layers")
+    sequences, memory = tensors()
+    outputs, weights = layer(sequences[:batch, :steps], memory[:batch], None, None, None, True)
+    assert numpy(outputs).shape == (batch, steps, H)
+    assert numpy(weights).shape == (batch, steps, memory.shape[1])
+
+
+@only_on("tensorflow", reason="only a TensorFlow graph has unknown lengths")
+@pytest.mark.parametrize("training", fast([False, True], [False]))
+def test_unknown_lengths(training):
+    import tensorflow as tf
+
+    layer = built("two kinds")
+    specs = tf.TensorSpec((None, None, D), "float64"), tf.TensorSpec((None, None, DV), "float64")
+    run = tf.function(lambda *x: layer(*x, training=training), input_signature=specs)
+    for length in (2, T):
+        sequences, memory = (x[:, :length] for x in tensors())
+        assert_close(run(sequences, memory), numpy(layer(sequences, memory)))
+
+
+def refused(rnns, attention=None, **options):
+    return lambda: DecoderStack(rnns, attention or BahdanauAttention(5), name="stack", **options)
+
+
+def test_refusals():
+    one, two = (layers.GRU(3, return_sequences=True) for _ in range(2))
+    wanted = "stack: `rnns` must be a list of at least two recurrent layers of Keras with return_se"
+    for wrong in (one, [one], [], [one, layers.GRU(3)], [one, layers.GRUCell(3)], [one, None]):
+        assert_refused(refused(wrong), wanted)
+    both = layers.Bidirectional(layers.GRU(3, return_sequences=True))
+    assert_refused(refused([one, both]), wanted)
+    assert_refused(refused([one, one]), "stack: `rnns` must not hold one layer more than once")
+    for option in ("go_backwards", "stateful"):
+        other = layers.GRU(3, return_sequences=True, **{option: True})
+        assert_refused(
+            refused([one, other]), "must hold stateless layers that run forwards", f"{option}=True"
+        )
+    wide = layers.GRU(5, return_sequences=True)
+    assert_refused(refused([one, two, wide]), "the same number of units", "received [3, 5] units")
+    assert_refused(refused([one, two], two), "stack: `attention` must be one layer built on Scor")
+    assert_refused(refused([one, two], BahdanauAttention), "Make one: BahdanauAttention(...)")
+    half = BahdanauAttention(5, dtype="float16")
+    assert_refused(
+        refused([one, two], half), "must compute in one dtype", "float16 for `attention`"
+    )
+
+
+def test_an_attention_that_was_built_for_other_widths():
+    attention = BahdanauAttention(5)
+    attention.build((2, 9), (2, 5, 11))
+    stack = DecoderStack([layers.GRU(3, return_sequences=True) for _ in range(2)], attention)
+    message = "the layer was built for `query` of 9 features; received (2, 3)"
+    assert_refused(lambda: stack(np.ones((2, 3, 5)), np.ones((2, 7, 11))), message)
+
+
+def test_refusals_of_a_step():
+    layer = make("two layers")
+    sequences, memory = tensors()
+    assert_refused(lambda: layer.prepare(memory), "no weights yet")
+    layer(sequences, memory)
+    assert_refused(lambda: layer.step(sequences[:, 0], None, layer.prepare(memory)), "DecoderState")
+    states = [normal(1, B, 7)]
+    wanted = "must hold 3 cell states [(batch, 7), (batch, 7), (batch, 11)]"
+    assert_refused(lambda: layer(sequences, memory, initial_state=states), wanted)
+
+
+def test_a_hard_head_needs_a_decoder_that_reads_nothing():
+    rnns = [layers.GRU(8, return_sequences=True) for _ in range(2)]
+    encoder = RecurrentEncoder(layers.Embedding(9, 5), layers.GRU(8, return_sequences=True))
+    assert_refused(
+        lambda: Seq2Seq(
+            encoder,
+            DecoderStack(rnns, LuongAttention()),
+            layers.Embedding(9, 5),
+            HardAttention(9, 7),
+            start_token=1,
+            end_token=2,
+        ),
+        "with a HardAttention head, `decoder` must not depend on what it reads",
+    )
+
+
+def test_the_dtype_is_that_of_the_layers():
+    rnns = [layers.GRU(3, return_sequences=True, dtype="float64") for _ in range(2)]
+    layer = DecoderStack(rnns, BahdanauAttention(5, dtype="float64"))
+    assert layer.compute_dtype == "float64"

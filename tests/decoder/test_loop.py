@@ -1,0 +1,421 @@
+"""The gradient of our own that the loop of a decoder has in training."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    ForwardAttention,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MonotonicAttention,
+    RecurrentScoringMixin,
+    ResidualRNNCells,
+    ScoringMixin,
+)
+from keras_attention.backend.loops import leaves
+from keras_attention.decoder import _loop
+from keras_attention.decoder._ops import attention_sites
+from keras_attention.ops import additive_score
+from tests import fast
+from tests.backends import compiled, gradients_by, on_tensorflow, tensor
+from tests.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
+from tests.helpers import TK, AnyCell, B, assert_all_close, normal, numpy
+from tests.recurrence.counts import counted_outputs
+
+
+class OwnScore(BahdanauAttention):
+    """Scores one query by the inherited method, and several by code of its own."""
+
+    def score(self, query, key):
+        if query.shape[1] == 1:
+            return super().score(query, key)
+        return additive_score(query, key, self.score_vector)
+
+
+CELLS = {
+    "gru": lambda dtype: layers.GRUCell(H, dtype=dtype),
+    "gru, reset before": lambda dtype: layers.GRUCell(H, dtype=dtype, reset_after=False),
+    "gru without bias": lambda dtype: layers.GRUCell(H, dtype=dtype, use_bias=False),
+    "lstm": lambda dtype: layers.LSTMCell(H, dtype=dtype, activation="relu"),
+    "stack": lambda dtype: [layers.LSTMCell(5, dtype=dtype), layers.GRUCell(H, dtype=dtype)],
+    "residual": lambda dtype: ResidualRNNCells(
+        [layers.LSTMCell(H, dtype=dtype), layers.GRUCell(H, dtype=dtype)], dtype=dtype
+    ),
+    "a stack of one": lambda dtype: [layers.LSTMCell(H, dtype=dtype)],
+    "gates by softmax": lambda dtype: layers.LSTMCell(
+        H, dtype=dtype, recurrent_activation="softmax"
+    ),
+}
+ATTENTIONS = {
+    "additive": lambda dtype: BahdanauAttention(17, use_bias=True, weight_norm=True, dtype=dtype),
+    "local-m": lambda dtype: LuongAttention(
+        "general", "local-m", half_width=2, units=7, dtype=dtype
+    ),
+    "local-p": lambda dtype: LuongAttention(
+        "concat", "local-p", half_width=2, units=7, dtype=dtype
+    ),
+    "concat": lambda dtype: LuongAttention("concat", units=7, dtype=dtype),
+    "a subclass": lambda dtype: OwnScore(TK, dtype=dtype),
+    "location": lambda dtype: LocationSensitiveAttention(7, 3, 5, dtype=dtype),
+    "forward": lambda dtype: ForwardAttention(7, transition_agent=True, dtype=dtype),
+    "chunks": lambda dtype: MonotonicAttention(
+        7, noise=0.0, chunk_size=2, initial_offset=0.0, dtype=dtype
+    ),
+}
+OPTIONS = {"previous": PREVIOUS, "fed": FEEDING, "after": CURRENT}
+
+
+def make(cell, attention, options, **more):
+    layer = AttentionRNN(
+        CELLS[cell]("float64"),
+        ATTENTIONS[attention]("float64"),
+        output_mode="concat",
+        return_state=True,
+        **OPTIONS[options],
+        **more,
+    )
+    layer.build((None, T if layer.unroll else None, D), (None, None, DV))
+    return layer
+
+
+def results_and_gradients(layer, training, sequences, memory, masks=MASKS):
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch((sequences, memory))
+        options = {"training": training, "return_attention_scores": True}
+        found = keras.tree.flatten(layer(sequences, memory, **masks, **options))
+        loss = sum(ops.sum(ops.sin(ops.cast(x, "float64"))) for x in found)
+    weights = [weight.value for weight in layer.trainable_weights]
+    return [*found, *tape.gradient(loss, [sequences, memory, *weights])]
+
+
+PLACES = ["eager", "graph", "XLA", "unknown sizes", "unrolled"]
+# Every cell in every place; over them, every pair of an attention and an option.
+COMBINATIONS = [
+    pytest.param(
+        cell,
+        [*ATTENTIONS][(i + j) % len(ATTENTIONS)],
+        [*OPTIONS][(i - j) % 3],
+        place,
+        # The others take long to compile.
+        marks=[pytest.mark.slow] * (place != "eager" and (place, cell) != ("graph", "lstm")),
+    )
+    for i, cell in enumerate(CELLS)
+    for j, place in enumerate(PLACES)
+]
+
+
+@on_tensorflow
+@pytest.mark.parametrize(("cell", "attention", "options", "place"), COMBINATIONS)
+@pytest.mark.each_value(slow=3)
+def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options, place):
+    """Without training, TensorFlow differentiates the loop."""
+    import tensorflow as tf
+
+    layer = make(cell, attention, options, unroll=place == "unrolled")
+    inputs = [tensor(x) for x in tensors()]
+    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs)]
+
+    def run(*inputs):
+        return results_and_gradients(layer, True, *inputs)
+
+    if place != "eager":
+        unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
+        signature = unknown if place == "unknown sizes" else None
+        run = tf.function(run, signature, jit_compile=place == "XLA", autograph=False)
+    assert_all_close(run(*inputs), expected)
+
+
+@on_tensorflow
+@pytest.mark.slow
+def test_unknown_sizes_without_masks():
+    import tensorflow as tf
+
+    layer, inputs = make("gru", "additive", "previous"), [tensor(x) for x in tensors()]
+    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
+    unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
+    run = tf.function(
+        lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
+    )
+    assert_all_close(run(*inputs), expected)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("training", [True, False])
+def test_training_rounds_unknown_lengths_up(training, monkeypatch):
+    """XLA then compiles the loop on its own, and must not compile a program for every length."""
+    import tensorflow as tf
+
+    rounded, recur = [], _loop.recur
+
+    def spy(*arguments):
+        rounded.append(arguments[-1] is not None)
+        return recur(*arguments)
+
+    monkeypatch.setattr(_loop, "recur", spy)
+    layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
+    layer.build((None, None, D), (None, None, DV))
+    unknown = [tf.TensorSpec((None, None, n)) for n in (D, DV)]
+    for jit in (False, True):
+        tf.function(lambda *x: layer(*x, training=training), jit_compile=jit).get_concrete_function(
+            *unknown
+        )
+    assert rounded == [training, False]
+
+
+class LastTwoAttention(RecurrentScoringMixin):
+    """Its state, `(B, 2, Tk)`, holds the weights of two steps."""
+
+    def initial_state(self, memory):
+        batch, length = ops.shape(memory.value)[:2]
+        return ops.zeros((batch, 2, length), self.score_dtype)
+
+    def score(self, query, key, state):
+        both = ops.sum(query, 2, keepdims=True) * ops.expand_dims(ops.sum(key, 2), 1)
+        return both - ops.sum(state, 1, keepdims=True)
+
+    def next_state(self, state, weights):
+        return ops.stack([weights, state[:, 0]], axis=1)
+
+
+@pytest.mark.slow
+@on_tensorflow
+def test_unknown_sizes_with_a_state_of_three_axes():
+    import tensorflow as tf
+
+    cell = layers.GRUCell(H, dtype="float64")
+    layer = AttentionRNN(cell, LastTwoAttention(dtype="float64"))
+    layer.build((None, T, D), (None, None, DV))
+    inputs = [tensor(x) for x in tensors()]
+    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
+    unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
+    run = tf.function(
+        lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
+    )
+    assert_all_close(run(*inputs), expected)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
+    attention = MonotonicAttention(7, chunk_size=2, initial_offset=0.0, seed=3, dtype="float64")
+    layer = AttentionRNN(layers.GRUCell(H, dtype="float64"), attention)
+    layer.build((None, T, D), (None, None, DV))
+    inputs = [tensor(x) for x in tensors()]
+    state = attention.seed_generator.state
+    start = numpy(state)
+
+    def run(training=True):
+        state.assign(start)
+        return compiled(results_and_gradients, jit)(layer, training, *inputs)
+
+    found, advanced = run(), numpy(state)
+    monkeypatch.setattr(_loop, "has_sites", lambda *_: False)  # TensorFlow differentiates the loop
+    assert_all_close(found, [numpy(x) for x in run()])
+    assert advanced.tolist() == numpy(state).tolist() != start.tolist()
+    assert np.abs(numpy(found[0]) - numpy(run(training=False)[0])).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("attention", "expected"),
+    [
+        ("additive", [(B, 1, 17), (B, 1, TK)]),
+        ("concat", [(B, 1, H), (B, 1, TK)]),
+        ("local-p", [(B, 1, H)]),
+        ("a subclass", [(B, 1, TK), (B, 1, TK)]),
+    ],
+)
+def test_a_step_stores(attention, expected):
+    """Projections and scores."""
+    layer = make("gru", attention, "previous")
+    sites, _ = attention_sites(layer, layer.prepare(tensors()[1]), False, None)
+    site = sites["attention"]
+    _, stored = site.apply(site.weights, tensor(normal(3, B, H)), None, None, None)
+    assert [tuple(x.shape) for x in leaves(stored)] == expected
+
+
+def test_the_backward_pass_stores_nothing_twice(monkeypatch):
+    """It stores the gradients of the results of all parts, but no argument of a part."""
+    counts = counted_outputs(monkeypatch)
+    inputs = [tensor(x) for x in tensors()]
+    results_and_gradients(make("gru", "additive", "previous"), True, *inputs)
+    # Forward: output and weights, state, projection and scores, and the other results: the context
+    # of the attention, three of the GRU.
+    assert counts == [2 + 1 + 2 + 4, 5]
+
+
+def test_dropout_of_the_inputs_of_cells():
+    """Dropout multiplies the same features of the inputs, fed ones too, at every step."""
+    stack = [layers.LSTMCell(5, dropout=0.5, seed=1), layers.GRUCell(H, dropout=0.5, seed=2)]
+    layer = AttentionRNN(stack, LuongAttention(units=7), input_feeding=True)
+    sequences, memory = tensors("float32")
+    found = numpy(layer(sequences, memory, training=True))
+    keeps = []
+    for cell, width in zip(layer.cell.cells, (D + 7, 5), strict=True):
+        cell.seed_generator.state.assign(keras.random.SeedGenerator(cell.seed).state.value)
+        keeps.append(numpy(cell.get_dropout_mask(keras.ops.ones((B, width)))))
+        cell.reset_dropout_mask()
+    prepared = layer.prepare(memory)
+    state = layer.get_initial_state(prepared)
+    cells, fed = state.cells, state.fed
+    lower, upper = layer.cell.cells
+    for i in range(T):
+        x = np.concatenate([sequences[:, i], numpy(fed)], -1) * keeps[0]
+        below, first = lower(x, cells[0])
+        hidden, second = upper(below * keeps[1], [cells[1]])
+        cells = [first, second[0]]
+        fed = layer.attention.attend(hidden, prepared).output
+        np.testing.assert_allclose(found[:, i], numpy(fed), rtol=0, atol=1e-6)
+
+
+@on_tensorflow
+def test_unknown_cells_and_frozen_weights():
+    """A frozen attention and a subclass of a known cell train as well."""
+    import tensorflow as tf
+
+    class Doubled(layers.GRUCell):
+        def call(self, inputs, states, training=False):
+            return super().call(2 * inputs, states, training=training)
+
+    inputs = [tensor(x, "float32") for x in tensors("float32")]
+    for cell, frozen in ((Doubled(H), False), (layers.GRUCell(H), True)):
+        layer = AttentionRNN(cell, BahdanauAttention(17))
+        layer.build(inputs[0].shape, inputs[1].shape)
+        layer.attention.trainable = not frozen
+        found = []
+        for training in (False, True):
+            with tf.GradientTape() as tape:
+                loss = ops.sum(ops.sin(layer(*inputs, training=training)))
+            weights = [weight.value for weight in layer.trainable_weights]
+            found.append([numpy(x) for x in tape.gradient(loss, weights)])
+        assert len(found[0]) == (3 if frozen else 6)
+        assert_all_close(found[1], found[0], "float32")
+
+
+def test_sizes_of_the_cases():
+    assert len({B, T, D, DV, H, TK}) == 6
+
+
+class Query(layers.GRUCell):
+    """A cell whose query has weights of its own."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, **kwargs)
+        self.projection = layers.Dense(units, dtype=self.dtype_policy)
+
+    def query(self, states):
+        return self.projection(states[0])
+
+
+class Twice(RecurrentScoringMixin):
+    """Its state holds one tensor in two places, which change from step to step."""
+
+    def initial_state(self, memory):
+        first = memory.value[:, :, 0]
+        return [first, first, first + 1]
+
+    def score(self, query, key, state):
+        first, second, third = state
+        seen = ops.sin(first) + ops.cos(2 * second) - third
+        return ops.sum(query, -1, keepdims=True) * ops.expand_dims(seen, 1)
+
+    def next_state(self, state, weights):
+        first, second, third = state
+        new = weights * second - third
+        return [weights + first * 0.5, new, new]
+
+
+SHARED = {
+    "a state": lambda cell: AttentionRNN(
+        cell(H, dtype="float64"), Twice(dtype="float64"), query="current", input_feeding=True
+    ),
+    "a query with weights": lambda cell: AttentionRNN(
+        Query(H, dtype="float64"), BahdanauAttention(5, dtype="float64")
+    ),
+    "an activation with weights": lambda cell: AttentionRNN(
+        cell(H, activation=layers.PReLU(dtype="float64"), dtype="float64"),
+        BahdanauAttention(5, dtype="float64"),
+    ),
+}
+
+
+@on_tensorflow
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("training", fast([False, True], [True]))
+def test_tensors_in_two_places_and_weights_of_a_cell(name, training):
+    inputs, found = [tensor(x) for x in tensors()], []
+    for cell in (layers.GRUCell, AnyCell):
+        keras.utils.set_random_seed(3)
+        layer = SHARED[name](cell)
+        layer.build(inputs[0].shape, inputs[1].shape)
+        found.append([numpy(x) for x in results_and_gradients(layer, training, *inputs, masks={})])
+    assert_all_close(found[0], found[1])
+
+
+@pytest.mark.parametrize("cell", [layers.GRUCell, layers.LSTMCell])
+@pytest.mark.parametrize("unroll", [False, True])
+def test_one_tensor_may_start_all_cells(cell, unroll):
+    sequences, memory = (tensor(x, "float32") for x in tensors("float32"))
+    stack = [cell(H), cell(H)]
+    layer = AttentionRNN(stack, BahdanauAttention(5), unroll=unroll)
+    state = tensor(normal(3, B, H), "float32")  # a cast would make copies
+    count = len(keras.tree.flatten(layer.cell.state_size))
+    found = layer(sequences, memory, initial_state=[state] * count)
+    copies = [ops.copy(state) for _ in range(count)]
+    assert_all_close([found], [numpy(layer(sequences, memory, initial_state=copies))], "float32")
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_residual_cells_add_the_whole_input(training):
+    """Dropout is for the products of a cell, as in the call of the stack itself."""
+    sequences, memory = (tensor(x, "float32") for x in tensors("float32"))
+    found = []
+    for stack in (ResidualRNNCells, AnyResidual):
+        keras.utils.set_random_seed(3)
+        cells = [layers.GRUCell(H, dropout=0.5, seed=n) for n in range(3)]
+        layer = AttentionRNN(stack(cells), BahdanauAttention(5))
+        layer.build(sequences.shape, memory.shape)
+        found.append(layer(sequences, memory, training=training))
+    assert_all_close(found[:1], [numpy(found[1])], "float32")
+
+
+class AnyResidual(ResidualRNNCells):
+    """The same stack with a call of its own, so that the decoder calls it."""
+
+    def call(self, *args, **kwargs):
+        return super().call(*args, **kwargs)
+
+
+class Cast(ScoringMixin):
+    """Its hooks expect the compute dtype, which Keras gives to variables in a call."""
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        self.kernel = self.add_weight((query_shape[-1], value_shape[-1]), name="kernel")
+        self.square = self.add_weight((value_shape[-1], value_shape[-1]), name="square")
+
+    def score(self, query, key):
+        query, key = (ops.cast(x, self.compute_dtype) for x in (query, key))
+        return ops.einsum("bqd,bkd->bqk", ops.matmul(query, self.kernel), key)
+
+    def combine(self, query, context):
+        return ops.tanh(ops.matmul(context, self.square))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_hooks_in_mixed_precision(training):
+    """A gradient runs them again, outside of the call of the layer."""
+    layer = AttentionRNN(layers.GRUCell(H, dtype="mixed_bfloat16"), Cast(dtype="mixed_bfloat16"))
+    layer.build((None, T, D), (None, None, DV))
+
+    def loss(*inputs):
+        outputs = layer(*inputs, training=training)
+        return ops.sum(ops.cast(outputs, "float32") ** 2), ()
+
+    _, found = gradients_by(loss, tensors("float32"), layer.trainable_variables)
+    assert all(np.isfinite(numpy(x)).all() and np.any(numpy(x)) for x in found)

@@ -1,0 +1,305 @@
+"""Wrong cells, attentions, arguments and calls of a decoder are refused by name."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    CoverageAttention,
+    LuongAttention,
+    MultiHead,
+    MultiSource,
+)
+from keras_attention.decoder import DecoderState
+from tests.backends import on_tensorflow, tensor
+from tests.decoder.cases import (
+    CASES,
+    DV,
+    FEEDING,
+    PREVIOUS,
+    D,
+    H,
+    T,
+    tensors,
+)
+from tests.helpers import TK, B, arguments, assert_refused, normal
+
+
+class CountingAttention(BahdanauAttention):
+    """Counts its steps in an attribute, which is forbidden."""
+
+    steps = 0
+
+    def score(self, query, key):
+        self.steps = self.steps + 1
+        return super().score(query, key)
+
+
+class Last(BahdanauAttention):
+    """Keeps its last weights in a list."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, **kwargs)
+        self.last = []
+
+    def score(self, query, key):
+        scores = super().score(query, key)
+        self.last.append(scores)
+        return scores
+
+
+class LastBefore(Last):
+    """Has the attribute, and keeps nothing."""
+
+    score = BahdanauAttention.score
+
+
+class Cumulating(BahdanauAttention):
+    """Adds its scores up in a weight."""
+
+    def build(self, *shapes):
+        super().build(*shapes)
+        self.total = self.add_weight((), initializer="zeros", trainable=False, name="total")
+
+    def score(self, query, key):
+        scores = super().score(query, key)
+        self.total.assign(self.total + keras.ops.sum(scores))
+        return scores
+
+
+@on_tensorflow
+@pytest.mark.parametrize("options", [PREVIOUS, FEEDING])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(CountingAttention, "steps"), (Last, "last"), (Cumulating, "total")]
+)
+@pytest.mark.each_value
+def test_an_attention_that_keeps_something_is_refused(kind, name, options):
+    import tensorflow as tf
+
+    refusal = ("must not keep anything between steps", name)
+    inputs = tensors("float32")
+    for call in (
+        lambda layer: layer(*inputs),
+        lambda layer: tf.function(layer)(*[tensor(x, "float32") for x in inputs]),
+        lambda layer: layer(*[keras.Input(x.shape[1:]) for x in inputs]),
+    ):
+        layer = AttentionRNN(layers.GRUCell(H), kind(17), **options)
+        assert_refused(partial(call, layer), *refusal)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("around", ["one of several memories", "every head"])
+def test_an_attention_inside_another_that_keeps_something_is_refused(around):
+    sequences, memory = tensors("float32")
+    if around == "every head":
+        attention = MultiHead(Last(17), 2)
+    else:
+        members = [Last(17, name="member"), LastBefore(13, name="member")]
+        attention, memory = MultiSource(members), [memory, memory]
+    layer = AttentionRNN(layers.GRUCell(H), attention, **PREVIOUS)
+    assert_refused(lambda: layer(sequences, memory), "must not keep anything between steps", "last")
+
+
+CELL, ATTENTION = layers.GRUCell(H), BahdanauAttention(17)
+BAD_ARGUMENTS = {
+    "a number as cell": ((3, ATTENTION), {}, ("`cell`", "a Keras RNN cell", "received 3")),
+    "no cell": ((None, ATTENTION), {}, ("`cell`", "a Keras RNN cell", "received None")),
+    "no cells": (([], ATTENTION), {}, ("`cell`", "received []")),
+    "a layer among cells": (([layers.Dense(3)], ATTENTION), {}, ("cell", "`state_size`", "Dense")),
+    "a layer as cell": (
+        (layers.GRU(3), ATTENTION),
+        {},
+        ("`cell`", "a Keras RNN cell", "received <GRU"),
+    ),
+    "attention of Keras": (
+        (CELL, layers.Attention()),
+        {},
+        ("`attention`", "built on ScoringMixin", "received <Attention"),
+    ),
+    "no attention": ((CELL, None), {}, ("`attention`", "ScoringMixin", "received None")),
+    "query": (
+        (CELL, ATTENTION),
+        {"query": "next"},
+        ("`query`", "'previous', 'current'", "received 'next'"),
+    ),
+    "output_mode": (
+        (CELL, ATTENTION),
+        {"output_mode": "context"},
+        ("`output_mode`", "'cell', 'attention', 'concat'", "received 'context'"),
+    ),
+    "input feeding": (
+        (CELL, ATTENTION),
+        {"query": "previous", "input_feeding": True},
+        ("`input_feeding=True`", 'query="current"', "query='previous'"),
+    ),
+    "attention of another dtype": (
+        (CELL, BahdanauAttention(17, dtype="float64")),
+        {},
+        ("in one dtype", "float32 for the decoder, float64 for `attention`"),
+    ),
+    "a regularizer of a cell": (
+        ([layers.GRUCell(3), layers.GRUCell(H, activity_regularizer="l2")], ATTENTION),
+        {},
+        ("`cell` must have no `activity_regularizer`", "AttentionRNN(..., activity_reg"),
+    ),
+    "a regularizer of an attention": (
+        (CELL, BahdanauAttention(17, activity_regularizer="l2")),
+        {},
+        ("`attention` must have no `activity_regularizer`", "Give it to the decoder"),
+    ),
+    "cells of several dtypes": (
+        ([CELL, layers.GRUCell(3, dtype="mixed_float16")], ATTENTION),
+        {},
+        ("in one dtype", "float32 for the decoder, float16 for `cell`"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("parts", "options", "fragments"), BAD_ARGUMENTS.values(), ids=BAD_ARGUMENTS
+)
+def test_bad_arguments(parts, options, fragments):
+    assert_refused(lambda: AttentionRNN(*parts, **options), *fragments)
+
+
+GOOD = {"sequences": (B, T, D), "memory": (B, TK, DV)}
+BAD_CALLS = {
+    "no memory": ({"sequences": (B, T, D)}, ("`memory` is missing", "layer(sequences, memory)")),
+    "sequences of rank 2": (
+        {**GOOD, "sequences": (B, D)},
+        ("`sequences`", "(batch, steps, features)", "received (2, 3)"),
+    ),
+    "memory of rank 2": (
+        {**GOOD, "memory": (B, DV)},
+        ("`memory`", "(batch, memory steps, features)", "received (2, 13)"),
+    ),
+    "batch sizes": (
+        {**GOOD, "memory": (3, TK, DV)},
+        ("batch size", "the same in `sequences` and `memory`", "`sequences` 2, `memory` 3"),
+    ),
+    "memory_mask of numbers": (
+        {**GOOD, "memory_mask": (B, TK, "float32")},
+        ("`memory_mask` must be boolean", "received dtype float32"),
+    ),
+    "sequences_mask of integers": (
+        {**GOOD, "sequences_mask": (B, T, "int32")},
+        ("`sequences_mask` must be boolean", "received dtype int32"),
+    ),
+    "memory_mask of the length of the sequences": (
+        {**GOOD, "memory_mask": (B, T)},
+        ("`memory_mask` must have shape (2, 7)", "received (2, 5)"),
+    ),
+    "sequences_mask of the length of the memory": (
+        {**GOOD, "sequences_mask": (B, TK)},
+        ("`sequences_mask` must have shape (2, 5)", "received (2, 7)"),
+    ),
+    "initial_state of another size": (
+        {**GOOD, "initial_state": (B, H + 1)},
+        ("`initial_state`", "1 cell state [(batch, 11)]", "received 1, [(2, 12)]"),
+    ),
+    "initial_state of another batch": (
+        {**GOOD, "initial_state": (3, H)},
+        ("`initial_state`", "received 1, [(3, 11)]", "The batch size must be 2, as in the memory"),
+    ),
+    "initial_state of rank 3": (
+        {**GOOD, "initial_state": (B, 1, H)},
+        ("`initial_state`", "1 cell state [(batch, 11)]", "received 1, [(2, 1, 11)]"),
+    ),
+}
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize(("shapes", "fragments"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_bad_calls(shapes, fragments, built, symbolic):
+    layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
+    if built:
+        layer.build((None, None, D), (None, None, DV))
+    inputs = arguments(shapes, symbolic)
+    sequences = inputs.pop("sequences")
+    assert_refused(lambda: layer(sequences, **inputs), layer.name, *fragments)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_too_many_initial_states(symbolic):
+    layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
+    inputs = arguments({**GOOD, "a": (B, H), "b": (B, H)}, symbolic)
+    states = [inputs.pop("a"), inputs.pop("b")]
+    assert_refused(
+        lambda: layer(**inputs, initial_state=states),
+        "`initial_state` must hold 1 cell state [(batch, 11)]",
+        "received 2, [(2, 11), (2, 11)]",
+    )
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("built", [False, True])
+def test_a_list_of_tensors(built, symbolic):
+    sequences, memory = inputs = list(arguments(GOOD, symbolic).values())
+    layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
+    if built:
+        layer.build((None, None, D), (None, None, DV))
+    assert_refused(lambda: layer(inputs), "one tensor", "layer(sequences, memory)")
+    assert_refused(lambda: layer(sequences, [memory]), "`memory` must be one tensor")
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_dot_needs_a_cell_as_wide_as_the_memory(symbolic):
+    layer = AttentionRNN(layers.GRUCell(H), LuongAttention("dot"), query="current")
+    assert_refused(lambda: layer(**arguments(GOOD, symbolic)), "same width", "query 11 and key 13")
+
+
+def test_the_dtype_is_that_of_the_cell():
+    cells = [layers.GRUCell(n, dtype="mixed_float16") for n in (3, 2)]
+    attention = BahdanauAttention(17, dtype="mixed_float16")
+    for cell in (cells[0], cells):
+        layer = AttentionRNN(cell, attention)
+        assert layer.dtype_policy == keras.DTypePolicy("mixed_float16")
+        assert layer.cell.dtype_policy == layer.dtype_policy
+
+
+@pytest.mark.parametrize(
+    ("change", "fragments"),
+    [
+        ({"memory": None}, ("`memory` must be what prepare(memory, memory_mask) returns", "None")),
+        (
+            {"inputs": (B, 1, D)},
+            ("`inputs`", "(batch, features)", "received (2, 1, 3)", "without an axis of"),
+        ),
+        ({"inputs": (B, D + 1)}, ("`inputs` of 3 features", "received (2, 4)")),
+        ({"state": []}, ("`state` must be the DecoderState", "received []")),
+        ({"state": None}, ("`state` must be the DecoderState", "received None")),
+        ({"state": [normal(0, 2, 7)]}, ("`state` must be", "received [float64 of shape (2, 7)].")),
+        ({"memory": DecoderState([], None, None, None)}, ("`memory`", "received DecoderState.")),
+    ],
+)
+def test_bad_arguments_of_a_step(change, fragments):
+    layer = CASES["bahdanau"].built()
+    memory = layer.prepare(normal(0, B, TK, DV))
+    state = layer.get_initial_state(memory)
+    given = {"memory": memory, "state": state, "inputs": (B, D), **change}
+    inputs = normal(1, *given["inputs"])
+    assert_refused(lambda: layer.step(inputs, given["state"], given["memory"]), *fragments)
+
+
+@pytest.mark.parametrize("attention", [BahdanauAttention, CoverageAttention])
+def test_an_attention_that_was_built_for_other_sizes(attention):
+    attention = attention(4)
+    attention(np.ones((B, T, H + 1)), np.ones((B, TK, DV)))
+    message = "the layer was built for `query` of 12 features; received"
+    decoder = AttentionRNN(layers.GRUCell(H), attention)
+    assert_refused(lambda: decoder(np.ones((B, T, D)), np.ones((B, TK, DV))), message)
+    message = "the layer was built for `value` of 13 features; received"
+    decoder = AttentionRNN(layers.GRUCell(H + 1), attention)
+    assert_refused(lambda: decoder(np.ones((B, T, D)), np.ones((B, TK, DV + 1))), message)
+
+
+def test_decoding_before_the_weights_exist():
+    layer = CASES["bahdanau"].make()
+    assert_refused(lambda: layer.get_initial_state(None), "no weights yet. Call it once, or")
+    assert_refused(lambda: layer.prepare(normal(0, B, TK, DV)), "no weights yet")

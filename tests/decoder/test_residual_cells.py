@@ -1,0 +1,117 @@
+"""Residual stacks against loops over their cells."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ResidualRNNCells
+from tests import oracles
+from tests.decoder.cases import DV, MASKS, D, H, T, tensors
+from tests.helpers import B, assert_close, assert_refused, normal, numpy, randomize
+
+KINDS = {"lstm": (layers.LSTMCell, oracles.lstm), "gru": (layers.GRUCell, oracles.gru)}
+
+
+def make(*kinds):
+    return ResidualRNNCells([KINDS[kind][0](H, dtype="float64") for kind in kinds], dtype="float64")
+
+
+def steps_of(stack, kinds):
+    return [
+        KINDS[kind][1](**{weight.name: numpy(weight) for weight in cell.trainable_weights})
+        for kind, cell in zip(kinds, stack.cells, strict=True)
+    ]
+
+
+def run(steps, sequence, kinds):
+    """The outputs of a stack for one sequence."""
+    states = [[np.zeros(H)] * (2 if kind == "lstm" else 1) for kind in kinds]
+    outputs = []
+    for x in sequence:
+        total = None
+        for n, step in enumerate(steps):
+            hidden, states[n] = step(x if total is None else total, states[n])
+            total = hidden if total is None else total + hidden
+        outputs.append(total)
+    return np.array(outputs)
+
+
+@pytest.mark.parametrize("kinds", [("gru", "gru"), ("lstm", "gru", "lstm")])
+def test_in_a_layer_of_keras(kinds):
+    stack = make(*kinds)
+    layer = layers.RNN(stack, return_sequences=True, dtype="float64")
+    sequences, _ = tensors()
+    layer.build(sequences.shape)
+    randomize(layer)
+    steps = steps_of(stack, kinds)
+    expected = [run(steps, sequence, kinds) for sequence in sequences]
+    assert_close(layer(sequences), np.array(expected))
+
+
+def test_without_attention_in_a_decoder():
+    """The output of the cells, which do not depend on an attention that runs after the loop."""
+    kinds = ("lstm", "gru")
+    stack = make(*kinds)
+    layer = AttentionRNN(stack, LuongAttention(dtype="float64"), output_mode="cell")
+    inputs = tensors()
+    layer.build(inputs[0].shape, inputs[1].shape)
+    randomize(layer)
+    expected = [run(steps_of(stack, kinds), sequence, kinds) for sequence in inputs[0]]
+    assert_close(layer(*inputs), np.array(expected))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_query_is_the_output_of_the_step_before(training):
+    stack = make("lstm", "gru")
+    layer = AttentionRNN(stack, BahdanauAttention(7, dtype="float64"))
+    sequences, memory = tensors()
+    outputs, weights = layer(sequences, memory, return_attention_scores=True, training=training)
+    prepared = layer.prepare(memory)
+    for i in range(1, T):
+        query = numpy(outputs)[:, i - 1]
+        assert_close(weights[:, i], numpy(layer.attention.attend(query, prepared).weights))
+
+
+def test_a_step_is_a_step_of_the_loop():
+    layer = AttentionRNN(make("lstm", "gru"), BahdanauAttention(7, dtype="float64"))
+    sequences, memory = tensors()
+    mask = MASKS["memory_mask"]
+    expected = numpy(layer(sequences, memory, memory_mask=mask))
+    prepared = layer.prepare(memory, mask)
+    state = layer.get_initial_state(prepared)
+    for i in range(T):
+        output, state, _ = layer.step(sequences[:, i], state, prepared)
+        assert_close(output, expected[:, i])
+
+
+def test_saving(tmp_path):
+    inputs = keras.Input((None, D)), keras.Input((None, DV))
+    cells = ResidualRNNCells([layers.GRUCell(H) for _ in range(3)])
+    model = keras.Model(inputs, AttentionRNN(cells, BahdanauAttention(7))(*inputs))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    given = [normal(n, B, 3, size).astype("float32") for n, size in enumerate((D, DV))]
+    assert_close(loaded(given), numpy(model(given)), "float32")
+
+
+def test_cells_of_a_generator():
+    assert len(ResidualRNNCells(layers.GRUCell(3) for _ in range(3)).cells) == 3
+
+
+def test_bad_cells():
+    cell, wanted = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
+    assert_refused(
+        lambda: ResidualRNNCells([cell] * 2, name="stack"),
+        "stack: `cells` must not hold one cell more than once; received [",
+        "Make each: [",
+    )
+    assert_refused(lambda: ResidualRNNCells(cell), "at least two cells", "1 of [3]")
+    assert_refused(lambda: ResidualRNNCells([]), wanted, "received []")
+    assert_refused(lambda: ResidualRNNCells([cell, layers.GRU(3)]), wanted, "keras.layers.GRUCell(")
+    assert_refused(lambda: ResidualRNNCells([layers.GRUCell(3)]), "at least two cells", "1 of [3]")
+    assert_refused(
+        lambda: ResidualRNNCells([layers.GRUCell(3), layers.LSTMCell(5)]),
+        "the same number of units",
+        "received 2 of [3, 5] units",
+    )

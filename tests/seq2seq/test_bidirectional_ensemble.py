@@ -1,0 +1,187 @@
+"""`BidirectionalEnsemble` against its two models."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import Ensemble, Seq2Seq
+from keras_attention.search import bidirectional_search, reverse_tokens
+from keras_attention.seq2seq import BidirectionalEnsemble
+from tests.backends import only_on
+from tests.helpers import assert_refused, numpy
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, V, make_model
+from tests.seq2seq.test_seq2seq import other_tokens
+
+PARTS = "left_to_right", "right_to_left"
+SETTINGS = {"start_token": START, "end_token": END, "max_length": 6}
+
+
+@pytest.fixture(scope="module")
+def both():
+    return BidirectionalEnsemble(make_model(seed=1), make_model("hard, monotonic", seed=2))
+
+
+@pytest.mark.slow
+def test_generate_is_the_search_in_both_directions(both):
+    states, memories = both.start(SOURCES)
+    steps = both.left_to_right.step, both.right_to_left.step
+    options = {"beam_width": 3, "length_penalty": 0.5}
+    expected = bidirectional_search(steps, states, memories, **SETTINGS, **options)
+    found = both.generate(SOURCES, 6, n_best=3, **options)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, numpy(y), atol=1e-5)
+    best = both.generate(SOURCES, 6, **options)
+    assert np.array_equal(best.tokens, found.tokens[:, 0])
+
+
+@pytest.mark.slow
+def test_the_log_probability_is_the_mean_of_both_directions(both):
+    ahead = both.left_to_right.log_probability(SOURCES, TARGETS)
+    back = both.right_to_left.log_probability(SOURCES, reverse_tokens(TARGETS, END))
+    found = both.log_probability(SOURCES, TARGETS)
+    np.testing.assert_allclose(found.scores, (ahead.scores + back.scores) / 2, atol=1e-5)
+    np.testing.assert_allclose(found.weights, ahead.weights, atol=1e-6)
+    # The terms of the right-to-left model are in reading order: two words, then the end token.
+    row, terms = back.log_probs[1], (ahead.log_probs[1] + back.log_probs[1]) / 2
+    assert row[0] != pytest.approx(row[1])
+    np.testing.assert_allclose(found.log_probs[0, 3], (ahead.log_probs + back.log_probs)[0, 3] / 2)
+    mirrored = (ahead.log_probs[0, :3] + back.log_probs[0, 2::-1]) / 2
+    np.testing.assert_allclose(found.log_probs[0, :3], mirrored, atol=1e-6)
+    np.testing.assert_allclose(found.log_probs[1, 1:], terms[1:], atol=1e-6)
+
+
+@pytest.mark.exhaustive
+def test_the_scores_are_log_probabilities_without_a_length_penalty(both):
+    found = both.generate(SOURCES, 6, length_penalty=0.0)
+    steps = np.arange(6) < found.lengths[:, None]
+    again = both.log_probability(SOURCES, np.where(steps, found.tokens, 0))
+    np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
+    np.testing.assert_allclose(again.log_probs, found.log_probs, atol=2e-5)
+    np.testing.assert_allclose(again.weights, found.weights, atol=1e-5)
+
+
+def test_a_call_returns_the_mean_of_log_probabilities(both):
+    targets = np.vstack([TARGETS, [[6, 5, 0, 0]]])  # the last one has no end token
+    sources = np.vstack([SOURCES, SOURCES[:1]])
+    found = numpy(both((sources, targets)))
+    assert found.shape == (4, 4, V)
+    turned = np.array([[9, 4, 7, 2], [6, 2, 0, 0], [10, 3, 2, 0], [5, 6, 0, 0]])
+    left, right = (
+        numpy(keras.ops.log_softmax(model((sources, target))))
+        for model, target in ((both.left_to_right, targets), (both.right_to_left, turned))
+    )
+    places = [[2, 1, 0, 3], [0, 1, 2, 3], [1, 0, 2, 3], [1, 0, 2, 3]]
+    for b, row in enumerate(places):
+        np.testing.assert_allclose(found[b], (left[b] + right[b, row]) / 2, atol=1e-6)
+    np.testing.assert_array_equal(numpy(both((sources, 1.0 * targets))), found)
+
+
+@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+def test_training_drops_nothing_in_the_members(kind):
+    models = [make_model(seed=n) for n in (0, 1)]
+    for model in models:
+        model.decoder.cell.dropout = 0.5
+    model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
+    expected = numpy(model((SOURCES, TARGETS)))
+    np.testing.assert_array_equal(numpy(model((SOURCES, TARGETS), training=True)), expected)
+    # A member alone drops.
+    found = numpy(models[0]((SOURCES, TARGETS), training=True))
+    assert abs(found - numpy(models[0]((SOURCES, TARGETS)))).max() > 1e-3
+
+
+@pytest.mark.exhaustive
+def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
+    class Everything(keras.layers.Layer):
+        """An encoder that reads the padding."""
+
+        def call(self, source, training=None):
+            memory, state, _ = both.left_to_right.encoder(source)
+            return memory, state, None
+
+    parts = both.left_to_right
+    reading = Seq2Seq(Everything(), parts.decoder, parts.target_embedding, parts.head, START, END)
+    for pair in ((reading, both.right_to_left), (both.right_to_left, reading)):
+        model = BidirectionalEnsemble(*pair)
+        expected = model.generate(SOURCES, 6)
+        found = model.generate(SOURCES, 6, batch_size=1)
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-5)
+
+
+def test_a_loaded_file_computes_the_same(both, tmp_path):
+    members = Ensemble([both.left_to_right, make_model("tied", seed=3)])
+    model = BidirectionalEnsemble(members, both.right_to_left)
+    expected = numpy(model((SOURCES, TARGETS)))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(numpy(loaded((SOURCES, TARGETS))), expected, atol=1e-6)
+    assert len(loaded.left_to_right.models) == 2
+
+
+@only_on("tensorflow", reason="SavedModels")
+@pytest.mark.slow
+def test_an_export_generates_the_same(both, tmp_path):
+    import tensorflow as tf
+
+    expected = both.generate(SOURCES, 6)
+    both.export_generate(tmp_path / "saved", 6)
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    for name, x in serve(tf.constant(SOURCES)).items():
+        np.testing.assert_allclose(x, getattr(expected, name), atol=1e-5)
+
+
+def test_wrong_models_are_refused(both):
+    for name in PARTS:
+        for wrong in (keras.layers.Dense(3), None, both):
+            models = {part: getattr(both, part) for part in PARTS} | {name: wrong}
+            message = f"`{name}` must be a Seq2Seq or an Ensemble; received"
+            assert_refused(lambda models=models: BidirectionalEnsemble(**models), message)
+    with pytest.raises(ValueError, match="must have the same start_token"):
+        BidirectionalEnsemble(both.left_to_right, other_tokens(both.left_to_right))
+    with pytest.raises(ValueError, match=r"`models` must be a list .* Ensemble of each direction"):
+        Ensemble([both, both.left_to_right])
+    parts = both.left_to_right
+    other = Seq2Seq(
+        parts.encoder, parts.decoder, parts.target_embedding, keras.layers.Dense(V + 2), START, END
+    )
+    other((SOURCES, TARGETS))  # then the number of its tokens is known
+    model = BidirectionalEnsemble(both.left_to_right, other)
+    with pytest.raises(ValueError, match=rf"must have one vocabulary; received \[{V}, {V + 2}\]"):
+        model.generate(SOURCES, 6)
+
+
+def test_a_target_without_its_end_token_is_refused(both):
+    for target in (np.where(TARGETS == END, 5, TARGETS), [[7, 4], [6, 2], [3, 2]]):
+        with pytest.raises(
+            ValueError, match=r"must contain the end token before its padding; .*\(token 2\)"
+        ):
+            both.log_probability(SOURCES, target)
+
+
+@only_on("tensorflow", reason="SavedModels")
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+def test_trained_models_together_export_their_call(kind, tmp_path):
+    import tensorflow as tf
+
+    models = [make_model(seed=n) for n in (0, 1)]
+    model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
+    expected = model((SOURCES, TARGETS))
+    model.export(tmp_path / "saved", verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    pair = tuple(tf.constant(x, "float32") for x in (SOURCES, TARGETS))  # as Keras exports it
+    found = loaded.serve(pair)
+    np.testing.assert_allclose(numpy(found), numpy(expected), atol=1e-5)
+
+
+def test_wrong_searches_are_refused(both):
+    with pytest.raises(ValueError, match="must be one of 'beam'; received 'greedy'"):
+        both.generate(SOURCES, 6, "greedy")
+    with pytest.raises(
+        ValueError, match=r"options of search='beam' are beam_width.*; received coverage_penalty"
+    ):
+        both.generate(SOURCES, 6, coverage_penalty=0.1)
+    with pytest.raises(
+        ValueError, match=r"options of search='beam' are beam_width.*; received prefix"
+    ):
+        both.generate(SOURCES, 6, prefix=[[3]] * 3)

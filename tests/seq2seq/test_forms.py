@@ -1,0 +1,150 @@
+"""What the first call of a model shows: what `generate` relies on, and a file builds from."""
+
+import json
+import shutil
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from keras_attention.seq2seq import BidirectionalEnsemble
+from tests import fast
+from tests.helpers import assert_refused, numpy
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, E, H, V, bahdanau, make_model
+
+GOOD = {"shape": [None, None], "dtype": "int64"}
+
+
+def change(path, form):
+    """Writes another form into a file."""
+    with zipfile.ZipFile(path) as file:
+        entries = {name: file.read(name) for name in file.namelist()}
+    config = json.loads(entries["config.json"])
+    assert config["build_config"] == {"form": [GOOD, GOOD]}
+    config["build_config"]["form"] = form
+    entries["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in entries.items():
+            file.writestr(name, data)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    model = make_model()
+    model((np.full((1, 2), 3), np.full((1, 2), 3)))
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    model.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        [{**GOOD, "shape": [2**20, 2**20]}, GOOD],
+        [{**GOOD, "shape": [None, 2**20]}, GOOD],
+        [{**GOOD, "shape": [None, None, -1]}, GOOD],
+        [{**GOOD, "shape": [None, None, "8"]}, GOOD],
+        [{**GOOD, "shape": "8"}, GOOD],
+        [{"dtype": "int32"}, GOOD],
+        ["ids", GOOD],
+        "ids",
+        [3, GOOD],
+    ],
+)
+def test_a_damaged_form_is_refused(form, saved, tmp_path):
+    path = shutil.copy(saved, tmp_path)
+    change(path, form)
+    assert_refused(
+        lambda: keras.saving.load_model(path),
+        "The form of the inputs in a saved model must be nested lists or dictionaries",
+        "Save the model again",
+    )
+
+
+class Reading(layers.Layer):
+    """An encoder of a model; `hides` decides whether the decoder sees which steps are padding."""
+
+    def __init__(self, encoder, hides=True):
+        super().__init__()
+        self.encoder, self.hides = encoder, hides
+
+    def call(self, source, training=None):
+        memory, state, mask = self.encoder(source)
+        # The product does not pass a mask on, as the memory does up to Keras 3.15.
+        return memory * 1.0, state, None if self.hides else mask
+
+
+@pytest.mark.slow
+def test_a_later_call_does_not_change_what_generate_cuts():
+    parts = make_model()
+    encoder = Reading(parts.encoder)
+    model = Seq2Seq(encoder, parts.decoder, parts.target_embedding, parts.head, START, END)
+    model((SOURCES, TARGETS))
+    encoder.hides = False
+    model((SOURCES, TARGETS))
+    encoder.hides = True
+    found = model.generate(SOURCES[1:], 6)  # whose rows are all shorter
+    options = {"start_token": START, "end_token": END, "max_length": 6}
+    expected = beam_search(model.step, *model.start(SOURCES[1:]), **options)
+    np.testing.assert_allclose(found.scores, numpy(expected.scores)[:, 0], atol=1e-5)
+
+
+def test_an_encoder_that_returns_no_mask_any_more_is_refused():
+    parts = make_model()
+    encoder = Reading(parts.encoder, hides=False)
+    model = Seq2Seq(encoder, parts.decoder, parts.target_embedding, parts.head, START, END)
+    model((SOURCES, TARGETS))
+    encoder.hides = True
+    assert_refused(
+        lambda: model.generate(SOURCES, 4), "the encoder must return a mask, as at the first call"
+    )
+
+
+def twin():
+    """A new model of the parts of `make_model`, without weights."""
+    rnn = layers.Bidirectional(layers.GRU(H // 2, return_sequences=True, return_state=True))
+    parts = RecurrentEncoder(layers.Embedding(V, E), rnn), bahdanau(), layers.Embedding(V, E)
+    return Seq2Seq(*parts, layers.Dense(V), START, END)
+
+
+JOINED = {
+    "alone": lambda *models: models[0],
+    "ensemble": lambda *models: Ensemble(models),
+    "both directions": lambda *models: BidirectionalEnsemble(*models),
+}
+
+
+@pytest.mark.parametrize("kind", fast(JOINED, ["alone"]))
+def test_a_model_that_was_only_built_loads_weights(kind, tmp_path):
+    model = JOINED[kind](make_model(seed=1), make_model(seed=2))
+    expected = numpy(model((SOURCES, TARGETS)))
+    model.save_weights(tmp_path / "model.weights.h5")
+    new = JOINED[kind](twin(), twin())
+    new.build()
+    new.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_allclose(numpy(new((SOURCES, TARGETS))), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_a_model_without_weights_loads_none(built, tmp_path):
+    make_model().save_weights(tmp_path / "model.weights.h5")
+    model = twin()
+    if built:
+        model.build(((None, None), (None, None)))  # as Keras calls it before the first call
+    assert_refused(
+        lambda: model.load_weights(tmp_path / "model.weights.h5"),
+        "the model has no weights yet. Call build() first",
+    )
+
+
+@pytest.mark.slow
+def test_a_clone_generates_like_a_model_that_was_called():
+    model = keras.models.clone_model(make_model("additive"))
+    model.set_weights(make_model("additive", seed=3).get_weights())
+    expected = make_model("additive", seed=3).generate(SOURCES, 4)
+    found = model.generate(SOURCES, 4, batch_size=1)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+    assert_refused(lambda: model.generate(SOURCES, 4, prefix=[[V]] * 3), "ids of the vocabulary")

@@ -1,0 +1,291 @@
+"""Hard attention against sums over all positions, and over all paths."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.seq2seq import HardAttention
+from tests import fast
+from tests.backends import dtypes, gradients_by, tensor
+from tests.helpers import (
+    assert_all_close,
+    assert_close,
+    assert_gradients,
+    assert_refused,
+    gradients,
+    lengths_mask,
+    normal,
+    numpy,
+    randomize,
+    weight_arrays,
+)
+from tests.seq2seq.oracles import expected_loss, hard_attention, softmax
+
+B, T, TK, H, D, U, V = 2, 3, 4, 5, 3, 2, 6
+WORDS = np.random.default_rng(5).integers(1, V, (B, T))
+TOKENS = np.concatenate([np.full((B, 1), 1), WORDS[:, :-1]], axis=1)
+# Padding behind, and padding in front.
+MASK = np.stack([lengths_mask([3], TK)[0], np.arange(TK) >= 1])
+whole_or_monotonic = pytest.mark.parametrize("monotonic", [False, True])
+
+
+def built(scale=1.0, **options):
+    layer = HardAttention(V, U, **{"dtype": "float64", **options})
+    layer.build((None, None, H), (None, None, D))
+    return randomize(layer, scale=scale)
+
+
+def tensors(dtype="float64", batch=B):
+    """Outputs, scores and memory."""
+    shapes = (batch, T, H), (batch, T, TK), (batch, TK, D)
+    return [normal([3, n], *shape, dtype=dtype) for n, shape in enumerate(shapes)]
+
+
+def attention(scores, mask=None):
+    """Weights, as an attention makes them."""
+    if mask is None:
+        return ops.softmax(scores)
+    mask = np.broadcast_to(mask[:, None], (len(mask), T, mask.shape[1]))
+    shares = ops.softmax(ops.where(mask, scores, -1e30))
+    return ops.where(mask, shares, ops.zeros_like(shares))
+
+
+def run(layer, output, scores, memory, mask=None, tokens=TOKENS):
+    options = {"tokens": tensor(tokens, "int32")} if layer.monotonic else {}
+    mask_tensor = None if mask is None else tensor(mask)
+    weights = attention(scores, mask)
+    return layer(output, weights=weights, memory=memory, memory_mask=mask_tensor, **options)
+
+
+def step_by_step(layer, output, weights, memory, mask=None, tokens=TOKENS):
+    """The same as `run`, one step after the other, given the weights."""
+    state, found = layer.initial_state(memory, mask), []
+    for i in range(T):
+        options = {"tokens": tensor(tokens[:, i], "int32")} if layer.monotonic else {}
+        options |= {"memory": memory, "memory_mask": mask}
+        logits, state = layer(output[:, i], weights=weights[:, i], state=state, **options)
+        found.append(logits)
+    return ops.stack(found, axis=1)
+
+
+@whole_or_monotonic
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
+@pytest.mark.each_value
+def test_equals_the_sum_over_all_paths(monotonic, mask, jit):
+    layer = built(monotonic=monotonic)
+
+    def oracle(inputs, weights):
+        rows = np.ones((B, TK), bool) if mask is None else mask
+        return [
+            np.stack(
+                [
+                    hard_attention(
+                        outputs,
+                        np.stack([softmax(x[row]) for x in scores]),
+                        memory[row],
+                        words,
+                        weights,
+                        monotonic,
+                    )
+                    for outputs, scores, memory, words, row in zip(
+                        *inputs, WORDS, rows, strict=True
+                    )
+                ]
+            )
+        ]
+
+    inputs = tensors()
+    found = run(layer, *map(tensor, inputs), mask)
+    (expected,) = oracle(inputs, weight_arrays(layer))
+    assert_close(found, expected)
+    assert_gradients(layer, lambda *x: [run(layer, *x, mask)], inputs, oracle, jit=jit)
+
+
+@whole_or_monotonic
+@pytest.mark.parametrize("dtype", ["float64", "float32", "mixed_float16"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+def test_one_step_after_the_other_is_the_whole_run(monotonic, dtype, mask):
+    layer = built(monotonic=monotonic, dtype=dtype)
+    output, scores, memory = (ops.cast(x, layer.compute_dtype) for x in tensors())
+    expected = run(layer, output, scores, memory, mask)
+    weights = attention(scores, mask)
+    mask = None if mask is None else tensor(mask)
+    found = step_by_step(layer, output, weights, memory, mask)
+    assert dtypes(found) == dtypes(expected) == [layer.log_dtype]
+    assert_close(found, numpy(expected), "float64" if dtype == "float64" else "float32")
+    np.testing.assert_allclose(np.exp(numpy(found)).sum(-1), 1, rtol=0, atol=2e-6)
+
+
+def test_the_start_token_may_lie_outside_of_the_vocabulary():
+    layer, inputs = built(monotonic=True), [tensor(x) for x in tensors()]
+    weights = attention(inputs[1])
+    expected = step_by_step(layer, inputs[0], weights, inputs[2])
+    tokens = np.concatenate([np.full((B, 1), V), TOKENS[:, 1:]], axis=1)
+    found = step_by_step(layer, inputs[0], weights, inputs[2], tokens=tokens)
+    assert_close(found, numpy(expected))
+
+
+def test_the_position_never_moves_back():
+    """Weights on the first position alone, after the second was read, are of no use."""
+    layer = built(monotonic=True)
+    output, _, memory = tensors()
+    weights = np.zeros((B, T, TK))
+    weights[:, 0, 1] = weights[:, 1:, 3] = 1
+    moved = weights.copy()
+    moved[:, 1, 0], moved[:, 1, 3] = 1 - 1e-9, 1e-9
+    options = {"memory": memory, "tokens": TOKENS}
+    expected = numpy(layer(output, weights=weights, **options))
+    assert_close(layer(output, weights=moved, **options), expected)
+    other = numpy(built(monotonic=False)(output, weights=moved, memory=memory))
+    assert np.abs(other - expected)[:, 1].max() > 1e-3
+
+
+@whole_or_monotonic
+@pytest.mark.parametrize("place", [0, TK], ids=["front", "behind"])
+@pytest.mark.parametrize("fill", [1.0, np.nan])
+def test_masking_is_truncating_whatever_the_padding_holds(monotonic, place, fill):
+    layer, inputs = built(monotonic=monotonic), tensors()
+    kept = np.insert(np.ones(TK, bool), [place, place], False)
+    long = [inputs[0], *(np.insert(x, [place] * 2, 0.0, axis=n) for x, n in ((inputs[1], 2),))]
+    long.append(np.insert(inputs[2], [place] * 2, fill, axis=1))
+    mask = np.tile(kept, (B, 1))
+    outputs, expected = gradients(layer, lambda *x: [run(layer, *x)], inputs)
+    found_outputs, found = gradients(layer, lambda *x: [run(layer, *x, mask)], long)
+    assert_close(found_outputs[0], numpy(outputs[0]))
+    found, expected = [numpy(x) for x in found], [numpy(x) for x in expected]
+    assert not found[2][:, ~kept].any()
+    found[1], found[2] = found[1][:, :, kept], found[2][:, kept]
+    assert_all_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"monotonic": True}, {"estimator": "reinforce"}], ids=["whole", "path", "one"]
+)
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
+@pytest.mark.each_value
+def test_nothing_valid_reads_zeros(options, dtype, jit):
+    layer = built(dtype=dtype, **options)
+    output, _, memory = (x.astype("float32") for x in tensors())
+    mask = np.array([[False] * TK, [True] * TK])
+    weights = np.repeat(mask[:, None] / np.float32(TK), T, axis=1).astype("float32")
+    memory[0] = np.nan
+
+    def call(output, weights, memory):
+        given = {"weights": weights, "memory": memory, "memory_mask": tensor(mask)}
+        return [layer(output, **given, tokens=tensor(TOKENS, "int32"))]
+
+    outputs, found = gradients(layer, call, [output, weights, memory], jit)
+    for x in (*outputs, *found):
+        assert np.isfinite(numpy(x)).all()
+    assert not numpy(found[2])[0].any()
+    (zeros,) = call(tensor(output), tensor(weights[[1, 1]]), ops.zeros((B, TK, D)))
+    exact = dtype == "float32"
+    np.testing.assert_allclose(
+        numpy(outputs[0])[0], numpy(zeros)[0], rtol=0, atol=2e-6 if exact else 2e-2
+    )
+
+
+def test_the_mean_of_reinforce_is_the_exact_gradient():
+    """Ten thousand samples: their mean is within four standard errors of the enumeration."""
+    count, steps, weight = 10_000, 2, 0.3
+    layer = built(estimator="reinforce", entropy_weight=weight, seed=7)
+    layer.baseline.assign(-1.3)
+    inputs, words = [x[:1] for x in tensors()], np.concatenate([WORDS[:1, :steps], [[0]]], axis=1)
+    targets = tensor(np.tile(words, (count, 1)), "int32")
+
+    def loss(*inputs):
+        given = {"weights": attention(inputs[1]), "memory": inputs[2], "targets": targets}
+        # On JAX, a loss that no scope collects is lost.
+        with keras.StatelessScope(collect_losses=True) as scope:
+            log_p = layer(inputs[0], **given, training=True)
+        picked = ops.take_along_axis(log_p, ops.expand_dims(targets, 2), axis=2)
+        # The mean over valid steps, times all of them: gradients of the samples do not mix.
+        return -ops.sum(picked[:, :steps]) + count * steps * scope.losses[-1], ()
+
+    _, found = gradients_by(loss, [np.repeat(x, count, axis=0) for x in inputs], [])
+
+    def exact(output, scores, memory):
+        shares = np.stack([softmax(x) for x in scores[0]])
+        named = weight_arrays(layer)
+        return expected_loss(output[0], shares, memory[0], words[0, :steps], named, weight)
+
+    for x, estimates in zip(inputs, found, strict=True):
+        estimates = numpy(estimates)
+        error = estimates.std(axis=0) / np.sqrt(count)
+        for index in np.ndindex(x.shape[1:]):
+            kept, values = x[(0, *index)], []
+            for change in (1e-5, -1e-5):
+                x[(0, *index)] = kept + change
+                values.append(exact(*inputs))
+            x[(0, *index)] = kept
+            expected = (values[0] - values[1]) / 2e-5
+            assert abs(estimates[:, *index].mean() - expected) <= 4 * error[index] + 1e-6
+
+
+def test_reinforce_reads_one_position_and_moves_its_baseline():
+    layer = built(estimator="reinforce", seed=7)
+    output, scores, memory = tensors()
+    weights, targets = numpy(attention(scores)), WORDS.copy()
+    targets[1] = 0  # padding
+    given = {"weights": weights, "memory": memory}
+    quiet = numpy(layer(output, **given))
+    assert not layer.losses
+    best = np.eye(TK)[weights.argmax(-1)]
+    assert_close(built()(output, weights=best, memory=memory), quiet)
+    assert_close(layer(output[:, 0], weights=weights[:, 0], memory=memory), quiet[:, 0])
+
+    loud = numpy(layer(output, **given, targets=targets, training=True))
+    each = [
+        numpy(built()(output, weights=np.tile(one, (B, T, 1)), memory=memory)) for one in np.eye(TK)
+    ]
+    read = [[min(range(TK), key=lambda j: abs(each[j][b, i] - loud[b, i]).max())
+             for i in range(T)] for b in range(B)]  # fmt: skip
+    log_a = np.log([[weights[b, i, read[b][i]] for i in range(T)] for b in range(B)])
+    reward = np.array([loud[0, i, targets[0, i]] for i in range(T)])
+    entropy = -(weights * np.log(weights)).sum(-1)
+    assert_close(layer.losses[-1], -(reward * log_a[0] + 0.002 * entropy[0]).mean())
+    assert_close(layer.baseline, 0.1 * reward.mean())
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        ({"vocabulary_size": None}, ("`vocabulary_size`", "a positive integer", "received None")),
+        ({"units": 0}, ("`units`", "a positive integer", "received 0")),
+        ({"monotonic": 1}, ("`monotonic`", "True or False", "received 1")),
+        ({"estimator": "sample"}, ("`estimator`", "'exact', 'reinforce'", "'sample'")),
+        ({"estimator": "reinforce", "monotonic": True}, ('`estimator` must be "exact" if',)),
+        ({"entropy_weight": -1}, ("`entropy_weight`", "at least 0", "received -1")),
+        ({"seed": -1}, ("`seed`", "received -1")),
+    ],
+)
+def test_bad_arguments(options, fragments):
+    options = {"vocabulary_size": V, "units": U, **options}
+    assert_refused(lambda: HardAttention(**options), *fragments)
+
+
+def test_bad_calls():
+    output, weights, memory = tensors()
+    step = {"weights": weights[:, 0], "memory": memory}
+    path, sampling = built(monotonic=True), built(estimator="reinforce")
+    for call, *fragments in (
+        (lambda: HardAttention(V, U)(output, weights=weights), "`memory` is missing"),
+        (lambda: path(output, weights=weights, memory=memory), "`tokens` is missing", "(batch,"),
+        (lambda: path(output[:, 0], **step, tokens=TOKENS[:, 0]), "`state` is missing", "initial_"),
+        (lambda: path(output[:, 0], weights=weights, memory=memory), "`weights` must have shape"),
+        (lambda: sampling(output, weights=weights, memory=memory, training=True), "`targets` is"),
+    ):
+        assert_refused(call, *fragments)
+
+
+def test_reads():
+    assert built().reads == ("weights", "memory", "memory_mask")
+    assert built(monotonic=True).reads[3:] == ("tokens",)
+    assert built(estimator="reinforce").reads[3:] == ("targets",)
+    assert built().initial_state(np.ones((B, TK, D))) == ()
+    assert keras.tree.map_structure(
+        lambda x: tuple(x.shape), built(monotonic=True).initial_state(np.ones((B, TK, D)))
+    ) == ((B, TK), (B, H))

@@ -1,0 +1,183 @@
+"""A search computes what training does: with every attention, head and decoder.
+
+The score of a search without a length penalty is the log probability of its result. So every step
+of the decoder, the attention and the head equals that of the call. The oracle is the call, which
+`test_seq2seq.py` compares with a model by hand.
+"""
+
+import itertools
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops, tree
+
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    DecoderStack,
+    MemoryHop,
+    MultiHead,
+    MultiSource,
+    RecurrentEncoder,
+    ScoringMixin,
+    Seq2Seq,
+)
+from keras_attention.ops import compiling
+from keras_attention.seq2seq import HardAttention, PointerGenerator, Readout
+from tests.backends import BACKEND
+from tests.conformance.layers import CASES as LAYERS
+from tests.conformance.layers import QUERY
+from tests.helpers import lengths_mask, randomize
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS
+
+V, E, H, U = 11, 5, 5, 7
+BOTH = SOURCES, SOURCES[:, :4]
+
+
+@keras.saving.register_keras_serializable("tests")
+class TwoMemories(layers.Layer):
+    """An encoder of two sources, whose memories have different sizes."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.parts = [recurrent_encoder(H), recurrent_encoder(3)]
+
+    def build(self, shapes):
+        for part, shape in zip(self.parts, shapes, strict=True):
+            part.build(shape)
+
+    def call(self, source, training=None):
+        found = [part(x, training=training) for part, x in zip(self.parts, source, strict=True)]
+        memories, _, masks = zip(*found, strict=True)
+        return list(memories), None, list(masks)
+
+
+def recurrent_encoder(units):
+    return RecurrentEncoder(layers.Embedding(V, E), layers.GRU(units, return_sequences=True))
+
+
+def rnn(attention, **options):
+    return AttentionRNN(layers.GRUCell(H), attention, **options)
+
+
+def stack(attention):
+    return DecoderStack([layers.LSTM(H, return_sequences=True) for _ in range(3)], attention)
+
+
+def sources(attention):
+    return MultiSource([attention, BahdanauAttention(U)])
+
+
+# All attentions of the package that can stand in a decoder, with the options of the table.
+ATTENTIONS = {
+    name: case
+    for name, case in LAYERS.items()
+    if issubclass(case.layer, ScoringMixin)
+    and case.arguments[0] is QUERY
+    and not case.parts
+    and all("key" not in argument.name for argument in case.arguments)
+}
+# The default run has these.
+FAST = "bahdanau", "location-sensitive"
+FAST_PARTS = [
+    ("heads", "fed", "pointer"),
+    ("alone", "hard", "hard, monotonic"),
+    ("sources", "stack", "readout"),
+    ("heads in sources", "previous", "readout"),
+]
+INSIDE = {
+    "alone": lambda attention: attention,
+    "heads": lambda attention: MultiHead(attention, 2),
+    "sources": sources,
+    "heads in sources": lambda attention: sources(MultiHead(attention, 2)),
+}
+DECODERS = {
+    "previous": lambda attention: rnn(attention, query="previous"),
+    "fed": lambda attention: rnn(attention, input_feeding=True, output_mode="concat"),
+    "stack": stack,
+    "hard": lambda attention: rnn(attention, query="current", output_mode="cell"),
+}
+HEADS = {
+    "dense": lambda: layers.Dense(V),
+    "readout": lambda: Readout(U, vocabulary_size=V),
+    "pointer": lambda: PointerGenerator(V, 3),
+    "hard": lambda: HardAttention(V, U),
+    "hard, monotonic": lambda: HardAttention(V, U, monotonic=True),
+    "hard, reinforce": lambda: HardAttention(V, U, estimator="reinforce", seed=3),
+}
+
+
+WAYS = ["compiled", "eager", "reloaded", *["exported"] * (BACKEND == "tensorflow")]
+
+
+def fit_together(attention, inside, decoder, head):
+    """Returns whether these layers, and `Seq2Seq`, accept each other."""
+    if "heads" in inside and ATTENTIONS[attention].layer is MemoryHop:
+        return False  # it adds the query, which is wider than the part that a head reads
+    if "sources" in inside:  # only a context stands for several memories
+        return head in ("dense", "readout") and decoder != "hard"
+    return (decoder == "hard") == head.startswith("hard")
+
+
+PARTS = list(itertools.product(INSIDE, DECODERS, HEADS))
+CASES = [
+    pytest.param(
+        attention,
+        parts,
+        way,
+        marks=[pytest.mark.slow] * (attention not in FAST or parts not in FAST_PARTS),
+        id=", ".join([attention, *parts, way]),
+    )
+    for n, (attention, parts) in enumerate(itertools.product(ATTENTIONS, PARTS))
+    for way in WAYS[n % len(WAYS) :] + WAYS[: n % len(WAYS)]  # so few cases have all ways
+    if fit_together(attention, *parts)
+]
+
+
+def searched(model, source, way, folder):
+    """The result of a beam search."""
+    options = {"max_length": 5, "beam_width": 3, "length_penalty": 0.0}
+    if way == "eager":
+        found = model.search_batch(source, **options)
+        return tree.map_structure(lambda x: ops.convert_to_numpy(x[:, 0]), found)
+    if way == "exported":
+        import tensorflow as tf
+
+        model.export_generate(folder / "model", **options)
+        found = tf.saved_model.load(folder / "model").signatures["serving_default"]
+        names = sorted(found.structured_input_signature[1])
+        found = found(**dict(zip(names, map(tf.constant, tree.flatten(source)), strict=True)))
+        return SimpleNamespace(**{name: x.numpy() for name, x in found.items()})
+    if way == "reloaded":
+        model.save(folder / "model.keras")
+        model = keras.saving.load_model(folder / "model.keras")
+    return model.generate(source, **options)
+
+
+@pytest.mark.parametrize(("attention", "parts", "way"), CASES)
+@pytest.mark.each_value(slow=20)
+def test_the_score_of_a_search_is_the_log_probability_of_its_result(
+    attention, parts, way, tmp_path
+):
+    inside, decoder, head = parts
+    several = "sources" in inside
+    source = BOTH if several else SOURCES
+    decoder = DECODERS[decoder](INSIDE[inside](ATTENTIONS[attention].make()))
+    encoder = TwoMemories() if several else recurrent_encoder(H)
+    model = Seq2Seq(encoder, decoder, layers.Embedding(V, E), HEADS[head](), START, END)
+    with compiling(False):  # compiling every step would take most of the time
+        model((source, TARGETS))
+        randomize(model)
+        found = searched(model, source, way, tmp_path)
+        # What follows the end token does not count.
+        tokens = np.where(lengths_mask(found.lengths, 5), found.tokens, 0)
+        for target in (found.tokens, tokens):
+            again = model.log_probability(source, target)
+            np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
+            np.testing.assert_allclose(again.log_probs, found.log_probs, atol=1e-5)
+    weights = getattr(found, "weights", None)
+    weights = [found.weights_0, found.weights_1] if weights is None else tree.flatten(weights)
+    for x, y in zip(tree.flatten(again.weights), weights, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)

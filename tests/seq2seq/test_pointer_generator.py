@@ -1,0 +1,171 @@
+"""The pointer-generator against loops."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.seq2seq import PointerGenerator
+from tests import fast
+from tests.backends import BACKEND, dtypes, tensor
+from tests.helpers import (
+    assert_close,
+    assert_gradients,
+    assert_refused,
+    gradients,
+    normal,
+    numpy,
+    randomize,
+    weight_arrays,
+)
+from tests.seq2seq.oracles import pointer_generator, softmax
+
+B, T, TK, H, D, E, V, X = 2, 3, 8, 5, 3, 7, 4, 2
+# Every extra word occurs, and token 3 and an extra word twice.
+SOURCE = np.array([[3, 4, 0, 3, 5, 2, 1, 4], [5, 1, 4, 2, 5, 3, 3, 0]])
+every_width = pytest.mark.parametrize("units", [None, 2])
+
+
+def built(scale=0.5, **options):
+    layer = PointerGenerator(V, X, **{"dtype": "float64", **options})
+    layer.build((None, None, H), (None, None, D), (None, None, E))
+    return randomize(layer, scale=scale)
+
+
+def tensors(dtype="float64"):
+    """Outputs, contexts, inputs and scores."""
+    sizes = H, D, E, TK
+    return [normal([2, n], B, T, size, dtype=dtype) for n, size in enumerate(sizes)]
+
+
+def run(layer, output, context, inputs, scores, source=SOURCE):
+    weights = ops.softmax(scores)
+    read = {"context": context, "inputs": inputs, "weights": weights}
+    return layer(output, **read, source=tensor(source, "int32"))
+
+
+def paper(layer, output, context, inputs, scores, weights):
+    names = ["/".join(x.path.split("/")[-2:]) for x in layer.trainable_weights]
+    named = list(zip(names, weights, strict=True))
+    found = np.zeros((B, T, V + X))
+    for b, i in np.ndindex(B, T):
+        read = output[b, i], context[b, i], inputs[b, i], softmax(scores[b, i])
+        found[b, i] = pointer_generator(*read, SOURCE[b], named, X)
+    return found
+
+
+@every_width
+@pytest.mark.parametrize("dtype", ["float64", "float32", "mixed_bfloat16", "mixed_float16"])
+def test_equals_the_paper(units, dtype):
+    layer, inputs = built(units=units, dtype=dtype), tensors()
+    given = [ops.cast(x, layer.compute_dtype) for x in inputs]
+    found = run(layer, *given)
+    assert dtypes(found) == [layer.log_dtype]
+    expected = paper(layer, *inputs, weight_arrays(layer))
+    # Inputs and weights are rounded too.
+    assert_close(np.exp(numpy(found)), expected, dtype, before=1.5)
+    # Half-precision weights sum to one no better.
+    assert_close(np.exp(numpy(found)).sum(-1), np.ones((B, T)), dtype, times=0.5)
+    steps = [run(layer, *(x[:, i] for x in given)) for i in range(T)]
+    assert_close(ops.stack(steps, axis=1), numpy(found), layer.log_dtype)
+
+
+@every_width
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+@pytest.mark.each_value
+def test_gradients(units, jit):
+    layer = built(units=units)
+
+    def oracle(inputs, weights):
+        return [np.log(paper(layer, *inputs, weights))]
+
+    assert_gradients(layer, lambda *x: [run(layer, *x)], tensors(), oracle, jit=jit)
+
+
+def test_masking_the_source_is_truncating_it():
+    layer, (output, context, inputs, _) = built(), tensors()
+    weights = np.zeros((B, T, TK))
+    weights[..., :3] = [0.5, 0.2, 0.3]
+    read = {"context": context, "inputs": inputs}
+    long = layer(output, **read, weights=weights, source=SOURCE)
+    short = layer(output, **read, weights=weights[..., :3], source=SOURCE[:, :3])
+    np.testing.assert_allclose(numpy(long), numpy(short), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
+@pytest.mark.each_value
+def test_nothing_to_copy(dtype, jit):
+    """Without a valid position the token is generated; words of no source are improbable."""
+    layer = built(dtype=dtype)
+    output, context, inputs, _ = (x.astype("float32") for x in tensors())
+    weights = np.full((B, T, TK), 1 / TK, "float32")
+    weights[0] = 0
+
+    def call(output, context, inputs, weights):
+        read = {"context": context, "inputs": inputs, "weights": weights}
+        return [layer(output, **read, source=tensor(np.zeros((B, TK)), "int32"))]
+
+    (log_p,), found = gradients(layer, call, [output, context, inputs, weights], jit)
+    log_p, found = numpy(log_p), [numpy(x) for x in found]
+    assert all(np.isfinite(x).all() for x in (log_p, *found))
+    np.testing.assert_allclose(np.exp(log_p).sum(-1), 1, rtol=0, atol=1e-3)
+    assert (log_p[..., V:] < -60).all()
+    both = ops.cast(np.concatenate([output, context], axis=-1), layer.compute_dtype)
+    generated = ops.softmax(ops.cast(layer.logits(layer.hidden(both)), "float32"))
+    np.testing.assert_allclose(np.exp(log_p[0, :, :V]), numpy(generated)[0], rtol=0, atol=1e-5)
+
+
+def test_extreme_gates_stay_finite():
+    layer, inputs = built(dtype="float32"), [x.astype("float32") for x in tensors()]
+    for gate in (-300.0, 300.0):
+        layer.gate.bias.assign([gate])
+        (log_p,), found = gradients(layer, lambda *x: [run(layer, *x)], inputs)
+        assert all(np.isfinite(numpy(x)).all() for x in (log_p, *found))
+        np.testing.assert_allclose(np.exp(numpy(log_p)).sum(-1), 1, rtol=0, atol=1e-5)
+
+
+def test_ids_out_of_range_count_as_unknown():
+    layer, inputs = built(unknown_token=2), tensors()
+    far, unknown = np.where(SOURCE == 5, 99, SOURCE), np.where(SOURCE == 5, 2, SOURCE)
+    expected = numpy(run(layer, *inputs, source=unknown))
+    assert np.array_equal(numpy(run(layer, *inputs, source=far)), expected)
+    known = ops.convert_to_numpy(layer.known(np.array([[3, 4], [0, 9]])))
+    assert known.tolist() == [[3, 2], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        ({"vocabulary_size": None}, ("`vocabulary_size`", "a positive integer", "received None")),
+        ({"max_extra": 0}, ("`max_extra`", "a positive integer", "received 0", "own words")),
+        ({"units": 1.5}, ("`units`", "a positive integer", "received 1.5")),
+        ({"unknown_token": 4}, ("`unknown_token`", "from 0 to 3", "received 4")),
+    ],
+)
+def test_bad_arguments(options, fragments):
+    options = {"vocabulary_size": V, "max_extra": X, **options}
+    assert_refused(lambda: PointerGenerator(**options), *fragments)
+
+
+def test_bad_calls():
+    output, context, inputs, weights = tensors("float32")
+    read = {"context": context, "inputs": inputs, "weights": weights}
+    assert_refused(
+        lambda: PointerGenerator(V, X)(output, inputs=inputs), "`context` is missing", "source=..."
+    )
+    layer = built()
+    assert_refused(lambda: layer(output, **read), "`source` is missing", "(batch, memory steps)")
+    assert_refused(
+        lambda: layer(output, **read, source=SOURCE[0]), "`source` must have shape", "received (8,)"
+    )
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="it looks into a graph of TensorFlow")
+def test_no_tensor_has_the_size_of_steps_positions_and_words():
+    import tensorflow as tf
+
+    layer, inputs = built(), tensors()
+    shapes = [tf.TensorSpec(x.shape, "float64") for x in inputs]
+    graph = tf.function(lambda *x: run(layer, *x)).get_concrete_function(*shapes).graph
+    sizes = [y.shape.num_elements() or 0 for x in graph.get_operations() for y in x.outputs]
+    assert max(sizes) < B * TK * (V + X) * T / 2
