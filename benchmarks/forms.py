@@ -33,7 +33,7 @@ from keras_attention import (
     greedy_search,
 )
 from keras_attention.attention import Memory
-from keras_attention.backend.loops import leaves, pack_like
+from keras_attention.backend.loops import leaves, unflatten_as
 from keras_attention.ops import additive_score, compiling
 
 SEED = 11
@@ -361,7 +361,7 @@ def hub_search(step, state, memory, end, longest, beams):
         memory = Memory(*(None if x is None else ops.repeat(x, beams, axis=0) for x in memory))
 
     def following(prompt, cache, index):
-        logits, new, _ = step(prompt[:, index - 1], pack_like(state, cache), memory)
+        logits, new, _ = step(prompt[:, index - 1], unflatten_as(state, cache), memory)
         return logits, None, leaves(new)
 
     first = ops.ones((ops.shape(memory.value)[0] // beams, 1), "int32")

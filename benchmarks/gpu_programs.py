@@ -58,10 +58,10 @@ from keras_attention import (
     DecoderStack,
     LocationSensitiveAttention,
     LuongAttention,
-    _place,
     beam_search,
     greedy_search,
 )
+from keras_attention.backend import context
 
 H100 = """
 gpu_device_info {
@@ -551,7 +551,7 @@ def main():
     parser.add_argument("--bfloat16", action="store_true")
     options = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
-    _place._jax_device = lambda: "gpu"  # what `Place` would find where there is a GPU
+    context._jax_device = lambda: "gpu"  # what `Place` would find where there is a GPU
     if options.check:
         return check_limits()
     if options.sizes:

@@ -13,8 +13,8 @@ def softmax_sum(scores, value):
 
 
 def additive(weights, query, value):
-    of_query, of_key, vector = weights
-    pairs = (query @ of_query)[:, :, None] + (value @ of_key)[:, None]
+    grad_query, grad_key, vector = weights
+    pairs = (query @ grad_query)[:, :, None] + (value @ grad_key)[:, None]
     return softmax_sum(jnp.sum(vector * jnp.tanh(pairs), -1), value)
 
 
@@ -75,11 +75,11 @@ def over_steps(step, state, sequences):
 
 
 def gru_decoder(weights, sequences, memory):
-    *cell, of_query, of_key, vector = weights
-    key = memory @ of_key
+    *cell, grad_query, grad_key, vector = weights
+    key = memory @ grad_key
 
     def step(hidden, x):
-        attention = jax.nn.softmax(jnp.tanh((hidden @ of_query)[:, None] + key) @ vector)
+        attention = jax.nn.softmax(jnp.tanh((hidden @ grad_query)[:, None] + key) @ vector)
         context = jnp.einsum("bt,btd->bd", attention, memory)
         hidden = gru(cell, jnp.concatenate([x, context], -1), hidden)
         return hidden, hidden
@@ -89,9 +89,9 @@ def gru_decoder(weights, sequences, memory):
 
 def lstm_decoder(weights, sequences, memory):
     """Two LSTMs with general attention and input feeding."""
-    first, second, (of_key, of_output) = weights[:3], weights[3:6], weights[6:]
-    key = memory @ of_key
-    zeros = jnp.zeros((len(sequences), of_key.shape[1]))
+    first, second, (grad_key, of_output) = weights[:3], weights[3:6], weights[6:]
+    key = memory @ grad_key
+    zeros = jnp.zeros((len(sequences), grad_key.shape[1]))
 
     def step(state, x):
         below, above, fed = state
@@ -107,15 +107,15 @@ def lstm_decoder(weights, sequences, memory):
 
 def location_decoder(weights, sequences, memory):
     """A GRU whose score also sees the sum of the weights of the steps before, by a convolution."""
-    *cell, of_query, of_key, vector, filters, of_filters = weights
-    key, (batch, length, _) = memory @ of_key, memory.shape
+    *cell, grad_query, grad_key, vector, filters, of_filters = weights
+    key, (batch, length, _) = memory @ grad_key, memory.shape
 
     def step(state, x):
         hidden, seen = state
         places = jax.lax.conv_general_dilated(
             seen[:, None], filters, (1,), "SAME", dimension_numbers=("NCH", "HIO", "NHC")
         )
-        pairs = (hidden @ of_query)[:, None] + key + places @ of_filters
+        pairs = (hidden @ grad_query)[:, None] + key + places @ of_filters
         attention = jax.nn.softmax(jnp.tanh(pairs) @ vector)
         context = jnp.einsum("bt,btd->bd", attention, memory)
         hidden = gru(cell, jnp.concatenate([x, context], -1), hidden)
@@ -127,12 +127,12 @@ def location_decoder(weights, sequences, memory):
 
 def stack_inside(weights, sequences, memory):
     """Four LSTMs in one loop. The first makes the query of an additive attention."""
-    cells, (of_query, of_key, vector) = [weights[n : n + 3] for n in (0, 3, 6, 9)], weights[12:]
-    key, zeros = memory @ of_key, jnp.zeros((len(sequences), weights[1].shape[0]))
+    cells, (grad_query, grad_key, vector) = [weights[n : n + 3] for n in (0, 3, 6, 9)], weights[12:]
+    key, zeros = memory @ grad_key, jnp.zeros((len(sequences), weights[1].shape[0]))
 
     def step(states, x):
         hidden, first = lstm(cells[0], x, states[0])
-        attention = jax.nn.softmax(jnp.tanh((hidden @ of_query)[:, None] + key) @ vector)
+        attention = jax.nn.softmax(jnp.tanh((hidden @ grad_query)[:, None] + key) @ vector)
         context = jnp.einsum("bt,btd->bd", attention, memory)
         new = [first]
         for n in (1, 2, 3):

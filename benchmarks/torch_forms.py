@@ -115,16 +115,16 @@ def local(batch, steps, units, alignment, half_width):
 
 def bidaf(batch, context, query, units):
     inputs = normal(*[(batch, steps, 2 * units) for steps in (context, query)], scale=0.3)
-    of_context, of_query, of_product = kernels(*[(2 * units,)] * 3)
+    of_context, grad_query, of_product = kernels(*[(2 * units,)] * 3)
 
     def function(h, u):
         scores = torch.bmm(h * of_product, u.transpose(1, 2))
-        scores = scores + (h @ of_context)[:, :, None] + (u @ of_query)[:, None]
+        scores = scores + (h @ of_context)[:, :, None] + (u @ grad_query)[:, None]
         attended = torch.bmm(torch.softmax(scores, -1), u)
         summary = torch.bmm(torch.softmax(scores.max(-1).values, -1)[:, None], h)
         return torch.cat([h, attended, h * attended, h * summary], -1)
 
-    return function, inputs, [of_context, of_query, of_product]
+    return function, inputs, [of_context, grad_query, of_product]
 
 
 def pool(sequence, kernel, bias, vector):

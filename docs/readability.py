@@ -49,7 +49,7 @@ def spoken(sentence):
 
 
 def row(name, sentences):
-    """Reading ease, words per sentence and the number of words."""
+    """AttendOptions ease, words per sentence and the number of words."""
     text = [spoken(x) for x in sentences]
     words = sum(len(x.split()) for x in text)
     ease = textstat.flesch_reading_ease(" ".join(text))

@@ -16,7 +16,7 @@ from keras_attention._typing import Tensor
 from keras_attention.backend.loops import scan, swap_steps, where_valid
 from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import mean_or_zero
-from keras_attention.ops.matmul import widened
+from keras_attention.ops.matmul import upcast
 from keras_attention.ops.rows import take_last
 
 __all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised_attention_loss"]
@@ -80,9 +80,9 @@ def guided_attention_loss(
     )
     check_number("guided_attention_loss", "width", width, above=0)
     query_mask, memory_mask = _full_masks(weights, query_mask, memory_mask)
-    of_query = ops.expand_dims(_relative_position(query_mask, weights.dtype), 2)
-    of_memory = ops.expand_dims(_relative_position(memory_mask, weights.dtype), 1)
-    far = 1 - ops.exp(-ops.square(of_query - of_memory) / (2 * width**2))
+    query_position = ops.expand_dims(_relative_position(query_mask, weights.dtype), 2)
+    memory_position = ops.expand_dims(_relative_position(memory_mask, weights.dtype), 1)
+    far = 1 - ops.exp(-ops.square(query_position - memory_position) / (2 * width**2))
     valid = _valid_pairs(query_mask, memory_mask)
     weights = ops.where(valid, weights, ops.zeros_like(weights))
     weights = weights / ops.maximum(ops.sum(weights, axis=2, keepdims=True), SMALLEST_SUM)
@@ -266,7 +266,7 @@ def _checked(caller, spec, *tensors):
     *numbers, query_mask, memory_mask = (
         None if x is None else ops.convert_to_tensor(x) for x in tensors
     )
-    return *map(widened, numbers), query_mask, memory_mask
+    return *map(upcast, numbers), query_mask, memory_mask
 
 
 def _full_masks(weights, query_mask, memory_mask):

@@ -49,7 +49,7 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.backend.compilation import compiled_alone
 from keras_attention.backend.context import Compiling, Place
 from keras_attention.backend.gradients import linearize, vector_jacobian, weight_gradients
-from keras_attention.backend.loops import leaves, map_leaves, pack_like, scan
+from keras_attention.backend.loops import leaves, scan, tree_map, unflatten_as
 from keras_attention.backend.operations import ops
 from keras_attention.ops.matmul import kernel_gradient, multiply, stored_transposed, sum_of_rows
 
@@ -72,9 +72,9 @@ class Site(NamedTuple):
         apply: `apply(weights, *arguments)` returns `(results, residuals)` of one step. Arguments,
             results and residuals are tensors in any nesting. The residuals are stored for the two
             functions below.
-        backward: `backward(prepared, residuals, upstream, *arguments)` returns the gradients of the
+        backward: `backward(prepared, residuals, grad_output, *arguments)` returns gradients of the
             floating-point arguments of one step, in a list in their order.
-        of_weights: `of_weights(weights, residuals, upstream, *arguments)` returns the gradients of
+        grad_params: `grad_params(weights, residuals, grad_output, *arguments)` returns gradients of
             the weights from all steps at once. If it is None, `backward` returns them after those
             of the arguments, and the loop adds them up.
         prepare: computes `prepared` from the weights, once before the loop.
@@ -84,7 +84,7 @@ class Site(NamedTuple):
     weights: list[Tensor]
     apply: Callable[..., tuple[Nested, Nested]]
     backward: Callable[..., list[Tensor]]
-    of_weights: Callable[..., list[Tensor]] | None = None
+    grad_params: Callable[..., list[Tensor]] | None = None
     prepare: Callable[[list[Tensor]], Any] = list
     added: Sequence[Tensor] = ()
 
@@ -99,18 +99,18 @@ def product(
         products = [multiply(x, kernel) for x, kernel in zip(xs, weights[:count], strict=True)]
         return [functools.reduce(ops.add, [*products, *weights[count:]])], []
 
-    def backward(transposed, _, upstream, *xs):
-        return [multiply(upstream[0], kernel) for kernel in transposed]
+    def backward(transposed, _, grad_output, *xs):
+        return [multiply(grad_output[0], kernel) for kernel in transposed]
 
-    def of_weights(weights, _, upstream, *xs):
-        biases = [sum_of_rows(upstream[0])] * (len(weights) - count)
-        return [kernel_gradient(x, upstream[0]) for x in xs] + biases
+    def grad_params(weights, _, grad_output, *xs):
+        biases = [sum_of_rows(grad_output[0])] * (len(weights) - count)
+        return [kernel_gradient(x, grad_output[0]) for x in xs] + biases
 
     return Site(
         weights=leaves([*kernels, bias]),
         apply=apply,
         backward=backward,
-        of_weights=of_weights,
+        grad_params=grad_params,
         prepare=lambda weights: [*map(stored_transposed, weights[:count])],
         added=added,
     )
@@ -119,42 +119,42 @@ def product(
 def automatic(
     weights: list[Tensor],
     function: Callable[..., tuple[Nested, Nested]],
-    of_weights: Callable[..., list[Tensor]] | None = None,
+    grad_params: Callable[..., list[Tensor]] | None = None,
 ) -> Site:
     """The site of any function, differentiated automatically.
 
-    Without `of_weights`, the loop adds up the gradients of the weights. On JAX with a GPU, which
+    Without `grad_params`, the loop adds up the gradients of the weights. On JAX with a GPU, which
     wants few large operations, they are computed after the loop, from many steps side by side.
 
     Args:
-        weights, of_weights: see `Site`.
+        weights, grad_params: see `Site`.
         function: `function(weights, residuals, *arguments)` returns `(results, residuals)` of one
             step. In the forward pass the residuals that it is given are None. The backward pass
             calls it again, with those that it returned.
     """
-    if of_weights is None and Place.of(*weights).vectorizes:
+    if grad_params is None and Place.of(*weights).vectorizes:
 
         def again(weights, residuals, *arguments):
             return function(weights, residuals, *arguments)[0]
 
-        def of_weights(weights, residuals, upstream, *arguments):
+        def grad_params(weights, residuals, grad_output, *arguments):
             numbers = sum(math.prod(x.shape) for x in weights)
             size = MOST_SIDE_BY_SIDE // max(1, numbers)
-            return weight_gradients(again, weights, upstream, size, residuals, *arguments)
+            return weight_gradients(again, weights, grad_output, size, residuals, *arguments)
 
     def apply(weights, *arguments):
         return function(weights, None, *arguments)
 
-    def backward(weights, residuals, upstream, *arguments):
+    def backward(weights, residuals, grad_output, *arguments):
         def run(floats, *traced):
             rest = iter(floats)
-            now = map_leaves(lambda x: next(rest) if is_floating(x) else x, arguments)
+            now = tree_map(lambda x: next(rest) if is_floating(x) else x, arguments)
             return function(*traced or [weights], residuals, *now)[0], None
 
-        inputs = (_floats(arguments),) if of_weights else (_floats(arguments), list(weights))
-        return leaves(vector_jacobian(run, inputs, upstream)[0])
+        inputs = (_floats(arguments),) if grad_params else (_floats(arguments), list(weights))
+        return leaves(vector_jacobian(run, inputs, grad_output)[0])
 
-    return Site(weights, apply, backward, of_weights)
+    return Site(weights, apply, backward, grad_params)
 
 
 def _floats(arguments):
@@ -235,23 +235,23 @@ class _Recurrence:
 
         @ops.custom_gradient
         def run(*tensors):
-            (carry, weights, added), others = pack_like(given, tensors)
+            (carry, weights, added), others = unflatten_as(given, tensors)
             results, stored = forward(carry, weights, added, *others)
             structure[:] = [results]
             # `backward` does not read the other outputs. Holding them would waste memory.
             read, first = leaves(self.places), len(leaves(inputs))
             outputs = [x if n in read else None for n, x in enumerate(leaves(results[1]), first)]
 
-            def gradient(*upstream):
-                upstream = pack_like(results, leaves(upstream))
+            def gradient(*grad_output):
+                grad_output = unflatten_as(results, leaves(grad_output))
                 with compiling.restored():
-                    found = backward(weights, [*outputs, *stored], upstream, *others)
+                    found = backward(weights, [*outputs, *stored], grad_output, *others)
                 return (*leaves(found), *[None] * len(leaves(others)))
 
             return tuple(leaves(results)), gradient
 
         results = run(*leaves(given))
-        return pack_like(structure[0], list(results))
+        return unflatten_as(structure[0], list(results))
 
     def forward(self, carry, weights, added, inputs, constants):
         """The results, and for every step what else `backward` reads, each tensor once."""
@@ -274,7 +274,7 @@ class _Recurrence:
             of_step = carry, arguments, results, residuals
             stored_already = [*leaves(inputs), *leaves(outputs)]
             stored, places = _distinct(stored_already, leaves(of_step))
-            places = pack_like(of_step, places)
+            places = unflatten_as(of_step, places)
             if self.places not in (None, places):
                 raise ValueError("Every step must compute the same.")
             self.places = places
@@ -283,44 +283,44 @@ class _Recurrence:
         last, (outputs, stored) = scan(body, carry, (added, inputs), **self.options)
         return (last, outputs), stored
 
-    def backward(self, weights, stored, upstream, inputs, constants):
+    def backward(self, weights, stored, grad_output, inputs, constants):
         """The gradients of the carry, of the weights and of what is added.
 
         Args:
             stored: the outputs, None in place of those that it does not read, then what `forward`
                 stored.
-            upstream: the gradients of the results.
+            grad_output: the gradients of the results.
         """
-        of_last, of_outputs = upstream
+        grad_last, grad_outputs = grad_output
         prepared, totals = {}, {}
         for name, site in self.sites.items():
             prepared[name] = site.prepare(weights[name])
-            if site.of_weights is None:
+            if site.grad_params is None:
                 totals[name] = [*map(ops.zeros_like, weights[name])]
 
         def body(carried, x):
-            (of_carry, totals), (stored, inputs, of_outputs) = carried, x
-            of_carry, of_results, of_weights = self._step_back(
-                prepared, stored, (of_carry, of_outputs), inputs, constants
+            (grad_carry, totals), (stored, inputs, grad_outputs) = carried, x
+            grad_carry, grad_results, grad_params = self._step_back(
+                prepared, stored, (grad_carry, grad_outputs), inputs, constants
             )
-            totals = {name: [*map(ops.add, x, of_weights[name])] for name, x in totals.items()}
-            return (of_carry, totals), of_results
+            totals = {name: [*map(ops.add, x, grad_params[name])] for name, x in totals.items()}
+            return (grad_carry, totals), grad_results
 
-        (of_carry, totals), of_results = scan(
-            body, (of_last, totals), (stored, inputs, of_outputs), reverse=True, **self.options
+        (grad_carry, totals), grad_results = scan(
+            body, (grad_last, totals), (stored, inputs, grad_outputs), reverse=True, **self.options
         )
-        of_weights, of_added = dict(totals), {}
+        grad_params, grad_added = dict(totals), {}
         _, arguments, _, residuals = self._stored_by_site(inputs, stored)
         for name, site in self.sites.items():
-            upstream = of_results[name]
-            of_added[name] = leaves(upstream)[: len(site.added)]
-            if site.of_weights is not None:
-                of_weights[name] = site.of_weights(
-                    weights[name], residuals[name], upstream, *arguments[name]
+            grad_output = grad_results[name]
+            grad_added[name] = leaves(grad_output)[: len(site.added)]
+            if site.grad_params is not None:
+                grad_params[name] = site.grad_params(
+                    weights[name], residuals[name], grad_output, *arguments[name]
                 )
-        return of_carry, of_weights, of_added
+        return grad_carry, grad_params, grad_added
 
-    def _step_back(self, prepared, stored, upstream, inputs, constants):
+    def _step_back(self, prepared, stored, grad_output, inputs, constants):
         """The gradients of one step: of its carry, of the results of its sites, of their weights.
 
         The step runs again with the stored results in place of its sites, so what lies between two
@@ -340,28 +340,28 @@ class _Recurrence:
 
         names, pull = linearize(between, carry, results)
         # The gradient of every tensor of the carry and of the results, so far; None stands for 0.
-        gradients = pull(0, upstream)
-        places = pack_like((carry, results), list(range(len(gradients))))
-        of_results, of_weights = {}, {}
+        gradients = pull(0, grad_output)
+        places = unflatten_as((carry, results), list(range(len(gradients))))
+        grad_results, grad_params = {}, {}
         for n in range(len(names) - 1, 0, -1):
             name = names[n]
             # No earlier site reads these results, so their gradients are complete.
-            of_results[name] = _at(places[1][name], gradients, results[name])
-            of_inputs = self.sites[name].backward(
-                prepared[name], residuals[name], of_results[name], *arguments[name]
+            grad_results[name] = _at(places[1][name], gradients, results[name])
+            grad_inputs = self.sites[name].backward(
+                prepared[name], residuals[name], grad_results[name], *arguments[name]
             )
             count = len(_floats(arguments[name]))
-            of_weights[name] = of_inputs[count:]
-            for place, more in enumerate(pull(n, of_inputs[:count])):
+            grad_params[name] = grad_inputs[count:]
+            for place, more in enumerate(pull(n, grad_inputs[:count])):
                 if more is not None:
                     before = gradients[place]
                     gradients[place] = more if before is None else ops.add(before, more)
-        return _at(places[0], gradients, carry), of_results, of_weights
+        return _at(places[0], gradients, carry), grad_results, grad_params
 
     def _stored_by_site(self, inputs, stored):
         """The carry, and by site what it received, its results and its residuals."""
         tensors = [*leaves(inputs), *stored]
-        return pack_like(self.places, map(tensors.__getitem__, leaves(self.places)))
+        return unflatten_as(self.places, map(tensors.__getitem__, leaves(self.places)))
 
 
 def _plus_added(results: Nested, added: Sequence[Tensor]) -> Nested:
@@ -373,7 +373,7 @@ def _at(places, gradients, tensors):
     """The gradients of these tensors, from their places in a list, with zeros for None."""
     pairs = zip(leaves(places), leaves(tensors), strict=True)
     found = [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
-    return pack_like(tensors, found)
+    return unflatten_as(tensors, found)
 
 
 def _without_duplicates(carry):
@@ -382,7 +382,7 @@ def _without_duplicates(carry):
     for x in leaves(carry):
         tensors.append(ops.copy(x) if id(x) in seen else x)
         seen.add(id(x))
-    return pack_like(carry, tensors)
+    return unflatten_as(carry, tensors)
 
 
 def _distinct(stored_already, tensors):

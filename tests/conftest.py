@@ -15,10 +15,10 @@ import pytest
 TENSORFLOW_ONLY = {
     "conformance/test_formats.py": "SavedModel, ONNX and LiteRT are exported from TensorFlow",
     "conformance/test_programs.py": "counts operations in graphs of TensorFlow",
-    "layers/decoder/test_loop.py": "compares with the gradient of a tape of TensorFlow",
-    "layers/test_reading.py": "reads windows in graphs of TensorFlow whose sizes are not known",
+    "decoder/test_loop.py": "compares with the gradient of a tape of TensorFlow",
+    "attention/test_reading.py": "reads windows in graphs of TensorFlow whose sizes are not known",
     "ops/test_additive.py": "forms of the score in graphs of TensorFlow",
-    "test_place.py": "asks what TensorFlow builds",
+    "backend/test_context.py": "asks what TensorFlow builds",
     "ops/test_gradient_memory.py": "tensors that graphs of TensorFlow store",
 }
 # Examples in docstrings that take seconds.

@@ -32,7 +32,10 @@ TORCH = "torch==2.13.0"
 # The tests that run on every backend.
 FOLDERS = [
     "tests/conformance",
+    "tests/backend",
+    "tests/attention",
     "tests/layers",
+    "tests/decoder",
     "tests/seq2seq",
     "tests/ops",
     "tests/recurrence",

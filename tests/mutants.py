@@ -33,7 +33,7 @@ TESTS = {
         *FOLDERS,
         "tests/test_backend.py",
         "tests/test_checks.py",
-        "tests/test_place.py",
+        "tests/backend/test_context.py",
     ],
 }
 MEMORY = 12 * 2**30  # bytes
@@ -46,7 +46,13 @@ KINDS = re.compile(
 )
 CONFIG = """\
 [cosmic-ray]
-module-path = ["keras_attention/ops", "keras_attention/layers", "keras_attention/search"]
+module-path = [
+    "keras_attention/ops",
+    "keras_attention/attention",
+    "keras_attention/layers",
+    "keras_attention/decoder",
+    "keras_attention/search",
+]
 timeout = 900.0
 excluded-modules = []
 test-command = "{python} -m tests.mutants {folder} --most {most} --changed"

@@ -209,13 +209,13 @@ def multi_source(rows, sizes):
 
     def row(query, keys, values, valid, allowed, position):
         outputs, weights, j, k, v = [], [], 0, 0, 0
-        for one, (steps, of_key, of_value) in zip(rows, sizes, strict=True):
+        for one, (steps, key_size, value_size) in zip(rows, sizes, strict=True):
             at = slice(j, j + steps)
-            own = keys[at, k : k + of_key], values[at, v : v + of_value]
+            own = keys[at, k : k + key_size], values[at, v : v + value_size]
             output, align = one(query, *own, valid[at], allowed[at], position)
             outputs.extend(output)
             weights.extend(align)
-            j, k, v = j + steps, k + of_key, v + of_value
+            j, k, v = j + steps, k + key_size, v + value_size
         return np.array(outputs), np.array(weights)
 
     return row
@@ -589,7 +589,7 @@ def attention_rnn(
     sequences,
     memory,
     initial_states,
-    fed=None,
+    input_feed=None,
     query="previous",
     input_feeding=False,
     output_mode="cell",
@@ -601,15 +601,14 @@ def attention_rnn(
 
     `cells` are functions `(x, states) -> (h, states)`, the first fed by the input, each next by the
     one before; `ask(states)` of the last one is the query. `initial_states[b][n]` is the list of
-    states of cell n for sample b; `fed[b]` the attentional vector before the first step. Returns
-    outputs, weights and for each sample the last
-    `(states, fed)`. Where the sequence is masked the states stay, output and weights are zero, and
-    the step is not counted.
+    states of cell n for sample b; `input_feed[b]` the attentional vector before the first step.
+    Returns outputs, weights and for each sample the last `(states, input_feed)`. Where the sequence
+    is masked the states stay, output and weights are zero, and the step is not counted.
     """
     outputs, weights, last = [], [], []
     for b in range(len(sequences)):
         states = [list(s) for s in initial_states[b]]
-        vector = None if fed is None else fed[b]
+        vector = None if input_feed is None else input_feed[b]
         valid = [memory_mask is None or memory_mask[b, j] for j in range(memory.shape[1])]
         outputs.append([])
         weights.append([])

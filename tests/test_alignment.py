@@ -61,8 +61,8 @@ def chance_of(weights, path):
 
 def by_paths(scores, query_mask, memory_mask):
     losses = []
-    for e, of_query, of_memory in zip(scores, query_mask, memory_mask, strict=True):
-        weights = soft(e[of_query][:, of_memory])
+    for e, query_valid, memory_valid in zip(scores, query_mask, memory_mask, strict=True):
+        weights = soft(e[query_valid][:, memory_valid])
         total = sum(chance_of(weights, path) for path in paths(*weights.shape))
         losses.append(-math.log(total) if total > 0 else 0.0)
     return np.mean(losses)
@@ -70,8 +70,8 @@ def by_paths(scores, query_mask, memory_mask):
 
 def guided_by_loops(weights, query_mask, memory_mask, width):
     losses = []
-    for a, of_query, of_memory in zip(weights, query_mask, memory_mask, strict=True):
-        a = a[of_query][:, of_memory]
+    for a, query_valid, memory_valid in zip(weights, query_mask, memory_mask, strict=True):
+        a = a[query_valid][:, memory_valid]
         total, (steps, length) = 0.0, a.shape
         for i in range(steps):
             for j in range(length):
@@ -85,10 +85,12 @@ def guided_by_loops(weights, query_mask, memory_mask, width):
 
 def supervised_by_loops(alignment, weights, query_mask, memory_mask):
     losses = []
-    for t, a, of_query, of_memory in zip(alignment, weights, query_mask, memory_mask, strict=True):
+    for t, a, query_valid, memory_valid in zip(
+        alignment, weights, query_mask, memory_mask, strict=True
+    ):
         rows = []
-        for i in np.flatnonzero(of_query):
-            known = [j for j in np.flatnonzero(of_memory) if t[i, j] > 0]
+        for i in np.flatnonzero(query_valid):
+            known = [j for j in np.flatnonzero(memory_valid) if t[i, j] > 0]
             if known:
                 rows.append(-sum(t[i, j] * math.log(a[i, j]) for j in known))
         losses.append(np.mean(rows) if rows else 0.0)
@@ -130,13 +132,13 @@ def test_gradients_of_the_forward_sum(masks, jit, equal):
 def test_the_forward_sum_is_ctc_without_blanks(seed):
     """A blank whose score is very low is never chosen."""
     scores = normal(seed, B, 11, 5, dtype="float32").astype("float32")
-    lengths, of_memory = np.array([11, 9, 7, 6, 5]), np.array([5, 4, 3, 5, 1])
-    masks = [np.arange(n) < x[:, None] for n, x in ((11, lengths), (5, of_memory))]
+    lengths, memory_valid = np.array([11, 9, 7, 6, 5]), np.array([5, 4, 3, 5, 1])
+    masks = [np.arange(n) < x[:, None] for n, x in ((11, lengths), (5, memory_valid))]
     labels = np.where(masks[1], np.arange(1, 6), 0).astype("int32")
     rows = np.where(masks[1][:, None], scores, -1e4).astype("float32")
     rows = np.concatenate([np.full((B, 11, 1), -1e4, "float32"), rows], axis=2)
     expected = ops.ctc_loss(
-        *map(tensor, (labels, rows)), *(tensor(x.astype("int32")) for x in (of_memory, lengths))
+        *map(tensor, (labels, rows)), *(tensor(x.astype("int32")) for x in (memory_valid, lengths))
     )
     found = forward_sum_loss(tensor(scores), *map(tensor, masks))
     np.testing.assert_allclose(numpy(found), numpy(expected).mean(), rtol=1e-4)
@@ -149,11 +151,11 @@ def test_durations_are_those_of_the_best_path(masks, jit):
     found = compiled(lambda x: durations(x, **given(masks)), jit)(tensor(weights))
     assert keras.backend.standardize_dtype(found.dtype) == "int32"
     expected = np.zeros((B, TK))
-    for b, (of_query, of_memory) in enumerate(zip(*masks_of(masks), strict=True)):
-        a = weights[b][of_query][:, of_memory]
+    for b, (query_valid, memory_valid) in enumerate(zip(*masks_of(masks), strict=True)):
+        a = weights[b][query_valid][:, memory_valid]
         if every := paths(*a.shape):
             best = max(every, key=lambda path, a=a: chance_of(a, path))
-            expected[b, of_memory] = np.bincount(best, minlength=a.shape[1])
+            expected[b, memory_valid] = np.bincount(best, minlength=a.shape[1])
     assert numpy(found).tolist() == expected.tolist()
 
 

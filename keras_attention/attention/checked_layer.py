@@ -15,7 +15,7 @@ import keras
 from keras_attention._spec import Spec, check_bool, check_training, described, masks_by_name
 from keras_attention._typing import Tensor
 from keras_attention.attention.dropped_masks import warn_of_dropped_masks
-from keras_attention.ops.matmul import as_dtype, project
+from keras_attention.ops.matmul import cast, project
 
 __all__ = [
     *("CheckedLayer", "arguments_of", "as_in_a_call", "deserialized", "float_weights", "hold"),
@@ -222,8 +222,8 @@ class CheckedLayer(keras.layers.Layer):
     def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
         """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
         dtype = self.compute_dtype
-        product = project(as_dtype(sequence, dtype), as_dtype(kernel, dtype))
-        return as_dtype(product, self.score_dtype)
+        product = project(cast(sequence, dtype), cast(kernel, dtype))
+        return cast(product, self.score_dtype)
 
     def _check_built(self, before: str) -> None:
         """Raises an error if the layer has no weights. `before` names what needs them."""

@@ -9,7 +9,7 @@ from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.scoring import ScoringMixin, check_attention
 from keras_attention.backend.operations import ops
 
-__all__ = ["HOOKS_OF_MEMBERS", "OF_MEMBERS", "Several", "ends"]
+__all__ = ["HOOKS_OF_MEMBERS", "OF_MEMBERS", "Composite", "ends"]
 
 # Arguments that each member takes, and this layer does not.
 OF_MEMBERS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
@@ -21,7 +21,7 @@ def ends(sizes: list[int]) -> list[int]:
     return list(itertools.accumulate(sizes[:-1]))
 
 
-class Several(ScoringMixin):
+class Composite(ScoringMixin):
     """Attentions that answer the same queries. Each reads a memory of its own.
 
     The state is a list with the state of each attention, or None for one without a state.
@@ -49,10 +49,10 @@ class Several(ScoringMixin):
 
     def _read(self, query, memory, state, reading):
         masks = self._masks(reading.masks)
-        each = self._each(memory, state, masks, reading.drawn, reading.stored)
+        each = self._each(memory, state, masks, reading.noise, reading.stored)
         results = [
-            one._read(query, part, state, reading._replace(masks=masks, drawn=drawn, stored=stored))
-            for one, part, state, masks, drawn, stored in each
+            one._read(query, part, state, reading._replace(masks=masks, noise=noise, stored=stored))
+            for one, part, state, masks, noise, stored in each
         ]
         contexts, weights, states, residuals = zip(*results, strict=True)
         return (
@@ -74,7 +74,8 @@ class Several(ScoringMixin):
 
     def _draw(self, memory, steps):
         return [
-            one._draw(part, steps) if one.has_state else None for one, part in self._each(memory)
+            one._sample_noise(part, steps) if one.has_state else None
+            for one, part in self._each(memory)
         ]
 
     def _check_member(self, name, attention, arguments, what="attention"):

@@ -20,9 +20,9 @@ from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.attention.scoring import ScoringMixin, check_hook, read_values
 from keras_attention.attention.types import Memory, Residuals, Step
 from keras_attention.backend.gradients import restored
-from keras_attention.backend.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
+from keras_attention.backend.loops import leaves, swap_steps, tree_map, unflatten_as, where_valid
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import all_of, first_largest
+from keras_attention.ops.masks import all_of, argmax
 from keras_attention.ops.random import scan_drawing
 from keras_attention.ops.windows.positions import sentence_span, window_mask
 
@@ -65,8 +65,8 @@ class RecurrentScoringMixin(ScoringMixin):
     state. In an `AttentionRNN` the state is a part of the `DecoderState`. For single steps pass the
     state: `output, state, weights = layer.attend(query, memory, state)`.
 
-    To build on the score of another attention, give the layer an attribute `content`, such as
-    `self.content = BahdanauAttention(128)`, and call `self.content.score(query, key)`.
+    To build on the score of another attention, set an attribute `base_attention`, such as
+    `self.base_attention = BahdanauAttention(128)`, and call its `score(query, key)`.
 
     On JAX with a GPU, a decoder trains with `jax.vmap` of these hooks. Functions of `keras.ops` and
     `jax.numpy` have it; `jax.pure_callback` needs its argument `vmap_method`.
@@ -89,7 +89,7 @@ class RecurrentScoringMixin(ScoringMixin):
     moves_forward = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        for name in ("score", "weigh", "next_state", "draw", "advance"):
+        for name in ("score", "weigh", "next_state", "sample_noise", "advance"):
             check_hook(cls, name, getattr(RecurrentScoringMixin, name))
         super().__init_subclass__(**kwargs)
 
@@ -101,22 +101,22 @@ class RecurrentScoringMixin(ScoringMixin):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        content = self._content()
-        if content is not None and not content.built:
-            content.build(query_shape, value_shape, key_shape)
+        base_attention = self._base_attention()
+        if base_attention is not None and not base_attention.built:
+            base_attention.build(query_shape, value_shape, key_shape)
 
     def project_query(self, query: Tensor) -> Tensor:
-        content = self._content()
-        return query if content is None else content.project_query(query)
+        base_attention = self._base_attention()
+        return query if base_attention is None else base_attention.project_query(query)
 
     def project_key(self, key: Tensor) -> Tensor:
-        content = self._content()
-        return key if content is None else content.project_key(key)
+        base_attention = self._base_attention()
+        return key if base_attention is None else base_attention.project_key(key)
 
-    def _content(self):
+    def _base_attention(self):
         """The attention whose score this one builds on, or None."""
         # On PyTorch, an attribute of the class would hide the layer.
-        return getattr(self, "content", None)
+        return getattr(self, "base_attention", None)
 
     def initial_state(self, memory: Memory) -> Nested:
         """The state before the first step: tensors `(B, ...)` in any nesting."""
@@ -153,7 +153,7 @@ class RecurrentScoringMixin(ScoringMixin):
         """
         raise NotImplementedError(f"{type(self).__name__} must define next_state(state, weights).")
 
-    def draw(self, memory: Memory, steps: Size) -> Nested:
+    def sample_noise(self, memory: Memory, steps: Size) -> Nested:
         """Random numbers for all steps of a call in training: tensors `(steps, B, ...)`, or None.
 
         They are drawn before the loop, because a loop repeats one step and, on JAX, cannot change
@@ -179,7 +179,7 @@ class RecurrentScoringMixin(ScoringMixin):
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
     def _read(self, query, memory, state, reading):
-        masks, training, drawn = reading.masks, reading.training, reading.drawn
+        masks, training, noise = reading.masks, reading.training, reading.noise
         state = self._first_state(memory) if state is None else state
         stored = reading.stored or Residuals()
         window = self._window(query, memory, reading.position)
@@ -196,19 +196,19 @@ class RecurrentScoringMixin(ScoringMixin):
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
         if mask is not None:
             mask = ops.broadcast_to(mask, (batch, steps, length))
-        if drawn is None and training:
-            drawn = self._draw(memory, steps)
+        if noise is None and training:
+            noise = self._sample_noise(memory, steps)
         one_query = query.shape[1] == 1
 
         def one_step(state, inputs):
-            tensors, drawn = inputs
+            tensors, noise = inputs
             query, mask, valid = (None if x is None else ops.expand_dims(x, 1) for x in tensors)
             kept, place = (state, None) if self.half_width is None else state
             near = None if training or place is None else self._near(place, length)
             readable = all_of(of_memory, mask, near)
             projected = self._projected(query, stored.query)
             scores = self._scores(projected, memory, kept, stored.scores)
-            step = Step(query, projected, scores, memory, readable, drawn, training)
+            step = Step(query, projected, scores, memory, readable, noise, training)
             results = self.advance(step, kept)
             check_advanced(self.name, results, (query.shape[0], 1, memory.value.shape[1]), kept)
             weights, new = ops.squeeze(results[0], 1), _cast_like(results[1], kept)
@@ -223,10 +223,10 @@ class RecurrentScoringMixin(ScoringMixin):
         else:
             tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
             state, (weights, residuals) = scan_drawing(
-                one_step, state, (tuple(tensors), drawn), self, unroll=one_query
+                one_step, state, (tuple(tensors), noise), self, unroll=one_query
             )
             weights = swap_steps(weights)
-            residuals = map_leaves(lambda x: x[0], residuals)
+            residuals = tree_map(lambda x: x[0], residuals)
         context = read_values(self, weights, memory.value, reading.drop and training)
         return context, weights, state, residuals
 
@@ -240,11 +240,11 @@ class RecurrentScoringMixin(ScoringMixin):
             check_result(self.name, "score", scores, query.shape[0], 1, memory.value.shape[1])
         return scores if stored is None else restored(scores, stored)
 
-    def _draw(self, memory, steps):
-        """What the hook `draw` returns, checked."""
-        drawn = self.draw(memory, steps)
-        check_leaves(self.name, "draw", drawn, memory)
-        return drawn
+    def _sample_noise(self, memory, steps):
+        """What the hook `sample_noise` returns, checked."""
+        noise = self.sample_noise(memory, steps)
+        check_leaves(self.name, "sample_noise", noise, memory)
+        return noise
 
     def _near(self, place, length):
         """The positions near the place that was read last, `(B, 1, Tk)`; all before the first."""
@@ -257,7 +257,7 @@ class RecurrentScoringMixin(ScoringMixin):
         state = self.initial_state(memory)
         check_leaves(self.name, "initial_state", state, memory)
         kept = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
-        state = pack_like(state, kept)
+        state = unflatten_as(state, kept)
         if self.half_width is None:
             return state
         batch, length = ops.shape(memory.value)[:2]
@@ -279,18 +279,18 @@ class RecurrentScoringMixin(ScoringMixin):
 def _cast_like(state, first):
     """The tensors of a state, in the nesting and the dtypes of the first state."""
     pairs = zip(leaves(state), leaves(first), strict=True)
-    return pack_like(first, [ops.cast(x, y.dtype) for x, y in pairs])
+    return unflatten_as(first, [ops.cast(x, y.dtype) for x, y in pairs])
 
 
 def _place_read(weights, last):
     """The position with the largest weight, or the last one if nothing was read."""
-    place = ops.cast(first_largest(weights), last.dtype)
+    place = ops.cast(argmax(weights), last.dtype)
     return ops.where(ops.any(weights > 0, axis=-1), place, last)
 
 
 def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
-    """Checks the result of `initial_state`, or of `draw`, whose tensors cover all steps."""
-    batch, first = memory.value.shape[0], int(hook == "draw")
+    """Checks the result of `initial_state`, or of `sample_noise`, whose tensors cover all steps."""
+    batch, first = memory.value.shape[0], int(hook == "sample_noise")
     for x in leaves(result):
         shape = tuple(getattr(x, "shape", ()))[first : first + 1]
         if not shape or not hasattr(x, "dtype") or not fits(shape, (batch,)):

@@ -34,14 +34,14 @@ from keras_attention.attention.checked_layer import (
     refuse_unready,
     with_weights,
 )
-from keras_attention.attention.types import Attended, Memory, Reading, Residuals, Window
+from keras_attention.attention.types import Attended, AttendOptions, Memory, Residuals, Window
 from keras_attention.backend.compilation import run_as_part
 from keras_attention.backend.context import Place, compiling, eagerly
 from keras_attention.backend.gradients import differentiable_cond, restored
-from keras_attention.backend.loops import leaves, map_leaves
+from keras_attention.backend.loops import leaves, tree_map
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import Masks, all_of, blanked
-from keras_attention.ops.matmul import as_dtype, weighted_sums
+from keras_attention.ops.masks import Masks, all_of, zero_masked
+from keras_attention.ops.matmul import cast, weighted_sums
 from keras_attention.ops.normalize import (
     masked_entmax15,
     masked_hardmax,
@@ -54,7 +54,7 @@ from keras_attention.ops.windows import window_sum
 from keras_attention.ops.windows.choose import longest_whole
 from keras_attention.ops.windows.positions import (
     gaussian,
-    spread_windows,
+    scatter_windows,
     window_mask,
     window_positions,
 )
@@ -328,7 +328,7 @@ class ScoringMixin(CheckedLayer):
         return type(self).sequence_loss is not ScoringMixin.sequence_loss
 
     def _add_sequence_loss(self, weights, query_mask, memory_mask):
-        weights = map_leaves(lambda x: as_dtype(x, self.score_dtype), weights)
+        weights = tree_map(lambda x: cast(x, self.score_dtype), weights)
         loss = self.sequence_loss(weights, query_mask, memory_mask)
         if loss is not None:
             self.add_loss(loss)
@@ -352,11 +352,11 @@ class ScoringMixin(CheckedLayer):
 
     def _prepare(self, value, key=None, value_mask=None):
         """`prepare` without checks."""
-        value = blanked(value, value_mask)
-        key = self.project_key(value if key is None else blanked(key, value_mask))
+        value = zero_masked(value, value_mask)
+        key = self.project_key(value if key is None else zero_masked(key, value_mask))
         if "project_key" in self._own:
             check_result(self.name, "project_key", key, *value.shape[:2])
-        return Memory(as_dtype(key, self.score_dtype), value, value_mask)
+        return Memory(cast(key, self.score_dtype), value, value_mask)
 
     def attend(
         self,
@@ -369,7 +369,7 @@ class ScoringMixin(CheckedLayer):
         position: int | Tensor | None = None,
         return_attention_scores: bool = True,
         training: bool | None = None,
-        drawn: Any = None,
+        noise: Any = None,
     ) -> Attended:
         """Attends to a prepared memory.
 
@@ -380,7 +380,7 @@ class ScoringMixin(CheckedLayer):
                 attention has no state.
             return_attention_scores: pass False where the weights are not needed. Then they are
                 None, and the layer may save the work of making them.
-            drawn: random numbers for training, what the hook `draw` of a `RecurrentScoringMixin`
+            noise: the noise of training, from the hook `sample_noise` of a `RecurrentScoringMixin`
                 returned; for a single step, its row. By default the layer draws them, which JAX
                 refuses in a loop of your own.
 
@@ -394,7 +394,7 @@ class ScoringMixin(CheckedLayer):
         tensors = {"query": query, "value": memory.value, "query_mask": query_mask}
         tensors |= {"attention_mask": attention_mask, "use_causal_mask": use_causal_mask}
         self._check_tensors({**tensors, "position": position})
-        for name, x in (("state", state), ("drawn", drawn)):
+        for name, x in (("state", state), ("noise", noise)):
             if x is not None and not self.has_state:
                 refuse(self.name, "this attention has no state", x, f"Leave `{name}` out.")
         if state is not None:
@@ -407,17 +407,17 @@ class ScoringMixin(CheckedLayer):
             position=position,
             return_attention_scores=return_attention_scores,
             training=training,
-            drawn=drawn,
+            noise=noise,
         )
         return attended
 
-    def _attend(self, query, memory, state=None, masks=None, drawn=None, combine=True, **options):
+    def _attend(self, query, memory, state=None, masks=None, noise=None, combine=True, **options):
         """`attend` without checks. The state is None or as the layer keeps it.
 
         Args:
             masks: `Masks` without that of the memory, or None.
             combine: whether the output is what `combine` returns. Otherwise it is the context.
-            options: what else a `Reading` has.
+            options: what else a `AttendOptions` has.
 
         Returns:
             `(Attended, Residuals)`.
@@ -428,21 +428,21 @@ class ScoringMixin(CheckedLayer):
             query = ops.expand_dims(query, 1)
             query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
             if pairs is not None:
-                pairs = map_leaves(lambda x: ops.expand_dims(x, 1), pairs)
-            if drawn is not None:
-                drawn = map_leaves(lambda x: ops.expand_dims(x, 0), drawn)
-        query = blanked(query, query_mask)
+                pairs = tree_map(lambda x: ops.expand_dims(x, 1), pairs)
+            if noise is not None:
+                noise = tree_map(lambda x: ops.expand_dims(x, 0), noise)
+        query = zero_masked(query, query_mask)
         masks = Masks(memory.mask, query_mask, pairs, causal)
-        reading = Reading(masks, drawn=drawn, **options)
+        reading = AttendOptions(masks, noise=noise, **options)
         with compiling(True) if reading.training else contextlib.nullcontext():
             context, weights, state, residuals = self._read(query, memory, state, reading)
         output = self.combine(query, context) if combine else context
         if combine and self._own & {"combine", "output_size"}:
-            sizes = map_leaves(lambda x: x.shape[-1], memory.value)
+            sizes = tree_map(lambda x: x.shape[-1], memory.value)
             size = self.output_size(query.shape[-1], sizes)
             remedy = "Override output_size(query_size, value_size), or change `combine`."
             check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
-        output = blanked(output, query_mask)
+        output = zero_masked(output, query_mask)
         output = ops.squeeze(output, 1) if one_step else output
         wanted = reading.return_attention_scores
         weights = self._returned(weights, one_step) if wanted else None
@@ -450,7 +450,7 @@ class ScoringMixin(CheckedLayer):
 
     def _returned(self, weights, one_step):
         """Weights as `attend` returns them: in the compute dtype, of one step without its axis."""
-        weights = as_dtype(weights, self.compute_dtype)
+        weights = cast(weights, self.compute_dtype)
         return ops.squeeze(weights, 1) if one_step else weights
 
     def _read(self, query, memory, state, reading):
@@ -458,7 +458,7 @@ class ScoringMixin(CheckedLayer):
 
         Args:
             query: `(B, Tq, Dq)`, zero where it is masked.
-            reading: a `Reading`.
+            reading: a `AttendOptions`.
 
         Returns:
             The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, which may be None if they are not
@@ -484,7 +484,7 @@ class ScoringMixin(CheckedLayer):
             return None
         check_window(self.name, window, query.shape)
         # Half precision cannot count the positions of a long memory.
-        return window._replace(center=as_dtype(window.center, self.score_dtype))
+        return window._replace(center=cast(window.center, self.score_dtype))
 
     def _drop_memory(self, memory):
         """The memory with dropout that is the same at every step of a loop around `attend`.
@@ -499,10 +499,10 @@ class ScoringMixin(CheckedLayer):
 
     def _projected(self, query, stored):
         """What `project_query` returns, in `score_dtype`, or the stored result of it."""
-        projected = self.project_query(as_dtype(query, self.score_dtype))
+        projected = self.project_query(cast(query, self.score_dtype))
         if "project_query" in self._own:
             check_result(self.name, "project_query", projected, *query.shape[:2])
-        projected = as_dtype(projected, self.score_dtype)
+        projected = cast(projected, self.score_dtype)
         return projected if stored is None else restored(projected, stored)
 
     def _read_whole(self, query, memory, window, reading, stored=None):
@@ -547,8 +547,8 @@ class ScoringMixin(CheckedLayer):
                 scores, all_of(inside, reading.masks.at(position)), window, position
             )
             context = read_values(self, weights, memory.value, drop, position)
-            spread = spread_windows(weights, window.center, length) if weights_wanted else None
-            return context, spread
+            scattered = scatter_windows(weights, window.center, length) if weights_wanted else None
+            return context, scattered
 
         length = ops.shape(memory.value)[1]
         place = Place.of(query, memory.value)
@@ -638,8 +638,8 @@ def read_values(layer, weights, value, drop, position=None):
     """
     if drop and layer.dropout > 0:
         weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)
-    weights = as_dtype(weights, layer.compute_dtype)
-    value = as_dtype(value, layer.compute_dtype)
+    weights = cast(weights, layer.compute_dtype)
+    value = cast(value, layer.compute_dtype)
     if position is not None:
         return window_sum(weights, value, position)
     return weighted_sums(weights, value)

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-__all__ = ["Attended", "DecoderState", "Memory", "Reading", "Residuals", "Step", "Window"]
+__all__ = ["AttendOptions", "Attended", "DecoderState", "Memory", "Residuals", "Step", "Window"]
 
 
 class Memory(NamedTuple):
@@ -102,12 +102,12 @@ class Residuals(NamedTuple):
     scores: Any = None
 
 
-class Reading(NamedTuple):
+class AttendOptions(NamedTuple):
     """How an attention reads its memory.
 
     Attributes:
         masks: `Masks`.
-        training, return_attention_scores, position, drawn: see `ScoringMixin.attend`.
+        training, return_attention_scores, position, noise: see `ScoringMixin.attend`.
         drop: whether to drop weights in training. A decoder has dropped the memory instead.
         stored: the `Residuals` of an earlier call with the same arguments, or None.
     """
@@ -116,7 +116,7 @@ class Reading(NamedTuple):
     training: Any = None
     return_attention_scores: bool = True
     position: Any = None
-    drawn: Any = None
+    noise: Any = None
     drop: bool = True
     stored: Any = None
 
@@ -130,7 +130,7 @@ class Step(NamedTuple):
         scores: `(B, 1, Tk)`, the result of `score`; None if the class does not define it.
         memory: keys as `project_key` returned them, values, and their mask.
         mask: boolean, broadcasts to `(B, 1, Tk)`, or None. Weights must be zero where it is False.
-        drawn: what `draw` returned for this step, tensors `(B, ...)`; None at inference.
+        noise: what `sample_noise` returned for this step, tensors `(B, ...)`; None at inference.
         training: whether to run in training mode.
 
     Example:
@@ -158,7 +158,7 @@ class Step(NamedTuple):
     scores: Any
     memory: Any
     mask: Any
-    drawn: Any
+    noise: Any
     training: Any
 
 
@@ -167,7 +167,7 @@ class DecoderState(NamedTuple):
 
     Attributes:
         cells: the states of the cell, a list, nested for stacked cells of several states.
-        fed: the output of the attention at the step before, `(B, A)`, with input feeding.
+        input_feed: the output of the attention at the step before, `(B, A)`, with input feeding.
         attention: the state of an attention that has one.
         position: the number of the next step, `(B,)` int32.
 
@@ -186,6 +186,6 @@ class DecoderState(NamedTuple):
     """
 
     cells: Any
-    fed: Any
+    input_feed: Any
     attention: Any
     position: Any

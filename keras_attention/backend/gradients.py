@@ -9,7 +9,7 @@ import keras
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend.context import Compiling, in_graph, is_loop
-from keras_attention.backend.loops import leaves, pack_like, scan
+from keras_attention.backend.loops import leaves, scan, unflatten_as
 from keras_attention.backend.operations import ops
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 def differentiable(
     function: Callable[..., Any], gradient: Callable[..., tuple], *tensors: Tensor
 ) -> Any:
-    """Calls `function(*tensors)`, whose gradient is `gradient(*tensors, *upstream)`.
+    """Calls `function(*tensors)`, whose gradient is `gradient(*tensors, *grad_output)`.
 
     On PyTorch, Keras's `ops.custom_gradient` supports one output only. If the function raises, it
     calls the function again and returns NaN as the gradient. This function has neither problem.
@@ -47,10 +47,10 @@ def differentiable(
 
     @ops.custom_gradient
     def run(*given):
-        def grad(*upstream):
+        def grad(*grad_output):
             with compiling.restored():
                 # TensorFlow passes the gradients of several outputs one by one, JAX as one tuple.
-                return gradient(*_for_backward(tensors, given), *leaves(upstream))
+                return gradient(*_for_backward(tensors, given), *leaves(grad_output))
 
         # Otherwise TensorFlow would differentiate the function itself. JAX must do so, for second
         # derivatives.
@@ -89,8 +89,8 @@ def _torch_function():
             ctx.save_for_backward(*tensors)
 
         @staticmethod
-        def backward(ctx, *upstream):
-            return None, None, *ctx.gradient(*ctx.saved_tensors, *upstream)
+        def backward(ctx, *grad_output):
+            return None, None, *ctx.gradient(*ctx.saved_tensors, *grad_output)
 
     return Differentiable
 
@@ -145,10 +145,10 @@ def differentiable_cond(
     """
 
     def gradient(*args):
-        inputs, upstream = args[: len(tensors)], args[len(tensors) :]
+        inputs, grad_output = args[: len(tensors)], args[len(tensors) :]
 
         def of(function):
-            return lambda: vector_jacobian(lambda *x: (function(*x), None), inputs, upstream)[0]
+            return lambda: vector_jacobian(lambda *x: (function(*x), None), inputs, grad_output)[0]
 
         return tuple(ops.cond(condition, of(first), of(second)))
 
@@ -164,7 +164,7 @@ def restored(x: Tensor, stored: Tensor | None) -> Tensor:
         return x
     # Nothing else uses x, so its computation is removed from a graph.
     return differentiable(
-        lambda x, stored: stored, lambda x, stored, upstream: (upstream, None), x, stored
+        lambda x, stored: stored, lambda x, stored, grad_output: (grad_output, None), x, stored
     )
 
 
@@ -178,7 +178,7 @@ def linearize(
         inputs: floating-point tensors, in any nesting.
 
     Returns:
-        The names, and a function: `pull(n, upstream)` returns the gradients of all tensors of the
+        The names, and a function: `pull(n, grad_output)` returns the gradients of all
         inputs, in a list, for the gradients of output n. None stands for zero.
     """
     if keras.backend.backend() == "jax":
@@ -194,34 +194,34 @@ def linearize(
 
             return run
 
-        def pull(n, upstream):
-            return leaves(jax.vjp(output(n), *inputs)[1](leaves(upstream)))
+        def pull(n, grad_output):
+            return leaves(jax.vjp(output(n), *inputs)[1](leaves(grad_output)))
 
         jax.eval_shape(output(0), *inputs)
         return names, pull
     import tensorflow as tf
 
     # The same tensor may be given twice, and each copy needs its own gradient.
-    inputs = pack_like(inputs, map(tf.identity, leaves(inputs)))
+    inputs = unflatten_as(inputs, map(tf.identity, leaves(inputs)))
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(leaves(inputs))
         names, outputs = zip(*function(*inputs), strict=True)
 
-    def pull(n, upstream):
-        return tape.gradient(leaves(outputs[n]), leaves(inputs), leaves(upstream))
+    def pull(n, grad_output):
+        return tape.gradient(leaves(outputs[n]), leaves(inputs), leaves(grad_output))
 
     return list(names), pull
 
 
 def vector_jacobian(
-    function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], upstream: Nested
+    function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], grad_output: Nested
 ) -> tuple[tuple[Nested, ...], Nested]:
     """The gradients of a function's inputs, on every backend.
 
     Args:
         function: takes the inputs, and returns its outputs and anything else to be returned.
         inputs: floating-point tensors, in any nesting.
-        upstream: the gradients of the outputs.
+        grad_output: the gradients of the outputs.
 
     Returns:
         The gradients, with the nesting of the inputs, and what else the function returned.
@@ -230,33 +230,33 @@ def vector_jacobian(
         import jax
 
         outputs, gradient, more = jax.vjp(function, *inputs, has_aux=True)
-        return gradient(pack_like(outputs, leaves(upstream))), more
+        return gradient(unflatten_as(outputs, leaves(grad_output))), more
     if keras.backend.backend() == "torch":
         import torch
 
         with torch.enable_grad():
-            inputs = pack_like(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
+            inputs = unflatten_as(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
             outputs, more = function(*inputs)
-            given = leaves(outputs), leaves(inputs), leaves(upstream)
+            given = leaves(outputs), leaves(inputs), leaves(grad_output)
             gradients = torch.autograd.grad(*given, materialize_grads=True)
-        return pack_like(inputs, list(gradients)), more
+        return unflatten_as(inputs, list(gradients)), more
     import tensorflow as tf
 
     # The same tensor may be given twice, and each copy needs its own gradient.
-    inputs = pack_like(inputs, map(tf.identity, leaves(inputs)))
+    inputs = unflatten_as(inputs, map(tf.identity, leaves(inputs)))
     with tf.GradientTape() as tape:
         tape.watch(leaves(inputs))
         outputs, more = function(*inputs)
     gradients = tape.gradient(
-        leaves(outputs), leaves(inputs), leaves(upstream), unconnected_gradients="zero"
+        leaves(outputs), leaves(inputs), leaves(grad_output), unconnected_gradients="zero"
     )
-    return pack_like(inputs, map(tf.convert_to_tensor, gradients)), more
+    return unflatten_as(inputs, map(tf.convert_to_tensor, gradients)), more
 
 
 def weight_gradients(
     function: Callable[..., Nested],
     weights: list[Tensor],
-    upstream: Nested,
+    grad_output: Nested,
     size: int,
     *tensors: Nested,
 ) -> list[Tensor]:
@@ -267,13 +267,13 @@ def weight_gradients(
     Args:
         function: `function(weights, *tensors of one step)` returns the results of this step.
         weights: floating-point tensors.
-        upstream: the gradients of the results of all steps, `(T, ...)`.
+        grad_output: the gradients of the results of all steps, `(T, ...)`.
         size: how many steps a group has at most; at least one.
         tensors: the other arguments of all steps, `(T, ...)` in any nesting.
     """
     import jax
 
-    steps = leaves(upstream)[0].shape[0]
+    steps = leaves(grad_output)[0].shape[0]
     groups = max(1, min(steps, -(-steps // max(1, size))))
     size = -(-steps // groups)
 
@@ -282,17 +282,17 @@ def weight_gradients(
         return ops.reshape(x, (groups, size, *x.shape[1:]))
 
     def add_group(totals, group):
-        upstream, tensors = group
+        grad_output, tensors = group
 
         def run(weights):
             return jax.vmap(functools.partial(function, weights))(*tensors), None
 
-        (gradients,), _ = vector_jacobian(run, (weights,), upstream)
+        (gradients,), _ = vector_jacobian(run, (weights,), grad_output)
         return [*map(ops.add, totals, gradients)], None
 
     # The last group is filled with copies of the last step. Their upstream gradients are zero.
-    upstream = jax.tree.map(lambda x: split(x, "constant"), upstream)
+    grad_output = jax.tree.map(lambda x: split(x, "constant"), grad_output)
     tensors = jax.tree.map(lambda x: split(x, "edge"), tensors)
-    totals, _ = scan(add_group, [ops.zeros_like(x) for x in weights], (upstream, tensors))
+    totals, _ = scan(add_group, [ops.zeros_like(x) for x in weights], (grad_output, tensors))
     # Without the barrier, XLA sums the gradient of the keys a second time for the bias inside them.
     return list(jax.lax.optimization_barrier(totals))

@@ -11,7 +11,7 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.backend.context import Place, in_graph
 from keras_attention.backend.operations import ops
 
-__all__ = ["Body", "leaves", "map_leaves", "pack_like", "scan", "swap_steps", "where_valid"]
+__all__ = ["Body", "leaves", "scan", "swap_steps", "tree_map", "unflatten_as", "where_valid"]
 
 # body(carry, inputs of one step) -> (carry, outputs of the step)
 Body = Callable[[Nested, Nested], tuple[Nested, Nested]]
@@ -62,14 +62,14 @@ def leaves(structure: Nested) -> list[Any]:
     return [x for x in tree.flatten(structure) if x is not None]
 
 
-def pack_like(structure: Nested, tensors: Iterable[Any]) -> Nested:
+def unflatten_as(structure: Nested, tensors: Iterable[Any]) -> Nested:
     """Puts the tensors into a structure of the same nesting: the inverse of `leaves`."""
     rest = iter(tensors)
     flat = [None if x is None else next(rest) for x in tree.flatten(structure)]
     return tree.pack_sequence_as(structure, flat)
 
 
-def map_leaves(function: Callable[..., Any], *structures: Nested) -> Nested:
+def tree_map(function: Callable[..., Any], *structures: Nested) -> Nested:
     """Calls a function for the tensors of structures of the same nesting. None stays None."""
     if structures[0] is None:
         return None
@@ -87,19 +87,19 @@ def where_valid(mask: Tensor | None, new: Nested, old: Nested) -> Nested:
         return new
     pairs = zip(leaves(new), leaves(old), strict=True)
     kept = [ops.where(ops.reshape(mask, (-1, *[1] * (len(y.shape) - 1))), x, y) for x, y in pairs]
-    return pack_like(new, kept)
+    return unflatten_as(new, kept)
 
 
 def _scan_in_python(body, carry, inputs, reverse):
     steps = zip(*(ops.unstack(x, axis=0) for x in leaves(inputs)), strict=True)
-    steps = [pack_like(inputs, step) for step in steps]
+    steps = [unflatten_as(inputs, step) for step in steps]
     collected = []
     for step in reversed(steps) if reverse else steps:
         carry, outputs = body(carry, step)
         collected.append(outputs)
     collected = collected[::-1] if reverse else collected
     columns = zip(*map(leaves, collected), strict=True)
-    return carry, pack_like(collected[0], [ops.stack(column) for column in columns])
+    return carry, unflatten_as(collected[0], [ops.stack(column) for column in columns])
 
 
 def _scan_packed(body, carry, inputs, reverse):
@@ -124,7 +124,7 @@ def _scan_packed(body, carry, inputs, reverse):
             size = math.prod(one.shape[1:])
             part = x if len(group) == 1 else x[:, :, start : start + size]
             unpacked[id(one)], start = ops.reshape(part, (x.shape[0], *one.shape)), start + size
-    return carry, pack_like(made[0], [unpacked[id(x)] for x in leaves(made[0])])
+    return carry, unflatten_as(made[0], [unpacked[id(x)] for x in leaves(made[0])])
 
 
 def _groups(outputs):
@@ -147,7 +147,7 @@ def _scan_in_graph(body, carry, inputs, reverse, steps, differentiated):
     structure = []
 
     def flat(carried, step):
-        new, outputs = body(pack_like(carry, carried), pack_like(inputs, step))
+        new, outputs = body(unflatten_as(carry, carried), unflatten_as(inputs, step))
         structure[:] = [outputs]
         for old, x in zip(carried, leaves(new), strict=True):
             x.set_shape(old.shape)
@@ -177,4 +177,4 @@ def _scan_in_graph(body, carry, inputs, reverse, steps, differentiated):
     outputs = [x.stack() for x in made]
     for x in outputs:
         x.set_shape((first[0].shape[0], *x.shape[1:]))
-    return pack_like(carry, carried), pack_like(structure[0], outputs)
+    return unflatten_as(carry, carried), unflatten_as(structure[0], outputs)

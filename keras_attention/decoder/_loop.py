@@ -11,7 +11,7 @@ from keras_attention.attention.scoring import refuse_changes
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend.compilation import pad_axis, round_up_length
 from keras_attention.backend.context import Place, compiling
-from keras_attention.backend.loops import leaves, map_leaves, pack_like, swap_steps, where_valid
+from keras_attention.backend.loops import leaves, swap_steps, tree_map, unflatten_as, where_valid
 from keras_attention.backend.operations import ops
 from keras_attention.decoder._cells import (
     check_output,
@@ -21,7 +21,7 @@ from keras_attention.decoder._cells import (
     with_constant_weights,
 )
 from keras_attention.decoder._ops import CellSites, attention_sites, has_sites
-from keras_attention.ops.masks import Masks, blanked
+from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.random import changed_by, generator_states, scan_drawing
 from keras_attention.recurrence import recur
 
@@ -53,19 +53,19 @@ def run_loop(
     if decoder.attends_inside and training:
         memory = decoder.attention._drop_memory(memory)
     # Time comes first in the loop.
-    inputs = map_leaves(swap_steps, [sequences, mask, position])
+    inputs = tree_map(swap_steps, [sequences, mask, position])
     uses_sites = has_sites(decoder.cell, training)
     uses_sites = uses_sites and all(map(is_floating, leaves(state.attention)))
     if uses_sites:
-        uses_sites = not _draws_in_a_step(decoder, sequences, memory, state, training)
-    carry = state.cells, state.fed, state.attention
+        uses_sites = not _samples_in_step(decoder, sequences, memory, state, training)
+    carry = state.cells, state.input_feed, state.attention
     with compiling(True if training else None):
         run = _with_sites if uses_sites else _without_sites
         place = Place.of(inputs[0], *leaves(memory.value))
         if uses_sites and training and place.compiles_loops:
             run = _with_sites_padded
         carry, outputs = run(decoder, inputs, memory, carry, scores_wanted, training)
-    outputs, weights = map_leaves(swap_steps, outputs)
+    outputs, weights = tree_map(swap_steps, outputs)
     if not decoder.attends_inside:
         (attended, _, weights), _ = decoder.attention._attend(
             outputs,
@@ -76,7 +76,7 @@ def run_loop(
             training=training,
         )
         outputs = _joined(decoder, outputs, attended)
-    outputs, weights = map_leaves(functools.partial(blanked, mask=mask), (outputs, weights))
+    outputs, weights = tree_map(functools.partial(zero_masked, mask=mask), (outputs, weights))
     return outputs, weights, DecoderState(*carry, last)
 
 
@@ -84,15 +84,15 @@ def _with_sites_padded(decoder, inputs, memory, carry, return_scores, training):
     """Rounds unknown numbers of steps up, so that XLA compiles few programs for all lengths."""
     steps, padded = ops.shape(inputs[0])[0], _padded(memory)
     missing, limit = _missing(steps), None if isinstance(steps, int) else steps
-    inputs = map_leaves(lambda x: pad_axis(x, 0, missing), inputs)
-    cells, fed, state = carry
-    carry = cells, fed, _like_memory(decoder, state, padded)
-    (cells, fed, last), (outputs, weights) = _with_sites(
+    inputs = tree_map(lambda x: pad_axis(x, 0, missing), inputs)
+    cells, input_feed, state = carry
+    carry = cells, input_feed, _like_memory(decoder, state, padded)
+    (cells, input_feed, last), (outputs, weights) = _with_sites(
         decoder, inputs, padded, carry, return_scores, training, limit
     )
-    weights = map_leaves(lambda x, y: x[:steps, :, : ops.shape(y)[1]], weights, memory.value)
-    last = map_leaves(lambda x, y: x[(slice(None), *map(slice, ops.shape(y)[1:]))], last, state)
-    return (cells, fed, last), (outputs[:steps], weights)
+    weights = tree_map(lambda x, y: x[:steps, :, : ops.shape(y)[1]], weights, memory.value)
+    last = tree_map(lambda x, y: x[(slice(None), *map(slice, ops.shape(y)[1:]))], last, state)
+    return (cells, input_feed, last), (outputs[:steps], weights)
 
 
 def _missing(size):
@@ -123,7 +123,7 @@ def _like_memory(decoder, state, memory):
         for axis in range(1, len(wanted)):
             x = pad_axis(x, axis, wanted[axis] - ops.shape(x)[axis])
         padded.append(x)
-    return pack_like(state, padded)
+    return unflatten_as(state, padded)
 
 
 def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=None):
@@ -133,42 +133,42 @@ def _with_sites(decoder, inputs, memory, carry, return_scores, training, steps=N
     of_attention, attend = {}, None
     if decoder.attends_inside:
         of_attention, attend = attention_sites(decoder, memory, return_scores, training)
-    drawn = _draw(decoder, inputs, memory, training)
+    noise = _sample_noise(decoder, inputs, memory, training)
 
     def step(call, carry, inputs, keeps):
-        mask, position, drawn = inputs
-        read = attend and functools.partial(attend, call, drawn)
+        mask, position, noise = inputs
+        read = attend and functools.partial(attend, call, noise)
         # The sites hold the products of the sequences.
         x = keeps, mask, position
         return _masked_step(decoder, functools.partial(cells, call), read, carry, x)
 
-    inputs, sites = (mask, position, drawn), cells.sites | of_attention
+    inputs, sites = (mask, position, noise), cells.sites | of_attention
     return recur(step, sites, carry, inputs, cells.keeps, decoder.unroll, bool(training), steps)
 
 
 def _without_sites(decoder, inputs, memory, carry, return_scores, training):
     """The loop over any other cell, which TensorFlow or JAX differentiates."""
-    drawn = _draw(decoder, inputs, memory, training)
+    noise = _sample_noise(decoder, inputs, memory, training)
 
     def step(carry, x):
-        inputs, drawn = x
+        inputs, noise = x
         read = None
         if decoder.attends_inside:
-            read = functools.partial(_read, decoder, memory, return_scores, training, drawn)
+            read = functools.partial(_read, decoder, memory, return_scores, training, noise)
         run_cell = functools.partial(_call_cell, decoder)
         return _masked_step(decoder, run_cell, read, carry, inputs)
 
     def run():
-        return scan_drawing(step, carry, (tuple(inputs), drawn), decoder, decoder.unroll)
+        return scan_drawing(step, carry, (tuple(inputs), noise), decoder, decoder.unroll)
 
     batch, features = ops.shape(inputs[0])[1:]
     with dropout_masks(decoder.cell, batch, features + decoder._fed_size):
         return with_constant_weights(decoder, run)
 
 
-def _call_cell(decoder, inputs, fed, states):
+def _call_cell(decoder, inputs, input_feed, states):
     """One step of a cell that is called as it is."""
-    inputs = inputs if fed is None else ops.concatenate([inputs, fed], axis=-1)
+    inputs = inputs if input_feed is None else ops.concatenate([inputs, input_feed], axis=-1)
     hidden, new = decoder.cell(inputs, states)
     asks = decoder.attends_inside and decoder.query == "previous"
     check_output(decoder.name, decoder.cell, hidden, new if asks else None)
@@ -179,23 +179,23 @@ def _masked_step(decoder, run_cell, read, carry, x):
     """A step of the loop, which attends before or after the cell. A masked one keeps the states.
 
     Args:
-        run_cell: `run_cell(inputs, fed, states)` returns the output and the new states.
+        run_cell: `run_cell(inputs, input_feed, states)` returns the output and the new states.
         read: `read(query, state, position)` attends and returns `Attended`; None for no attention.
         x: the inputs, their mask and their position.
     """
     inputs, mask, position = x
-    states, fed, kept = carry
+    states, input_feed, kept = carry
     weights = None
     if decoder.query == "previous":
         attended, kept, weights = read(query_of(decoder.cell, states), kept, position)
         hidden, states = run_cell(inputs, attended, states)
     else:
-        hidden, states = run_cell(inputs, fed, states)
+        hidden, states = run_cell(inputs, input_feed, states)
         if read is not None:
             attended, kept, weights = read(hidden, kept, position)
-            fed = attended if decoder.input_feeding else None
+            input_feed = attended if decoder.input_feeding else None
     output = hidden if read is None else _joined(decoder, hidden, attended)
-    new = states, fed, kept
+    new = states, input_feed, kept
     return new if mask is None else where_valid(mask, new, carry), (output, weights)
 
 
@@ -206,14 +206,14 @@ def _joined(decoder, hidden, attended):
     return hidden if decoder.output_mode == "cell" else attended
 
 
-def _read(decoder, memory, return_scores, training, drawn, query, state, position):
-    """Reads the memory in one step; `drawn` are its random numbers."""
+def _read(decoder, memory, return_scores, training, noise, query, state, position):
+    """Reads the memory in one step; `noise` are its random numbers."""
     attended, _ = decoder.attention._attend(
         query,
         memory,
         state=state,
         position=position,
-        drawn=drawn,
+        noise=noise,
         return_attention_scores=return_scores,
         training=training,
         drop=False,
@@ -221,11 +221,11 @@ def _read(decoder, memory, return_scores, training, drawn, query, state, positio
     return attended
 
 
-def _draw(decoder, inputs, memory, training):
+def _sample_noise(decoder, inputs, memory, training):
     """Random numbers for the steps of an attention with a state, or None."""
     if not training or not decoder.attends_inside or not decoder.attention.has_state:
         return None
-    return decoder.attention._draw(memory, ops.shape(inputs[0])[0])
+    return decoder.attention._sample_noise(memory, ops.shape(inputs[0])[0])
 
 
 def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -243,7 +243,7 @@ def _positions(sequences: Tensor, start: Tensor, mask: Tensor) -> tuple[Tensor, 
     return count + ops.expand_dims(start, 1), start + total
 
 
-def _draws_in_a_step(decoder, sequences, memory, state, training):
+def _samples_in_step(decoder, sequences, memory, state, training):
     """Whether a step of the attention draws random numbers, as a `Dropout` in it does.
 
     Raises an error if the step assigns a weight.
@@ -255,25 +255,25 @@ def _draws_in_a_step(decoder, sequences, memory, state, training):
         may_change = attention.non_trainable_variables
     else:  # its weights are frozen, not assigned
         may_change = generator_states(attention)
-    # Only `draw` in training, and `_drop_memory`, use the mixin's own generator.
+    # Only `sample_noise` in training, and `_drop_memory`, use the mixin's own generator.
     own = getattr(attention, "seed_generator", None)
     if own is not None and not (training and attention.has_state):
         may_change = [x for x in may_change if x is not own.state]
     if not may_change:
         return False
-    drawn = [None]
+    noise = [None]
 
-    def draw():
-        numbers = attention._draw(memory, ops.shape(sequences)[1])
-        drawn[:] = [pack_like(numbers, [x[0] for x in leaves(numbers)])]
+    def sample_noise():
+        numbers = attention._sample_noise(memory, ops.shape(sequences)[1])
+        noise[:] = [unflatten_as(numbers, [x[0] for x in leaves(numbers)])]
 
     if training and attention.has_state:
-        changed_by(draw, attention)
+        changed_by(sample_noise, attention)
     batch, size = ops.shape(sequences)[0], query_size(decoder.cell, decoder.query)
     query = ops.zeros((batch, size), decoder.compute_dtype)
 
     def read():
-        _read(decoder, memory, True, training, *drawn, query, state.attention, state.position)
+        _read(decoder, memory, True, training, *noise, query, state.attention, state.position)
 
     changed = [variable for variable, *_ in changed_by(read, attention)]
     weights = {id(x) for x in attention.weights}  # generators are no weights

@@ -15,7 +15,7 @@ from keras_attention.attention.checked_layer import as_in_a_call, float_weights,
 from keras_attention.attention.types import Attended, Memory
 from keras_attention.backend.context import value_of
 from keras_attention.backend.gradients import vector_jacobian
-from keras_attention.backend.loops import leaves, map_leaves, pack_like, swap_steps
+from keras_attention.backend.loops import leaves, swap_steps, tree_map, unflatten_as
 from keras_attention.backend.operations import ops
 from keras_attention.decoder._cells import cells_of
 from keras_attention.decoder.residual_cells import ResidualRNNCells
@@ -75,11 +75,11 @@ class CellSites:
         self.keeps = [one.keep for one in self.cells]
 
     def __call__(
-        self, call: Any, keeps: list[Tensor | None], fed: Tensor | None, states: Nested
+        self, call: Any, keeps: list[Tensor | None], input_feed: Tensor | None, states: Nested
     ) -> tuple[Tensor, Nested]:
         """One step: the output of the last cell, and the new states. The sites hold the inputs."""
         states = states if self.stacked else [states]
-        below, new = fed, []
+        below, new = input_feed, []
         for cell, keep, state in zip(self.cells, keeps, states, strict=True):
             dropped = below if below is None or keep is None else below * keep
             hidden, state = cell.step(call, [] if dropped is None else [dropped], state)
@@ -100,10 +100,10 @@ class _Gated:
 
     def __init__(self, name, cell, inputs, keep):
         self.name, self.cell = name, cell
-        weights = map_leaves(value_of, [cell.kernel, cell.recurrent_kernel, cell.bias])
-        kernel, self.recurrent, bias = map_leaves(self.rounded, weights)
+        weights = tree_map(value_of, [cell.kernel, cell.recurrent_kernel, cell.bias])
+        kernel, self.recurrent, bias = tree_map(self.rounded, weights)
         size = 0 if inputs is None else inputs.shape[-1]
-        of_inputs, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
+        grad_inputs, self.keep = (None, None) if keep is None else (keep[:, :size], keep[:, size:])
         lower = kernel[size:] if kernel.shape[0] > size else None
         # With `reset_after`, a GRU has one bias for its inputs and one for its state.
         self.own_bias = None
@@ -111,11 +111,11 @@ class _Gated:
             bias, self.own_bias = bias[0], bias[1]
         added = ()
         if inputs is not None:
-            inputs = inputs if of_inputs is None else inputs * of_inputs
+            inputs = inputs if grad_inputs is None else inputs * grad_inputs
             bias, added = None, self.project(inputs, kernel[:size], bias)
         self.sites = self.make_sites(lower, bias, added)
 
-    def widened(self, x):
+    def upcast(self, x):
         """Gates run in at least float32. Products, their sums and states keep the compute dtype."""
         return ops.cast(x, "float64" if self.cell.compute_dtype == "float64" else "float32")
 
@@ -147,14 +147,14 @@ class _GRU(_Gated):
 
     def step(self, call, below, state):
         hidden = state[0] if isinstance(state, (list, tuple)) else state
-        gates, new, *inner = map(self.widened, call(self.name, *below, hidden))
+        gates, new, *inner = map(self.upcast, call(self.name, *below, hidden))
         update, reset = map(self.cell.recurrent_activation, ops.split(gates, 2, axis=-1))
         if not self.cell.reset_after:
-            (more,) = call(f"{self.name} reset", self.rounded(reset * self.widened(hidden)))
-            new = self.cell.activation(ops.add(new, self.widened(more)))
+            (more,) = call(f"{self.name} reset", self.rounded(reset * self.upcast(hidden)))
+            new = self.cell.activation(ops.add(new, self.upcast(more)))
         else:
             new = self.cell.activation(ops.add(new, reset * inner[0]))
-        hidden = self.rounded(new + update * (self.widened(hidden) - new))
+        hidden = self.rounded(new + update * (self.upcast(hidden) - new))
         return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
 
 
@@ -172,7 +172,7 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
     structure = lower, recurrent, bias, own_bias
 
     def apply(weights, *xs):
-        lower, recurrent, bias, own_bias = pack_like(structure, weights)
+        lower, recurrent, bias, own_bias = unflatten_as(structure, weights)
         total = _plus(multiply(xs[-1], recurrent), own_bias)
         total, inner = total[..., :gates], total[..., gates:]
         inner = [inner] if recurrent.shape[1] > gates else []
@@ -181,25 +181,25 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
         outer = _plus(multiply(xs[0], lower), bias)
         return [ops.add(total, outer[..., :gates]), outer[..., gates:], *inner], []
 
-    def columns(upstream):
+    def columns(grad_output):
         """The gradients of the products of the input and of the state, in their columns."""
-        total, new, *inner = upstream
+        total, new, *inner = grad_output
         return [[total, new]] * (lower is not None) + [[total, *inner]]
 
-    def backward(transposed, _, upstream, *xs):
-        pairs = zip(columns(upstream), transposed, strict=True)
+    def backward(transposed, _, grad_output, *xs):
+        pairs = zip(columns(grad_output), transposed, strict=True)
         return [multiply(ops.concatenate(x, axis=-1), kernel) for x, kernel in pairs]
 
-    def of_weights(weights, _, upstream, *xs):
+    def grad_params(weights, _, grad_output, *xs):
         # Products by columns, because joined columns of all steps would be a large tensor.
-        of_columns = columns(upstream)
+        grad_columns = columns(grad_output)
         kernels = [
             ops.concatenate([kernel_gradient(x, y) for y in ys], axis=-1)
-            for x, ys in zip(xs, of_columns, strict=True)
+            for x, ys in zip(xs, grad_columns, strict=True)
         ]
         biases = [
             ops.concatenate([*map(sum_of_rows, ys)], axis=-1)
-            for b, ys in zip((bias, own_bias), [of_columns[0], of_columns[-1]], strict=True)
+            for b, ys in zip((bias, own_bias), [grad_columns[0], grad_columns[-1]], strict=True)
             if b is not None
         ]
         return kernels + biases
@@ -208,9 +208,9 @@ def _gru_products(lower, recurrent, bias, own_bias, gates, added):
         weights=leaves(structure),
         apply=apply,
         backward=backward,
-        of_weights=of_weights,
+        grad_params=grad_params,
         prepare=lambda weights: [
-            *map(stored_transposed, leaves(pack_like(structure, weights)[:2]))
+            *map(stored_transposed, leaves(unflatten_as(structure, weights)[:2]))
         ],
         added=added,
     )
@@ -232,9 +232,9 @@ class _LSTM(_Gated):
     def step(self, call, below, state):
         hidden, memory = state
         (total,) = call(self.name, *below, hidden)
-        write, forget, new, read = ops.split(self.widened(total), 4, axis=-1)
+        write, forget, new, read = ops.split(self.upcast(total), 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
-        memory = gate(forget) * self.widened(memory) + gate(write) * activation(new)
+        memory = gate(forget) * self.upcast(memory) + gate(write) * activation(new)
         hidden = self.rounded(gate(read) * activation(memory))
         return hidden, [hidden, self.rounded(memory)]
 
@@ -254,14 +254,14 @@ def attention_sites(
 
     Returns:
         The sites, and a function that attends with them in one step:
-        `read(call, drawn, query, state, position)`.
+        `read(call, noise, query, state, position)`.
     """
     attention, count = decoder.attention, len(leaves(memory))
     combining = attention._combine_site()
 
-    def run(weights, stored, query, state, drawn, position):
-        key, value, mask = pack_like(tuple(memory), weights[:count])
-        mask = map_leaves(lambda x: x > 0.5, mask)
+    def run(weights, stored, query, state, noise, position):
+        key, value, mask = unflatten_as(tuple(memory), weights[:count])
+        mask = tree_map(lambda x: x > 0.5, mask)
 
         def attend():
             with with_weights(attention, weights[count:]):
@@ -272,7 +272,7 @@ def attention_sites(
                     position=position,
                     return_attention_scores=return_scores,
                     training=training,
-                    drawn=drawn,
+                    noise=noise,
                     drop=False,
                     combine=combining is None,
                     stored=stored,
@@ -280,23 +280,23 @@ def attention_sites(
 
         return as_in_a_call(attention, attend)
 
-    def of_weights(weights, stored, upstream, *arguments):
+    def grad_params(weights, stored, grad_output, *arguments):
         # The query of one step has an axis of its own; the queries of all steps are a sequence.
-        stored, arguments, upstream = map_leaves(swap_steps, (stored, arguments, upstream))
-        stored = map_leaves(functools.partial(ops.squeeze, axis=2), stored)
+        stored, arguments, grad_output = tree_map(swap_steps, (stored, arguments, grad_output))
+        stored = tree_map(functools.partial(ops.squeeze, axis=2), stored)
 
         def function(weights):
             return run(weights, stored, *arguments)[0], None
 
-        return vector_jacobian(function, (weights,), upstream)[0][0]
+        return vector_jacobian(function, (weights,), grad_output)[0][0]
 
     def weights():
-        mask = map_leaves(lambda x: ops.cast(x, attention.score_dtype), memory.mask)
+        mask = tree_map(lambda x: ops.cast(x, attention.score_dtype), memory.mask)
         return [*leaves((*memory[:2], mask)), *map(value_of, float_weights(attention))]
 
-    def read(call, drawn, query, state, position):
+    def read(call, noise, query, state, position):
         position = position if attention.uses_position else None
-        attended = call("attention", query, state, drawn, position)
+        attended = call("attention", query, state, noise, position)
         if combining is None:
             return attended
         return attended._replace(output=combining[1](call, query, attended.output))
@@ -306,5 +306,5 @@ def attention_sites(
         sites = {"attention": automatic(weights(), run)}
     else:
         # Cast here, the weights are not cast at every step.
-        sites = {"attention": automatic(as_in_a_call(attention, weights), run, of_weights)}
+        sites = {"attention": automatic(as_in_a_call(attention, weights), run, grad_params)}
     return sites if combining is None else {**sites, "combine": combining[0]}, read

@@ -21,10 +21,10 @@ from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import build_attention, check_attention
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend.compilation import pad_axis
-from keras_attention.backend.loops import leaves, map_leaves, pack_like
+from keras_attention.backend.loops import leaves, tree_map, unflatten_as
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import blanked
-from keras_attention.ops.matmul import as_dtype
+from keras_attention.ops.masks import zero_masked
+from keras_attention.ops.matmul import cast
 
 __all__ = ["Decoder", "check_states", "run_at_least_once"]
 
@@ -91,7 +91,7 @@ class Decoder(CheckedLayer):
         prepared = self.attention._prepare(memory, value_mask=memory_mask)
         state = self._first_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
-        inputs = blanked(sequences, sequences_mask), prepared, state, sequences_mask
+        inputs = zero_masked(sequences, sequences_mask), prepared, state, sequences_mask
         has_loss = self.attention._has_loss
         scores_wanted = return_attention_scores or has_loss
         run = functools.partial(self._run, scores_wanted=scores_wanted, training=training)
@@ -132,7 +132,7 @@ class Decoder(CheckedLayer):
         attention, value = self.attention, leaves(memory.value)[0]
         batch = ops.shape(value)[0]
         state, groups = None, dict(self._state_shapes)
-        cells, fed = groups.values()
+        cells, input_feed = groups.values()
         if attention.has_state:
             state = attention._first_state(memory)
             groups["attention state"] = tuple(tuple(x.shape[1:]) for x in leaves(state))
@@ -149,14 +149,14 @@ class Decoder(CheckedLayer):
         if attention.uses_position and not complete and is_tensor(states[-1], "int", None):
             *states, position = states
         check_states(self.name, "initial_state", states, groups, value.shape[0])
-        shapes = [*cells, *fed]
+        shapes = [*cells, *input_feed]
         if states[len(shapes) :]:
             state = attention._given_state(memory, states[len(shapes) :])
         # An encoder may compute in another dtype.
-        states = [as_dtype(x, self.compute_dtype) for x in states[: len(shapes)]]
+        states = [cast(x, self.compute_dtype) for x in states[: len(shapes)]]
         for shape in shapes[len(states) :]:
             states.append(ops.zeros((batch, *shape), self.compute_dtype))
-        vector = states[len(cells)] if fed else None
+        vector = states[len(cells)] if input_feed else None
         cells = tree.pack_sequence_as(self._state_sizes, states[: len(cells)])
         return DecoderState(cells, vector, state, position)
 
@@ -180,7 +180,9 @@ class Decoder(CheckedLayer):
             expected = "`state` must be the DecoderState that get_initial_state(memory) or the "
             remedy = "Start from states of an encoder: get_initial_state(memory, initial_state)."
             refuse(self.name, f"{expected}previous step returned", state, remedy)
-        states = tree.flatten(state.cells if state.fed is None else (state.cells, state.fed))
+        states = tree.flatten(
+            state.cells if state.input_feed is None else (state.cells, state.input_feed)
+        )
         check_states(self.name, "state", states, self._state_shapes, sizes.get("B"))
         if self.attention.has_state:
             if state.attention is None:
@@ -203,17 +205,17 @@ def run_at_least_once(run, sequences, memory, state, mask):
     given = sequences, memory, state, mask
     if 0 in [x.shape[0] for x in leaves(given)]:
         one = [ops.zeros((1, *ops.shape(x)[1:]), x.dtype) for x in leaves(given)]
-        results = run_at_least_once(run, *pack_like(given, one))
-        return pack_like(results, [x[:0] for x in leaves(results)])
+        results = run_at_least_once(run, *unflatten_as(given, one))
+        return unflatten_as(results, [x[:0] for x in leaves(results)])
     if steps is not None and steps > 0:
         return run(sequences, memory, state, mask)
     count = ops.shape(sequences)[1]
     more = 1 if steps == 0 else ops.maximum(1 - count, 0)
-    mask = map_leaves(lambda x: pad_axis(x, 1, more), mask)
+    mask = tree_map(lambda x: pad_axis(x, 1, more), mask)
     outputs, weights, last = run(pad_axis(sequences, 1, more), memory, state, mask)
     pairs = zip(leaves(last), leaves(state), strict=True)
-    last = pack_like(last, [ops.where(count > 0, *pair) for pair in pairs])
-    return outputs[:, :count], map_leaves(lambda x: x[:, :count], weights), last
+    last = unflatten_as(last, [ops.where(count > 0, *pair) for pair in pairs])
+    return outputs[:, :count], tree_map(lambda x: x[:, :count], weights), last
 
 
 def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) -> None:

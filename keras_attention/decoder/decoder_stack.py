@@ -11,12 +11,12 @@ from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend.compilation import pad_axis, round_up_length
 from keras_attention.backend.context import Place, compiling
-from keras_attention.backend.loops import map_leaves, swap_steps
+from keras_attention.backend.loops import swap_steps, tree_map
 from keras_attention.backend.operations import ops
 from keras_attention.decoder._cells import as_states, output_size, state_sizes
 from keras_attention.decoder._ops import CellSites, has_sites
 from keras_attention.decoder.base import Decoder
-from keras_attention.ops.masks import Masks, blanked
+from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.recurrence import recur
 
 __all__ = ["DecoderStack"]
@@ -130,9 +130,9 @@ class DecoderStack(Decoder):
             joined = ops.concatenate([outputs, attended.output], axis=-1)
             hidden = run_rnn(rnn, joined, states, training)
             outputs = ops.add(outputs, hidden) if n else hidden
-        outputs, weights = map_leaves(lambda x: blanked(x, mask), (outputs, attended.weights))
+        outputs, weights = tree_map(lambda x: zero_masked(x, mask), (outputs, attended.weights))
         if back is not None:
-            outputs, weights = map_leaves(
+            outputs, weights = tree_map(
                 lambda x: ops.take_along_axis(x, back, axis=1), (outputs, weights)
             )
         return outputs, weights, state

@@ -20,8 +20,8 @@ from keras_attention.decoder._cells import (
     state_sizes,
     with_constant_weights,
 )
-from keras_attention.ops.masks import blanked
-from keras_attention.ops.matmul import as_dtype
+from keras_attention.ops.masks import zero_masked
+from keras_attention.ops.matmul import cast
 from keras_attention.ops.random import scan_drawing
 
 __all__ = ["FeatureAttention"]
@@ -133,20 +133,20 @@ class FeatureAttention(CheckedLayer):
             mask = ops.convert_to_tensor(mask)
             mask = ops.expand_dims(mask, 2) if len(mask.shape) == 2 else mask
             mask = ops.broadcast_to(mask, ops.shape(inputs))
-            inputs = blanked(inputs, mask)
+            inputs = zero_masked(inputs, mask)
             steps_mask = ops.any(mask, axis=-1)
-        inputs = as_dtype(inputs, self.compute_dtype)
+        inputs = cast(inputs, self.compute_dtype)
         histories = self.project(ops.transpose(inputs, (0, 2, 1)), self.key_kernel)
         if self.bias is not None:
             histories = ops.add(histories, self.bias)
-        vector = as_dtype(self.score_vector, self.score_dtype)
+        vector = cast(self.score_vector, self.score_dtype)
 
         def step(states, x):
             values, allowed, valid = x
             query = self.project(ops.concatenate(leaves(states), axis=-1), self.query_kernel)
             hidden = ops.tanh(ops.expand_dims(query, 1) + histories)
             weights = NORMALIZERS[self.normalizer](ops.sum(hidden * vector, axis=-1), allowed)
-            output, new = self.cell(values * as_dtype(weights, values.dtype), states)
+            output, new = self.cell(values * cast(weights, values.dtype), states)
             check_output(self.name, self.cell, output)
             return where_valid(valid, as_states(self.cell, new), states), (output, weights)
 
@@ -159,10 +159,10 @@ class FeatureAttention(CheckedLayer):
             _, (outputs, weights) = with_constant_weights(
                 self, lambda: scan_drawing(step, states, steps, self, self.unroll)
             )
-        outputs = as_dtype(blanked(swap_steps(outputs), steps_mask), self.compute_dtype)
+        outputs = cast(zero_masked(swap_steps(outputs), steps_mask), self.compute_dtype)
         if not return_attention_scores:
             return outputs
-        return outputs, as_dtype(swap_steps(weights), self.compute_dtype)
+        return outputs, cast(swap_steps(weights), self.compute_dtype)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> Tensor:
         """True for the steps that have a value."""

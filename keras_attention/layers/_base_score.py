@@ -13,11 +13,11 @@ from keras_attention.ops.windows.positions import sentence_span
 def set_content(
     layer: RecurrentScoringMixin, units: int, use_bias: bool, weight_norm: bool = False
 ) -> None:
-    """Gives a layer an additive score: `units`, `use_bias` and `content`."""
+    """Gives a layer an additive score: `units`, `use_bias` and `base_attention`."""
     layer.units = check_int(layer.name, "units", units)
     layer.use_bias = check_bool(layer.name, "use_bias", use_bias)
-    layer.content = BahdanauAttention(
-        units, use_bias, weight_norm, dtype=layer.dtype_policy, name="content"
+    layer.base_attention = BahdanauAttention(
+        units, use_bias, weight_norm, dtype=layer.dtype_policy, name="base_attention"
     )
 
 
@@ -25,7 +25,7 @@ def score_with_locations(
     layer: RecurrentScoringMixin, query: Tensor, key: Tensor, seen: Tensor, filters: Tensor
 ) -> Tensor:
     """The additive score of a query that also sees where it looked, `(B, 1, Tk)`."""
-    query, vector = ops.squeeze(query, 1), layer.content.scaled_vector()
+    query, vector = ops.squeeze(query, 1), layer.base_attention.scaled_vector()
     return ops.expand_dims(located_score(query, key, seen, filters, vector), 1)
 
 

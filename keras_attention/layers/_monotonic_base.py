@@ -15,7 +15,7 @@ from keras_attention.ops.masks import last_valid
 SURE = 50.0  # a score whose sigmoid is one
 
 
-class MovingMixin(RecurrentScoringMixin):
+class MonotonicBase(RecurrentScoringMixin):
     """An additive score with an offset and noise, whose sigmoid is the probability of a stop.
 
     The state begins with all weight on the first valid memory step.
@@ -40,7 +40,9 @@ class MovingMixin(RecurrentScoringMixin):
         self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
         self.initial_gain = initial_gain
         if initial_gain is not None:
-            self.content._initial_gain = check_number(self.name, "initial_gain", initial_gain, 0)
+            self.base_attention._initial_gain = check_number(
+                self.name, "initial_gain", initial_gain, 0
+            )
         if self.noise > 0 and self.dropout == 0:
             self.seed_generator = keras.random.SeedGenerator(self.seed)
 
@@ -53,9 +55,9 @@ class MovingMixin(RecurrentScoringMixin):
         return at_the_start(memory, self.score_dtype)
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
-        return self.content.score(query, key) + ops.cast(self.offset_bias, self.score_dtype)
+        return self.base_attention.score(query, key) + ops.cast(self.offset_bias, self.score_dtype)
 
-    def draw(self, memory: Memory, steps: Size) -> Nested:
+    def sample_noise(self, memory: Memory, steps: Size) -> Nested:
         if self.noise == 0:
             return None
         shape = steps, *ops.shape(memory.value)[:2]
@@ -69,8 +71,8 @@ class MovingMixin(RecurrentScoringMixin):
         In a window, and with `keep_last`, the last memory step is sure to stop what reaches it.
         """
         scores, mask = step.scores, step.mask
-        if step.drawn is not None:
-            scores = scores + ops.expand_dims(step.drawn, 1)
+        if step.noise is not None:
+            scores = scores + ops.expand_dims(step.noise, 1)
         if mask is not None:
             mask = ops.broadcast_to(mask, ops.shape(scores))
         if self.keep_last or (self.half_width is not None and not step.training):
@@ -81,7 +83,7 @@ class MovingMixin(RecurrentScoringMixin):
         return ops.squeeze(scores, 1), None if mask is None else ops.squeeze(mask, 1)
 
 
-def chances(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def probabilities(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """The probabilities of stopping at and of passing each memory step; masked ones are passed."""
     stop, go = ops.sigmoid(scores), ops.sigmoid(-scores)
     if mask is None:

@@ -9,7 +9,7 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend.operations import ops
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.matmul import as_dtype
+from keras_attention.ops.matmul import cast
 
 __all__ = ["BahdanauAttention"]
 
@@ -99,7 +99,7 @@ class BahdanauAttention(ScoringMixin):
 
     def scaled_vector(self) -> Tensor:
         """v, or g v / |v|."""
-        vector = as_dtype(self.score_vector, self.score_dtype)
+        vector = cast(self.score_vector, self.score_dtype)
         if self.gain is None:
             return vector
         # The floor keeps a vector of zeros, with which some models start, at zero.

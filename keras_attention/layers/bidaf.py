@@ -9,7 +9,7 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import Masks, blanked
+from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score
 
@@ -119,7 +119,7 @@ class BiDAFAttentionFlow(CheckedLayer):
     ) -> Tensor | tuple[Tensor, tuple[Tensor, ...]]:
         # Keras casts the inputs of a call, but not of a direct `compute_output_spec`.
         context, query = (ops.cast(x, self.compute_dtype) for x in (context, query))
-        context, query = blanked(context, context_mask), blanked(query, query_mask)
+        context, query = zero_masked(context, context_mask), zero_masked(query, query_mask)
         scores = self.score(*(ops.cast(x, self.score_dtype) for x in (context, query)))
         mask = Masks(memory=query_mask, query=context_mask).joined(context, query)
         normalize = NORMALIZERS[self.normalizer]

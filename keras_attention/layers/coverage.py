@@ -36,7 +36,7 @@ class CoverageAttention(RecurrentScoringMixin):
         half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
-        content: query_kernel W, key_kernel V, score_vector v and bias b of `BahdanauAttention`.
+        base_attention: query_kernel W, key_kernel V, score_vector v, bias b of `BahdanauAttention`.
         coverage_vector: w, `(units,)`.
 
     Call arguments, returns, raises: see `ScoringMixin`.

@@ -14,7 +14,7 @@ from keras_attention.backend.operations import ops
 from keras_attention.layers._base_score import at_the_start
 from keras_attention.ops.convolution import located_score
 from keras_attention.ops.matmul import project
-from keras_attention.ops.shift import sliding
+from keras_attention.ops.shift import unfold
 
 __all__ = ["DynamicConvolutionAttention"]
 
@@ -120,7 +120,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         return ops.expand_dims(scores + self._log_prior(state), 1)
 
     def _log_prior(self, state):
-        moved = sliding(state, self.prior_length - 1, self.prior_length)  # (B, Tk, L)
+        moved = unfold(state, self.prior_length - 1, self.prior_length)  # (B, Tk, L)
         prior = ops.convert_to_tensor(self._prior[::-1], self.score_dtype)
         total = ops.sum(moved * prior, axis=-1)
         possible = total > 0
@@ -135,5 +135,5 @@ def _beta_binomial(length, alpha, beta):
     n, k = length - 1, np.arange(length - 1)
     ratios = (n - k) * (k + alpha) / ((k + 1) * (n - k - 1 + beta))
     logs = np.cumsum([0.0, *np.log(ratios)])
-    chances = np.exp(logs - logs.max())
-    return chances / chances.sum()
+    probabilities = np.exp(logs - logs.max())
+    return probabilities / probabilities.sum()

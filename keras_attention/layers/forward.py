@@ -12,7 +12,7 @@ from keras_attention.backend.operations import ops
 from keras_attention.layers._base_score import at_the_start, set_content
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.matmul import weighted_sums
-from keras_attention.ops.shift import shifted
+from keras_attention.ops.shift import shift
 
 __all__ = ["ForwardAttention"]
 
@@ -44,7 +44,7 @@ class ForwardAttention(RecurrentScoringMixin):
         half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
-        content: query_kernel W, key_kernel V, score_vector v and bias b of `BahdanauAttention`.
+        base_attention: query_kernel W, key_kernel V, score_vector v, bias b of `BahdanauAttention`.
         agent_vector: w, `(Dv + Dq,)`, and agent_bias: r, `()`, with `transition_agent`.
 
     Call arguments, returns, raises: see `ScoringMixin`.
@@ -89,12 +89,12 @@ class ForwardAttention(RecurrentScoringMixin):
         return weights, ops.full((ops.shape(memory.value)[0], 1), 0.5, dtype=self.score_dtype)
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
-        return self.content.score(query, key)
+        return self.base_attention.score(query, key)
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
         last, move = state if self.transition_agent else (state, None)
         stay = last if move is None else (1.0 - move) * last
-        moved = shifted(last) if move is None else move * shifted(last)
+        moved = shift(last) if move is None else move * shift(last)
         reached = ops.expand_dims(stay + moved, 1)
         mask = all_of(step.mask, reached > 0)
         reached = ops.where(mask, reached, ops.ones_like(reached))

@@ -26,7 +26,7 @@ from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend.operations import ops
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.ops.masks import blanked
+from keras_attention.ops.masks import zero_masked
 
 __all__ = ["HierarchicalAttention"]
 
@@ -209,7 +209,7 @@ class Level:
         """Returns the vectors `(N, F)` and the weights `(N, T)`."""
         if self.encoder is not None:
             # An encoder that takes no mask must not mix padding into the words beside it.
-            encoded = self._encode(blanked(sequence, mask), mask)
+            encoded = self._encode(zero_masked(sequence, mask), mask)
             sequence = self._checked(encoded, sequence)
             if mask is None:
                 # Otherwise the attention would use a mask that the encoder computes itself.

@@ -38,7 +38,7 @@ class LocationSensitiveAttention(RecurrentScoringMixin):
         half_width: see `RecurrentScoringMixin`. normalizer, dropout, seed: see `ScoringMixin`.
 
     Weights:
-        content: query_kernel W, key_kernel V, score_vector v and bias b of `BahdanauAttention`.
+        base_attention: query_kernel W, key_kernel V, score_vector v, bias b of `BahdanauAttention`.
         filter_kernel: F, `(R, filters)`. location_kernel: U, `(filters, units)`.
 
     Call arguments, returns, raises: see `ScoringMixin`.

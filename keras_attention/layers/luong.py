@@ -11,7 +11,7 @@ from keras_attention.attention.types import Memory, Window
 from keras_attention.backend.context import value_of
 from keras_attention.backend.operations import ops
 from keras_attention.ops.additive import additive_score
-from keras_attention.ops.matmul import as_dtype, dot_score
+from keras_attention.ops.matmul import cast, dot_score
 from keras_attention.ops.windows import window_dot, window_tanh
 from keras_attention.ops.windows.positions import sentence_span
 from keras_attention.recurrence import product
@@ -158,13 +158,13 @@ class LuongAttention(ScoringMixin):
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         if self.score_mode == "concat":
-            return additive_score(query, key, as_dtype(self.score_vector, self.score_dtype))
+            return additive_score(query, key, cast(self.score_vector, self.score_dtype))
         return dot_score(query, key)
 
     def score_window(self, query: Tensor, key: Tensor, position: Tensor) -> Tensor:
         """Scores of the keys at the positions of windows, `(B, Tq, W)`."""
         if self.score_mode == "concat":
-            vector = as_dtype(self.score_vector, self.score_dtype)
+            vector = cast(self.score_vector, self.score_dtype)
             return window_tanh(query, key, vector, position)
         return window_dot(query, key, position)
 

@@ -10,11 +10,11 @@ from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.types import Step
 from keras_attention.backend.loops import scan, swap_steps
 from keras_attention.backend.operations import ops
-from keras_attention.layers._monotonic_base import MovingMixin, chances
+from keras_attention.layers._monotonic_base import MonotonicBase, probabilities
 from keras_attention.layers.bahdanau import BahdanauAttention
-from keras_attention.ops.masks import first_largest
+from keras_attention.ops.masks import argmax
 from keras_attention.ops.normalize import masked_softmax
-from keras_attention.ops.shift import folded, linear_recurrence, shifted, sliding
+from keras_attention.ops.shift import fold, linear_recurrence, shift, unfold
 
 __all__ = ["MonotonicAttention"]
 
@@ -22,7 +22,7 @@ MODES = ("parallel", "recursive", "hard")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MonotonicAttention(MovingMixin):
+class MonotonicAttention(MonotonicBase):
     """Attention that moves forward only (Raffel et al., 2017; Chiu and Raffel, 2018).
 
         e[b,i,j] = g v/|v| . tanh(W q[b,i] + V k[b,j] + b) + r
@@ -62,7 +62,7 @@ class MonotonicAttention(MovingMixin):
         dropout, seed: see `ScoringMixin`.
 
     Weights:
-        content: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
+        base_attention: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
             `BahdanauAttention`. offset_bias: r, `()`.
         chunk_content: the weights of u, with `chunk_size`.
 
@@ -75,7 +75,8 @@ class MonotonicAttention(MovingMixin):
         >>> attention = MonotonicAttention(13, initial_offset=0.0)
         >>> attention.build(query.shape, value.shape)
         >>> # Without weights every p is 1/2.
-        >>> attention.content.set_weights([0 * x for x in attention.content.get_weights()])
+        >>> base = attention.base_attention
+        >>> base.set_weights([0 * x for x in base.get_weights()])
         >>> _, weights = attention(query, value, return_attention_scores=True)
         >>> weights[0].numpy().tolist()
         [[0.5, 0.25, 0.125], [0.25, 0.25, 0.1875]]
@@ -134,9 +135,9 @@ class MonotonicAttention(MovingMixin):
         if self.mode == "hard" and not step.training:
             stopped = _first_stop(scores, mask, state)
         else:
-            stop, go = chances(scores, mask)
+            stop, go = probabilities(scores, mask)
             run = _one_by_one if self.mode == "recursive" else linear_recurrence
-            stopped = stop * run(shifted(go), state)
+            stopped = stop * run(shift(go), state)
         weights = stopped if self.chunk_size is None else self._chunks(step, mask, stopped)
         return ops.expand_dims(weights, 1), stopped
 
@@ -144,21 +145,21 @@ class MonotonicAttention(MovingMixin):
         query, key = step.projected, step.memory.key
         scores = self.chunk_content.score(query[..., self.units :], key[..., self.units :])
         before = self.chunk_size - 1
-        near = partial(sliding, before=before, width=self.chunk_size)
+        near = partial(unfold, before=before, width=self.chunk_size)
         valid = ops.ones_like(stopped) if mask is None else ops.cast(mask, stopped.dtype)
         inside = near(valid) > 0
         chunks = masked_softmax(near(ops.squeeze(scores, 1)), inside)  # (B, Tk, w)
-        return folded(ops.expand_dims(stopped, -1) * chunks, before)
+        return fold(ops.expand_dims(stopped, -1) * chunks, before)
 
 
 def _first_stop(scores, mask, last):
     """One at the first valid position with p >= 1/2, not before the last one; zeros without one."""
     position = ops.arange(ops.shape(scores)[1], dtype="int32")
-    start = ops.expand_dims(first_largest(last), 1)
+    start = ops.expand_dims(argmax(last), 1)
     ahead = ops.logical_and(position >= start, ops.any(last > 0, axis=1, keepdims=True))
     ahead = ahead if mask is None else ops.logical_and(ahead, mask)
     reached = ops.logical_and(ahead, scores >= 0)
-    first = ops.expand_dims(first_largest(ops.cast(reached, scores.dtype)), 1)
+    first = ops.expand_dims(argmax(ops.cast(reached, scores.dtype)), 1)
     stopped = ops.cast(ops.logical_and(reached, position == first), scores.dtype)
     return ops.where(ops.logical_and(ahead, ops.isnan(scores)), scores, stopped)
 

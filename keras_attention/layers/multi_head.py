@@ -6,20 +6,20 @@ import keras
 
 from keras_attention._spec import LAST_SEED, Words, check_int, is_integer, refuse
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.attention.composite import Several, ends
+from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend.context import value_of
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import blanked
-from keras_attention.ops.matmul import as_dtype
+from keras_attention.ops.masks import zero_masked
+from keras_attention.ops.matmul import cast
 from keras_attention.recurrence import product
 
 __all__ = ["MultiHead"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MultiHead(Several):
+class MultiHead(Composite):
     """Gives any attention several heads over one memory.
 
         a[h,b,i,:] = the weights of head h, from q[b,i] and k[b,:]
@@ -117,7 +117,7 @@ class MultiHead(Several):
         contexts = ops.split(context, self._ends, axis=-1)
         outputs = [head.combine(query, x) for head, x in zip(self.heads, contexts, strict=True)]
         output = self.project(ops.concatenate(outputs, axis=-1), self.output_kernel)
-        return as_dtype(output, self.compute_dtype)
+        return cast(output, self.compute_dtype)
 
     def _combine_site(self):
         """The product with O, whose gradient is computed after the loop."""
@@ -155,9 +155,9 @@ class MultiHead(Several):
         return ops.stack(weights, axis=1)
 
     def _prepare(self, value, key=None, value_mask=None):
-        value = blanked(value, value_mask)
+        value = zero_masked(value, value_mask)
         key = value if key is None else key
-        values = as_dtype(self.project(value, self.value_kernel), self.compute_dtype)
+        values = cast(self.project(value, self.value_kernel), self.compute_dtype)
         pairs = zip(self.heads, ops.split(values, self._ends, axis=-1), strict=True)
         return self._join([head._prepare(part, key, value_mask) for head, part in pairs])
 

@@ -7,7 +7,7 @@ import keras
 
 from keras_attention._spec import Words, refuse
 from keras_attention._typing import Shape, Tensor
-from keras_attention.attention.composite import Several, ends
+from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin, build_attention
 from keras_attention.attention.types import Memory
 from keras_attention.backend.operations import ops
@@ -16,7 +16,7 @@ __all__ = ["MultiSource"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MultiSource(Several):
+class MultiSource(Composite):
     """Attends to several memories, to each with an attention of its own.
 
         a[n,b,i,:] = the weights of attention n, from q[b,i] and k[n,b,:]

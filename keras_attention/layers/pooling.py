@@ -9,8 +9,8 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import blanked, mean_or_zero
-from keras_attention.ops.matmul import as_dtype, dot_score
+from keras_attention.ops.masks import mean_or_zero, zero_masked
+from keras_attention.ops.matmul import cast, dot_score
 
 __all__ = ["AttentionPooling"]
 
@@ -122,7 +122,7 @@ class AttentionPooling(CheckedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        inputs = blanked(inputs, mask)
+        inputs = zero_masked(inputs, mask)
         query = ops.cast(self.query_vector, self.score_dtype) / self.temperature
         query = ops.broadcast_to(query, (ops.shape(inputs)[0], self.rows, self.units))
         scores = dot_score(query, self.project_key(inputs))
@@ -135,7 +135,7 @@ class AttentionPooling(CheckedLayer):
             pooled, weights = ops.squeeze(pooled, 1), ops.squeeze(weights, 1)
         if not return_attention_scores:
             return pooled
-        return pooled, as_dtype(weights, self.compute_dtype)
+        return pooled, cast(weights, self.compute_dtype)
 
     def project_key(self, key: Tensor) -> Tensor:
         """u, the steps as they are compared with u_q, in `score_dtype`."""

@@ -8,8 +8,8 @@ from keras_attention._spec import Spec, Words, check_bool, check_int, refuse
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, as_in_a_call
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import blanked
-from keras_attention.ops.matmul import as_dtype, project
+from keras_attention.ops.masks import zero_masked
+from keras_attention.ops.matmul import cast, project
 from keras_attention.ops.normalize import masked_softmax
 
 __all__ = ["RETAIN"]
@@ -117,9 +117,9 @@ class RETAIN(CheckedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        visits, weights, gates = self._read(blanked(inputs, mask), mask)
+        visits, weights, gates = self._read(zero_masked(inputs, mask), mask)
         context = ops.sum(ops.expand_dims(weights, 2) * gates * visits, axis=1)
-        logits = project(context, as_dtype(self.class_kernel, self.score_dtype))
+        logits = project(context, cast(self.class_kernel, self.score_dtype))
         logits = ops.cast(ops.add(logits, self.class_bias), self.compute_dtype)
         return (
             (logits, ops.cast(weights, self.compute_dtype)) if return_attention_scores else logits
@@ -148,14 +148,14 @@ class RETAIN(CheckedLayer):
             refuse(self.name, expected, inputs, "Call it in the `call` of a keras.layers.Layer.")
         given = {"inputs": inputs, "mask": mask}
         self.CALL.check(self.name, given, self._sizes, "contributions(inputs, mask)")
-        inputs = blanked(as_dtype(inputs, self.compute_dtype), mask)
+        inputs = zero_masked(cast(inputs, self.compute_dtype), mask)
         _, weights, gates = as_in_a_call(self, lambda: self._read(inputs, mask))
         kernel, output = (
-            as_dtype(x, self.score_dtype) for x in (self.embedding_kernel, self.class_kernel)
+            cast(x, self.score_dtype) for x in (self.embedding_kernel, self.class_kernel)
         )
         slopes = ops.expand_dims(ops.expand_dims(weights, 2) * gates, 2) * ops.transpose(output)
         shares = project(slopes, ops.transpose(kernel))  # (B, T, C, D)
-        return ops.expand_dims(as_dtype(inputs, self.score_dtype), 3) * ops.swapaxes(shares, 2, 3)
+        return ops.expand_dims(cast(inputs, self.score_dtype), 3) * ops.swapaxes(shares, 2, 3)
 
     def _read(self, inputs, mask):
         """The embedded visits, their weights and their gates."""
@@ -174,11 +174,11 @@ class RETAIN(CheckedLayer):
 
         def read(rnn):
             states = ops.flip(rnn(sequence, mask=valid), axis=1)
-            return as_dtype(states if has_visits else states[:, 1:], self.score_dtype)
+            return cast(states if has_visits else states[:, 1:], self.score_dtype)
 
-        of_visits, of_gates = read(self.visit_rnn), read(self.gate_rnn)
+        of_visits, grad_gates = read(self.visit_rnn), read(self.gate_rnn)
         scores = ops.sum(ops.multiply(of_visits, self.visit_vector), axis=-1)
-        gates = ops.tanh(ops.add(self.project(of_gates, self.gate_kernel), self.gate_bias))
+        gates = ops.tanh(ops.add(self.project(grad_gates, self.gate_kernel), self.gate_bias))
         return visits, masked_softmax(scores, mask), gates
 
     def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> None:

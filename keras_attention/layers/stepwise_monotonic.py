@@ -9,14 +9,14 @@ from keras_attention._spec import check_bool, check_number
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.types import Step
 from keras_attention.backend.operations import ops
-from keras_attention.layers._monotonic_base import MovingMixin, chances
-from keras_attention.ops.shift import linear_recurrence, shifted
+from keras_attention.layers._monotonic_base import MonotonicBase, probabilities
+from keras_attention.ops.shift import linear_recurrence, shift
 
 __all__ = ["StepwiseMonotonicAttention"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class StepwiseMonotonicAttention(MovingMixin):
+class StepwiseMonotonicAttention(MonotonicBase):
     """Attention that stays, or moves on by exactly one memory step (He, Deng and He, 2019).
 
         e[b,i,j] = g v/|v| . tanh(W q[b,i] + V k[b,j] + b) + r
@@ -53,7 +53,7 @@ class StepwiseMonotonicAttention(MovingMixin):
         dropout, seed: see `ScoringMixin`.
 
     Weights:
-        content: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
+        base_attention: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
             `BahdanauAttention`. offset_bias: r, `()`.
 
     Call arguments, returns, raises: see `ScoringMixin`.
@@ -65,7 +65,8 @@ class StepwiseMonotonicAttention(MovingMixin):
         >>> attention = StepwiseMonotonicAttention(13)
         >>> attention.build(query.shape, value.shape)
         >>> # Without weights every p is 1/2.
-        >>> attention.content.set_weights([0 * x for x in attention.content.get_weights()])
+        >>> base = attention.base_attention
+        >>> base.set_weights([0 * x for x in base.get_weights()])
         >>> _, weights = attention(query, value, return_attention_scores=True)
         >>> weights[0].numpy().tolist()
         [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25]]
@@ -98,10 +99,10 @@ class StepwiseMonotonicAttention(MovingMixin):
         if self.hard and not step.training:
             # NaN stays NaN.
             scores = ops.where(scores >= 0, math.inf, ops.where(scores < 0, -math.inf, scores))
-        stay, go = chances(scores, mask)
-        moved = shifted(go * state)
+        stay, go = probabilities(scores, mask)
+        moved = shift(go * state)
         if mask is not None:
-            passes = shifted(ops.cast(ops.logical_not(mask), moved.dtype))
+            passes = shift(ops.cast(ops.logical_not(mask), moved.dtype))
             moved = linear_recurrence(passes, moved)
             moved = ops.where(mask, moved, ops.zeros_like(moved))
         weights = stay * state + moved

@@ -9,7 +9,7 @@ from keras_attention._spec import check_choice, check_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.scoring import NORMALIZERS, ScoringMixin
 from keras_attention.backend.operations import ops
-from keras_attention.ops.matmul import as_dtype, project
+from keras_attention.ops.matmul import cast, project
 
 __all__ = ["TargetAttention"]
 
@@ -88,22 +88,22 @@ class TargetAttention(ScoringMixin):
             self.score_bias = self.add_weight((), "zeros", name="score_bias", autocast=False)
 
     def project_query(self, query: Tensor) -> Tensor:
-        of_query, _, of_difference, _ = ops.split(self.kernel, 4)
-        projected = self.project(query, of_query + of_difference)
+        query_part, _, difference_part, _ = ops.split(self.kernel, 4)
+        projected = self.project(query, query_part + difference_part)
         return ops.concatenate([query, ops.add(projected, self.bias)], axis=-1)
 
     def project_key(self, key: Tensor) -> Tensor:
-        _, of_key, of_difference, _ = ops.split(self.kernel, 4)
-        key = as_dtype(key, self.score_dtype)
-        return ops.concatenate([key, self.project(key, of_key - of_difference)], axis=-1)
+        _, key_part, difference_part, _ = ops.split(self.kernel, 4)
+        key = cast(key, self.score_dtype)
+        return ops.concatenate([key, self.project(key, key_part - difference_part)], axis=-1)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         # The product is the only part that takes a query and a key together.
         size = self.kernel.shape[0] // 4
         query, key = ops.expand_dims(query, 2), ops.expand_dims(key, 1)
         products = query[..., :size] * key[..., :size]
-        of_product = as_dtype(self.kernel[3 * size :], self.score_dtype)
-        hidden = project(products, of_product) + query[..., size:] + key[..., size:]
+        grad_product = cast(self.kernel[3 * size :], self.score_dtype)
+        hidden = project(products, grad_product) + query[..., size:] + key[..., size:]
         scores = ops.sum(ops.multiply(ops.sigmoid(hidden), self.score_vector), axis=-1)
         return scores if self.score_bias is None else ops.add(scores, self.score_bias)
 

@@ -4,7 +4,7 @@ from keras_attention._typing import Tensor
 from keras_attention.backend.gradients import differentiable, run_after
 from keras_attention.backend.operations import ops
 from keras_attention.ops.matmul import project
-from keras_attention.ops.shift import folded, sliding
+from keras_attention.ops.shift import fold, unfold
 
 __all__ = ["located_score"]
 
@@ -38,7 +38,7 @@ def _score(query, weights, filters, vector, *keys):
 
 def _hidden(query, weights, filters, *keys):
     width = filters.shape[-2]
-    near = sliding(weights, (width - 1) // 2, width)
+    near = unfold(weights, (width - 1) // 2, width)
     shared = len(filters.shape) == 2
     total = project(near, filters) if shared else ops.matmul(near, filters)
     for key in keys:
@@ -47,17 +47,17 @@ def _hidden(query, weights, filters, *keys):
 
 
 def _gradient(query, weights, filters, vector, *rest):
-    *keys, upstream = rest
-    hidden, near = _hidden(run_after(upstream, query), weights, filters, *keys)
-    slope = ops.expand_dims(upstream, 2) * (vector * (1.0 - ops.square(hidden)))
+    *keys, grad_output = rest
+    hidden, near = _hidden(run_after(grad_output, query), weights, filters, *keys)
+    slope = ops.expand_dims(grad_output, 2) * (vector * (1.0 - ops.square(hidden)))
     if len(filters.shape) == 2:
         rows = [ops.reshape(x, (-1, x.shape[2])) for x in (near, slope)]
-        of_filters = ops.matmul(ops.transpose(rows[0]), rows[1])
+        grad_filters = ops.matmul(ops.transpose(rows[0]), rows[1])
         of_near = project(slope, ops.transpose(filters))
     else:
-        of_filters = ops.matmul(ops.transpose(near, (0, 2, 1)), slope)
+        grad_filters = ops.matmul(ops.transpose(near, (0, 2, 1)), slope)
         of_near = ops.matmul(slope, ops.transpose(filters, (0, 2, 1)))
-    of_weights = folded(of_near, (filters.shape[-2] - 1) // 2)
+    grad_weights = fold(of_near, (filters.shape[-2] - 1) // 2)
     rows = ops.reshape(hidden, (-1, hidden.shape[2]))
-    of_vector = ops.matmul(ops.reshape(upstream, (1, -1)), rows)
-    return ops.sum(slope, 1), of_weights, of_filters, of_vector[0], *([slope] * len(keys))
+    grad_vector = ops.matmul(ops.reshape(grad_output, (1, -1)), rows)
+    return ops.sum(slope, 1), grad_weights, grad_filters, grad_vector[0], *([slope] * len(keys))

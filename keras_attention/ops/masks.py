@@ -8,10 +8,10 @@ from keras_attention.backend.context import Place, in_graph
 from keras_attention.backend.operations import ops
 from keras_attention.ops.windows.positions import take_windows
 
-__all__ = ["Masks", "all_of", "blanked", "causal_mask", "first_largest", "last_valid"]
+__all__ = ["Masks", "all_of", "argmax", "causal_mask", "last_valid", "zero_masked"]
 
 
-def first_largest(x: Tensor) -> Tensor:
+def argmax(x: Tensor) -> Tensor:
     """The position of the largest number of the last axis, the first of equal ones; int32.
 
     ONNX can run it. In TensorFlow `ops.argmax` of floating-point numbers looks at sign bits, which
@@ -20,9 +20,9 @@ def first_largest(x: Tensor) -> Tensor:
     Example:
         >>> import numpy
         >>> from keras import ops
-        >>> from keras_attention.ops.masks import first_largest
+        >>> from keras_attention.ops.masks import argmax
         >>> scores = numpy.array([[0.1, 0.7, 0.7], [0.5, 0.2, 0.3]])
-        >>> ops.convert_to_numpy(first_largest(scores)).tolist()
+        >>> ops.convert_to_numpy(argmax(scores)).tolist()
         [1, 0]
     """
     if x.shape[-1] == 0:
@@ -62,7 +62,7 @@ def last_valid(mask: Tensor) -> Tensor:
     return ops.max(ops.where(mask, position, 0), axis=-1, initial=0)
 
 
-def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:
+def zero_masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     """Replaces the masked steps of a sequence by zeros.
 
     A weight of zero is not enough: padding may hold NaN, and 0 * NaN is NaN.
@@ -78,10 +78,10 @@ def blanked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     Example:
         >>> import numpy
         >>> from keras import ops
-        >>> from keras_attention.ops.masks import blanked
+        >>> from keras_attention.ops.masks import zero_masked
         >>> sequence = numpy.array([[[1.0], [2.0], [numpy.nan]]])
         >>> mask = numpy.array([[True, True, False]])
-        >>> ops.convert_to_numpy(blanked(sequence, mask)).tolist()
+        >>> ops.convert_to_numpy(zero_masked(sequence, mask)).tolist()
         [[[1.0], [2.0], [0.0]]]
     """
     if mask is None:

@@ -14,16 +14,16 @@ from keras_attention.backend.context import in_graph
 from keras_attention.backend.operations import ops
 
 __all__ = [
-    "as_dtype",
+    "cast",
     "dot_score",
     "kernel_gradient",
     "multiply",
     "project",
     "stored_transposed",
     "sum_of_rows",
+    "upcast",
+    "upcast_dtype",
     "weighted_sums",
-    "wide_dtype",
-    "widened",
 ]
 
 
@@ -117,19 +117,19 @@ def multiply(x: Tensor, kernel: Tensor) -> Tensor:
     return ops.matmul(x, kernel)
 
 
-def kernel_gradient(x: Tensor, upstream: Tensor) -> Tensor:
+def kernel_gradient(x: Tensor, grad_output: Tensor) -> Tensor:
     """The gradient of the kernel of `multiply`, from all steps: x^T g."""
     if keras.backend.backend() == "jax":
         import jax
 
-        return jax.lax.dot_general(x, upstream, (((0, 1), (0, 1)), ((), ())))
+        return jax.lax.dot_general(x, grad_output, (((0, 1), (0, 1)), ((), ())))
     rows = ops.reshape(x, (-1, x.shape[-1]))
-    return ops.matmul(ops.transpose(rows), ops.reshape(upstream, (-1, upstream.shape[-1])))
+    return ops.matmul(ops.transpose(rows), ops.reshape(grad_output, (-1, grad_output.shape[-1])))
 
 
-def sum_of_rows(upstream: Tensor) -> Tensor:
+def sum_of_rows(grad_output: Tensor) -> Tensor:
     """The gradient of a bias, from all steps."""
-    return ops.sum(upstream, axis=(0, 1))
+    return ops.sum(grad_output, axis=(0, 1))
 
 
 def stored_transposed(x: Tensor) -> Tensor:
@@ -142,17 +142,17 @@ def stored_transposed(x: Tensor) -> Tensor:
     return ops.maximum(ops.transpose(x), -65504.0 if half else -3e38)
 
 
-def widened(x: Tensor) -> Tensor:
+def upcast(x: Tensor) -> Tensor:
     """The tensor in at least float32, which sums of many numbers need."""
-    return as_dtype(x, wide_dtype(x))
+    return cast(x, upcast_dtype(x))
 
 
-def wide_dtype(x: Tensor) -> str:
-    """The dtype of `widened`."""
+def upcast_dtype(x: Tensor) -> str:
+    """The dtype of `upcast`."""
     return "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
 
 
-def as_dtype(x: Tensor, dtype: str) -> Tensor:
+def cast(x: Tensor, dtype: str) -> Tensor:
     """A tensor of this dtype. A tensor that has it stays as it is."""
     if isinstance(x, np.ndarray):
         return ops.convert_to_tensor(x, dtype)

@@ -6,8 +6,8 @@ import keras
 
 from keras_attention._typing import Tensor
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import first_largest
-from keras_attention.ops.matmul import as_dtype
+from keras_attention.ops.masks import argmax
+from keras_attention.ops.matmul import cast
 
 __all__ = [
     "masked_entmax15",
@@ -155,7 +155,7 @@ def masked_hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     soft = masked_softmax(scores, mask)
     if soft.shape[-1] == 0:
         return soft
-    largest = first_largest(_floored(scores, mask))
+    largest = argmax(_floored(scores, mask))
     position = ops.arange(ops.shape(soft)[-1], dtype="int32")
     hard = _only(mask, ops.cast(position == ops.expand_dims(largest, -1), soft.dtype))
     return hard + (soft - ops.stop_gradient(soft))
@@ -245,7 +245,7 @@ def _threshold(support, scores):
 def _floored(scores, mask):
     """The scores in at least float32, which a sum of exponentials needs; invalid ones far below."""
     if keras.backend.standardize_dtype(scores.dtype) != "float64":
-        scores = as_dtype(scores, "float32")
+        scores = cast(scores, "float32")
     return scores if mask is None else ops.where(mask, scores, ops.cast(FLOOR, scores.dtype))
 
 

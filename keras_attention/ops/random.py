@@ -7,7 +7,7 @@ import keras
 
 from keras_attention._typing import Nested
 from keras_attention.backend.context import in_graph
-from keras_attention.backend.loops import Body, leaves, pack_like, scan
+from keras_attention.backend.loops import Body, leaves, scan, unflatten_as
 from keras_attention.backend.operations import ops
 
 __all__ = ["changed_by", "generator_states", "scan_drawing"]
@@ -43,17 +43,17 @@ def scan_drawing(
     in_loop = keras.backend.backend() == "jax" or in_graph()
     if unroll or not in_loop or not generator_states(layer):
         return scan(body, carry, inputs, unroll=unroll)
-    first = pack_like(inputs, [x[0] for x in leaves(inputs)])
+    first = unflatten_as(inputs, [x[0] for x in leaves(inputs)])
     states = {id(x) for x in generator_states(layer)}
-    drawn = [x for x in changed_by(lambda: body(carry, first), layer) if id(x[0]) in states]
-    if not drawn:
+    changed = [x for x in changed_by(lambda: body(carry, first), layer) if id(x[0]) in states]
+    if not changed:
         return scan(body, carry, inputs)
     # A loop cannot keep what its body assigns where Keras holds variables as values: on JAX, and in
     # a functional model. So each step gets the states that the step before would have left.
     steps = ops.shape(leaves(inputs)[0])[0]
-    number = ops.expand_dims(ops.arange(steps, dtype=drawn[0][1].dtype), 1)
-    starts = [old + number * (new - old) for _, old, new in drawn]
-    states = [state for state, *_ in drawn]
+    number = ops.expand_dims(ops.arange(steps, dtype=changed[0][1].dtype), 1)
+    starts = [old + number * (new - old) for _, old, new in changed]
+    states = [state for state, *_ in changed]
     drawing = {id(x) for x in states}
     others = [x for x in layer.variables if id(x) not in drawing]
     values = [x.value for x in others]
@@ -70,6 +70,6 @@ def scan_drawing(
         return result
 
     result = scan(step, carry, (inputs, starts))
-    for state, old, new in drawn:
+    for state, old, new in changed:
         state.assign(old + ops.cast(steps, old.dtype) * (new - old))
     return result

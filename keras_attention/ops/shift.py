@@ -6,10 +6,10 @@ from keras_attention._typing import Tensor
 from keras_attention.backend.gradients import differentiable
 from keras_attention.backend.operations import ops
 
-__all__ = ["folded", "linear_recurrence", "shifted", "sliding"]
+__all__ = ["fold", "linear_recurrence", "shift", "unfold"]
 
 
-def sliding(x: Tensor, before: int, width: int) -> Tensor:
+def unfold(x: Tensor, before: int, width: int) -> Tensor:
     """The neighbours of each position: y[b,j,w] = x[b, j + w - before], zero beyond the ends.
 
     A product with a kernel `(width, U)` is a convolution.
@@ -23,28 +23,28 @@ def sliding(x: Tensor, before: int, width: int) -> Tensor:
         y, `(B, Tk, width)`.
     """
     return differentiable(
-        partial(_sliding, before, width), lambda _, upstream: (folded(upstream, before),), x
+        partial(_unfold, before, width), lambda _, grad_output: (fold(grad_output, before),), x
     )
 
 
-def folded(y: Tensor, before: int) -> Tensor:
-    """Adds up what neighbours hold for each position, the adjoint of `sliding`.
+def fold(y: Tensor, before: int) -> Tensor:
+    """Adds up what neighbours hold for each position, the adjoint of `unfold`.
 
         x[b,i] = sum_w y[b, i - w + before, w]
 
     Args:
-        y: `(B, Tk, width)`. before: see `sliding`.
+        y: `(B, Tk, width)`. before: see `unfold`.
 
     Returns:
         x, `(B, Tk)`.
     """
     width = y.shape[2]
     return differentiable(
-        partial(_folded, before), lambda _, upstream: (sliding(upstream, before, width),), y
+        partial(_fold, before), lambda _, grad_output: (unfold(grad_output, before, width),), y
     )
 
 
-def _sliding(before, width, x):
+def _unfold(before, width, x):
     length = ops.shape(x)[1]
     # One zero more than needed: from an empty axis, JAX takes an array of the wrong shape.
     padded = ops.pad(x, [[0, 0], [before, width - before]])
@@ -52,7 +52,7 @@ def _sliding(before, width, x):
     return ops.take(padded, place, axis=1)
 
 
-def _folded(before, y):
+def _fold(before, y):
     batch, length, width = ops.shape(y)
     padded = ops.pad(y, [[0, 0], [width - 1 - before, before + 1], [0, 0]])
     flat = ops.reshape(padded, (batch, (length + width) * width))
@@ -61,7 +61,7 @@ def _folded(before, y):
     return ops.sum(ops.take(flat, row * width + column, axis=1), axis=2)
 
 
-def shifted(x: Tensor, steps: int = 1) -> Tensor:
+def shift(x: Tensor, steps: int = 1) -> Tensor:
     """Moves everything to later positions: y[b,j] = x[b, j - steps], zero at the start."""
     return ops.pad(x[:, : ops.shape(x)[1] - steps], [[0, 0], [steps, 0]])
 
@@ -80,10 +80,10 @@ def linear_recurrence(factors: Tensor, terms: Tensor) -> Tensor:
         y, `(B, Tk)`.
     """
 
-    def gradient(factors, terms, upstream):
+    def gradient(factors, terms, grad_output):
         later = ops.pad(factors[:, 1:], [[0, 0], [0, 1]])
-        of_terms = _reversed(linear_recurrence(_reversed(later), _reversed(upstream)))
-        return of_terms * shifted(linear_recurrence(factors, terms)), of_terms
+        of_terms = _reversed(linear_recurrence(_reversed(later), _reversed(grad_output)))
+        return of_terms * shift(linear_recurrence(factors, terms)), of_terms
 
     return differentiable(_recurrence, gradient, factors, terms)
 
@@ -102,8 +102,8 @@ def _recurrence(factors, terms):
         step = 1
         while step < length:
             # Zeros stand for the factors before the start, too: they only meet terms of zero.
-            terms = terms + factors * shifted(terms, step)
-            factors = factors * shifted(factors, step)
+            terms = terms + factors * shift(terms, step)
+            factors = factors * shift(factors, step)
             step *= 2
         return terms
     position = ops.arange(length, dtype="int32")

@@ -46,8 +46,8 @@ def trilinear_score(
 
     Reference: https://arxiv.org/abs/1611.01603, section 2, the similarity matrix.
     """
-    of_query = ops.expand_dims(ops.matmul(query, query_vector), 1)
-    scores = dot_score(ops.multiply(product_vector, context), query) + of_query
+    grad_query = ops.expand_dims(ops.matmul(query, query_vector), 1)
+    scores = dot_score(ops.multiply(product_vector, context), query) + grad_query
     if context_vector is None:
         return scores
     return scores + ops.expand_dims(ops.matmul(context, context_vector), 2)

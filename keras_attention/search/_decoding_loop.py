@@ -7,7 +7,7 @@ from keras import tree
 
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.gradients import without_gradients
-from keras_attention.backend.loops import leaves, map_leaves, pack_like
+from keras_attention.backend.loops import leaves, tree_map, unflatten_as
 from keras_attention.backend.operations import ops
 from keras_attention.ops.rows import take_rows
 from keras_attention.search._result import SearchResult, by_sample, cleared
@@ -32,17 +32,17 @@ class _Beams(NamedTuple):
     """The N hypotheses. Every field has the leading axis N, so that one gather reorders them."""
 
     tokens: Tensor  # (N, L)
-    origins: Tensor  # (N, L), the beam of the sample in which each token was computed
+    back_pointers: Tensor  # (N, L), the beam of the sample in which each token was computed
     last: Tensor  # (N,), the tokens chosen last
     lengths: Tensor  # (N,)
     log_probs: Tensor  # (N, L), of the tokens
     totals: Tensor  # (N,), summed log probability
     scores: Tensor  # (N,), for ranking; fixed after the end
-    living: Tensor  # (N,), boolean
+    active: Tensor  # (N,), boolean
     read: list[Tensor]  # [(N, Tk)], summed weights, or [] if nobody asks for them
 
 
-class Moment(NamedTuple):
+class SearchStep(NamedTuple):
     """What a search knows when it chooses the tokens of a step."""
 
     t: Tensor  # (), counts from 0
@@ -53,7 +53,7 @@ class Moment(NamedTuple):
 
 
 # choose(moment) -> (parents, tokens, log probabilities of the tokens, scores), each `(N,)`.
-Choose = Callable[[Moment], tuple[Tensor | None, Tensor, Tensor, Tensor]]
+Choose = Callable[[SearchStep], tuple[Tensor | None, Tensor, Tensor, Tensor]]
 
 
 @without_gradients()
@@ -94,7 +94,7 @@ def run_search(
     if width > 1:
         named = _mapped(lambda x: ops.repeat(x, width, axis=0), named)
     before, constants, masks = named
-    memory = pack_like(memory, list(constants.values()))
+    memory = unflatten_as(memory, list(constants.values()))
     count, max_length, end_token = batch * width, limits.max_length, limits.end_token
     rules = limits.rules(masks.get("prefix"))
     positions = ops.arange(max_length, dtype="int32")
@@ -102,7 +102,7 @@ def run_search(
 
     def advance(t, carry):
         beams, carried = carry
-        outputs = step(beams.last, pack_like(state, carried), memory)
+        outputs = step(beams.last, unflatten_as(state, carried), memory)
         rows = "float", beams.last.shape[0], None
         check_outputs(outputs, {"logits": rows, "state": None, "weights": rows}, SQUEEZE)
         logits, new, weights = outputs
@@ -115,27 +115,27 @@ def run_search(
         if sums_weights:
             read = ops.cast(weights, "float32")
             beams = beams._replace(read=[x + read for x in beams.read] or [read])
-        moment = Moment(t, logits, allowed, beams, masks.get("memory_mask"))
-        parent, last, gains, scores = choose(moment)
+        search_step = SearchStep(t, logits, allowed, beams, masks.get("memory_mask"))
+        parent, last, gains, scores = choose(search_step)
         now = positions == t
         if parent is not None:
             beams, carried = tree.map_structure(
                 lambda x: _take_beams(x, parent, width), (beams, carried)
             )
             beams = beams._replace(
-                origins=ops.where(now, ops.expand_dims(parent, -1), beams.origins)
+                back_pointers=ops.where(now, ops.expand_dims(parent, -1), beams.back_pointers)
             )
         last = ops.cast(last, "int32")
         beams = beams._replace(
             tokens=ops.where(now, ops.expand_dims(last, -1), beams.tokens),
             last=last,
-            lengths=beams.lengths + ops.cast(beams.living, "int32"),
+            lengths=beams.lengths + ops.cast(beams.active, "int32"),
             log_probs=ops.where(now, ops.expand_dims(gains, -1), beams.log_probs),
             totals=beams.totals + gains,
             scores=scores,
-            living=(last != end_token) & (scores != IMPOSSIBLE),
+            active=(last != end_token) & (scores != IMPOSSIBLE),
         )
-        # Weights stay where they were computed. After the loop, `origins` finds them.
+        # Weights stay where they were computed. After the loop, `back_pointers` finds them.
         nesting[:] = [weights]
         return (beams, carried), leaves(weights)
 
@@ -144,37 +144,37 @@ def run_search(
     zeros = ops.zeros((count,), dtype="float32")
     beams = _Beams(
         tokens=ops.full((count, max_length), end_token, dtype="int32"),
-        origins=ops.tile(ops.expand_dims(order % width, -1), (1, max_length)),
+        back_pointers=ops.tile(ops.expand_dims(order % width, -1), (1, max_length)),
         last=ops.full((count,), limits.start_token, dtype="int32"),
         lengths=ops.zeros((count,), dtype="int32"),
         log_probs=ops.zeros((count, max_length), dtype="float32"),
         totals=zeros,
         scores=ops.where(first, zeros, IMPOSSIBLE),
-        living=first,
+        active=first,
         read=[],
     )
     carry = beams, list(before.values())
     (beams, _), history = run_steps(
-        advance, carry, max_length, lambda carry: carry[0].living, limits.limit
+        advance, carry, max_length, lambda carry: carry[0].active, limits.limit
     )
-    weights = [_take_history(x, beams.origins, width) for x in history]
-    weights = pack_like(nesting[0], weights)
+    weights = [_take_history(x, beams.back_pointers, width) for x in history]
+    weights = unflatten_as(nesting[0], weights)
     result = SearchResult(beams.tokens, beams.lengths, beams.scores, weights, beams.log_probs)
     result = cleared(result, beams.scores != IMPOSSIBLE, end_token)
     result = result if beam_width is None else by_sample(result, width)
-    return map_leaves(lambda x: x[:0], result) if empty else result
+    return tree_map(lambda x: x[:0], result) if empty else result
 
 
 def run_steps(
-    advance: Callable, carry: Nested, most: int, living: Callable, limit: Size | None = None
+    advance: Callable, carry: Nested, most: int, active: Callable, limit: Size | None = None
 ) -> tuple[Nested, list[Tensor]]:
-    """Calls `carry, outputs = advance(t, carry)` while any of `living(carry)` is True.
+    """Calls `carry, outputs = advance(t, carry)` while any of `active(carry)` is True.
 
     Args:
         advance: a function of one step, whose outputs are a list of tensors.
         carry: what changes from step to step, any nesting of tensors.
         most: the length of the buffers, L.
-        living: a function from the carry to booleans.
+        active: a function from the carry to booleans.
         limit: the largest number of steps, at most L; L if it is None.
 
     Returns:
@@ -197,7 +197,7 @@ def run_steps(
     ]
 
     def goes_on(t, carry, history):
-        lives = ops.any(living(carry))
+        lives = ops.any(active(carry))
         return lives if limit is None else ops.logical_and(lives, t < limit)
 
     _, carry, history = ops.while_loop(

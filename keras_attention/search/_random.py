@@ -9,7 +9,7 @@ from keras_attention._spec import LAST_SEED, dtype_of, is_integer, refuse
 from keras_attention._typing import Tensor
 from keras_attention.backend.operations import ops
 from keras_attention.ops.rows import take_last
-from keras_attention.search._top_k import largest
+from keras_attention.search._top_k import top_k as largest_logits
 
 
 def draw(
@@ -25,7 +25,7 @@ def draw(
     """
     tokens = None
     if top_k is not None and top_k < logits.shape[-1]:
-        logits, tokens = largest(logits, top_k)
+        logits, tokens = largest_logits(logits, top_k)
     peak = ops.max(logits, axis=-1, keepdims=True)
     index = _draw_index(ops.exp((logits - peak) / temperature), top_p, seed)
     return index if tokens is None else take_last(tokens, index)

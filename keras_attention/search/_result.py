@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.backend.loops import map_leaves
+from keras_attention.backend.loops import tree_map
 from keras_attention.backend.operations import ops
 
 
@@ -57,7 +57,7 @@ def by_sample(result: SearchResult, width: int) -> SearchResult:
         count, *sizes = ops.shape(x)
         return ops.reshape(x, (count // width, width, *sizes))
 
-    return map_leaves(split, result)
+    return tree_map(split, result)
 
 
 def cleared(result: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
@@ -69,7 +69,7 @@ def cleared(result: SearchResult, exists: Tensor, end_token: int) -> SearchResul
         tokens=ops.where(ops.expand_dims(exists, -1), result.tokens, end_token),
         lengths=lengths,
         scores=ops.where(exists, result.scores, -math.inf),
-        weights=map_leaves(
+        weights=tree_map(
             lambda x: ops.where(ops.expand_dims(valid, -1), x, ops.zeros_like(x)), result.weights
         ),
         log_probs=ops.where(valid, result.log_probs, 0.0),

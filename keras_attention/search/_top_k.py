@@ -14,7 +14,7 @@ from keras_attention.backend.operations import ops
 GROUP, SHORTEST = 32, 1024
 
 
-def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def top_k(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest numbers of each row, in descending order, and their indices.
 
     They lie in the `count` groups with the largest maxima. So one pass finds the maxima, and

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from keras_attention._spec import Words, fits, refuse
 from keras_attention._typing import Nested, Tensor
-from keras_attention.backend.loops import leaves, map_leaves
+from keras_attention.backend.loops import leaves, tree_map
 from keras_attention.backend.operations import ops
 from keras_attention.search._step import Step, check_step
 
@@ -84,4 +84,4 @@ def average(logits: Sequence[Tensor], weights: Sequence[Nested] = (None,)) -> tu
     alike = all(len(x) == len(shapes[0]) and all(map(fits, x, shapes[0])) for x in shapes)
     if not shapes[0] or not alike:
         return mixed, weights[0]
-    return mixed, map_leaves(lambda *x: sum(x[1:], x[0]) / len(x), *weights)
+    return mixed, tree_map(lambda *x: sum(x[1:], x[0]) / len(x), *weights)

@@ -15,7 +15,7 @@ from keras_attention.search._decoding_loop import (
 )
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import WIDEST, Step
-from keras_attention.search._top_k import largest
+from keras_attention.search._top_k import top_k
 from keras_attention.search.logits_processors import Limits, check_option
 
 __all__ = ["beam_search"]
@@ -154,7 +154,7 @@ def beam_search(
     def choose(now):
         # The K best continuations overall are among the K best of each hypothesis.
         width = min(beam_width, now.logits.shape[-1])
-        values, tokens = largest(now.allowed, width)  # (N, width)
+        values, tokens = top_k(now.allowed, width)  # (N, width)
         peak = ops.max(values if now.allowed is now.logits else now.logits, -1, keepdims=True)
         gains = log_probs(values, now.logits, peak)
         totals = ops.expand_dims(now.beams.totals, -1) + gains
@@ -163,12 +163,12 @@ def beam_search(
             covered = _coverage_score(coverage, now.beams.read[0], now.memory_mask)
             scores = scores + coverage_penalty * ops.expand_dims(covered, -1)
 
-        living = ops.expand_dims(now.beams.living, -1)
+        active = ops.expand_dims(now.beams.active, -1)
         ended = ops.expand_dims(now.beams.scores, -1)
         itself = ops.where(ops.arange(width) == 0, ended, IMPOSSIBLE)
-        scores = ops.where(living, possible(scores), itself)
-        tokens = ops.where(living, tokens, end_token)
-        gains = ops.where(living, gains, 0.0)
+        scores = ops.where(active, possible(scores), itself)
+        tokens = ops.where(active, tokens, end_token)
+        gains = ops.where(active, gains, 0.0)
 
         candidates = beam_width * width
         scores, index = ops.top_k(ops.reshape(scores, (-1, candidates)), beam_width)  # (B, K)

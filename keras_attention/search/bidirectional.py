@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from keras_attention._spec import Words, counted, refuse
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.loops import map_leaves
+from keras_attention.backend.loops import tree_map
 from keras_attention.backend.operations import ops
 from keras_attention.ops.rows import take_rows
 from keras_attention.search._decoding_loop import length_factor
@@ -122,7 +122,7 @@ def bidirectional_search(
     inside = place < ops.expand_dims(result.lengths, -1)  # end tokens fill the buffer after it
     ended = ops.any((result.tokens == end_token) & inside, axis=-1)
     best = _best(result.scores, exists & ended, beam_width)
-    result = map_leaves(lambda x: take_rows(x, best), result)
+    result = tree_map(lambda x: take_rows(x, best), result)
     return cleared(result, result.scores > -math.inf, end_token)
 
 
@@ -137,14 +137,14 @@ def _forced(result, model, tokens):
     """Scores the sequences `(B, K, L)`: a greedy search with each of them as its prefix."""
     width = ops.shape(result.tokens)[1]
     step, *parts = model
-    parts = map_leaves(lambda x: ops.repeat(x, width, axis=0), parts)
+    parts = tree_map(lambda x: ops.repeat(x, width, axis=0), parts)
     prefix = ops.reshape(result.tokens, (-1, tokens["max_length"]))
     return by_sample(greedy_search(step, *parts, **tokens, prefix=prefix), width)
 
 
 def _joined(first, second):
     """All sequences of both, `(B, 2 K, ...)`."""
-    return map_leaves(lambda x, y: ops.concatenate([x, y], axis=1), first, second)
+    return tree_map(lambda x, y: ops.concatenate([x, y], axis=1), first, second)
 
 
 def _among(result, others):

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 from keras_attention._spec import check_int, kind_of, refuse
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.gradients import without_gradients
-from keras_attention.backend.loops import leaves, pack_like, where_valid
+from keras_attention.backend.loops import leaves, unflatten_as, where_valid
 from keras_attention.backend.operations import ops
 from keras_attention.search._decoding_loop import run_steps
 from keras_attention.search._step import (
@@ -112,8 +112,8 @@ def free_run(
     nesting = []
 
     def advance(t, carry):
-        last, carried, living, lengths = carry
-        outputs = step(last, pack_like(state, carried), memory)
+        last, carried, active, lengths = carry
+        outputs = step(last, unflatten_as(state, carried), memory)
         kind, size = kind_of(last.dtype), last.shape[0]
         wanted = {"output": (kind, *last.shape), "stop": ("float", size)}
         wanted |= {"state": None, "weights": ("float", size, None)}
@@ -121,12 +121,12 @@ def free_run(
         output, stop, new, weights = outputs
         nesting[:] = [weights]
         emitted = leaves([output, weights])
-        emitted = where_valid(living, emitted, [ops.zeros_like(x) for x in emitted])
-        lengths = lengths + ops.cast(living, "int32")
-        living = ops.logical_and(living, ops.logical_not(stop > 0))
-        return (emitted[0], leaves_of(new, before), living, lengths), emitted
+        emitted = where_valid(active, emitted, [ops.zeros_like(x) for x in emitted])
+        lengths = lengths + ops.cast(active, "int32")
+        active = ops.logical_and(active, ops.logical_not(stop > 0))
+        return (emitted[0], leaves_of(new, before), active, lengths), emitted
 
     carry = first, list(before.values()), ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
     (*_, lengths), history = run_steps(advance, carry, max_steps, lambda carry: carry[2], limit)
     outputs, *weights = (ops.moveaxis(x, 0, 1) for x in history)
-    return FreeRun(outputs, lengths, pack_like(nesting[0], weights))
+    return FreeRun(outputs, lengths, unflatten_as(nesting[0], weights))

@@ -76,10 +76,10 @@ def greedy_search(
         peak = best
         if now.allowed is not now.logits:
             peak = ops.max(now.logits, axis=-1, keepdims=True, initial=-math.inf)
-        living, totals = now.beams.living, now.beams.totals
+        active, totals = now.beams.active, now.beams.totals
         gains = ops.squeeze(log_probs(best, now.logits, peak), -1)
-        tokens = ops.where(living, ops.argmax(now.allowed, axis=-1), end_token)
-        scores = ops.where(living, possible(totals + gains), now.beams.scores)
-        return None, tokens, ops.where(living, gains, 0.0), scores
+        tokens = ops.where(active, ops.argmax(now.allowed, axis=-1), end_token)
+        scores = ops.where(active, possible(totals + gains), now.beams.scores)
+        return None, tokens, ops.where(active, gains, 0.0), scores
 
     return run_search(step, state, memory, choose, Limits(*shared))

@@ -110,8 +110,8 @@ def sample_search(
         values = ops.take_along_axis(now.allowed, ops.expand_dims(tokens, -1), axis=1)
         peak = ops.max(now.logits, axis=-1, keepdims=True)
         gains = ops.squeeze(log_probs(values, now.logits, peak), -1)
-        living = now.beams.living
-        scores = ops.where(living, possible(now.beams.totals + gains), now.beams.scores)
-        return None, ops.where(living, tokens, end_token), ops.where(living, gains, 0.0), scores
+        active = now.beams.active
+        scores = ops.where(active, possible(now.beams.totals + gains), now.beams.scores)
+        return None, ops.where(active, tokens, end_token), ops.where(active, gains, 0.0), scores
 
     return run_search(step, state, memory, choose, limits, samples, independent=True)

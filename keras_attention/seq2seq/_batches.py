@@ -10,7 +10,7 @@ from keras import tree
 from keras_attention._spec import dtype_of, is_integer
 from keras_attention._typing import Nested
 from keras_attention.backend.context import is_symbolic
-from keras_attention.backend.loops import map_leaves
+from keras_attention.backend.loops import tree_map
 from keras_attention.backend.operations import ops
 from keras_attention.seq2seq._checks import check
 
@@ -123,7 +123,7 @@ def _of_width(x, width, fill):
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])], constant_values=fill)
 
 
-def widened(weights: np.ndarray, batch: Nested, source: Nested) -> np.ndarray:
+def padded_to_source(weights: np.ndarray, batch: Nested, source: Nested) -> np.ndarray:
     """Gives weights `(..., Tk)` the width of the source, if they have that of its batch."""
     ids = isinstance(source, np.ndarray) and source.ndim == 2
     if not ids or weights.shape[-1] != max(1, batch.shape[1]):
@@ -142,4 +142,4 @@ def joined(results: list[tuple[np.ndarray, Nested]]) -> Nested:
             items = [_of_width(x, width, 0) for x in items]
         return np.concatenate(items)[order]
 
-    return map_leaves(join, *(items for _, items in results))
+    return tree_map(join, *(items for _, items in results))

@@ -10,7 +10,7 @@ from keras import tree
 
 from keras_attention._typing import Nested
 from keras_attention.backend.gradients import without_gradients
-from keras_attention.backend.loops import leaves, pack_like
+from keras_attention.backend.loops import leaves, unflatten_as
 from keras_attention.backend.operations import ops
 
 MOST_PROGRAMS = 32  # of one model; the least recently used is dropped then
@@ -57,7 +57,7 @@ class Programs:
         tensors = [ops.convert_to_tensor(x) for x in arrays]
 
         def of_leaves(tensors):
-            return run(*pack_like(nesting, tensors))
+            return run(*unflatten_as(nesting, tensors))
 
         if keras.backend.backend() == "torch":
             with without_gradients():

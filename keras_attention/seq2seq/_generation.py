@@ -11,13 +11,13 @@ from keras import tree
 from keras_attention._spec import Words, check_choice, check_int, kind_of, refuse
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import deserialized, hold, serialized
-from keras_attention.backend.loops import map_leaves
+from keras_attention.backend.loops import tree_map
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import blanked
+from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.rows import take_last
 from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
 from keras_attention.search.logits_processors import Limits, check_vocabulary, fixed_and_numbers
-from keras_attention.seq2seq._batches import as_arrays, batches, joined, padded, widened
+from keras_attention.seq2seq._batches import as_arrays, batches, joined, padded, padded_to_source
 from keras_attention.seq2seq._checks import check
 from keras_attention.seq2seq._compiled_functions import Programs
 from keras_attention.seq2seq._export import (
@@ -255,7 +255,7 @@ class Generator(keras.Model):
         result = self._in_batches(run, SearchResult, key, arrays, batch_size, seed, numbers)
         return result._replace(
             tokens=result.tokens[..., :max_length],
-            weights=map_leaves(lambda x: x[..., :max_length, :], result.weights),
+            weights=tree_map(lambda x: x[..., :max_length, :], result.weights),
             log_probs=result.log_probs[..., :max_length],
         )
 
@@ -289,7 +289,7 @@ class Generator(keras.Model):
             valid = ops.logical_and(ops.not_equal(target, self.pad_token), before_end)
             chosen = take_last(log_probs, ops.where(valid, target, self.end_token))
             chosen = ops.where(valid, chosen, 0.0)
-            weights = map_leaves(lambda x: blanked(x, valid), weights)
+            weights = tree_map(lambda x: zero_masked(x, valid), weights)
             return ops.sum(chosen, axis=-1), chosen, weights
 
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
@@ -395,10 +395,10 @@ class Generator(keras.Model):
         by_batch = []
         for (rows, batch), seed in zip(cut, seeds, strict=True):
             results = self._programs(self, key, run, (batch, np.int32(seed), numbers))
-            results = map_leaves(ops.convert_to_numpy, kind(*results))
+            results = tree_map(ops.convert_to_numpy, kind(*results))
             if self._cut_token is not None:
                 sources = batch[0], arrays[0]
-                weights = map_leaves(lambda x, y=sources: widened(x, *y), results.weights)
+                weights = tree_map(lambda x, y=sources: padded_to_source(x, *y), results.weights)
                 results = results._replace(weights=weights)
             by_batch.append((rows, results))
         return joined(by_batch)
@@ -428,4 +428,4 @@ def best(result: SearchResult, kept: int | None) -> SearchResult:
     if len(result.tokens.shape) == 2:
         return result
     index = 0 if kept is None else slice(kept)
-    return map_leaves(lambda x: x[:, index], result)
+    return tree_map(lambda x: x[:, index], result)

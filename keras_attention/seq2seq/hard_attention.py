@@ -15,7 +15,7 @@ from keras_attention._spec import (
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.backend.loops import scan, swap_steps
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import blanked, first_largest
+from keras_attention.ops.masks import argmax, zero_masked
 from keras_attention.ops.rows import take_last, take_rows
 from keras_attention.seq2seq._next_token import Head, check_vocabulary
 
@@ -179,7 +179,7 @@ class HardAttention(Head):
                 for x in (output, weights, tokens, targets)
             )
         logs = _log_weights(ops.cast(weights, self.log_dtype), memory_mask)
-        projected = self.from_memory(blanked(memory, memory_mask))
+        projected = self.from_memory(zero_masked(memory, memory_mask))
         if self.samples:
             result = self._of_one(output, projected, logs, targets, training)
         elif self.monotonic and one_step:
@@ -224,7 +224,7 @@ class HardAttention(Head):
 
     def _of_one(self, output, memory, logs, targets, training):
         """log p, `(B, T, V)`, at a sampled position in training, otherwise the most probable."""
-        position = _sampled(logs, self.seed_generator) if training else first_largest(logs)
+        position = _sampled(logs, self.seed_generator) if training else argmax(logs)
         log_probs = self._log_probs(self.from_output(output) + take_rows(memory, position))
         if training:
             reward, valid = take_last(log_probs, targets), targets != self.pad_token
@@ -250,7 +250,7 @@ def _log_start(memory, mask, dtype):
     """The log distribution `(B, Tk)` of a reader at the first valid position, or else the first."""
     valid = ops.ones_like(memory[..., 0], "float32") if mask is None else ops.cast(mask, "float32")
     place = ops.arange(ops.shape(memory)[1], dtype="int32")
-    at_start = place == ops.expand_dims(first_largest(valid), 1)
+    at_start = place == ops.expand_dims(argmax(valid), 1)
     return ops.cast(ops.where(at_start, 0.0, FLOOR), dtype)
 
 
@@ -301,7 +301,7 @@ def _sampled(logs, generator):
     """Positions `(B, T)`, drawn with the log probabilities `(B, T, Tk)`."""
     # The largest of log a plus Gumbel noise is at j with probability a(j).
     uniform = keras.random.uniform(ops.shape(logs), dtype=logs.dtype, seed=generator)
-    return first_largest(logs - ops.log(-ops.log(uniform)))
+    return argmax(logs - ops.log(-ops.log(uniform)))
 
 
 def _reinforce(reward, baseline, logs, position, valid, weight):

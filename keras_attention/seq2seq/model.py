@@ -7,7 +7,7 @@ from keras import tree
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import blanked
+from keras_attention.ops.masks import zero_masked
 from keras_attention.seq2seq._batches import padded, with_a_step
 from keras_attention.seq2seq._checks import check, check_encoded, check_pair, check_parts
 from keras_attention.seq2seq._generation import Generator
@@ -111,9 +111,9 @@ class Seq2Seq(PairTrainer, Generator):
         self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
-        return self._teach(inputs, training, False)[0]
+        return self._teacher_forcing(inputs, training, False)[0]
 
-    def _teach(self, inputs, training, weights_wanted):
+    def _teacher_forcing(self, inputs, training, weights_wanted):
         """Logits and weights of all steps, each of which reads the target before it."""
         source, target = check_pair(self.name, inputs)
         target = ops.cast(target, "int32")
@@ -151,7 +151,7 @@ class Seq2Seq(PairTrainer, Generator):
         encoded = self.encoder(self._known(source), training=training)
         memory, state, mask = check_encoded(self.name, encoded)
         check(self.name, "mask", self._cut_token is None or _masks_all(mask), mask)
-        return tree.map_structure(blanked, memory, mask), state, mask
+        return tree.map_structure(zero_masked, memory, mask), state, mask
 
     @property
     def _reads(self):
@@ -229,7 +229,7 @@ class Seq2Seq(PairTrainer, Generator):
 
     def _distribution(self, source, target):
         source = with_a_step(source, self._cut_token)
-        logits, weights = self._teach((source, target), False, True)
+        logits, weights = self._teacher_forcing((source, target), False, True)
         return ops.log_softmax(ops.cast(self._allowed(logits), "float32")), weights
 
     def _allowed(self, logits):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attention import AttentionRNN, LuongAttention
-from keras_attention.layers import scoring
+from keras_attention.attention import scoring
 from keras_attention.ops.windows import choose as ways
 from tests import fast
 from tests.helpers import AnyCell, assert_all_close, assert_close, lengths_mask, normal, numpy

@@ -369,11 +369,11 @@ class Noisy(PastWeightsAttention):
         super().__init__(**kwargs)
         self.noise = keras.random.SeedGenerator(3)
 
-    def draw(self, memory, steps):
+    def sample_noise(self, memory, steps):
         return keras.random.normal((steps, *ops.shape(memory.value)[:2]), seed=self.noise)
 
     def advance(self, step, state):
-        drawn = step.drawn
+        drawn = step.noise
         scores = ops.zeros_like(step.memory.value[:, :, 0]) if drawn is None else drawn
         scores = ops.expand_dims(scores, 1)
         weights = self.weigh(scores, step.mask, state)
@@ -412,7 +412,7 @@ def test_drawn_numbers_reach_their_steps(place):
     numbers = normal(5, TQ, B, TK, dtype="float32")
 
     class Given(Noisy):
-        def draw(self, memory, steps):
+        def sample_noise(self, memory, steps):
             assert steps == TQ
             return ops.cast(tensor(numbers), "float32")
 
@@ -429,23 +429,23 @@ def test_drawn_numbers_may_be_given():
     layer = Noisy()
     layer(query, value)
     memory = layer.prepare(tensor(value))
-    drawn = layer.draw(memory, TQ)
-    whole = layer.attend(tensor(query), memory, training=True, drawn=drawn)
+    drawn = layer.sample_noise(memory, TQ)
+    whole = layer.attend(tensor(query), memory, training=True, noise=drawn)
     state = None
     for n in range(TQ):
         _, state, weights = layer.attend(
-            tensor(query[:, n]), memory, state, training=True, drawn=drawn[n]
+            tensor(query[:, n]), memory, state, training=True, noise=drawn[n]
         )
         np.testing.assert_allclose(numpy(weights), numpy(whole.weights[:, n]), atol=1e-6)
     plain = BahdanauAttention(3)
     plain(query, value)
     memory = plain.prepare(tensor(value))
-    assert_refused(lambda: plain.attend(tensor(query), memory, drawn=drawn), "Leave `drawn` out")
+    assert_refused(lambda: plain.attend(tensor(query), memory, noise=drawn), "Leave `noise` out")
 
 
 def test_drawn_numbers_are_checked():
     class Scalar(Noisy):
-        def draw(self, memory, steps):
+        def sample_noise(self, memory, steps):
             return 3.0
 
     message = "first two axes are the steps and the batch, here 2; received"

@@ -52,7 +52,9 @@ class Decoder:
         layer.build((None, T if layer.unroll else None, d), (None, None, dv))
         return randomize(layer)
 
-    def run_oracle(self, layer, sequences, memory, weights=None, initial=None, fed=None, **masks):
+    def run_oracle(
+        self, layer, sequences, memory, weights=None, initial=None, input_feed=None, **masks
+    ):
         """Outputs, weights and the flat list of last states; `initial` is such a list."""
         arrays = weights or weight_arrays(layer)
         arrays = {id(w): a for w, a in zip(layer.trainable_weights, arrays, strict=True)}
@@ -69,8 +71,8 @@ class Decoder:
         if initial is None:
             sizes = np.repeat([size for _, size in self.cells], counts)
             initial = [np.zeros((batch, size)) for size in sizes]
-        if fed is None:
-            fed = np.zeros((batch, attention.output_size(None, memory.shape[-1])))
+        if input_feed is None:
+            input_feed = np.zeros((batch, attention.output_size(None, memory.shape[-1])))
         options = {"query": "previous", **self.options}
         options.setdefault("output_mode", "cell" if options["query"] == "previous" else "attention")
         states = [
@@ -78,9 +80,9 @@ class Decoder:
             for b in range(batch)
         ]
         outputs, weights, last = oracles.attention_rnn(
-            row, steps, sequences, memory, states, fed, **options, **masks
+            row, steps, sequences, memory, states, input_feed, **options, **masks
         )
-        flat = [[*keras.tree.flatten(s), *[fed] * layer.input_feeding] for s, fed in last]
+        flat = [[*keras.tree.flatten(s), *[feed] * layer.input_feeding] for s, feed in last]
         states = [np.array(x) for x in zip(*flat, strict=True)]
         if self.mechanism.layer is PastWeightsAttention:
             states.append(np.sum(weights, axis=1))

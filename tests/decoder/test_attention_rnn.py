@@ -175,7 +175,7 @@ def test_initial_state(form):
     decoder, given, initial, fed = forms_of_initial_state()[form]
     layer = decoder.built()
     sequences, memory = tensors()
-    expected = decoder.run_oracle(layer, sequences, memory, initial=initial, fed=fed)[0]
+    expected = decoder.run_oracle(layer, sequences, memory, initial=initial, input_feed=fed)[0]
     assert_close(layer(sequences, memory, initial_state=given), expected)
     assert_close(layer(sequences, memory, given), expected)
     prepared = layer.prepare(memory)
@@ -189,7 +189,7 @@ def test_initial_state_of_a_functional_model(form):
     decoder, given, initial, fed = forms_of_initial_state()[form]
     layer = decoder.built()
     sequences, memory = tensors()
-    expected = decoder.run_oracle(layer, sequences, memory, initial=initial, fed=fed)[0]
+    expected = decoder.run_oracle(layer, sequences, memory, initial=initial, input_feed=fed)[0]
     symbols = keras.tree.map_structure(lambda x: keras.Input(x.shape[1:], dtype="float64"), given)
     inputs = [keras.Input((None, D), dtype="float64"), keras.Input((None, DV), dtype="float64")]
     outputs = [layer(*inputs, initial_state=symbols), layer(*inputs, symbols)]

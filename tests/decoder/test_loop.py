@@ -262,7 +262,7 @@ def test_dropout_of_the_inputs_of_cells():
         cell.reset_dropout_mask()
     prepared = layer.prepare(memory)
     state = layer.get_initial_state(prepared)
-    cells, fed = state.cells, state.fed
+    cells, fed = state.cells, state.input_feed
     lower, upper = layer.cell.cells
     for i in range(T):
         x = np.concatenate([sequences[:, i], numpy(fed)], -1) * keeps[0]

@@ -122,10 +122,10 @@ def test_initial_values():
     layer = MonotonicAttention(11)
     layer.build((1, 2, 3), (1, 5, 7))
     assert numpy(layer.offset_bias) == -4
-    assert numpy(layer.content.gain) == pytest.approx(11**-0.5)
+    assert numpy(layer.base_attention.gain) == pytest.approx(11**-0.5)
     steeper = MonotonicAttention(11, initial_gain=4.0)
     steeper.build((1, 2, 3), (1, 5, 7))
-    assert numpy(steeper.content.gain) == 4
+    assert numpy(steeper.base_attention.gain) == 4
 
 
 @pytest.mark.parametrize("decoding", [False, True])

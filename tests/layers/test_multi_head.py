@@ -315,7 +315,7 @@ def test_a_model_with_heads_is_loaded_and_generates_the_same(tmp_path):
 
 def test_heads_of_another_dtype():
     layer = MultiHead(MonotonicAttention(5), 2, dtype="float16")
-    assert {head.content.compute_dtype for head in layer.heads} == {"float16"}
+    assert {head.base_attention.compute_dtype for head in layer.heads} == {"float16"}
     assert MultiHead(BahdanauAttention(5, dtype="float64"), 2).compute_dtype == "float64"
 
 

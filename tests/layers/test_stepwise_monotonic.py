@@ -177,10 +177,10 @@ def test_the_temperature_divides_scores_at_inference(half_width):
     for layer in (cold, plain):
         layer.build(query.shape, value.shape)
     for name in ("query_kernel", "key_kernel", "score_vector"):
-        getattr(plain.content, name).assign(getattr(cold.content, name))
+        getattr(plain.base_attention, name).assign(getattr(cold.base_attention, name))
     plain.offset_bias.assign(0.3 / 0.2)
     assert_close(cold(query, value), numpy(plain(query, value)), "float32")
-    plain.content.gain.assign(1.0)
+    plain.base_attention.gain.assign(1.0)
     plain.offset_bias.assign(0.3)
     found = cold(query, value, training=True)
     assert_close(found, numpy(plain(query, value, training=True)), "float32")

@@ -9,10 +9,11 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attention import AttentionRNN, BahdanauAttention, _place
+from keras_attention import AttentionRNN, BahdanauAttention
+from keras_attention.backend import compilation, context
 from keras_attention.backend.compilation import round_up_length
 from keras_attention.backend.context import Place
-from keras_attention.ops import additive, additive_score, compiling, xla
+from keras_attention.ops import additive, additive_score, compiling
 from keras_attention.ops.additive import choose, cpu, gpu, plain, reference
 from keras_attention.ops.additive.choose import GROUP, LARGEST_SLICE
 from tests import fast
@@ -97,7 +98,7 @@ def test_every_form_equals_the_reference(form, block, slices, monkeypatch):
 
 def test_a_graph_for_a_gpu_gets_its_form(monkeypatch):
     """Score and gradient equal the equation, and each of the two passes has its own numbers."""
-    monkeypatch.setattr(_place, "_tensorflow_device", lambda: "gpu")
+    monkeypatch.setattr(context, "_tensorflow_device", lambda: "gpu")
     inputs = make_inputs(SIZES)
     compiled = tf.function(both, jit_compile=True)
     assert_exact(compiled(*map(tf.constant, inputs)), inputs)
@@ -278,7 +279,7 @@ def test_nothing_as_large_as_all_pairs_is_made(monkeypatch):
     grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(grouped) == 2 * 64 * 96 * 8
     monkeypatch.setattr(cpu, "LARGEST_SLICE", 0)
-    xla._compiled.cache_clear()  # it holds the sums over slices
+    compilation._compiled.cache_clear()  # it holds the sums over slices
     grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
     assert largest_tensor(grouped) == 2 * 96 * 128
     monkeypatch.setattr(choose, "SMALLEST", {"tensorflow": 2**40})
@@ -330,9 +331,9 @@ def test_eager_calls_compile_a_limited_number_of_programs(most, monkeypatch):
         return function(*args, **kwargs)
 
     monkeypatch.setattr(tf, "function", counting)
-    monkeypatch.setattr(_place, "_programs", set())
-    monkeypatch.setattr(_place, "MOST_PROGRAMS", most)
-    xla._compiled.cache_clear()
+    monkeypatch.setattr(context, "_programs", set())
+    monkeypatch.setattr(context, "MOST_PROGRAMS", most)
+    compilation._compiled.cache_clear()
     monkeypatch.setitem(choose.SMALLEST, "tensorflow", 0)
     monkeypatch.setattr(additive, "SMALL_EAGER", 0)
     for steps in (*range(40, 400, 40), 40, 200):

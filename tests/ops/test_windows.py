@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import _place
+from keras_attention.backend import context
 from keras_attention.ops import windows
 from keras_attention.ops.windows import choose, gpu, reference
 from keras_attention.ops.windows.cpu import ONE_BY_ONE
@@ -13,8 +13,8 @@ from keras_attention.ops.windows.gpu import FUSED
 from keras_attention.ops.windows.plain import COPIED
 from keras_attention.ops.windows.positions import (
     gaussian,
+    scatter_windows,
     sentence_span,
-    spread_windows,
     take_windows,
     window_mask,
     window_positions,
@@ -86,7 +86,7 @@ def test_spreading_is_the_inverse_of_taking():
     rng = np.random.default_rng(1)
     weights = rng.random((2, 3, 5)).astype("float32")
     position, inside = (numpy(x) for x in window_positions(center, 2, 7))
-    spread = numpy(spread_windows(tensor(weights), center, 7))
+    spread = numpy(scatter_windows(tensor(weights), center, 7))
     expected = np.zeros((2, 3, 7))
     for b, i, w in np.ndindex(weights.shape):
         if inside[b, i, w]:
@@ -134,7 +134,7 @@ def test_every_form_equals_the_reference(name, form, short, monkeypatch):
 
 
 @pytest.mark.parametrize(("form", "short"), FORMS.values(), ids=FORMS)
-def test_every_form_spreads_and_has_the_same_gradients(form, short, monkeypatch):
+def test_every_form_scatters_and_has_the_same_gradients(form, short, monkeypatch):
     monkeypatch.setattr(gpu, "is_short", lambda *_: short)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
     weights, query, key, vector = normal(1, 2, 3, 5), normal(2, 2, 3, 4), normal(3, 2, 7, 4), None
@@ -142,15 +142,15 @@ def test_every_form_spreads_and_has_the_same_gradients(form, short, monkeypatch)
     for b, i, w in np.ndindex(position.shape):
         expected[b, position[b, i, w]] += weights[b, i, w] * query[b, i]
     places, vector = tensor(position, "int32"), normal(4, 4)
-    assert_close(form.spread(tensor(weights), tensor(query), places, tensor(key)), expected)
+    assert_close(form.scatter(tensor(weights), tensor(query), places, tensor(key)), expected)
     hidden = np.tanh(query[:, :, None] + key[np.arange(2)[:, None, None], position])
-    slopes, of_key = weights[..., None] * vector * (1 - hidden**2), np.zeros((2, 7, 4))
+    slopes, grad_key = weights[..., None] * vector * (1 - hidden**2), np.zeros((2, 7, 4))
     for b, i, w in np.ndindex(position.shape):
-        of_key[b, position[b, i, w]] += slopes[b, i, w]
-    of_vector = np.einsum("bqw,bqwu->u", weights, hidden)
+        grad_key[b, position[b, i, w]] += slopes[b, i, w]
+    grad_vector = np.einsum("bqw,bqwu->u", weights, hidden)
     inputs = [tensor(x) for x in (query, key, vector)]
     found = form.tanh_gradient(*inputs, places, tensor(weights))
-    for x, y in zip(found, (slopes.sum(2), of_key, of_vector), strict=True):
+    for x, y in zip(found, (slopes.sum(2), grad_key, grad_vector), strict=True):
         assert_close(x, y)
 
 
@@ -159,7 +159,7 @@ def test_every_form_spreads_and_has_the_same_gradients(form, short, monkeypatch)
 def test_a_graph_for_a_gpu_has_no_loop(name, monkeypatch):
     import tensorflow as tf
 
-    monkeypatch.setattr(_place, "_tensorflow_device", lambda: "gpu")
+    monkeypatch.setattr(context, "_tensorflow_device", lambda: "gpu")
     position = tf.random.stateless_uniform((2, 3, 5), (1, 2), 0, 7, "int32")
     inputs = [tensor(normal(1, 2, 3, 5 if name == "window_sum" else 4)), tensor(normal(2, 2, 7, 4))]
     inputs += [tensor(normal(3, 4))] * (name == "window_tanh")

@@ -1,7 +1,7 @@
 """Counts what the loops of a recurrence store."""
 
+from keras_attention import recurrence
 from keras_attention.backend.loops import leaves, scan
-from keras_attention.recurrence import _recur
 
 
 def counted_outputs(monkeypatch):
@@ -13,5 +13,5 @@ def counted_outputs(monkeypatch):
         counts.append(len(leaves(outputs)))
         return last, outputs
 
-    monkeypatch.setattr(_recur, "scan", counting)
+    monkeypatch.setattr(recurrence, "scan", counting)
     return counts

@@ -3,11 +3,10 @@
 import keras
 import numpy as np
 import pytest
-from keras_attention.recurrence._recur import _Recurrence
 
 from keras_attention.backend.gradients import linearize, restored, vector_jacobian
 from keras_attention.backend.operations import ops
-from keras_attention.recurrence import Site, product, recur
+from keras_attention.recurrence import Site, _Recurrence, product, recur
 from tests.backends import gradients_by, on_tensorflow, only_on, tensor
 from tests.helpers import assert_all_close, normal, numpy
 from tests.recurrence.counts import counted_outputs

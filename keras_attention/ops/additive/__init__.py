@@ -24,7 +24,7 @@ from keras_attention.ops.additive.plain import (
     whole_score,
 )
 from keras_attention.ops.additive.reference import score
-from keras_attention.ops.matmul import as_dtype
+from keras_attention.ops.matmul import cast
 
 __all__ = ["additive_score"]
 
@@ -63,15 +63,15 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     # On JAX and PyTorch, the result type of Keras is never float64.
     wide = "float64" if "float64" in dtypes else "float32"
     dtype = wide if wide in dtypes else keras.backend.result_type(*dtypes)
-    query, key, vector = as_dtype(query, wide), as_dtype(key, wide), as_dtype(vector, wide)
+    query, key, vector = cast(query, wide), cast(key, wide), cast(vector, wide)
     place = Place.of(query, key)
     if _stores_tanh(place, query, key):
         form = score
         if place.graph:
             form = score_by_sample if place.compiled else whole_score
-        return as_dtype(form(query, key, vector), dtype)
+        return cast(form(query, key, vector), dtype)
     choose = functools.partial(run, place, SCORE)
-    return as_dtype(differentiable(choose, _gradient, query, key, vector), dtype)
+    return cast(differentiable(choose, _gradient, query, key, vector), dtype)
 
 
 def _stores_tanh(place, query, key):
@@ -85,15 +85,15 @@ def _stores_tanh(place, query, key):
     return count <= SMALL_EAGER and not place.graph
 
 
-def _gradient(query, key, vector, upstream):
+def _gradient(query, key, vector, grad_output):
     """The gradients of query, key and vector."""
-    query = run_after(upstream, query)
+    query = run_after(grad_output, query)
     place = Place.of(query, key)
     gradient = functools.partial(run, place, GRADIENT)
     if place.backend != "tensorflow":
-        return gradient(query, key, vector, upstream)
+        return gradient(query, key, vector, grad_output)
     # TensorFlow cannot differentiate compiled loops, so the second derivative is written out.
-    return differentiable(gradient, second_gradient, query, key, vector, upstream)
+    return differentiable(gradient, second_gradient, query, key, vector, grad_output)
 
 
 SCORE = Forms(whole_score, grouped_score, fused_score, blocked_score)

@@ -85,9 +85,11 @@ class Forms(NamedTuple):
     blocked: Callable
 
 
-def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *upstream: Tensor):
+def run(
+    place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, *grad_output: Tensor
+):
     """Calls the form that is fastest in this place, for these sizes."""
-    inputs = (query, key, vector, *upstream)
+    inputs = (query, key, vector, *grad_output)
     if place.backend == "jax":
         on_cpu = functools.partial(_run_by_size, place, forms, bound(forms.grouped, place))
         return on_device(place, on_cpu, bound(run_compiled, forms.fused), *inputs)
@@ -98,9 +100,9 @@ def run(place: Place, forms: Forms, query: Tensor, key: Tensor, vector: Tensor, 
     return _run_by_size(place, forms, forms.fused, *inputs)
 
 
-def _run_by_size(place, forms, compiled, query, key, vector, *upstream):
+def _run_by_size(place, forms, compiled, query, key, vector, *grad_output):
     """Calls the whole form for few pairs, and otherwise the one that XLA compiles, if it does."""
-    inputs = (query, key, vector, *upstream)
+    inputs = (query, key, vector, *grad_output)
 
     def slow():
         # Many small operations are faster in a graph than in eager code.
@@ -134,12 +136,12 @@ def _run_by_size(place, forms, compiled, query, key, vector, *upstream):
     size = math.prod(ops.cast(size, "float32") for size in sizes)
     results = ops.cond(size < smallest, lambda: forms.whole(*inputs), fast)
     # A conditional loses the sizes that are known.
-    if not upstream:
+    if not grad_output:
         return ops.reshape(results, (batch, steps, length))
     return tuple(ops.reshape(x, ops.shape(y)) for x, y in zip(results, inputs, strict=False))
 
 
-def _run_padded(place, grouped, query, key, vector, *upstream):
+def _run_padded(place, grouped, query, key, vector, *grad_output):
     """Pads the time axes to one of few lengths, so that XLA compiles few programs."""
     steps, length = ops.shape(query)[1], ops.shape(key)[1]
     # A length that the graph knows never changes, so it needs no rounding.
@@ -148,8 +150,8 @@ def _run_padded(place, grouped, query, key, vector, *upstream):
         for size in (steps, length)
     ]
     query, key = pad_axis(query, 1, more[0]), pad_axis(key, 1, more[1])
-    if not upstream:
+    if not grad_output:
         return run_compiled(grouped, query, key, vector)[:, :steps, :length]
-    upstream = pad_axis(pad_axis(upstream[0], 1, more[0]), 2, more[1])
-    of_query, of_key, of_vector = run_compiled(grouped, query, key, vector, upstream)
-    return of_query[:, :steps], of_key[:, :length], of_vector
+    grad_output = pad_axis(pad_axis(grad_output[0], 1, more[0]), 2, more[1])
+    grad_query, grad_key, grad_vector = run_compiled(grouped, query, key, vector, grad_output)
+    return grad_query[:, :steps], grad_key[:, :length], grad_vector

@@ -64,18 +64,18 @@ def grouped_score(place: Place, query: Tensor, key: Tensor, vector: Tensor) -> T
 
 
 def grouped_gradient(
-    place: Place, query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
+    place: Place, query: Tensor, key: Tensor, vector: Tensor, grad_output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and vector, as sums over groups of memory and query steps."""
-    reverse = ops.transpose(upstream, (0, 2, 1))
+    reverse = ops.transpose(grad_output, (0, 2, 1))
 
     def gradient(query, key, exponential):
         slopes = SLOPES[exponential]
-        of_vector = _tanh_sum(query, key, upstream, None, exponential)
+        grad_vector = _tanh_sum(query, key, grad_output, None, exponential)
         return (
-            vector * trace_once(place, slopes, query, key, upstream),
+            vector * trace_once(place, slopes, query, key, grad_output),
             vector * trace_once(place, slopes, key, query, reverse),
-            sum_pairs(of_vector),
+            sum_pairs(grad_vector),
         )
 
     return _in_best_form(gradient, query, key)

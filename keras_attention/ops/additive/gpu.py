@@ -35,14 +35,14 @@ def fused_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 
 
 def fused_gradient(
-    query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
+    query: Tensor, key: Tensor, vector: Tensor, grad_output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and vector.
 
     Of the query, 4 v_u sum_j g_ij (r_iju - r_iju^2), likewise of the key over i; of the vector,
     2 sum_ij g_ij (1/2 - r_iju). g is the upstream gradient. Each pass gives half of the vector's.
     """
-    weights = ops.expand_dims(upstream, 3)
+    weights = ops.expand_dims(grad_output, 3)
 
     def sums(bound, axis):
         # XLA would compute one r for both passes, and store it, if their arguments were the same.
@@ -50,11 +50,11 @@ def fused_gradient(
         r = ops.sigmoid(-2.0 * _pairs(ops.maximum(query, -bound), key))
         return _two_sums(weights * (r - r * r), weights * (0.5 - r), axis)
 
-    of_query, first = sums(1e38, 2)
-    of_key, second = sums(1.5e38, 1)
+    grad_query, first = sums(1e38, 2)
+    grad_key, second = sums(1.5e38, 1)
     # One axis after the other keeps rounding errors small.
-    of_vector = ops.sum(ops.sum(first, 1) + ops.sum(second, 1), 0)
-    return 4.0 * vector * of_query, 4.0 * vector * of_key, of_vector
+    grad_vector = ops.sum(ops.sum(first, 1) + ops.sum(second, 1), 0)
+    return 4.0 * vector * grad_query, 4.0 * vector * grad_key, grad_vector
 
 
 def _pairs(query, key):

@@ -41,19 +41,19 @@ def score_by_sample(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 
 
 def whole_gradient(
-    query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
+    query: Tensor, key: Tensor, vector: Tensor, grad_output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and vector, from all pairs at once."""
     hidden = _pairs(query, key)
     slope = 1.0 - hidden * hidden
     # A product of matrices, because XLA on a CPU sums slowly over the axis before the last.
-    of_query = ops.squeeze(ops.matmul(ops.expand_dims(upstream, 2), slope), 2)
-    of_key = ops.sum(ops.expand_dims(upstream, 3) * slope, 1)
-    return vector * of_query, vector * of_key, _total(hidden, upstream)
+    grad_query = ops.squeeze(ops.matmul(ops.expand_dims(grad_output, 2), slope), 2)
+    grad_key = ops.sum(ops.expand_dims(grad_output, 3) * slope, 1)
+    return vector * grad_query, vector * grad_key, _total(hidden, grad_output)
 
 
-def second_gradient(query, key, vector, upstream, for_query, for_key, for_vector):
-    """The gradient of sum(for_query of_query) + sum(for_key of_key) + sum(for_vector of_vector).
+def second_gradient(query, key, vector, grad_output, for_query, for_key, for_vector):
+    """The gradient of sum(for_query grad_query + for_key grad_key + for_vector grad_vector).
 
     The sum equals g . e'. Here g is the upstream gradient, h the tanh, p = p_q + p_k, and
     e' = sum_u v (1 - h^2) p + h p_v is the change of the scores in the direction (p_q, p_k, p_v).
@@ -62,12 +62,12 @@ def second_gradient(query, key, vector, upstream, for_query, for_key, for_vector
     direction = ops.expand_dims(for_query, 2) + ops.expand_dims(for_key, 1)
     slope = 1.0 - hidden * hidden
     change = ops.sum(vector * slope * direction + for_vector * hidden, -1)
-    upstream = ops.expand_dims(upstream, 3)
-    curved = upstream * slope * (for_vector - 2.0 * vector * hidden * direction)
+    grad_output = ops.expand_dims(grad_output, 3)
+    curved = grad_output * slope * (for_vector - 2.0 * vector * hidden * direction)
     return (
         ops.sum(curved, 2),
         ops.sum(curved, 1),
-        sum_pairs(upstream * slope * direction),
+        sum_pairs(grad_output * slope * direction),
         change,
     )
 
@@ -99,46 +99,46 @@ def blocked_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 
 
 def blocked_gradient(
-    query: Tensor, key: Tensor, vector: Tensor, upstream: Tensor
+    query: Tensor, key: Tensor, vector: Tensor, grad_output: Tensor
 ) -> tuple[Tensor, ...]:
     """The gradients of query, key and vector, in blocks; upstream has the shape `(B, Tq, Tk)`."""
 
     def by_sample():
-        of_query, of_key, of_vector = ops.map(_gradient_of_sample, (query, key, upstream))
-        return vector * of_query, vector * of_key, ops.sum(of_vector, 0)
+        grad_query, grad_key, grad_vector = ops.map(_gradient_of_sample, (query, key, grad_output))
+        return vector * grad_query, vector * grad_key, ops.sum(grad_vector, 0)
 
-    sums = _by_size(query, key, lambda: whole_gradient(query, key, vector, upstream), by_sample)
+    sums = _by_size(query, key, lambda: whole_gradient(query, key, vector, grad_output), by_sample)
     inputs = query, key, vector
     return tuple(ops.reshape(x, ops.shape(y)) for x, y in zip(sums, inputs, strict=True))
 
 
 def _gradient_of_sample(sample):
     """sum_j g h' `(Tq, U)`, sum_i g h' `(Tk, U)`, sum_ij g h `(U,)`; g upstream, h tanh."""
-    query, key, upstream = sample
+    query, key, grad_output = sample
     blocks = _in_blocks(query, key)
     count, size, units = ops.shape(blocks)
     length = ops.shape(key)[0]
     missing = count * size - ops.shape(query)[0]
-    padding = ops.zeros((missing, length), upstream.dtype)
-    weights = ops.reshape(ops.concatenate([upstream, padding]), (count, size, length))
+    padding = ops.zeros((missing, length), grad_output.dtype)
+    weights = ops.reshape(ops.concatenate([grad_output, padding]), (count, size, length))
 
     def body(i, sums):
-        of_query, of_key, of_vector = sums
+        grad_query, grad_key, grad_vector = sums
         hidden, weight = _pairs(blocks[i], key), weights[i]
-        of_vector = of_vector + _total(hidden, weight)
+        grad_vector = grad_vector + _total(hidden, weight)
         slope = 1.0 - hidden * hidden
         rows = ops.matmul(ops.expand_dims(weight, 1), slope)  # (size, 1, U)
-        of_query = ops.slice_update(of_query, (i * size, 0), ops.squeeze(rows, 1))
-        of_key = of_key + ops.sum(ops.expand_dims(weight, 2) * slope, 0)
-        return of_query, of_key, of_vector
+        grad_query = ops.slice_update(grad_query, (i * size, 0), ops.squeeze(rows, 1))
+        grad_key = grad_key + ops.sum(ops.expand_dims(weight, 2) * slope, 0)
+        return grad_query, grad_key, grad_vector
 
     sums = (
         ops.zeros((count * size, units), query.dtype),
         ops.zeros_like(key),
         ops.zeros_like(key[0]),
     )
-    of_query, of_key, of_vector = ops.fori_loop(0, count, body, sums)
-    return of_query[: ops.shape(query)[0]], of_key, of_vector
+    grad_query, grad_key, grad_vector = ops.fori_loop(0, count, body, sums)
+    return grad_query[: ops.shape(query)[0]], grad_key, grad_vector
 
 
 def _by_size(

@@ -90,22 +90,22 @@ def _by_device(place, on_cpu):
     return Form(*(functools.partial(on_device, place, *pair) for pair in pairs))
 
 
-def _dot_gradient(form, query, key, position, upstream):
-    of_query = ops.cast(form.weighted_sum(upstream, key, position), query.dtype)
-    return of_query, form.spread(upstream, query, position, key)
+def _dot_gradient(form, query, key, position, grad_output):
+    grad_query = ops.cast(form.weighted_sum(grad_output, key, position), query.dtype)
+    return grad_query, form.scatter(grad_output, query, position, key)
 
 
 def _tanh_gradient(form, *args):
     return form.tanh_gradient(*args)
 
 
-def _sum_gradient(form, weights, value, position, upstream):
-    of_weights = form.dot(upstream, value, position)
-    return of_weights, form.spread(weights, upstream, position, value)
+def _sum_gradient(form, weights, value, position, grad_output):
+    grad_weights = form.dot(grad_output, value, position)
+    return grad_weights, form.scatter(weights, grad_output, position, value)
 
 
 def _with_gradient(form, function, gradient, *inputs):
-    """Calls `function(*inputs)`. Its gradient is `gradient(form, *inputs, upstream)`."""
+    """Calls `function(*inputs)`. Its gradient is `gradient(form, *inputs, grad_output)`."""
 
     def first(*args):
         return *_first_gradient(form, gradient, *args), None
@@ -127,9 +127,9 @@ def _first_gradient(form, gradient, *args):
             tape.watch((tensors, last))
             found = gradient(COPIED, *tensors, position, last)
         options = {"unconnected_gradients": "zero"}
-        upstream = args[len(given) :]
-        of_tensors, of_last = tape.gradient(found, (tensors, last), upstream, **options)
-        return *of_tensors, None, of_last
+        grad_output = args[len(given) :]
+        grad_tensors, grad_last = tape.gradient(found, (tensors, last), grad_output, **options)
+        return *grad_tensors, None, grad_last
 
     # The copies belong to the graph that holds this gradient.
     given = [tf.identity(x) for x in args]

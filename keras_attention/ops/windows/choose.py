@@ -40,7 +40,7 @@ class Form(NamedTuple):
         dot, tanh, weighted_sum: see `reference`.
         tanh_gradient: the gradients of query, key and vector. Its last argument is the upstream
             gradient.
-        spread: `spread(a, x, position, memory)` is the inverse of gathering: it adds a[b,i,w]
+        scatter: `scatter(a, x, position, memory)` is the inverse of gathering: it adds a[b,i,w]
             x[b,i] to row s[b,i,w] of zeros, as many as the memory has. Many rows may meet in one
             place, and half precision cannot count that far, so it counts in float32.
     """
@@ -49,7 +49,7 @@ class Form(NamedTuple):
     tanh: Callable
     tanh_gradient: Callable
     weighted_sum: Callable
-    spread: Callable
+    scatter: Callable
 
 
 def is_short(x: Tensor, memory: Tensor, position: Tensor) -> bool:

@@ -9,7 +9,7 @@ import keras
 
 from keras_attention._typing import Size, Tensor
 from keras_attention.backend.operations import ops
-from keras_attention.ops.matmul import project, wide_dtype, widened
+from keras_attention.ops.matmul import project, upcast, upcast_dtype
 from keras_attention.ops.rows import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 
@@ -17,15 +17,13 @@ __all__ = ["ONE_BY_ONE"]
 
 
 def _dot(query, key, position):
-    query = widened(query)
-    return _each(
-        lambda row: ops.cast(_sum_features(query * widened(row)), key.dtype), position, key
-    )
+    query = upcast(query)
+    return _each(lambda row: ops.cast(_sum_features(query * upcast(row)), key.dtype), position, key)
 
 
 def _weighted_sum(weights, value, position):
     def add(weight, row, _, total):
-        return (total + weight * widened(row),)
+        return (total + weight * upcast(row),)
 
     zeros = _zero_rows(value, *ops.shape(position)[:2])
     (total,) = _fold(add, (zeros,), position, weights, value)
@@ -36,23 +34,23 @@ def _tanh(query, key, vector, position):
     return _each(lambda row: _sum_features(vector * ops.tanh(query + row)), position, key)
 
 
-def _tanh_gradient(query, key, vector, position, upstream):
+def _tanh_gradient(query, key, vector, position, grad_output):
     batch, length, _ = ops.shape(key)
 
-    def add(weight, row, place, of_query, of_key, of_vector):
+    def add(weight, row, place, grad_query, grad_key, grad_vector):
         hidden = ops.tanh(query + row)
         slope = vector * (1.0 - hidden * hidden) * weight
-        of_key = of_key + add_rows(slope, place, length)
-        return of_query + slope, of_key, of_vector + weight * hidden
+        grad_key = grad_key + add_rows(slope, place, length)
+        return grad_query + slope, grad_key, grad_vector + weight * hidden
 
     zeros = _zero_rows(query, *ops.shape(query)[:2])
     totals = zeros, _zero_rows(key, batch, length), zeros
-    of_query, of_key, of_vector = _fold(add, totals, position, upstream, key)
-    return of_query, of_key, ops.sum(ops.sum(of_vector, 1), 0)
+    grad_query, grad_key, grad_vector = _fold(add, totals, position, grad_output, key)
+    return grad_query, grad_key, ops.sum(ops.sum(grad_vector, 1), 0)
 
 
-def _spread(weights, x, position, memory):
-    wide, length = widened(x), ops.shape(memory)[1]
+def _scatter(weights, x, position, memory):
+    wide, length = upcast(x), ops.shape(memory)[1]
 
     def add(weight, _, place, total):
         return (total + add_rows(weight * wide, place, length),)
@@ -93,7 +91,7 @@ def _fold(
     Here weight is `(B, Tq, 1)`, row is `(B, Tq, D)` or None without a memory, and place is
     `(B, Tq)`, the positions of the rows.
     """
-    places, weights = _places_first(position), _places_first(widened(weights))
+    places, weights = _places_first(position), _places_first(upcast(weights))
 
     def body(n, *totals):
         row = None if memory is None else take_rows(memory, places[n])
@@ -128,7 +126,7 @@ def _sum_features(x):
 
 def _zero_rows(x, *sizes: Size):
     """Zeros of these sizes, with as many features as `x` and at least in float32."""
-    return ops.zeros((*sizes, x.shape[-1]), wide_dtype(x))
+    return ops.zeros((*sizes, x.shape[-1]), upcast_dtype(x))
 
 
-ONE_BY_ONE = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _spread)
+ONE_BY_ONE = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _scatter)

@@ -5,7 +5,7 @@ of it are cheaper: the windows are cut out of the scores, or put in their places
 """
 
 from keras_attention.backend.operations import ops
-from keras_attention.ops.matmul import wide_dtype, widened
+from keras_attention.ops.matmul import upcast, upcast_dtype
 from keras_attention.ops.rows import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form, is_short
 from keras_attention.ops.windows.plain import tanh_of_rows
@@ -18,30 +18,30 @@ def _dot(query, key, position):
     if is_short(query, key, position):
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 1)))
         return ops.take_along_axis(scores, position, axis=2)
-    rows = widened(ops.expand_dims(query, 2)) * widened(take_rows(key, position))
+    rows = upcast(ops.expand_dims(query, 2)) * upcast(take_rows(key, position))
     return ops.cast(ops.sum(rows, 3), key.dtype)
 
 
 def _weighted_sum(weights, value, position):
-    weights = ops.cast(weights, wide_dtype(value))
+    weights = ops.cast(weights, upcast_dtype(value))
     if is_short(value, value, position):
-        context = ops.matmul(_placed(weights, position, value), widened(value))
+        context = ops.matmul(_placed(weights, position, value), upcast(value))
     else:
-        rows = ops.expand_dims(weights, 3) * widened(take_rows(value, position))
+        rows = ops.expand_dims(weights, 3) * upcast(take_rows(value, position))
         context = ops.sum(rows, 2)
     return ops.cast(context, value.dtype)
 
 
-def _tanh_gradient(query, key, vector, position, upstream):
+def _tanh_gradient(query, key, vector, position, grad_output):
     hidden = tanh_of_rows(query, key, position)
-    weights = ops.expand_dims(upstream, 3)
+    weights = ops.expand_dims(grad_output, 3)
     slopes = vector * weights * (1.0 - hidden * hidden)
-    of_vector = ops.sum(ops.sum(ops.sum(weights * hidden, 2), 1), 0)
-    return ops.sum(slopes, 2), add_rows(slopes, position, ops.shape(key)[1]), of_vector
+    grad_vector = ops.sum(ops.sum(ops.sum(weights * hidden, 2), 1), 0)
+    return ops.sum(slopes, 2), add_rows(slopes, position, ops.shape(key)[1]), grad_vector
 
 
-def _spread(weights, x, position, memory):
-    weights, wide = widened(weights), widened(x)
+def _scatter(weights, x, position, memory):
+    weights, wide = upcast(weights), upcast(x)
     if is_short(x, memory, position):
         places = ops.transpose(_placed(weights, position, memory), (0, 2, 1))
         return ops.cast(ops.matmul(places, wide), x.dtype)
@@ -57,4 +57,4 @@ def _placed(weights, position, memory):
     return ops.sum(ops.where(here, weights, ops.zeros_like(weights)), 2)
 
 
-FUSED = Form(_dot, tanh, _tanh_gradient, _weighted_sum, _spread)
+FUSED = Form(_dot, tanh, _tanh_gradient, _weighted_sum, _scatter)

@@ -2,7 +2,7 @@
 
 from keras_attention._typing import Tensor
 from keras_attention.backend.operations import ops
-from keras_attention.ops.matmul import project, widened
+from keras_attention.ops.matmul import project, upcast
 from keras_attention.ops.rows import add_rows, take_rows
 from keras_attention.ops.windows.choose import Form
 
@@ -14,8 +14,8 @@ def _dot(query, key, position):
 
 
 def _weighted_sum(weights, value, position):
-    windows = take_rows(widened(value), position)
-    return ops.cast(ops.einsum("bqw,bqwd->bqd", widened(weights), windows), value.dtype)
+    windows = take_rows(upcast(value), position)
+    return ops.cast(ops.einsum("bqw,bqwd->bqd", upcast(weights), windows), value.dtype)
 
 
 def _tanh(query, key, vector, position):
@@ -23,11 +23,11 @@ def _tanh(query, key, vector, position):
     return ops.squeeze(project(hidden, ops.expand_dims(vector, 1)), -1)
 
 
-def _tanh_gradient(query, key, vector, position, upstream):
+def _tanh_gradient(query, key, vector, position, grad_output):
     hidden = tanh_of_rows(query, key, position)
-    of_vector = ops.einsum("bqwu,bqw->u", hidden, upstream)
-    slopes = vector * (1.0 - hidden * hidden) * ops.expand_dims(upstream, 3)
-    return ops.sum(slopes, 2), add_rows(slopes, position, ops.shape(key)[1]), of_vector
+    grad_vector = ops.einsum("bqwu,bqw->u", hidden, grad_output)
+    slopes = vector * (1.0 - hidden * hidden) * ops.expand_dims(grad_output, 3)
+    return ops.sum(slopes, 2), add_rows(slopes, position, ops.shape(key)[1]), grad_vector
 
 
 def tanh_of_rows(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
@@ -35,9 +35,9 @@ def tanh_of_rows(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
     return ops.tanh(ops.expand_dims(query, 2) + take_rows(key, position))
 
 
-def _spread(weights, x, position, memory):
-    rows = ops.expand_dims(widened(weights), 3) * ops.expand_dims(widened(x), 2)
+def _scatter(weights, x, position, memory):
+    rows = ops.expand_dims(upcast(weights), 3) * ops.expand_dims(upcast(x), 2)
     return ops.cast(add_rows(rows, position, ops.shape(memory)[1]), x.dtype)
 
 
-COPIED = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _spread)
+COPIED = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _scatter)

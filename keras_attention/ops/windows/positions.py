@@ -16,8 +16,8 @@ from keras_attention.ops.rows import take_rows
 
 __all__ = [
     "gaussian",
+    "scatter_windows",
     "sentence_span",
-    "spread_windows",
     "take_windows",
     "window_mask",
     "window_positions",
@@ -164,7 +164,7 @@ def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
     return take_rows(sequence, position)
 
 
-def spread_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:
+def scatter_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:
     """Puts the weights of windows back in their places in the memory, the inverse of gathering.
 
     Args:
@@ -178,17 +178,17 @@ def spread_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:
     Example:
         >>> import numpy
         >>> from keras import ops
-        >>> from keras_attention.ops.windows.positions import spread_windows
+        >>> from keras_attention.ops.windows.positions import scatter_windows
         >>> weights, center = numpy.array([[[0.25, 0.5, 0.25]]]), numpy.array([[2.0]])
-        >>> ops.convert_to_numpy(spread_windows(weights, center, 5)).tolist()
+        >>> ops.convert_to_numpy(scatter_windows(weights, center, 5)).tolist()
         [[[0.0, 0.25, 0.5, 0.25, 0.0]]]
     """
     width = weights.shape[-1]
     start = ops.floor(ops.stop_gradient(center)) - width // 2
     column = ops.cast(_offsets(start, ops.arange(length)), "int32")
     inside = ops.logical_and(column >= 0, column < width)
-    spread = ops.take_along_axis(weights, ops.clip(column, 0, width - 1), axis=-1)
-    return ops.where(inside, spread, ops.zeros_like(spread))
+    scatter = ops.take_along_axis(weights, ops.clip(column, 0, width - 1), axis=-1)
+    return ops.where(inside, scatter, ops.zeros_like(scatter))
 
 
 def _offsets(center, position):

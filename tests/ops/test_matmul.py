@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.ops import additive, additive_score, products
+from keras_attention.ops import additive, additive_score, matmul
 from keras_attention.ops.matmul import dot_score, project, weighted_sums
 from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal
@@ -31,7 +31,7 @@ def test_products(function, first, second, equation):
 @pytest.mark.parametrize("small", [2 * 5 * 3, 2 * 5 * 3 - 1])
 def test_small_and_large_kernels(small, monkeypatch):
     """Eager TensorFlow multiplies small ones sample by sample."""
-    monkeypatch.setattr(products, "SMALL_EAGER", small)
+    monkeypatch.setattr(matmul, "SMALL_EAGER", small)
     x, kernel, upstream = normal(0, 2, 7, 5), normal(1, 5, 3), normal(2, 2, 7, 3)
     assert_close(project(tensor(x), tensor(kernel)), x @ kernel)
 

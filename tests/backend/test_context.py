@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention import _place
+from keras_attention.backend import context
 from keras_attention.backend.context import Compiling, Place, compiling
 from keras_attention.ops import additive_score
 
@@ -98,9 +98,9 @@ def test_gradients_restore_where_they_come_from(choice, jit):
 
 def test_many_sizes_are_told_once(monkeypatch):
     """The first sizes are compiled. The warning says what happens to the next."""
-    monkeypatch.setattr(_place, "MOST_PROGRAMS", 1)
-    monkeypatch.setattr(_place, "_programs", set())
-    _place._warn_of_many.cache_clear()
+    monkeypatch.setattr(context, "MOST_PROGRAMS", 1)
+    monkeypatch.setattr(context, "_programs", set())
+    context._warn_of_many.cache_clear()
     place = Place.of(tf.ones(3))
     assert place.may_compile("a score", 1)
     with pytest.warns(UserWarning, match="more than 1 different sizes.*Pad to few sizes") as seen:
@@ -112,9 +112,9 @@ def test_many_sizes_are_told_once(monkeypatch):
 
 
 def test_a_score_warns(monkeypatch):
-    monkeypatch.setattr(_place, "MOST_PROGRAMS", 0)
-    monkeypatch.setattr(_place, "_programs", set())
-    _place._warn_of_many.cache_clear()
+    monkeypatch.setattr(context, "MOST_PROGRAMS", 0)
+    monkeypatch.setattr(context, "_programs", set())
+    context._warn_of_many.cache_clear()
     query, vector = np.ones((2, 1000, 1000), "float32"), np.ones(1000, "float32")
     with pytest.warns(UserWarning, match="Eager code has called attention"):
         additive_score(tf.constant(query[:1, :40]), tf.constant(query[:1]), tf.constant(vector))

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import _place
-from keras_attention.search._top_k import GROUP, SHORTEST, largest
+from keras_attention.backend import context
+from keras_attention.search._top_k import GROUP, SHORTEST, top_k
 from tests.backends import BACKEND
 from tests.helpers import numpy
 
@@ -24,7 +24,7 @@ def test_equals_a_sort(size, count, jit):
     expected = np.argsort(-rows, axis=-1, kind="stable")[:, :count]
 
     def run(x):
-        return largest(x, count)
+        return top_k(x, count)
 
     if jit is not None:
         if BACKEND != "tensorflow":
@@ -42,5 +42,5 @@ def test_equals_a_sort(size, count, jit):
 
 def test_on_a_gpu(monkeypatch):
     for backend in ("tensorflow", "jax"):
-        monkeypatch.setattr(_place, f"_{backend}_device", lambda: "gpu")
+        monkeypatch.setattr(context, f"_{backend}_device", lambda: "gpu")
     test_equals_a_sort(63 * GROUP - 1, 5, None)

@@ -64,7 +64,7 @@ def test_a_damaged_form_is_refused(form, saved, tmp_path):
     )
 
 
-class Reading(layers.Layer):
+class AttendOptions(layers.Layer):
     """An encoder of a model; `hides` decides whether the decoder sees which steps are padding."""
 
     def __init__(self, encoder, hides=True):
@@ -80,7 +80,7 @@ class Reading(layers.Layer):
 @pytest.mark.slow
 def test_a_later_call_does_not_change_what_generate_cuts():
     parts = make_model()
-    encoder = Reading(parts.encoder)
+    encoder = AttendOptions(parts.encoder)
     model = Seq2Seq(encoder, parts.decoder, parts.target_embedding, parts.head, START, END)
     model((SOURCES, TARGETS))
     encoder.hides = False
@@ -94,7 +94,7 @@ def test_a_later_call_does_not_change_what_generate_cuts():
 
 def test_an_encoder_that_returns_no_mask_any_more_is_refused():
     parts = make_model()
-    encoder = Reading(parts.encoder, hides=False)
+    encoder = AttendOptions(parts.encoder, hides=False)
     model = Seq2Seq(encoder, parts.decoder, parts.target_embedding, parts.head, START, END)
     model((SOURCES, TARGETS))
     encoder.hides = True

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention.ops.shift import folded, linear_recurrence, shifted, sliding
+from keras_attention.ops.shift import fold, linear_recurrence, shift, unfold
 from tests.backends import compiled, on_tensorflow, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal
 
@@ -40,9 +40,9 @@ SIZES = [(7, 2, 5), (7, 0, 3), (7, 2, 3), (2, 3, 7), (1, 0, 1)]
 @pytest.mark.parametrize("jit", [False, True])
 def test_neighbours_and_their_sums(length, before, width, jit):
     x, y = normal(1, 2, length), normal(2, 2, length, width)
-    found = compiled(lambda x: sliding(x, before, width), jit)(tensor(x))
+    found = compiled(lambda x: unfold(x, before, width), jit)(tensor(x))
     assert_close(found, neighbours(x, before, width))
-    found = compiled(lambda y: folded(y, before), jit)(tensor(y))
+    found = compiled(lambda y: fold(y, before), jit)(tensor(y))
     assert_close(found, sums_of_neighbours(y, before))
 
 
@@ -50,13 +50,13 @@ def test_neighbours_and_their_sums(length, before, width, jit):
 def test_gradients_of_neighbours(length, before, width):
     assert_gradients(
         Weightless,
-        lambda x: [sliding(x, before, width)],
+        lambda x: [unfold(x, before, width)],
         [normal(1, 2, length)],
         lambda inputs, _: [neighbours(inputs[0], before, width)],
     )
     assert_gradients(
         Weightless,
-        lambda y: [folded(y, before)],
+        lambda y: [fold(y, before)],
         [normal(2, 2, length, width)],
         lambda inputs, _: [sums_of_neighbours(inputs[0], before)],
     )
@@ -95,7 +95,7 @@ def test_unknown_lengths(length):
         with tf.GradientTape() as tape:
             tape.watch([factors, terms])
             y = linear_recurrence(factors, terms)
-            near = folded(tf.square(sliding(y, 1, 3)), 1)
+            near = fold(tf.square(unfold(y, 1, 3)), 1)
         return y, near, *tape.gradient(near, [factors, terms])
 
     y, near, *found = run(factors, terms)
@@ -105,11 +105,11 @@ def test_unknown_lengths(length):
     with tf.GradientTape() as tape:
         given = [tf.constant(factors), tf.constant(terms)]
         tape.watch(given)
-        near = folded(tf.square(sliding(linear_recurrence(*given), 1, 3)), 1)
+        near = fold(tf.square(unfold(linear_recurrence(*given), 1, 3)), 1)
     for x, y in zip(found, tape.gradient(near, given), strict=True):
         assert_close(x, y)
 
 
 def test_shifted():
     x = normal(1, 2, 5)
-    assert_close(shifted(tensor(x), 2), np.concatenate([np.zeros((2, 2)), x[:, :3]], 1))
+    assert_close(shift(tensor(x), 2), np.concatenate([np.zeros((2, 2)), x[:, :3]], 1))
