@@ -9,7 +9,7 @@ public names. `--functions` lists the functions of one program with their calls 
 
 Rules: functions are told apart by file and qualified name; comprehensions (before Python 3.12) and
 lambdas count. A line of code is a line that is neither blank nor a comment nor a part of a
-docstring. A line checks if it is in a function whose name begins with check or refuse, in a `raise`
+docstring. A line checks if it is in a function whose name begins with check or raise, in a `raise`
 statement, or in a call of such a function.
 """
 
@@ -31,7 +31,7 @@ import keras_attention
 from keras_attention import AttentionRNN, BahdanauAttention, LocationSensitiveAttention
 
 ROOT = Path(keras_attention.__file__).parent
-CHECKS = ("check", "refuse", "_check", "_refuse")
+CHECKS = ("check", "raise_", "_check", "_raise")
 
 
 def functions_in(run):

@@ -87,16 +87,16 @@ REMEDIES = {
 }
 
 
-def refuse(where: str, expected: str, received: Any, remedy: str = "") -> NoReturn:
-    """Raises the error of an argument. `received` is the value itself, or `Words` for it."""
-    received = received if isinstance(received, Words) else described(received)
+def raise_value_error(where: str, expected: str, received: Any, remedy: str = "") -> NoReturn:
+    """Raises the error of an argument. `received` is the value itself, or `Description` for it."""
+    received = received if isinstance(received, Description) else described(received)
     received = received and f"; received {received}"
     # Nothing that was caught before says more.
     raise ValueError(f"{where}: {expected}{received}. {remedy}".rstrip()) from None
 
 
-class Words(str):
-    """A description, which `refuse` does not describe again."""
+class Description(str):
+    """A description, which `raise_value_error` does not describe again."""
 
     __slots__ = ()
 
@@ -196,7 +196,7 @@ class Spec:
                     elif axis[0] == "D":
                         right = False
             if not right:
-                self._refuse(layer, argument, tensors, built, sizes, call or self.call)
+                self._raise_error(layer, argument, tensors, built, sizes, call or self.call)
         return sizes
 
     def check_shapes(
@@ -226,14 +226,14 @@ class Spec:
             is_list = isinstance(x, (list, tuple)) and not hasattr(x, "_fields")
             if not is_list or len(x) != count:
                 expected = f"`{name}` must be a list of {count}, one for each attention"
-                received = Words(counted(x)) if is_list else x
+                received = Description(counted(x)) if is_list else x
                 remedy = f"Pass {name}=[first, second], in the order of the attentions."
-                refuse(layer, expected, received, remedy)
+                raise_value_error(layer, expected, received, remedy)
             items |= {f"{name}[{n}]": one for n, one in enumerate(x)}
         return items
 
-    def _refuse(self, layer, argument, tensors, built, sizes, call):
-        """Words the error: finds the problem, and its remedy in the table."""
+    def _raise_error(self, layer, argument, tensors, built, sizes, call):
+        """Write the error: find the problem, and its remedy in the table."""
         name, kind, *_ = argument
         problem, expected, received = self._problem(argument, tensors, built, sizes)
         keys = (name.partition("[")[0], problem), (kind, problem), problem
@@ -242,7 +242,7 @@ class Spec:
         words = {"name": name, "call": f"Call {call}", "masks": masks}
         if problem == "rank":
             words["features"] = tensors[name].shape[-1]
-        refuse(layer, expected, received, remedy.format(**words))
+        raise_value_error(layer, expected, received, remedy.format(**words))
 
     def _problem(self, argument, tensors, built, sizes):
         """The problem, what was expected, and what was received, in words."""
@@ -250,25 +250,33 @@ class Spec:
         x, must = tensors.get(name), f"`{name}` must"
         several = isinstance(x, (list, tuple)) and any(hasattr(one, "shape") for one in x)
         if x is None:
-            return "missing", f"`{name}` is missing, of shape {_in_words(forms)}", Words()
+            return "missing", f"`{name}` is missing, of shape {_in_words(forms)}", Description()
         if hasattr(x, "_fields"):
-            return "prepared", f"{must} be one tensor", Words(f"a prepared {type(x).__name__}")
+            return (
+                "prepared",
+                f"{must} be one tensor",
+                Description(f"a prepared {type(x).__name__}"),
+            )
         if several or isinstance(x, dict):
             received = f"a list of {len(x)}" if several else "a dictionary"
-            return "several", f"{must} be one tensor", Words(received)
+            return "several", f"{must} be one tensor", Description(received)
         if not hasattr(x, "shape") or not hasattr(x, "dtype"):
             problem = "list" if isinstance(x, (list, tuple)) else "other"
             expected = "a boolean tensor or array" if kind == "bool" else "a tensor or an array"
-            return problem, f"{must} be {expected}", Words(f"a {type(x).__name__}")
+            return problem, f"{must} be {expected}", Description(f"a {type(x).__name__}")
         if not is_dense(x):
             problem = _sparsity(x)
-            return problem, f"{must} be a dense tensor", Words(f"a {problem} one")
+            return problem, f"{must} be a dense tensor", Description(f"a {problem} one")
         pairs, shape = name.startswith("attention_mask"), tuple(x.shape)
         if kind not in (kind_of(x.dtype), "any"):
             valid = "attention is allowed" if pairs else "a step is valid"
             problem = "mask" if kind == "float" and kind_of(x.dtype) == "bool" else "kind"
-            return problem, f"{must} {KINDS[kind].format(valid)}", Words(f"dtype {dtype_of(x)}")
-        received = Words(shape)
+            return (
+                problem,
+                f"{must} {KINDS[kind].format(valid)}",
+                Description(f"dtype {dtype_of(x)}"),
+            )
+        received = Description(shape)
         if kind == "bool":
             named = [[_size(axis, sizes) for axis in axes] for axes in forms.values()]
             shapes = [f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in named]
@@ -293,7 +301,7 @@ class Spec:
         what = "batch size" if axis == "B" else f"number of {_word_of(axis)}"
         other = self._other(axis, name, tensors)
         expected = f"the {what} must be the same in `{other}` and `{name}`"
-        return "agree", expected, Words(f"`{other}` {sizes[axis]}, `{name}` {size}")
+        return "agree", expected, Description(f"`{other}` {sizes[axis]}, `{name}` {size}")
 
     def _other(self, axis, name, tensors):
         """The last tensor before `name` that has a size of the axis."""
@@ -354,8 +362,8 @@ def _sparsity(x):
 def check_dense(where: str, name: str, x: Any) -> None:
     if not is_dense(x):
         remedy = "Pad it with {0}.to_tensor(), or convert it: tf.sparse.to_dense({0})."
-        received = Words(f"a {_sparsity(x)} one")
-        refuse(where, f"`{name}` must be a dense tensor", received, remedy.format(name))
+        received = Description(f"a {_sparsity(x)} one")
+        raise_value_error(where, f"`{name}` must be a dense tensor", received, remedy.format(name))
 
 
 @functools.cache
@@ -417,12 +425,14 @@ def check_result(layer: str, hook: str, result: Any, *wanted: Any, remedy: str =
     if not right:
         sizes = [*wanted, *["features"] * projected]
         expected = f"`{hook}` must return {RESULTS[hook]}, here ({', '.join(map(str, sizes))})"
-        refuse(layer, expected, result, remedy)
+        raise_value_error(layer, expected, result, remedy)
 
 
 def check_choice(layer, name, value, choices, hint=""):
     if not isinstance(value, str) or value not in choices:
-        refuse(layer, f"`{name}` must be one of {', '.join(map(repr, choices))}", value, hint)
+        raise_value_error(
+            layer, f"`{name}` must be one of {', '.join(map(repr, choices))}", value, hint
+        )
     return value
 
 
@@ -434,7 +444,7 @@ def unquoted(value):
 def check_bool(layer, name, value):
     if not isinstance(value, (bool, np.bool_)):
         remedy = f"Write {name}=True or {name}=False{unquoted(value)}."
-        refuse(layer, f"`{name}` must be True or False, a boolean", value, remedy)
+        raise_value_error(layer, f"`{name}` must be True or False, a boolean", value, remedy)
     return bool(value)
 
 
@@ -442,7 +452,7 @@ def check_training(layer, value):
     """Accepts what Keras accepts: None, or a boolean, even as a number or a tensor."""
     if not (value is None or isinstance(value, numbers.Number) or hasattr(value, "dtype")):
         remedy = f"Write training=True or training=False{unquoted(value)}."
-        refuse(layer, "`training` must be None, True or False", value, remedy)
+        raise_value_error(layer, "`training` must be None, True or False", value, remedy)
 
 
 def check_int(layer, name, value, least=1, most=WIDEST, hint=""):
@@ -453,8 +463,8 @@ def check_int(layer, name, value, least=1, most=WIDEST, hint=""):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             if int(value) == float(value) and least <= int(value) <= most:
                 hint = f"Write {name}={int(value)}."  # in place of "64" or 64.0
-        received = Words(f"{value!r:.80} of type {type(value).__name__}")
-        refuse(layer, f"`{name}` must be {wanted}", received, hint)
+        received = Description(f"{value!r:.80} of type {type(value).__name__}")
+        raise_value_error(layer, f"`{name}` must be {wanted}", received, hint)
     return int(value)
 
 
@@ -472,7 +482,7 @@ def is_number(value):
 def check_rate(layer, name, value):
     if not is_number(value) or not 0 <= value < 1:
         remedy = f"Write {name}=0.2, for example{unquoted(value)}, or 0.5 for 50 %."
-        refuse(layer, f"`{name}` must be a number in [0, 1)", value, remedy)
+        raise_value_error(layer, f"`{name}` must be a number in [0, 1)", value, remedy)
     return float(value)
 
 
@@ -481,7 +491,9 @@ def check_number(layer, name, value, least=-math.inf, most=math.inf, above=-math
     if not is_number(value) or not (least <= value <= most and value > above):
         limits = {"of at least": least, "above": above, "at most": most}
         limits = [f"{word} {x:g}" for word, x in limits.items() if math.isfinite(x)]
-        refuse(layer, f"`{name}` must be a number {' and '.join(limits)}".rstrip(), value)
+        raise_value_error(
+            layer, f"`{name}` must be a number {' and '.join(limits)}".rstrip(), value
+        )
     return float(value)
 
 
@@ -515,7 +527,7 @@ def counted(value):
     return f"a {type(value).__name__} of {len(value)}" if several else described(value)
 
 
-def made(value):
+def instance_hint(value):
     """How to fix a class given in place of a layer."""
     return f"Make one: {value.__name__}(...)." if isinstance(value, type) else ""
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_attention._spec import check_number, refuse
+from keras_attention._spec import check_number, raise_value_error
 from keras_attention.backend.gradients import vector_jacobian
 from keras_attention.backend.operations import ops
 
@@ -135,7 +135,7 @@ def _probabilities(predict, inputs):
     if len(shape) != 2 or shape[0] != count or shape[1] < 2:
         expected = f"`predict` must return probabilities of shape ({count}, classes), two or more"
         remedy = "Make two of a sigmoid p: numpy.concatenate([1 - p, p], axis=1)."
-        refuse("faithfulness", expected, shape, remedy if shape == (count, 1) else "")
+        raise_value_error("faithfulness", expected, shape, remedy if shape == (count, 1) else "")
     return probabilities
 
 
@@ -145,10 +145,10 @@ def _most_important(inputs, importance, share, pad, name="importance"):
     importance = np.asarray(importance, "float64")
     shape = importance.shape
     if not inputs.size:
-        refuse("faithfulness", "`inputs` must hold at least one sample", inputs.shape)
+        raise_value_error("faithfulness", "`inputs` must hold at least one sample", inputs.shape)
     if importance.ndim < 2 or shape != inputs.shape[: importance.ndim]:
         expected = f"`{name}` must have the shape of the inputs, {inputs.shape}, or of first axes"
-        refuse("faithfulness", expected, shape)
+        raise_value_error("faithfulness", expected, shape)
     # One row for each sample. A part of several ids is present if one of them is no padding.
     importance = importance.reshape(len(inputs), -1)
     present = (inputs != pad).reshape(*importance.shape, -1).any(axis=-1)
@@ -224,7 +224,7 @@ def _distribution(name, weights):
     weights = np.asarray(weights, "float64")
     if weights.ndim < 2 or not np.isfinite(weights).all() or (weights < 0).any():
         expected = f"`{name}` must hold weights (batch, ...), finite and not negative"
-        refuse("faithfulness", expected, weights)
+        raise_value_error("faithfulness", expected, weights)
     rows = weights.reshape(len(weights), -1)
     total = rows.sum(axis=1, keepdims=True)
     return rows / np.where(total > 0, total, 1)
@@ -237,7 +237,7 @@ def _relative_entropy(a, middle):
 def _check_same_shape(first, second):
     if first.shape != second.shape:
         expected = f"`second` must have the shape of `first`, {first.shape}"
-        refuse("faithfulness", expected, second.shape)
+        raise_value_error("faithfulness", expected, second.shape)
 
 
 def gradient_times_input(predict: Predict, features: Any) -> np.ndarray:

@@ -19,7 +19,7 @@ from keras_attention.ops.matmul import cast, project
 
 __all__ = [
     *("CheckedLayer", "arguments_of", "as_in_a_call", "deserialized", "float_weights", "hold"),
-    *("keep_backward_outputs", "refuse_unready", "serialized", "traced", "with_weights"),
+    *("keep_backward_outputs", "raise_not_initialized", "serialized", "traced", "with_weights"),
 ]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
@@ -183,7 +183,7 @@ class CheckedLayer(keras.layers.Layer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not hasattr(self, "built"):
-            refuse_unready(self)
+            raise_not_initialized(self)
         names = list(_parameters_of(type(self)))
         arguments = dict(zip(names, args, strict=False))
         if not arguments.keys() & kwargs.keys():
@@ -201,7 +201,7 @@ class CheckedLayer(keras.layers.Layer):
         """Refuses the arguments of a call, by name, that are not as declared."""
         parameters, training = _parameters_of(type(self)), arguments.get("training")
         if not arguments.keys() <= parameters.keys():
-            _refuse_names(self.name, parameters, arguments)
+            _raise_unknown_names(self.name, parameters, arguments)
         for name in FLAGS:
             if type(arguments.get(name, False)) is not bool:
                 check_bool(self.name, name, arguments[name])
@@ -267,7 +267,7 @@ def _first(value):
     return next(iter(value), None) if isinstance(value, (list, tuple)) else value
 
 
-def refuse_unready(layer: keras.layers.Layer) -> NoReturn:
+def raise_not_initialized(layer: keras.layers.Layer) -> NoReturn:
     """Raises the error of a layer without `built`, because the constructor of Keras has not run."""
     raise ValueError(
         f"{type(layer).__name__}: the constructor of the mixin has not run. Begin __init__ "
@@ -316,7 +316,9 @@ def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
     )
 
 
-def _refuse_names(layer: str, parameters: dict[str, inspect.Parameter], arguments: dict) -> None:
+def _raise_unknown_names(
+    layer: str, parameters: dict[str, inspect.Parameter], arguments: dict
+) -> None:
     """Refuses arguments that the call does not know."""
     unknown = arguments.keys() - parameters.keys() - {"training"}
     if unknown and not any(x.kind is x.VAR_KEYWORD for x in parameters.values()):

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from keras_attention._spec import refuse
+from keras_attention._spec import raise_value_error
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.scoring import ScoringMixin, check_attention
 from keras_attention.backend.operations import ops
@@ -85,12 +85,16 @@ class Composite(ScoringMixin):
         if attention.memory_count is not None:
             expected = f"`{name}` must read one memory"
             remedy = "Make MultiSource the outermost: MultiSource([MultiHead(...), ...])."
-            refuse(self.name, expected, attention, remedy)
+            raise_value_error(self.name, expected, attention, remedy)
         if attention.activity_regularizer is not None:
             expected = f"`{name}` must have no `activity_regularizer`, which would have no effect"
-            refuse(self.name, expected, attention.activity_regularizer, f"Give it to {kind}.")
+            raise_value_error(
+                self.name, expected, attention.activity_regularizer, f"Give it to {kind}."
+            )
         for argument, default in OF_MEMBERS.items():
             if arguments.get(argument, default) != default:
                 example = f"{type(attention).__name__}(..., {argument}=...)"
                 expected = f"`{argument}` is an argument of each {what}"
-                refuse(self.name, expected, arguments[argument], f"Give it there: {example}.")
+                raise_value_error(
+                    self.name, expected, arguments[argument], f"Give it there: {example}."
+                )

@@ -6,7 +6,7 @@ from keras import tree
 
 from keras_attention._spec import (
     LONGEST,
-    Words,
+    Description,
     check_int,
     check_result,
     described,
@@ -14,7 +14,7 @@ from keras_attention._spec import (
     is_floating,
     is_tensor,
     kind_of,
-    refuse,
+    raise_value_error,
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.attention.scoring import ScoringMixin, check_hook, read_values
@@ -191,7 +191,7 @@ class RecurrentScoringMixin(ScoringMixin):
             if window.gaussian:
                 expected = "an attention whose state holds weights cannot have a Gaussian window"
                 remedy = "Return Window(center, half_width) from `window`."
-                refuse(self.name, expected, Words("gaussian=True"), remedy)
+                raise_value_error(self.name, expected, Description("gaussian=True"), remedy)
             position = ops.arange(length, dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
         if mask is not None:
@@ -295,7 +295,7 @@ def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
         shape = tuple(getattr(x, "shape", ()))[first : first + 1]
         if not shape or not hasattr(x, "dtype") or not fits(shape, (batch,)):
             axes = ("first axis is the batch", "first two axes are the steps and the batch")[first]
-            refuse(layer, f"`{hook}` must return tensors whose {axes}, here {batch}", x)
+            raise_value_error(layer, f"`{hook}` must return tensors whose {axes}, here {batch}", x)
 
 
 def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: str) -> None:
@@ -303,13 +303,13 @@ def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: st
     if not _same_form(state, wanted):
         wanted, received = (tree.map_structure(described, x) for x in (wanted, state))
         expected = f"{name} must have the structure, shapes and dtypes of {wanted}"
-        refuse(layer, expected, Words(received), remedy)
+        raise_value_error(layer, expected, Description(received), remedy)
 
 
 def check_advanced(layer: str, results: Any, shape: Shape, state: Nested) -> None:
     """What the hook `advance` returned: the weights of one step and the next state."""
     if not isinstance(results, tuple) or len(results) != 2:
-        refuse(layer, "`advance` must return the weights and the next state", results)
+        raise_value_error(layer, "`advance` must return the weights and the next state", results)
     check_result(layer, "advance", results[0], *shape)
     remedy = "Change `next_state`, or `initial_state`."
     check_state(layer, "the next state", results[1], state, remedy)

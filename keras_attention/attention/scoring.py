@@ -11,8 +11,8 @@ import numpy as np
 from keras import tree
 
 from keras_attention._spec import (
+    Description,
     Spec,
-    Words,
     check_bool,
     check_choice,
     check_rate,
@@ -20,18 +20,18 @@ from keras_attention._spec import (
     check_seed,
     check_training,
     described,
+    instance_hint,
     is_integer,
     is_tensor,
-    made,
     map_shapes,
-    refuse,
+    raise_value_error,
 )
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import (
     CheckedLayer,
     as_in_a_call,
     float_weights,
-    refuse_unready,
+    raise_not_initialized,
     with_weights,
 )
 from keras_attention.attention.types import Attended, AttendOptions, Memory, Residuals, Window
@@ -65,8 +65,8 @@ __all__ = [
     "build_attention",
     "check_attention",
     "check_hook",
+    "check_unchanged",
     "read_values",
-    "refuse_changes",
     "set_weighing",
 ]
 
@@ -396,7 +396,9 @@ class ScoringMixin(CheckedLayer):
         self._check_tensors({**tensors, "position": position})
         for name, x in (("state", state), ("noise", noise)):
             if x is not None and not self.has_state:
-                refuse(self.name, "this attention has no state", x, f"Leave `{name}` out.")
+                raise_value_error(
+                    self.name, "this attention has no state", x, f"Leave `{name}` out."
+                )
         if state is not None:
             state = self._given_state(memory, state)
         attended, _ = self._attend(
@@ -593,7 +595,9 @@ class ScoringMixin(CheckedLayer):
         (self.STEP if one_step else self.CALL).check(self.name, tensors, self._sizes)
         if one_step and tensors.get("use_causal_mask"):
             expected = "`use_causal_mask=True` needs a query of rank 3, (batch, steps, features)"
-            refuse(self.name, expected, Words(f"one step, {tuple(tensors['query'].shape)}"))
+            raise_value_error(
+                self.name, expected, Description(f"one step, {tuple(tensors['query'].shape)}")
+            )
         if self.uses_position or tensors.get("position") is not None:
             check_position(self, tensors.get("position"), tuple(tensors["query"].shape))
 
@@ -601,7 +605,7 @@ class ScoringMixin(CheckedLayer):
         if not isinstance(memory, Memory):
             expected = "`memory` must come from prepare(value, value_mask=mask)"
             remedy = "Call it once, before the first query. Or call layer(query, value)."
-            refuse(self.name, expected, memory, remedy)
+            raise_value_error(self.name, expected, memory, remedy)
         self._check_built("prepare() and attend()")
 
     def _combine_site(self):
@@ -675,7 +679,9 @@ def check_window(layer: str, window: Any, shape: Shape) -> None:
             "`window` must return None or Window(center, half_width): floating-point centers "
         )
         expected += f"of shape {tuple(shape[:2])}, and a positive integer"
-        refuse(layer, expected, Words(f"half_width={width!r:.80}, center={described(center)}"))
+        raise_value_error(
+            layer, expected, Description(f"half_width={width!r:.80}, center={described(center)}")
+        )
 
 
 def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
@@ -683,7 +689,7 @@ def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
     one_step = len(query_shape) == 2
     if not layer.uses_position:
         expected = "`position` is for attentions that count steps, such as local-m"
-        refuse(layer.name, expected, position, "Leave it out.")
+        raise_value_error(layer.name, expected, position, "Leave it out.")
     if one_step:
         right = is_integer(position) and position >= 0
         right = right or is_tensor(position, "int") or is_tensor(position, "int", query_shape[0])
@@ -695,7 +701,7 @@ def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
         remedy = "Leave it out to count from 0."
     if not right:
         expected = f"`position`, the numbers of the steps of the query, must be {wanted}"
-        refuse(layer.name, expected, position, remedy)
+        raise_value_error(layer.name, expected, position, remedy)
 
 
 def build_attention(
@@ -748,7 +754,7 @@ def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) ->
     names = before.keys() | after.keys()
     changed = {x for x in names if [*map(id, before.get(x, ()))] != [*map(id, after.get(x, ()))]}
     if changed:
-        refuse_changes(attention.name, changed)
+        check_unchanged(attention.name, changed)
     limit = 1e-3 if attention.compute_dtype in ("float32", "float64") else 0.05
     if not all(np.allclose(x, y, rtol=limit, atol=limit, equal_nan=True) for x, y in pairs):
         raise ValueError(
@@ -777,7 +783,7 @@ def _kept(layer, prefix="", visited=()):
     return kept
 
 
-def refuse_changes(attention: str, changed: set[str]) -> NoReturn:
+def check_unchanged(attention: str, changed: set[str]) -> NoReturn:
     """Raises the error of an attention that keeps something between steps."""
     raise ValueError(
         f"{attention}: the attention changed {', '.join(sorted(changed))} during a step. An "
@@ -792,6 +798,6 @@ def check_attention(layer: str, attention: Any, name: str = "attention") -> None
     if not isinstance(attention, ScoringMixin):
         expected = f"`{name}` must be one layer built on ScoringMixin, called as layer(query, "
         expected += "value), such as BahdanauAttention(256)"
-        refuse(layer, expected, attention, made(attention))
+        raise_value_error(layer, expected, attention, instance_hint(attention))
     if not hasattr(attention, "built"):
-        refuse_unready(attention)
+        raise_not_initialized(attention)

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._spec import Words, is_cell, made, refuse
+from keras_attention._spec import Description, instance_hint, is_cell, raise_value_error
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend.context import in_graph, value_of
 from keras_attention.backend.operations import ops
@@ -120,10 +120,14 @@ def check_cells(layer: str, name: str, argument: Any, wanted: str) -> list:
     cells = list(argument) if isinstance(argument, (list, tuple)) else [argument]
     wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
     if wrong or not cells:
-        refuse(layer, f"`{name}` must be {wanted}", argument, (wrong and _cell_of(wrong[0])) or "")
+        raise_value_error(
+            layer, f"`{name}` must be {wanted}", argument, (wrong and _cell_of(wrong[0])) or ""
+        )
     if len({id(one) for one in cells}) < len(cells):
         remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."
-        refuse(layer, f"`{name}` must not hold one cell more than once", argument, remedy)
+        raise_value_error(
+            layer, f"`{name}` must not hold one cell more than once", argument, remedy
+        )
     return cells
 
 
@@ -134,7 +138,7 @@ def _cell_of(part):
     if hasattr(part, "state_size") and not isinstance(part, type):
         cell = f"{type(part).__name__}Cell(units)"
         return f"It runs over whole sequences; pass a cell, such as keras.layers.{cell}."
-    return made(part)
+    return instance_hint(part)
 
 
 def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None:
@@ -147,8 +151,10 @@ def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None
     if wrong_size:
         expected = f"the cell {name} must return {size} features, its `output_size` or first state"
         remedy = f"Give the cell the attribute `output_size = {hidden.shape[-1]}`."
-        refuse(layer, expected, Words(f"an output of {hidden.shape[-1]} features"), remedy)
+        raise_value_error(
+            layer, expected, Description(f"an output of {hidden.shape[-1]} features"), remedy
+        )
     expected = 'with query="previous" the query is the output of the cell at the step before, '
     expected += f"which the cell {name} must keep as its first state"
     remedy = 'Or give the cell a method `query(states)` that returns it, or use query="current".'
-    refuse(layer, expected, Words("another first state"), remedy)
+    raise_value_error(layer, expected, Description("another first state"), remedy)

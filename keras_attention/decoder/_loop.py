@@ -7,7 +7,7 @@ from keras import tree
 
 from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
-from keras_attention.attention.scoring import refuse_changes
+from keras_attention.attention.scoring import check_unchanged
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend.compilation import pad_axis, round_up_length
 from keras_attention.backend.context import Place, compiling
@@ -279,5 +279,5 @@ def _samples_in_step(decoder, sequences, memory, state, training):
     weights = {id(x) for x in attention.weights}  # generators are no weights
     assigned = {x.path for x in changed if id(x) in weights}
     if assigned:
-        refuse_changes(attention.name, assigned)
+        check_unchanged(attention.name, assigned)
     return bool(changed)

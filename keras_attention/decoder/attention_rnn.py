@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import UNROLLED, Words, check_bool, check_choice, refuse
+from keras_attention._spec import UNROLLED, Description, check_bool, check_choice, raise_value_error
 from keras_attention._typing import Shape
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.decoder._cells import check_cells, query_size, state_sizes
@@ -113,7 +113,7 @@ class AttentionRNN(Decoder):
             if getattr(part, "activity_regularizer", None) is not None:
                 expected = f"`{name}` must have no `activity_regularizer`, which cannot leave the "
                 remedy = "Give it to the decoder: AttentionRNN(..., activity_regularizer=...)."
-                refuse(self.name, f"{expected}loop", part.activity_regularizer, remedy)
+                raise_value_error(self.name, f"{expected}loop", part.activity_regularizer, remedy)
         self.input_feeding = check_bool(self.name, "input_feeding", input_feeding)
         if query is None:
             query = (
@@ -125,7 +125,7 @@ class AttentionRNN(Decoder):
         if input_feeding and query == "previous":
             expected = '`input_feeding=True` goes with query="current"'
             remedy = "Leave it out: the context is an input of the cell already."
-            refuse(self.name, expected, Words(f"query={query!r}"), remedy)
+            raise_value_error(self.name, expected, Description(f"query={query!r}"), remedy)
         if output_mode is None:
             output_mode = "cell" if query == "previous" else "attention"
         self.output_mode = check_choice(
@@ -150,7 +150,9 @@ class AttentionRNN(Decoder):
         if self.unroll and not (isinstance(shape[1], int) and shape[1] <= UNROLLED):
             expected = "`unroll=True` copies the loop for every step. It needs a known number of "
             remedy = "Give the number to keras.Input, or leave `unroll` out."
-            refuse(self.name, f"{expected}steps, at most {UNROLLED}", Words(shape), remedy)
+            raise_value_error(
+                self.name, f"{expected}steps, at most {UNROLLED}", Description(shape), remedy
+            )
 
     @property
     def _state_sizes(self) -> list:

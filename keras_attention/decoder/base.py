@@ -6,15 +6,15 @@ from typing import Any
 from keras import tree
 
 from keras_attention._spec import (
+    Description,
     Spec,
-    Words,
     dtype_of,
     fits,
     is_dense,
     is_tensor,
     kind_of,
     map_shapes,
-    refuse,
+    raise_value_error,
 )
 from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
@@ -59,8 +59,12 @@ class Decoder(CheckedLayer):
             dtype = getattr(part, "compute_dtype", self.compute_dtype)
             if dtype != self.compute_dtype:
                 expected = f"{what}, attention and decoder must compute in one dtype"
-                received = Words(f"{self.compute_dtype} for the decoder, {dtype} for `{name}`")
-                refuse(self.name, expected, received, "Give all of them the same `dtype`.")
+                received = Description(
+                    f"{self.compute_dtype} for the decoder, {dtype} for `{name}`"
+                )
+                raise_value_error(
+                    self.name, expected, received, "Give all of them the same `dtype`."
+                )
         self.attention = attention
         count = attention.memory_count
         self.CALL, self.STEP = self.CALL.of_each(count), self.STEP.of_each(count)
@@ -125,7 +129,7 @@ class Decoder(CheckedLayer):
         self._check_built("decoding")
         if not isinstance(memory, Memory):
             expected = "`memory` must be what prepare(memory, memory_mask) returns, made once "
-            refuse(self.name, f"{expected}before the first step", memory)
+            raise_value_error(self.name, f"{expected}before the first step", memory)
 
     def _first_state(self, memory, initial_state):
         """The state before the first step; see the argument `initial_state` of a call."""
@@ -140,8 +144,8 @@ class Decoder(CheckedLayer):
         for part in (initial_state, *parts):
             if isinstance(part, dict):
                 expected = "`initial_state` must be a tensor or a list of tensors, in the order of "
-                names = Words(f"a dictionary of {', '.join(map(repr, part))}")
-                refuse(self.name, f"{expected}the cell, such as [h, c]", names)
+                names = Description(f"a dictionary of {', '.join(map(repr, part))}")
+                raise_value_error(self.name, f"{expected}the cell, such as [h, c]", names)
         states = leaves(initial_state)
         position = ops.zeros((batch,), "int32")
         # Without the position, the last tensor may be an integer state of the attention.
@@ -179,7 +183,7 @@ class Decoder(CheckedLayer):
         if not isinstance(state, DecoderState):
             expected = "`state` must be the DecoderState that get_initial_state(memory) or the "
             remedy = "Start from states of an encoder: get_initial_state(memory, initial_state)."
-            refuse(self.name, f"{expected}previous step returned", state, remedy)
+            raise_value_error(self.name, f"{expected}previous step returned", state, remedy)
         states = tree.flatten(
             state.cells if state.input_feed is None else (state.cells, state.input_feed)
         )
@@ -187,7 +191,9 @@ class Decoder(CheckedLayer):
         if self.attention.has_state:
             if state.attention is None:
                 expected = "`state` must hold the state of the attention, as get_initial_state("
-                refuse(self.name, f"{expected}memory) or the previous step returned it", None)
+                raise_value_error(
+                    self.name, f"{expected}memory) or the previous step returned it", None
+                )
             kept = self.attention._given_state(memory, state.attention)
             state = state._replace(attention=kept)
         return self._step(inputs, state, memory)
@@ -232,14 +238,16 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
     initial = name == "initial_state"
     for n, state in enumerate(states):
         if not hasattr(state, "shape") or not hasattr(state, "dtype") or not is_dense(state):
-            refuse(layer, f"`{name}` must hold tensors", state, "Leave it out to start from zeros.")
+            raise_value_error(
+                layer, f"`{name}` must hold tensors", state, "Leave it out to start from zeros."
+            )
         kind = kind_of(state.dtype)
         if n < vectors and (kind == "bool" or (initial and kind != "float")):
             expected = f"`{name}` must hold vectors of floating-point numbers, as of an encoder"
             remedy = 'Cast other numbers: keras.ops.cast(state, "float32").'
             if kind == "bool":
                 remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
-            refuse(layer, expected, Words(f"dtype {dtype_of(state)}"), remedy)
+            raise_value_error(layer, expected, Description(f"dtype {dtype_of(state)}"), remedy)
     shapes = sum(groups.values(), ())
     right = len(states) == len(shapes)
     right = right or (initial and len(states) in (0, len(groups["cell state"])))
@@ -256,7 +264,9 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
     remedy = _remedy(received, shapes) if initial else ""
     if any(not fits(shape[:1], (batch,)) for shape in received):
         remedy = f"The batch size must be {batch}, as in the memory."
-    refuse(layer, f"`{name}` must hold {wanted}", Words(f"{len(received)}, {received}"), remedy)
+    raise_value_error(
+        layer, f"`{name}` must hold {wanted}", Description(f"{len(received)}, {received}"), remedy
+    )
 
 
 def _remedy(received, shapes):

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import Words, refuse
+from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import DecoderState, Memory
@@ -213,14 +213,16 @@ def check_rnns(layer: str, rnns: list) -> None:
     wrong = [x for x in rnns if not getattr(x, "return_sequences", False)]
     wrong += [x for x in rnns if not isinstance(x, keras.layers.RNN)]
     if wrong or len(rnns) < 2:
-        refuse(layer, f"`rnns` must be {RNNS}", rnns)
+        raise_value_error(layer, f"`rnns` must be {RNNS}", rnns)
     if len({id(x) for x in rnns}) < len(rnns):
-        refuse(layer, "`rnns` must not hold one layer more than once", rnns, "Make each.")
+        raise_value_error(
+            layer, "`rnns` must not hold one layer more than once", rnns, "Make each."
+        )
     for option in ("go_backwards", "stateful"):
         if any(getattr(x, option) for x in rnns):
             expected = "`rnns` must hold stateless layers that run forwards"
-            refuse(layer, expected, Words(f"{option}=True"), "Leave it out.")
+            raise_value_error(layer, expected, Description(f"{option}=True"), "Leave it out.")
     sizes = [output_size(x.cell) for x in rnns[1:]]
     if len(set(sizes)) > 1:
         expected = "`rnns` must have the same number of units from the second on, because their "
-        refuse(layer, f"{expected}outputs are added", Words(f"{sizes} units"))
+        raise_value_error(layer, f"{expected}outputs are added", Description(f"{sizes} units"))

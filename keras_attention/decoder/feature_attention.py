@@ -5,7 +5,14 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._spec import Spec, Words, check_bool, check_choice, check_int, refuse
+from keras_attention._spec import (
+    Description,
+    Spec,
+    check_bool,
+    check_choice,
+    check_int,
+    raise_value_error,
+)
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS
@@ -178,5 +185,7 @@ class FeatureAttention(CheckedLayer):
         steps = shape[1]
         if not isinstance(steps, int) or steps < 1:
             expected = "the number of steps of `inputs` must be known, and at least one"
-            refuse(self.name, expected, Words(tuple(shape)), "Give it to keras.Input.")
+            raise_value_error(
+                self.name, expected, Description(tuple(shape)), "Give it to keras.Input."
+            )
         return {**sizes, "T": steps}

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._spec import Words, refuse
+from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend.operations import ops
 from keras_attention.decoder._cells import check_cells
@@ -62,8 +62,8 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
         ]
         if len(sizes) < 2 or len(set(sizes)) > 1:
             expected = "`cells` must be at least two cells with the same number of units, because "
-            received = Words(f"{len(sizes)} of {sizes} units")
-            refuse(self.name, f"{expected}their outputs are added", received)
+            received = Description(f"{len(sizes)} of {sizes} units")
+            raise_value_error(self.name, f"{expected}their outputs are added", received)
 
     def call(self, inputs: Tensor, states: Nested, training: bool = False) -> tuple[Tensor, list]:
         total, new = None, []

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import Spec, Words, check_bool, refuse
+from keras_attention._spec import Description, Spec, check_bool, raise_value_error
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
@@ -93,7 +93,7 @@ class BiDAFAttentionFlow(CheckedLayer):
         self.context_to_query = check_bool(self.name, "context_to_query", context_to_query)
         if not (query_to_context or context_to_query):
             expected = "`query_to_context` or `context_to_query` must be True"
-            refuse(self.name, expected, Words("False for both"))
+            raise_value_error(self.name, expected, Description("False for both"))
 
     def build(self, context_shape: Shape, query_shape: Shape = None) -> None:
         shapes = {"context": context_shape, "query": query_shape}

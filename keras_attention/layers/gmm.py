@@ -8,11 +8,11 @@ import numpy as np
 
 from keras_attention._spec import (
     NOT_NORMALISED,
-    Words,
+    Description,
     check_choice,
     check_int,
     check_number,
-    refuse,
+    raise_value_error,
 )
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
@@ -102,7 +102,7 @@ class GMMAttention(RecurrentScoringMixin):
         self.initial_width = check_number(self.name, "initial_width", initial_width, 0.1)
         if version != "V2b" and (initial_step, initial_width) != (1.0, 10.0):
             expected = "`initial_step` and `initial_width` go with version V2b"
-            refuse(self.name, expected, Words(f"version {version}"))
+            raise_value_error(self.name, expected, Description(f"version {version}"))
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)

@@ -17,9 +17,9 @@ from keras_attention._spec import (
     check_rate,
     check_seed,
     fits,
+    instance_hint,
     is_cell,
-    made,
-    refuse,
+    raise_value_error,
 )
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_outputs, traced
@@ -240,7 +240,7 @@ class Level:
             expected = f"`{self.name}_encoder` must return (batch, {self.name}s, features), here "
             expected += f"({sequence.shape[0]}, {sequence.shape[1]}, features), the features known"
             remedy = "RNN layers do so with return_sequences=True and without return_state."
-            refuse(self.layer, expected, encoded, remedy)
+            raise_value_error(self.layer, expected, encoded, remedy)
         return encoded
 
 
@@ -251,7 +251,7 @@ def check_encoder(layer: str, name: str, encoder: Any) -> Any:
         remedy = "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."
         expected = f"`{name}_encoder` must be a Keras layer or model that returns a vector for "
         expected += "every step, such as keras.layers.GRU(50, return_sequences=True), or None"
-        refuse(layer, expected, encoder, made(encoder) or remedy * cell)
+        raise_value_error(layer, expected, encoder, instance_hint(encoder) or remedy * cell)
     keep_backward_outputs(encoder)
     return encoder
 

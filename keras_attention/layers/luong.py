@@ -4,7 +4,14 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import LONGEST, Words, check_choice, check_int, is_integer, refuse
+from keras_attention._spec import (
+    LONGEST,
+    Description,
+    check_choice,
+    check_int,
+    is_integer,
+    raise_value_error,
+)
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory, Window
@@ -105,9 +112,9 @@ class LuongAttention(ScoringMixin):
             hint = "It is the number of steps of the longest memory."
             self.max_length = check_int(self.name, "max_length", max_length, 1, LONGEST, hint)
         elif max_length is not None:
-            received = Words(f"max_length={max_length!r:.80} with score_mode={score_mode!r}")
+            received = Description(f"max_length={max_length!r:.80} with score_mode={score_mode!r}")
             expected = '`max_length` is for score_mode="location" only'
-            refuse(self.name, expected, received, "Leave it out.")
+            raise_value_error(self.name, expected, received, "Leave it out.")
 
     @property
     def uses_position(self) -> bool:
@@ -120,8 +127,8 @@ class LuongAttention(ScoringMixin):
         self._check_length(value_shape)
         if self.score_mode == "dot" and query_size != key_size:
             expected = 'score_mode="dot" needs a query and a key of the same width'
-            received = Words(f"query {query_size} and key {key_size}")
-            refuse(self.name, expected, received, 'Use score_mode="general".')
+            received = Description(f"query {query_size} and key {key_size}")
+            raise_value_error(self.name, expected, received, 'Use score_mode="general".')
         shapes = {
             "general": (query_size, key_size),
             "concat": (query_size + key_size, query_size),
@@ -227,7 +234,9 @@ class LuongAttention(ScoringMixin):
             return
         if shape[1] > self.max_length and not _are_sizes_invented():
             expected = f"`value` must have at most max_length={self.max_length} memory steps"
-            refuse(self.name, expected, Words(shape[1]), "Give a larger max_length.")
+            raise_value_error(
+                self.name, expected, Description(shape[1]), "Give a larger max_length."
+            )
 
 
 def _are_sizes_invented():

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import LAST_SEED, Words, check_int, is_integer, refuse
+from keras_attention._spec import LAST_SEED, Description, check_int, is_integer, raise_value_error
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin
@@ -99,7 +99,9 @@ class MultiHead(Composite):
         if heads > size:
             expected = "`num_heads` must be at most the number of features of `value`, of which "
             expected += "each head reads a part"
-            refuse(self.name, expected, Words(f"num_heads={heads}, and {size} features"))
+            raise_value_error(
+                self.name, expected, Description(f"num_heads={heads}, and {size} features")
+            )
         sizes = [size // heads + (n < size % heads) for n in range(heads)]
         self._ends = ends(sizes)
         self.value_kernel = self.add_weight((size, size), name="value_kernel")

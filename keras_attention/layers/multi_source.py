@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import Words, refuse
+from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin, build_attention
@@ -156,12 +156,16 @@ class MultiSource(Composite):
     def _check_attentions(self, attentions, arguments):
         if len(attentions) < 2:
             expected = "`attentions` must be a list of at least two attentions, one for each memory"
-            refuse(self.name, expected, attentions, "One memory needs no MultiSource.")
+            raise_value_error(self.name, expected, attentions, "One memory needs no MultiSource.")
         for n, one in enumerate(attentions):
             self._check_member(f"attentions[{n}]", one, arguments)
         if len({id(one) for one in attentions}) < len(attentions):
-            refuse(self.name, "`attentions` must not hold the same attention twice", attentions)
+            raise_value_error(
+                self.name, "`attentions` must not hold the same attention twice", attentions
+            )
         dtypes = [one.compute_dtype for one in attentions]
         if set(dtypes) != {self.compute_dtype}:
             expected = f"`attentions` must compute in the dtype of the layer, {self.compute_dtype}"
-            refuse(self.name, expected, Words(dtypes), "Give all of them the same `dtype`.")
+            raise_value_error(
+                self.name, expected, Description(dtypes), "Give all of them the same `dtype`."
+            )

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import Spec, Words, check_bool, check_int, refuse
+from keras_attention._spec import Description, Spec, check_bool, check_int, raise_value_error
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, as_in_a_call
 from keras_attention.backend.operations import ops
@@ -96,7 +96,9 @@ class RETAIN(CheckedLayer):
         batch, steps, features = inputs_shape
         if self.unroll and not isinstance(steps, int):
             expected = "with `unroll` the number of visits of `inputs` must be known"
-            refuse(self.name, expected, Words(tuple(inputs_shape)), "Give it to keras.Input.")
+            raise_value_error(
+                self.name, expected, Description(tuple(inputs_shape)), "Give it to keras.Input."
+            )
         units = self.units
         for rnn in (self.visit_rnn, self.gate_rnn):
             if not rnn.built:
@@ -145,7 +147,9 @@ class RETAIN(CheckedLayer):
             expected = (
                 "contributions(inputs, mask) needs numbers, and a functional model has none yet"
             )
-            refuse(self.name, expected, inputs, "Call it in the `call` of a keras.layers.Layer.")
+            raise_value_error(
+                self.name, expected, inputs, "Call it in the `call` of a keras.layers.Layer."
+            )
         given = {"inputs": inputs, "mask": mask}
         self.CALL.check(self.name, given, self._sizes, "contributions(inputs, mask)")
         inputs = zero_masked(cast(inputs, self.compute_dtype), mask)

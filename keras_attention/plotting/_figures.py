@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention._spec import refuse
+from keras_attention._spec import raise_value_error
 
 SHARP = 200  # dots per inch of a picture inside axes
 
@@ -52,7 +52,7 @@ def placed(figure: Any, ax: Any) -> Any:
     if ax is None:
         return figure
     if not hasattr(ax, "imshow"):
-        refuse("plotting", "`ax` must be the axes of a matplotlib figure, or None", ax)
+        raise_value_error("plotting", "`ax` must be the axes of a matplotlib figure, or None", ax)
     figure.set_dpi(SHARP)
     ax.imshow(pixels(figure))
     ax.set_axis_off()

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention._spec import Words, refuse
+from keras_attention._spec import Description, raise_value_error
 
 
 def checked(
@@ -31,26 +31,26 @@ def checked(
         array = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     except (TypeError, ValueError):
         remedy = "Of (output, weights), pass the second." if isinstance(weights, tuple) else ""
-        refuse(where, expected, Words(f"{weights!r:.80}"), remedy)
+        raise_value_error(where, expected, Description(f"{weights!r:.80}"), remedy)
     inside = tuple(map(slice, sizes))
     least = [1 if size is None else size for size in sizes]
     longer = array.ndim == len(sizes) and np.greater_equal(array.shape, least).all()
     if not longer or not (padded or array[inside].shape == array.shape):
         remedy = f"Pass one sample: {name}[0]." if array.ndim > len(sizes) else ""
         cut = f"Cut padding off: {name}[{', '.join(f':{size}' for size in sizes)}]."
-        refuse(where, expected, array.shape, cut if longer else remedy)
+        raise_value_error(where, expected, array.shape, cut if longer else remedy)
     array = array[inside]
     if not np.isfinite(array).all() or (not negative and (array < 0).any()):
         numbers = "finite numbers" if negative else "finite and not negative"
-        received = Words(f"numbers from {array.min()} to {array.max()}")
-        refuse(where, f"`{name}` must be {numbers}", received)
+        received = Description(f"numbers from {array.min()} to {array.max()}")
+        raise_value_error(where, f"`{name}` must be {numbers}", received)
     return array
 
 
 def string_list(where: str, name: str, strings: Iterable[Any], of: str = "tokens") -> list[Any]:
     """Converts to a list, and refuses a string, which Python takes for a list of letters."""
     if isinstance(strings, (str, bytes)):
-        refuse(where, f"`{name}` must be a list of {of}", strings, "Split the string.")
+        raise_value_error(where, f"`{name}` must be a list of {of}", strings, "Split the string.")
     return list(strings)
 
 
@@ -64,5 +64,5 @@ def index_set(where: str, name: str, indices: Iterable[int], count: int, of: str
         return set(np.flatnonzero(items))
     if items is None or any(truths) or not {*items} <= set(range(count)):
         expected = f"`{name}` must be a list of indices, or a mask, of the {count} {of}, from 0"
-        refuse(where, expected, indices)
+        raise_value_error(where, expected, indices)
     return set(items)

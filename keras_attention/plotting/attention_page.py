@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from keras_attention._spec import Words, refuse
+from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import Text
@@ -52,7 +52,9 @@ def attention_page(
     maps = dict(weights) if isinstance(weights, Mapping) else {"": weights}
     if not maps or not target:
         expected = "expected at least one map in `weights` and one token in `target`"
-        refuse(where, expected, Words(f"{len(maps)} maps and {len(target)} target tokens"))
+        raise_value_error(
+            where, expected, Description(f"{len(maps)} maps and {len(target)} target tokens")
+        )
     numbers, panels = [], []
     for name, weights in maps.items():
         shape, sizes = "(target tokens, source tokens)", (len(target), len(source))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention._spec import check_int, refuse
+from keras_attention._spec import check_int, raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.plotting._figures import new_figure, placed
 from keras_attention.plotting._inputs import checked, index_set, string_list
@@ -73,7 +73,7 @@ def plot_bag(
             expected = "`instances` must be images, (instances, height, width) or (instances, "
             expected += "height, width, 3 or 4 channels), or strings"
             remedy = "Make a string of each row of a table, or take one channel: images[..., 0]."
-            refuse(where, expected, instances.shape, remedy)
+            raise_value_error(where, expected, instances.shape, remedy)
     else:
         instances = string_list(where, "instances", instances, "strings")
     weights = checked(where, "weights", weights, "(instances,)", (len(instances),))

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import check_choice, check_int, refuse
+from keras_attention._spec import check_choice, check_int, raise_value_error
 from keras_attention._typing import Nested
 from keras_attention.plotting._figures import pixels
 from keras_attention.plotting._inputs import string_list
@@ -71,7 +71,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         super().__init__()
         where = "AttentionMapCallback"
         if not isinstance(log_dir, (str, os.PathLike)):
-            refuse(where, "`log_dir` must be a folder", log_dir)
+            raise_value_error(where, "`log_dir` must be a folder", log_dir)
         self.log_dir: str | os.PathLike[str] = log_dir
         self.inputs: Nested = inputs
         self.sources: list[list[Text]] = _token_lists("sources", sources)
@@ -81,7 +81,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self.every: int = check_int(where, "every", every)
         if targets is not None and len(targets) != len(self.sources):
             expected = f"`targets` must be {len(self.sources)} lists of tokens, one for each source"
-            refuse(where, expected, targets)
+            raise_value_error(where, expected, targets)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Draws once before training: otherwise a mistake would show only after the first epoch.
@@ -131,10 +131,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
         weights = maps[check_choice(where, "layer", name, maps)]
         axes = "(samples, source)" if self.targets is None else "(samples, target, source)"
         if isinstance(weights, (list, tuple)) or weights.ndim != axes.count(",") + 1:
-            refuse(where, f"the weights of `{name}` must be of shape {axes}", weights)
+            raise_value_error(where, f"the weights of `{name}` must be of shape {axes}", weights)
         if len(weights) != len(self.sources):
             expected = f"`sources` must be {len(weights)} lists of tokens, one for each sample"
-            refuse(where, expected, self.sources)
+            raise_value_error(where, expected, self.sources)
         targets = [None] * len(weights) if self.targets is None else self.targets
         for one, source, target in zip(weights, self.sources, targets, strict=True):
             rows = one if target is None else one[: len(target)]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from keras_attention._spec import is_number, refuse
+from keras_attention._spec import is_number, raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import Text, visible
@@ -91,13 +91,15 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     """
     if not isinstance(document, Document):
         expected = "expected a `Document(words, word_weights, sentence_weights, ...)`"
-        refuse("plotting", expected, document)
+        raise_value_error("plotting", expected, document)
     texts = {name: getattr(document, name) for name in ("name", "predicted", "expected", "note")}
     texts = {name: visible(text) for name, text in texts.items() if text is not None}
     document = document._replace(**texts)
     where, probability = document.name or "document", document.probability
     if probability is not None and not (is_number(probability) and 0 <= probability < 1.001):
-        refuse(where, "`probability` must be a number from 0 to 1, no percentage", probability)
+        raise_value_error(
+            where, "`probability` must be a number from 0 to 1, no percentage", probability
+        )
     words = string_list(where, "words", document.words, "sentences")
     weights = document.sentence_weights
     weights = checked(
@@ -106,13 +108,17 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     columns = {"word_weights": document.word_weights, "gaps": document.gaps}
     for name, column in columns.items():
         if column is not None and len(column) < len(words):
-            refuse(where, f"`{name}` must have a row for each of {len(words)} sentences", column)
+            raise_value_error(
+                where, f"`{name}` must have a row for each of {len(words)} sentences", column
+            )
     largest, sentences = weights.max(initial=0), []
     for n, weight in enumerate(weights.tolist()):
         own = string_list(where, f"words[{n}]", words[n], "words")
         gaps = [" "] * len(own) if document.gaps is None else list(document.gaps[n])
         if len(gaps) != len(own):
-            refuse(where, f"`gaps[{n}]` must hold the text before each of {len(own)} words", gaps)
+            raise_value_error(
+                where, f"`gaps[{n}]` must hold the text before each of {len(own)} words", gaps
+            )
         name, sizes = f"word_weights[{n}]", (len(own),)
         each = checked(where, name, document.word_weights[n], "(words,)", sizes, padded=True)
         share = weight / (largest or 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from keras_attention._spec import refuse
+from keras_attention._spec import raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.plotting._figures import new_figure, placed
 from keras_attention.plotting._inputs import checked, index_set, string_list
@@ -82,7 +82,9 @@ def plot_hops(*samples: Hops, ax: Any = None) -> Figure:
     """
     if not samples or not all(isinstance(sample, Hops) for sample in samples):
         expected = "expected one or more `Hops(memories, weights, ...)`"
-        refuse("plot_hops", expected, samples, "Write plot_hops(*samples) for a list of them.")
+        raise_value_error(
+            "plot_hops", expected, samples, "Write plot_hops(*samples) for a list of them."
+        )
     samples = [_checked(sample) for sample in samples]
     rows = [_most_read(sample) for sample in samples]
     columns = min(2, len(samples))

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
-from keras_attention._spec import refuse
+from keras_attention._spec import raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import Text, visible
@@ -45,7 +45,7 @@ def highlight(
         joiner = ["", *[joiner] * (len(tokens) - 1)][: len(tokens)]
     if not isinstance(joiner, (list, tuple)) or len(joiner) != len(tokens):
         expected = f"`joiner` must be one string, or one before each token, here {len(tokens)}"
-        refuse("highlight", expected, joiner)
+        raise_value_error("highlight", expected, joiner)
     most = max(weights.max(initial=0), 1e-30)
     words = [
         f'{escape(gap)}<mark style="color:inherit;border-radius:.15em;'

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import refuse
+from keras_attention._spec import raise_value_error
 from keras_attention._typing import Nested
 from keras_attention.backend.context import is_symbolic
 
@@ -46,7 +46,7 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
     """
     if not isinstance(model, keras.layers.Layer) or _gives_weights(model):
         remedy = "Call an attention layer itself with return_attention_scores=True."
-        refuse("attention_weights", "`model` must be a keras.Model", model, remedy)
+        raise_value_error("attention_weights", "`model` must be a keras.Model", model, remedy)
     if not all(layer.built for layer in (model, *_layers(model))):
         model(inputs, training=False)
     layers = list(_layers(model))

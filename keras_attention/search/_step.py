@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 from keras import tree
 
 from keras_attention._spec import (
-    Words,
+    Description,
     check_dense,
     counted,
     described,
     dtype_of,
     fits,
     is_tensor,
-    refuse,
+    raise_value_error,
 )
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.loops import leaves
@@ -39,8 +39,8 @@ def check_step(step: Any, form: str = FORM) -> None:
     except ValueError:  # a function that is not written in Python may have no signature
         pass
     except TypeError as error:
-        received = Words(f"{described(step)}: {error}")
-        refuse("search", f"`step` must be a function {form}", received)
+        received = Description(f"{described(step)}: {error}")
+        raise_value_error("search", f"`step` must be a function {form}", received)
 
 
 def named_leaves(name: str, structure: Nested) -> dict[str, Tensor]:
@@ -63,11 +63,13 @@ def batch_size(
     shapes = {name: tuple(x.shape) for name, x in tensors.items()}
     if not shapes:
         expected = "`state` and `memory` hold no tensor that could tell the batch size"
-        refuse("search", expected, None, "Pass the outputs of the encoder as memory, for example.")
+        raise_value_error(
+            "search", expected, None, "Pass the outputs of the encoder as memory, for example."
+        )
     if () in shapes.values() or len({shape[0] for shape in shapes.values()} - {None}) > 1:
         expected = f"{what} must hold tensors of shape (batch, ...) with one batch size"
         remedy += " Use a tensor without a batch axis inside `step` instead of passing it."
-        refuse("search", expected, shapes, remedy.strip())
+        raise_value_error("search", expected, shapes, remedy.strip())
     return ops.shape(next(iter(tensors.values())))[0]
 
 
@@ -78,22 +80,24 @@ def check_outputs(outputs: Any, wanted: dict[str, tuple | None], remedy: str) ->
     """
     if not isinstance(outputs, tuple) or len(outputs) != len(wanted):
         expected = f"`step` must return the tuple ({', '.join(wanted)}), None for what is missing"
-        refuse("search", expected, Words(counted(outputs)))
+        raise_value_error("search", expected, Description(counted(outputs)))
     for (name, form), x in zip(wanted.items(), outputs, strict=True):
         each = leaves(x) if name == "weights" else [x]
         if form and not all(is_tensor(one, *form) for one in each):
             expected = f"`step` must return {name}, {form[0]} of shape {form[1:]}"
-            refuse("search", expected, x, remedy)
+            raise_value_error("search", expected, x, remedy)
 
 
 def check_logits(logits: Tensor, end_token: int) -> None:
     size = logits.shape[-1]
     if size is None:
         expected = "`step` must return logits for a known number of tokens"
-        refuse("search", expected, logits, "End with keras.layers.Dense(vocabulary_size).")
+        raise_value_error(
+            "search", expected, logits, "End with keras.layers.Dense(vocabulary_size)."
+        )
     if size <= end_token:
         expected = f"`end_token` must be one of the {size} tokens of the logits, 0 to {size - 1}"
-        refuse("search", expected, end_token)
+        raise_value_error("search", expected, end_token)
 
 
 def check_weights(weights: Tensor | None, mask: Tensor | None, wanted: bool) -> None:
@@ -102,14 +106,16 @@ def check_weights(weights: Tensor | None, mask: Tensor | None, wanted: bool) -> 
         if wanted:
             expected = "`coverage_penalty` counts the weights of one memory"
             remedy = "Leave it out, or write a `step` that returns the weights of one memory."
-            refuse("beam_search", expected, weights, remedy)
+            raise_value_error("beam_search", expected, weights, remedy)
         return
     if weights is None and wanted:
         expected = "`coverage_penalty` needs the weights, the third output of `step`"
-        refuse("beam_search", expected, None)
+        raise_value_error("beam_search", expected, None)
     if weights is not None and mask is not None and not fits(mask.shape[1:], weights.shape[1:]):
         expected = f"`memory_mask` must have a place for each weight, (batch, {weights.shape[1]})"
-        refuse("beam_search", expected, mask, "Make it of the source that the memory encodes.")
+        raise_value_error(
+            "beam_search", expected, mask, "Make it of the source that the memory encodes."
+        )
 
 
 def leaves_of(state: Nested, before: dict[str, Tensor]) -> list[Tensor]:
@@ -118,11 +124,11 @@ def leaves_of(state: Nested, before: dict[str, Tensor]) -> list[Tensor]:
     if list(after) != list(before):
         expected = f"`step` must return the state with the structure it was given, {list(before)}"
         remedy = "The initial state must hold every tensor that a step returns."
-        refuse("search", expected, list(after), remedy)
+        raise_value_error("search", expected, list(after), remedy)
     for name, old in before.items():
         new = after[name]
         if not fits(tuple(new.shape), tuple(old.shape)) or dtype_of(new) != dtype_of(old):
             expected = f"`step` must return {name} as it was given, {described(old)}"
             remedy = "Cast the state to one dtype, and use buffers of fixed size."
-            refuse("search", expected, new, remedy)
+            raise_value_error("search", expected, new, remedy)
     return list(after.values())

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Sequence
 
-from keras_attention._spec import Words, fits, refuse
+from keras_attention._spec import Description, fits, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend.loops import leaves, tree_map
 from keras_attention.backend.operations import ops
@@ -51,7 +51,7 @@ def average_steps(steps: Sequence[Step]) -> Step:
     """
     steps = tuple(steps)
     if not steps:
-        refuse("average_steps", "`steps` must hold at least one step function", steps)
+        raise_value_error("average_steps", "`steps` must hold at least one step function", steps)
     for one in steps:
         check_step(one)
 
@@ -59,7 +59,7 @@ def average_steps(steps: Sequence[Step]) -> Step:
         for name, x in (("state", state), ("memory", memory)):
             if not isinstance(x, (list, tuple)) or len(x) != len(steps):
                 expected = f"`{name}` must be a tuple with one entry for each of the {len(steps)} "
-                refuse("average_steps", f"{expected}models, which may be None", x)
+                raise_value_error("average_steps", f"{expected}models, which may be None", x)
         outputs = [one(tokens, *own) for one, *own in zip(steps, state, memory, strict=True)]
         logits, states, weights = zip(*outputs, strict=True)
         log_probs, weights = average(logits, weights)
@@ -77,7 +77,7 @@ def average(logits: Sequence[Tensor], weights: Sequence[Nested] = (None,)) -> tu
     sizes = [x.shape[-1] for x in logits]
     if len(set(sizes)) > 1:
         expected = "the models must share one vocabulary"
-        refuse("average_steps", expected, Words(f"logits for {sizes} tokens"))
+        raise_value_error("average_steps", expected, Description(f"logits for {sizes} tokens"))
     log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
     mixed = functools.reduce(ops.logaddexp, log_probs) - math.log(len(log_probs))
     shapes = [[tuple(x.shape) for x in leaves(one)] for one in weights]

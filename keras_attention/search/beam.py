@@ -2,7 +2,7 @@
 
 from keras import tree
 
-from keras_attention._spec import check_choice, check_int, is_tensor, refuse
+from keras_attention._spec import check_choice, check_int, is_tensor, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.attention import Memory
 from keras_attention.backend.operations import ops
@@ -148,7 +148,7 @@ def beam_search(
     if memory_mask is not None:
         if not is_tensor(memory_mask, "bool", None, None):
             expected = "`memory_mask` must be boolean (batch, memory steps), True where it is valid"
-            refuse("beam_search", expected, memory_mask)
+            raise_value_error("beam_search", expected, memory_mask)
         memory_mask = ops.convert_to_tensor(memory_mask)
 
     def choose(now):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from keras_attention._spec import Words, counted, refuse
+from keras_attention._spec import Description, counted, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.loops import tree_map
 from keras_attention.backend.operations import ops
@@ -91,7 +91,9 @@ def bidirectional_search(
     for name, x in pairs.items():
         if not isinstance(x, (list, tuple)) or len(x) != 2:
             expected = f"`{name}` must be a pair, one for the left-to-right model and one for the "
-            refuse("bidirectional_search", f"{expected}right-to-left model", Words(counted(x)))
+            raise_value_error(
+                "bidirectional_search", f"{expected}right-to-left model", Description(counted(x))
+            )
     for step in steps:
         check_step(step)
     named = named_leaves("states", list(states)) | named_leaves("memories", list(memories))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from keras_attention._spec import check_int, kind_of, refuse
+from keras_attention._spec import check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.gradients import without_gradients
 from keras_attention.backend.loops import leaves, unflatten_as, where_valid
@@ -105,7 +105,7 @@ def free_run(
     limit = None if limit is None else check_count("free_run", "limit", limit, 1, max_steps)
     if not hasattr(first, "shape") or len(first.shape) < 1:
         expected = "`first` must be one tensor (batch, ...), like an output"
-        refuse("free_run", expected, first)
+        raise_value_error("free_run", expected, first)
     first = ops.convert_to_tensor(first)
     before, constants = named_leaves("state", state), named_leaves("memory", memory)
     batch = batch_size({"first": first, **before, **constants}, "first, state and memory", "")

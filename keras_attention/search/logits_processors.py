@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from keras import tree
 
-from keras_attention._spec import Words, check_int, check_number, check_token, is_tensor, refuse
+from keras_attention._spec import (
+    Description,
+    check_int,
+    check_number,
+    check_token,
+    is_tensor,
+    raise_value_error,
+)
 from keras_attention._typing import Tensor
 from keras_attention.backend.context import is_symbolic
 from keras_attention.backend.operations import ops
@@ -67,10 +74,12 @@ class Limits:
             prefix = ops.convert_to_tensor(prefix)
         if not is_tensor(prefix, "int", None, None):
             expected = "`prefix` must be integers (batch, steps), with -1 at free positions"
-            refuse("search", expected, prefix)
+            raise_value_error("search", expected, prefix)
         if isinstance(prefix.shape[1], int) and prefix.shape[1] > self.max_length:
             expected = f"`prefix` must have at most max_length={self.max_length} steps"
-            refuse("search", expected, prefix, "Increase max_length, which counts the prefix too.")
+            raise_value_error(
+                "search", expected, prefix, "Increase max_length, which counts the prefix too."
+            )
         return ops.cast(prefix, "int32")
 
     def rules(self, prefix: Tensor | None) -> list[Rule]:
@@ -126,7 +135,7 @@ def _largest_id(prefix: Any) -> int:
     ids = np.asarray(ops.convert_to_numpy(prefix), "int64")
     if np.any(ids < -1):
         expected = "`prefix` must hold ids from 0, and -1 at free positions"
-        refuse("search", expected, int(ids.min()))
+        raise_value_error("search", expected, int(ids.min()))
     return int(ids.max(initial=-1))
 
 
@@ -134,7 +143,7 @@ def check_vocabulary(largest_id: int, size: int) -> None:
     """Whether the ids of a prefix lie in the vocabulary."""
     if largest_id >= size:
         expected = f"`prefix` must hold ids of the vocabulary, the {size} tokens of the logits"
-        refuse("search", expected, Words(f"the id {largest_id}"))
+        raise_value_error("search", expected, Description(f"the id {largest_id}"))
 
 
 def _end_after(least: int, end_token: int) -> Rule:

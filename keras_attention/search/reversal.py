@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention._spec import check_token, is_tensor, refuse
+from keras_attention._spec import check_token, is_tensor, raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.backend.operations import ops
 
@@ -44,7 +44,7 @@ def reverse_tokens(tokens: Any, end_token: int, pad_token: int = 0) -> Any:
     if not is_tensor(tokens, "int", None, None):
         remedy = 'Pad lists of ids first: keras.utils.pad_sequences(lists, padding="post").'
         expected = "`tokens` must be integer ids of shape (batch, steps)"
-        refuse("reverse_tokens", expected, tokens, remedy)
+        raise_value_error("reverse_tokens", expected, tokens, remedy)
     places = reversed_places(tokens, end_token, pad_token)
     return _kind_of(tokens).take_along_axis(tokens, places, axis=1)
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import tree
 
-from keras_attention._spec import Words, check_token, is_tensor, kind_of, refuse
+from keras_attention._spec import Description, check_token, is_tensor, kind_of, raise_value_error
 from keras_attention.attention.checked_layer import keep_backward_outputs
 from keras_attention.decoder import DecoderStack
 from keras_attention.seq2seq.hard_attention import HardAttention
@@ -16,7 +16,7 @@ INTERFACE = "prepare", "get_initial_state", "step"
 PROBABILITIES = keras.activations.softmax, keras.activations.sigmoid
 READABLE = {"inputs", "tokens", "context", "weights", "memory", "memory_mask", "source", "targets"}
 # What must hold. How to fix it.
-RULES = {
+CONSTRAINTS = {
     # The parts.
     "encoder": "`encoder` must be a layer. Make one, such as RecurrentEncoder(embedding, rnn).",
     "embedding": "`target_embedding` must be a layer. Make one, such as "
@@ -97,10 +97,10 @@ RULES = {
 
 
 def check(model: str, rule: str, right: Any, received: Any) -> None:
-    """Refuses what breaks one of the `RULES`."""
+    """Refuses what breaks one of the `CONSTRAINTS`."""
     if not right:
-        expected, _, remedy = RULES[rule].partition(". ")
-        refuse(model, expected, received, remedy)
+        expected, _, remedy = CONSTRAINTS[rule].partition(". ")
+        raise_value_error(model, expected, received, remedy)
 
 
 def check_parts(
@@ -191,4 +191,4 @@ def check_targets(model: Any, target: Any) -> None:
     for rule, wrong in (("start_token", started), ("end_token", endless)):
         if wrong.any():
             rows = f"{wrong.sum()} wrong rows of {len(target)}, the first is row {wrong.argmax()}"
-            check(model.name, rule, False, Words(f"{rows} (token {getattr(model, rule)})"))
+            check(model.name, rule, False, Description(f"{rows} (token {getattr(model, rule)})"))

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._spec import Words, is_dense
+from keras_attention._spec import Description, is_dense
 from keras_attention.backend.operations import ops
 from keras_attention.seq2seq._checks import check
 
@@ -36,7 +36,7 @@ def write_saved_model(
     inside = {part.name for part in path.iterdir()} if path.is_dir() else set()
     saved = "saved_model.pb" in inside and inside <= SAVED_MODEL
     free = saved or not path.exists() or (path.is_dir() and not inside)
-    check("export_generate", "path", free, Words(f"{path}, which holds other files"))
+    check("export_generate", "path", free, Description(f"{path}, which holds other files"))
     text = tf.TensorSpec((None,), tf.string, name="source")
     signature = [text if sources is None else _specs(sources, names)]
     archive = keras.export.ExportArchive()
@@ -95,7 +95,7 @@ def check_tokenized(source: Any) -> None:
     for x in tree.flatten(source):
         received = "strings" if is_dense(x) else "a ragged tensor"
         right = is_dense(x) and getattr(x, "dtype", None) != "string"
-        check("export_generate", "tokenized", right, Words(received))
+        check("export_generate", "tokenized", right, Description(received))
 
 
 def texts_of(detokenize: Callable, tokens: Any, lengths: Any) -> Any:

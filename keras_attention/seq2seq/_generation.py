@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import tree
 
-from keras_attention._spec import Words, check_choice, check_int, kind_of, refuse
+from keras_attention._spec import Description, check_choice, check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import deserialized, hold, serialized
 from keras_attention.backend.loops import tree_map
@@ -361,7 +361,7 @@ class Generator(keras.Model):
         unknown = {*options, *["prefix"] * (prefix is not None)}.difference(allowed)
         if unknown:
             expected = f"the options of search={search!r} are {', '.join(allowed)}"
-            refuse(self.name, expected, Words(", ".join(sorted(unknown))))
+            raise_value_error(self.name, expected, Description(", ".join(sorted(unknown))))
         samples = check_int(self.name, "samples", options.get("samples", 1))
         most = check_int(self.name, "beam_width", options.get("beam_width", BEAM_WIDTH))
         if n_best is None:

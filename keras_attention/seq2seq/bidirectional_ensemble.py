@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import refuse
+from keras_attention._spec import raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend.operations import ops
 from keras_attention.ops.rows import take_rows
@@ -93,7 +93,9 @@ class BidirectionalEnsemble(Joint):
         models = left_to_right, right_to_left
         for name, model in zip(self._arguments, models, strict=True):
             if not isinstance(model, (Seq2Seq, Ensemble)):
-                refuse("BidirectionalEnsemble", f"`{name}` must be a Seq2Seq or an Ensemble", model)
+                raise_value_error(
+                    "BidirectionalEnsemble", f"`{name}` must be a Seq2Seq or an Ensemble", model
+                )
         self._take_tokens(models)
         self.left_to_right, self.right_to_left = models
 

@@ -10,7 +10,7 @@ from keras_attention._spec import (
     check_int,
     check_number,
     check_seed,
-    refuse,
+    raise_value_error,
 )
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.backend.loops import scan, swap_steps
@@ -123,7 +123,7 @@ class HardAttention(Head):
         if monotonic and self.samples:
             expected = '`estimator` must be "exact" if monotonic=True'
             remedy = "Positions sampled one by one can move back."
-            refuse(self.name, expected, estimator, remedy)
+            raise_value_error(self.name, expected, estimator, remedy)
         self.entropy_weight = check_number(self.name, "entropy_weight", entropy_weight, 0)
         self.pad_token = pad_token
         self.seed = check_seed(self.name, seed)
@@ -202,7 +202,7 @@ class HardAttention(Head):
         if state is None:
             expected = "`state` is missing: one step of a monotonic head needs it"
             remedy = "Pass state=head.initial_state(memory, memory_mask) to the first step."
-            refuse(self.name, expected, state, remedy)
+            raise_value_error(self.name, expected, state, remedy)
         predicted, last = state
         last = ops.expand_dims(ops.cast(last, self.compute_dtype), 1)
         both = ops.concatenate([last, ops.cast(output, self.compute_dtype)], axis=1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import check_int, check_rate, check_seed, refuse
+from keras_attention._spec import check_int, check_rate, check_seed, raise_value_error
 from keras_attention._typing import Shape, Tensor
 from keras_attention.backend.operations import ops
 from keras_attention.seq2seq._next_token import Head, check_vocabulary
@@ -106,4 +106,4 @@ def _function(layer, activation):
         return keras.activations.get(activation if isinstance(activation, str | None) else "")
     except ValueError:
         expected = '`activation` must be None, "maxout" or the name of an activation of Keras'
-        refuse(layer, expected, activation, 'For example, write "tanh".')
+        raise_value_error(layer, expected, activation, 'For example, write "tanh".')

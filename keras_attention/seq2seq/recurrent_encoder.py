@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import Spec, check_rate, check_seed, check_token, refuse
+from keras_attention._spec import Spec, check_rate, check_seed, check_token, raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_outputs, traced
 from keras_attention.backend.operations import ops
@@ -69,7 +69,7 @@ class RecurrentEncoder(CheckedLayer):
         super().__init__(**kwargs)
         if not getattr(rnn, "return_sequences", False):
             expected = "`rnn` must be a recurrent layer with return_sequences=True"
-            refuse(self.name, expected, rnn)
+            raise_value_error(self.name, expected, rnn)
         if getattr(rnn, "merge_mode", "concat") is None:
             raise ValueError(f"{self.name}: `rnn` must not have merge_mode=None; leave it out.")
         check_token(self.name, "pad_token", pad_token)

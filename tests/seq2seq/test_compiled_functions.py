@@ -178,7 +178,7 @@ def test_few_programs_serve_all_numbers():
             assert found.tokens.shape[-1] == found.log_probs.shape[-1] == 1 + n
             assert found.weights.shape[1] == 1 + n
         # Two buffers; a `min_length` of 0 and a `length_penalty` of 0 need no work.
-        assert len(model._compiled_functions._functions) <= 4
+        assert len(model._programs._functions) <= 4
 
 
 @compiled_only
@@ -187,11 +187,11 @@ def test_programs_are_dropped(monkeypatch):
     model = make_model()
     for width in (1, 2, 1, 3):
         model.generate(SOURCES, 4, beam_width=width)
-    kept = set(model._compiled_functions._functions.values())
+    kept = set(model._programs._functions.values())
     assert len(kept) == 2
     for width in (1, 3):  # the program of two beams was used least recently
         model.generate(SOURCES, 4, beam_width=width)
-    assert set(model._compiled_functions._functions.values()) == kept
+    assert set(model._programs._functions.values()) == kept
 
 
 @compiled_only
@@ -214,7 +214,7 @@ def test_a_model_that_is_compiled_again_searches_with_xla():
     before = model.generate(SOURCES, 4)
     model.compile("sgd", jit_compile=True)
     assert_same(model.generate(SOURCES, 4), before)
-    assert all(x._jit_compile for x in model._compiled_functions._functions.values())
+    assert all(x._jit_compile for x in model._programs._functions.values())
 
 
 def test_the_documentation_of_generate_names_the_options_and_their_defaults():
