@@ -1,7 +1,8 @@
 """Every layer and both searches beside the same computation in plain PyTorch, in one run.
 
     pip install torch
-    python benchmarks/sweep.py [--only NAME ...] [--columns NAME ...] [--output FILE.json]
+    python benchmarks/sweep.py [--only NAME ...] [--columns NAME ...] [--beside FOLDER]
+        [--output FILE.json]
 
 Prints for each case the median time of PyTorch, and our times as ratios to it: in a TensorFlow
 graph, on TensorFlow with XLA, on JAX, and on PyTorch as the backend of Keras; if asked for, also
@@ -9,7 +10,8 @@ on PyTorch with torch.compile, beside PyTorch without it. Layers run forward
 and backward, with gradients for all weights and inputs; a search runs all its steps, since no
 hypothesis ends early. Each framework runs in a process of its own, and they take turns, so that
 noise falls on all of them alike. "translator" is a whole step of training. Sizes: `SIZES`,
-`DECODERS`, `SEARCH` and `TRANSLATOR`.
+`DECODERS`, `SEARCH` and `TRANSLATOR`. With `--beside`, the ratios are to the package in another
+checkout of this repository, each column to the same column there, in place of PyTorch.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import sys
 import time
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[1]
 MATCHING = {"batch": 32, "steps": 128, "units": 256}
 SIZES = {
     "additive, one step": {"batch": 64, "steps": 50, "units": 512},
@@ -68,12 +71,12 @@ USUAL = [name for name in COLUMNS if name != "torch.compile"]  # which compiles 
 class Worker:
     """A process of one framework, which times a case whenever it is asked."""
 
-    def __init__(self, framework):
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    def __init__(self, framework, folder=ROOT):
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(folder)}
         if framework != PLAIN:
             environment["KERAS_BACKEND"] = framework
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker", framework],
+            [sys.executable, folder / "benchmarks" / "sweep.py", "--worker", framework],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
@@ -139,15 +142,15 @@ def _kept(framework, case, mode):
     return _steps[case, mode]
 
 
-def measure(workers, columns, case, repeats):
-    """Median seconds of PyTorch and of each column, all of them in turn."""
-    found = {}
+def measure(workers, runs, case, repeats):
+    """Return the median seconds of each run, all of them in turn."""
+    times = {name: [] for name in runs}
     for n in range(repeats + 1):
-        for name, (framework, mode) in {"PyTorch": (PLAIN, None), **columns}.items():
-            seconds = workers[framework].seconds(case, mode)
+        for name, (worker, mode) in runs.items():
+            seconds = workers[worker].seconds(case, mode)
             if n:  # the first call compiles
-                found.setdefault(name, []).append(seconds)
-    return {name: statistics.median(times) for name, times in found.items()}
+                times[name].append(seconds)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def main():
@@ -158,33 +161,46 @@ def main():
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=USUAL)
     parser.add_argument("--repeats", type=int, default=25, help="runs of each (searches: a third)")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="another checkout")
     parser.add_argument("--output", type=Path, help="a JSON file of all medians")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         return work(arguments.worker)
-    if importlib.util.find_spec("torch") is None:
+    if importlib.util.find_spec("torch") is None and not arguments.beside:
         raise SystemExit("The sweep compares with PyTorch, which is missing: pip install torch")
     from measure import print_table, write_json
 
-    columns = {name: COLUMNS[name] for name in arguments.columns}
-    frameworks = [PLAIN, *(framework for framework, _ in columns.values())]
-    workers = {framework: Worker(framework) for framework in dict.fromkeys(frameworks)}
+    columns, beside = {name: COLUMNS[name] for name in arguments.columns}, arguments.beside
+    frameworks = dict.fromkeys(framework for framework, _ in columns.values())
+    workers = {framework: Worker(framework) for framework in frameworks}
+    if beside:
+        workers |= {("beside", x): Worker(x, beside.resolve()) for x in frameworks}
+    else:
+        workers[PLAIN] = Worker(PLAIN)
     results, rows = {}, []
     for case in arguments.only:
         slow = case not in SIZES
         repeats = arguments.repeats // 3 if slow else arguments.repeats
         wanted = {n: c for n, c in columns.items() if c[0] == "torch" or case not in PYTORCH_ONLY}
-        found = results[case] = measure(workers, wanted, case, max(1, repeats))
-        torch_time = found["PyTorch"]
-        ratios = [found[name] / torch_time if name in found else "" for name in columns]
-        rows.append([case, 1e3 * torch_time, *ratios])
+        runs = {} if beside else {"PyTorch": (PLAIN, None)}
+        for name, (framework, mode) in wanted.items():
+            runs[name] = framework, mode
+            if beside:
+                runs[f"{name}, beside"] = ("beside", framework), mode
+        medians = results[case] = measure(workers, runs, case, max(1, repeats))
+        bases = {name: f"{name}, beside" if beside else "PyTorch" for name in wanted}
+        ratios = [medians[x] / medians[bases[x]] if x in wanted else "" for x in columns]
+        rows.append([case, *([] if beside else [1e3 * medians["PyTorch"]]), *ratios])
         print(*(x if isinstance(x, str) else f"{x:.3g}" for x in rows[-1]), file=sys.stderr)
         if arguments.output:
             write_json(arguments.output, {"seconds": results})
     for worker in workers.values():
         worker.close()
-    print_table(["case", "PyTorch, ms", *(f"{name} / PyTorch" for name in columns)], rows)
+    if beside:
+        print_table(["case", *(f"{name} / beside" for name in columns)], rows)
+    else:
+        print_table(["case", "PyTorch, ms", *(f"{name} / PyTorch" for name in columns)], rows)
     return None
 
 
