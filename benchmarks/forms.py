@@ -33,7 +33,7 @@ from keras_attention import (
     greedy_search,
 )
 from keras_attention.attention import Memory
-from keras_attention.backend.loops import leaves, unflatten_as
+from keras_attention.backend import leaves, unflatten_as
 from keras_attention.ops import additive_score, compiling
 
 SEED = 11

@@ -61,7 +61,7 @@ from keras_attention import (
     beam_search,
     greedy_search,
 )
-from keras_attention.backend import context
+from keras_attention.backend import jax as backend
 
 H100 = """
 gpu_device_info {
@@ -551,7 +551,7 @@ def main():
     parser.add_argument("--bfloat16", action="store_true")
     options = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
-    context._jax_device = lambda: "gpu"  # what `Place` would find where there is a GPU
+    backend._device = lambda: "gpu"  # what `execution_context` would find where there is a GPU
     if options.check:
         return check_limits()
     if options.sizes:

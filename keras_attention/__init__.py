@@ -1,6 +1,6 @@
 """Keras layers for the attention mechanisms of the recurrent era."""
 
-import keras_attention.backend.context  # noqa: F401, first, because all others import Keras
+import keras_attention.backend  # noqa: F401, first, because all others import Keras
 from keras_attention._version import __version__ as __version__
 from keras_attention.attention import RecurrentScoringMixin, ScoringMixin
 from keras_attention.decoder import AttentionRNN, DecoderStack, FeatureAttention, ResidualRNNCells

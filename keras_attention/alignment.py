@@ -13,11 +13,9 @@ from typing import Any
 
 from keras_attention._spec import Spec, check_number
 from keras_attention._typing import Tensor
-from keras_attention.backend.loops import scan, swap_steps, where_valid
-from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import mean_or_zero
+from keras_attention.backend import ops, scan, swap_steps, where_valid
+from keras_attention.ops.masks import mean_or_zero, take_last
 from keras_attention.ops.matmul import upcast
-from keras_attention.ops.rows import take_last
 
 __all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised_attention_loss"]
 

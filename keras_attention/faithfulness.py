@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from keras_attention._spec import check_number, raise_value_error
-from keras_attention.backend.gradients import vector_jacobian
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops, vjp
 
 __all__ = [
     "comprehensiveness",
@@ -273,5 +272,5 @@ def gradient_times_input(predict: Predict, features: Any) -> np.ndarray:
         return ops.max(ops.cast(predict(features), features.dtype), axis=1), None
 
     ones = ops.ones((features.shape[0],), features.dtype)
-    (gradient,), _ = vector_jacobian(predicted, (features,), ones)
+    (gradient,), _ = vjp(predicted, (features,), ones)
     return ops.convert_to_numpy(ops.sum(gradient * features, axis=-1))

@@ -42,16 +42,24 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import keras
-
 from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
-from keras_attention.backend.compilation import compiled_alone
-from keras_attention.backend.context import Compiling, Place
-from keras_attention.backend.gradients import linearize, vector_jacobian, weight_gradients
-from keras_attention.backend.loops import leaves, scan, tree_map, unflatten_as
-from keras_attention.backend.operations import ops
-from keras_attention.ops.matmul import kernel_gradient, multiply, stored_transposed, sum_of_rows
+from keras_attention.backend import (
+    DIFFERENTIATES_LOOPS,
+    capture_compiling,
+    execution_context,
+    jit,
+    leaves,
+    linearize,
+    ops,
+    scan,
+    tree_map,
+    unflatten_as,
+    vjp,
+)
+from keras_attention.ops.gradients import weight_gradients
+from keras_attention.ops.matmul import kernel_gradient, stored_transposed, sum_of_rows
+from keras_attention.ops.matmul import project as multiply
 
 __all__ = ["Site", "automatic", "product", "recur"]
 
@@ -132,7 +140,7 @@ def automatic(
             step. In the forward pass the residuals that it is given are None. The backward pass
             calls it again, with those that it returned.
     """
-    if grad_params is None and Place.of(*weights).vectorizes:
+    if grad_params is None and execution_context(*weights).vectorizes:
 
         def again(weights, residuals, *arguments):
             return function(weights, residuals, *arguments)[0]
@@ -152,7 +160,7 @@ def automatic(
             return function(*traced or [weights], residuals, *now)[0], None
 
         inputs = (_floats(arguments),) if grad_params else (_floats(arguments), list(weights))
-        return leaves(vector_jacobian(run, inputs, grad_output)[0])
+        return leaves(vjp(run, inputs, grad_output)[0])
 
     return Site(weights, apply, backward, grad_params)
 
@@ -190,12 +198,12 @@ def recur(
         unroll: whether to copy the step T times, instead of a loop.
         training: whether gradients will be needed, so that XLA may compile the forward pass too.
         steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only
-            where `Place.compiles_loops` is true.
+            where `ExecutionContext.compiles_loops` is true.
 
     Returns:
         The last carry, and the outputs of all steps.
     """
-    if keras.backend.backend() != "torch":
+    if not DIFFERENTIATES_LOOPS:
         options = {"unroll": unroll, "steps": steps, "all_needed": training}
         options |= {"differentiated": False}  # it has a gradient of its own
         return _Recurrence(step, sites, options)(carry, inputs, constants, training)
@@ -221,16 +229,16 @@ class _Recurrence:
         self.places = None
 
     def __call__(self, carry, inputs, constants, training):
-        compiling = Compiling.here()
+        compiling = capture_compiling()
         weights, added = {}, {}
         for name, site in self.sites.items():
             weights[name], added[name] = list(site.weights), list(site.added)
         given = (carry, weights, added), (inputs, constants)
         forward, backward = self.forward, self.backward
-        if Place.of(*leaves(given[0])).compiles_loops:
+        if execution_context(*leaves(given[0])).compiles_loops:
             # Without training, the forward pass may be exported for a server without XLA.
-            forward = compiled_alone(forward) if training else forward
-            backward, compiling = compiled_alone(backward), compiling._replace(inside=True)
+            forward = jit(forward) if training else forward
+            backward, compiling = jit(backward), compiling._replace(by_caller=True)
         structure = []
 
         @ops.custom_gradient

@@ -4,7 +4,7 @@ import keras
 import pytest
 from keras import ops
 
-from keras_attention.backend.operations import ops as exact
+from keras_attention.backend import ops as exact
 
 BACKEND = keras.backend.backend()
 XLA = BACKEND != "torch"  # whether XLA compiles for this backend

@@ -17,7 +17,7 @@ TENSORFLOW_ONLY = {
     "conformance/test_programs.py": "counts operations in graphs of TensorFlow",
     "decoder/test_loop.py": "compares with the gradient of a tape of TensorFlow",
     "attention/test_reading.py": "reads windows in graphs of TensorFlow whose sizes are not known",
-    "ops/test_additive.py": "forms of the score in graphs of TensorFlow",
+    "ops/test_additive.py": "implementations of the score in graphs of TensorFlow",
     "backend/test_context.py": "asks what TensorFlow builds",
     "ops/test_gradient_memory.py": "tensors that graphs of TensorFlow store",
 }

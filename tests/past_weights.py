@@ -3,7 +3,7 @@
 import keras
 
 from keras_attention import RecurrentScoringMixin
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 
 
 @keras.saving.register_keras_serializable(package="tests")

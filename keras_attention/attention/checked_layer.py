@@ -15,6 +15,7 @@ import keras
 from keras_attention._spec import Spec, check_bool, check_training, described, masks_by_name
 from keras_attention._typing import Tensor
 from keras_attention.attention.dropped_masks import warn_of_dropped_masks
+from keras_attention.backend import REVERSES_UNROLLED_MASK
 from keras_attention.ops.matmul import cast, project
 
 __all__ = [
@@ -146,7 +147,7 @@ def keep_backward_outputs(encoder: Any) -> None:
     instead, which the layers after it mask.
     """
     backward = getattr(encoder, "backward_layer", None)
-    if keras.backend.backend() == "tensorflow" and getattr(backward, "unroll", False):
+    if not REVERSES_UNROLLED_MASK and getattr(backward, "unroll", False):
         backward.zero_output_for_mask = False
     for layer in getattr(encoder, "layers", ()):
         keep_backward_outputs(layer)

@@ -7,7 +7,7 @@ from typing import Any
 from keras_attention._spec import raise_value_error
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.scoring import ScoringMixin, check_attention
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 
 __all__ = ["HOOKS_OF_MEMBERS", "OF_MEMBERS", "Composite", "ends"]
 

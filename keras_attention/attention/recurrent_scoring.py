@@ -19,9 +19,8 @@ from keras_attention._spec import (
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.attention.scoring import ScoringMixin, check_hook, read_values
 from keras_attention.attention.types import Memory, Residuals, Step
-from keras_attention.backend.gradients import restored
-from keras_attention.backend.loops import leaves, swap_steps, tree_map, unflatten_as, where_valid
-from keras_attention.backend.operations import ops
+from keras_attention.backend import leaves, ops, swap_steps, tree_map, unflatten_as, where_valid
+from keras_attention.ops.gradients import restored
 from keras_attention.ops.masks import all_of, argmax
 from keras_attention.ops.random import scan_drawing
 from keras_attention.ops.windows.positions import sentence_span, window_mask

@@ -35,11 +35,17 @@ from keras_attention.attention.checked_layer import (
     with_weights,
 )
 from keras_attention.attention.types import Attended, AttendOptions, Memory, Residuals, Window
-from keras_attention.backend.compilation import run_as_part
-from keras_attention.backend.context import Place, compiling, eagerly
-from keras_attention.backend.gradients import differentiable_cond, restored
-from keras_attention.backend.loops import leaves, tree_map
-from keras_attention.backend.operations import ops
+from keras_attention.backend import (
+    compiling,
+    cond,
+    eagerly,
+    execution_context,
+    jit,
+    leaves,
+    ops,
+    tree_map,
+)
+from keras_attention.ops.gradients import restored
 from keras_attention.ops.masks import Masks, all_of, zero_masked
 from keras_attention.ops.matmul import cast, weighted_sums
 from keras_attention.ops.normalize import (
@@ -51,7 +57,7 @@ from keras_attention.ops.normalize import (
 )
 from keras_attention.ops.random import generator_states
 from keras_attention.ops.windows import window_sum
-from keras_attention.ops.windows.choose import longest_whole
+from keras_attention.ops.windows.dispatch import longest_whole
 from keras_attention.ops.windows.positions import (
     gaussian,
     scatter_windows,
@@ -553,8 +559,8 @@ class ScoringMixin(CheckedLayer):
             return context, scattered
 
         length = ops.shape(memory.value)[1]
-        place = Place.of(query, memory.value)
-        longest = longest_whole(place, 2 * window.half_width + 1, memory.value.shape[-1])
+        execution = execution_context(query, memory.value)
+        longest = longest_whole(execution, 2 * window.half_width + 1, memory.value.shape[-1])
         may_draw = drop and bool(generator_states(self))
         if isinstance(length, int):
             if length <= longest:
@@ -562,9 +568,9 @@ class ScoringMixin(CheckedLayer):
             # A compiled part cannot advance a random generator, and is not worth it for one query.
             if query.shape[1] == 1 or may_draw:
                 return gathered()
-            return run_as_part(place, gathered)
+            return jit(gathered)() if execution.nests_jit else gathered()
         # The branches run again for the gradient, so they cannot advance a random generator.
-        if place.backend != "tensorflow" or query.shape[1] == 1 or may_draw:
+        if not execution.graph or query.shape[1] == 1 or may_draw:
             return whole()
 
         # A TensorFlow graph does not know the length before it runs. Gradients flow to the
@@ -580,9 +586,7 @@ class ScoringMixin(CheckedLayer):
 
         tensors = query, memory.key, memory.value, window.center
         tensors += tuple(ops.convert_to_tensor(x) for x in float_weights(self))
-        context, *weights = differentiable_cond(
-            length > longest, branch(gathered), branch(whole), *tensors
-        )
+        context, *weights = cond(length > longest, branch(gathered), branch(whole), *tensors)
         # The result of a conditional has lost the sizes that are known.
         context = ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1]))
         return context, weights[0] if weights else None

@@ -8,8 +8,7 @@ from keras import tree
 
 from keras_attention._spec import Description, instance_hint, is_cell, raise_value_error
 from keras_attention.attention.scoring import ScoringMixin
-from keras_attention.backend.context import in_graph, value_of
-from keras_attention.backend.operations import ops
+from keras_attention.backend import in_graph, ops, value_of
 from keras_attention.ops.random import generator_states
 
 

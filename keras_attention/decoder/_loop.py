@@ -9,10 +9,16 @@ from keras_attention._spec import is_floating
 from keras_attention._typing import Tensor
 from keras_attention.attention.scoring import check_unchanged
 from keras_attention.attention.types import DecoderState, Memory
-from keras_attention.backend.compilation import pad_axis, round_up_length
-from keras_attention.backend.context import Place, compiling
-from keras_attention.backend.loops import leaves, swap_steps, tree_map, unflatten_as, where_valid
-from keras_attention.backend.operations import ops
+from keras_attention.backend import (
+    compiling,
+    execution_context,
+    leaves,
+    ops,
+    swap_steps,
+    tree_map,
+    unflatten_as,
+    where_valid,
+)
 from keras_attention.decoder._cells import (
     check_output,
     dropout_masks,
@@ -22,6 +28,7 @@ from keras_attention.decoder._cells import (
 )
 from keras_attention.decoder._ops import CellSites, attention_sites, has_sites
 from keras_attention.ops.masks import Masks, zero_masked
+from keras_attention.ops.padding import pad_axis, round_up_length
 from keras_attention.ops.random import changed_by, generator_states, scan_drawing
 from keras_attention.recurrence import recur
 
@@ -61,7 +68,7 @@ def run_loop(
     carry = state.cells, state.input_feed, state.attention
     with compiling(True if training else None):
         run = _with_sites if uses_sites else _without_sites
-        place = Place.of(inputs[0], *leaves(memory.value))
+        place = execution_context(inputs[0], *leaves(memory.value))
         if uses_sites and training and place.compiles_loops:
             run = _with_sites_padded
         carry, outputs = run(decoder, inputs, memory, carry, scores_wanted, training)

@@ -13,13 +13,11 @@ import keras
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import as_in_a_call, float_weights, with_weights
 from keras_attention.attention.types import Attended, Memory
-from keras_attention.backend.context import value_of
-from keras_attention.backend.gradients import vector_jacobian
-from keras_attention.backend.loops import leaves, swap_steps, tree_map, unflatten_as
-from keras_attention.backend.operations import ops
+from keras_attention.backend import leaves, ops, swap_steps, tree_map, unflatten_as, value_of, vjp
 from keras_attention.decoder._cells import cells_of
 from keras_attention.decoder.residual_cells import ResidualRNNCells
-from keras_attention.ops.matmul import kernel_gradient, multiply, stored_transposed, sum_of_rows
+from keras_attention.ops.matmul import kernel_gradient, stored_transposed, sum_of_rows
+from keras_attention.ops.matmul import project as multiply
 from keras_attention.recurrence import Site, automatic, product
 
 
@@ -288,7 +286,7 @@ def attention_sites(
         def function(weights):
             return run(weights, stored, *arguments)[0], None
 
-        return vector_jacobian(function, (weights,), grad_output)[0][0]
+        return vjp(function, (weights,), grad_output)[0][0]
 
     def weights():
         mask = tree_map(lambda x: ops.cast(x, attention.score_dtype), memory.mask)

@@ -20,11 +20,10 @@ from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import build_attention, check_attention
 from keras_attention.attention.types import DecoderState, Memory
-from keras_attention.backend.compilation import pad_axis
-from keras_attention.backend.loops import leaves, tree_map, unflatten_as
-from keras_attention.backend.operations import ops
+from keras_attention.backend import leaves, ops, tree_map, unflatten_as
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast
+from keras_attention.ops.padding import pad_axis
 
 __all__ = ["Decoder", "check_states", "run_at_least_once"]
 

@@ -9,14 +9,12 @@ from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import DecoderState, Memory
-from keras_attention.backend.compilation import pad_axis, round_up_length
-from keras_attention.backend.context import Place, compiling
-from keras_attention.backend.loops import swap_steps, tree_map
-from keras_attention.backend.operations import ops
+from keras_attention.backend import compiling, execution_context, ops, swap_steps, tree_map
 from keras_attention.decoder._cells import as_states, output_size, state_sizes
 from keras_attention.decoder._ops import CellSites, has_sites
 from keras_attention.decoder.base import Decoder
 from keras_attention.ops.masks import Masks, zero_masked
+from keras_attention.ops.padding import pad_axis, round_up_length
 from keras_attention.recurrence import recur
 
 __all__ = ["DecoderStack"]
@@ -174,7 +172,7 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
         return found[0] if rnn.return_state else found
     inputs = swap_steps(sequences)
     steps, limit = ops.shape(inputs)[0], None
-    if training and Place.of(sequences).compiles_loops and not isinstance(steps, int):
+    if training and execution_context(sequences).compiles_loops and not isinstance(steps, int):
         # XLA compiles few programs for all lengths.
         limit, inputs = steps, pad_axis(inputs, 0, round_up_length(steps) - steps)
     cells = CellSites(rnn.cell, inputs, training)
@@ -191,7 +189,7 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
 
 def _wants_its_call(rnn, sequences, training):
     """Whether to call a layer of Keras as it is. On a GPU it may use cuDNN."""
-    if Place.of(sequences).device == "gpu" and getattr(rnn, "use_cudnn", False):
+    if execution_context(sequences).device == "gpu" and getattr(rnn, "use_cudnn", False):
         return True
     kinds = keras.layers.RNN, keras.layers.LSTM, keras.layers.GRU
     known = any(

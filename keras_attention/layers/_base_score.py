@@ -4,7 +4,7 @@ from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.ops.convolution import located_score
 from keras_attention.ops.windows.positions import sentence_span

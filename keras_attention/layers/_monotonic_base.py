@@ -8,7 +8,7 @@ from keras_attention._spec import NOT_NORMALISED, check_choice, check_number
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.layers._base_score import at_the_start, set_content
 from keras_attention.ops.masks import last_valid
 

@@ -8,7 +8,7 @@ from keras_attention._spec import Description, Spec, check_bool, raise_value_err
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.normalize import FLOOR
 from keras_attention.ops.trilinear import trilinear_score

@@ -8,7 +8,7 @@ from keras_attention._spec import check_number
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.layers._base_score import score_with_locations, set_content
 from keras_attention.ops.masks import mean_or_zero
 

@@ -8,7 +8,7 @@ from keras_attention._spec import check_bool
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.layers._base_score import at_the_start, set_content
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.matmul import weighted_sums

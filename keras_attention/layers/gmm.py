@@ -17,7 +17,7 @@ from keras_attention._spec import (
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.masks import last_valid
 from keras_attention.ops.normalize import masked_softmax
 from keras_attention.ops.windows.positions import sentence_span

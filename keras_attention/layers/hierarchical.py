@@ -24,7 +24,7 @@ from keras_attention._spec import (
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_outputs, traced
 from keras_attention.attention.scoring import NORMALIZERS
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.ops.masks import zero_masked
 

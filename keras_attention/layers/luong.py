@@ -15,8 +15,7 @@ from keras_attention._spec import (
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory, Window
-from keras_attention.backend.context import value_of
-from keras_attention.backend.operations import ops
+from keras_attention.backend import invents_sizes, ops, value_of
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.matmul import cast, dot_score
 from keras_attention.ops.windows import window_dot, window_tanh
@@ -232,15 +231,8 @@ class LuongAttention(ScoringMixin):
     def _check_length(self, shape: Shape) -> None:
         if self.score_mode != "location" or not isinstance(shape[1], int):
             return
-        if shape[1] > self.max_length and not _are_sizes_invented():
+        if shape[1] > self.max_length and not invents_sizes():
             expected = f"`value` must have at most max_length={self.max_length} memory steps"
             raise_value_error(
                 self.name, expected, Description(shape[1]), "Give a larger max_length."
             )
-
-
-def _are_sizes_invented():
-    """Keras builds a functional model on PyTorch by running it with tensors of invented sizes."""
-    # Keras has no way to ask whether it does so now, but a scope records the one around it.
-    with keras.SymbolicScope() as scope:
-        return keras.backend.backend() == "torch" and scope.original_scope is not None

@@ -7,7 +7,7 @@ import keras
 from keras_attention._spec import check_bool, check_choice
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.matmul import dot_score
 
 __all__ = ["MemoryHop"]

@@ -15,7 +15,7 @@ from keras_attention._spec import (
 )
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.layers.memory_hop import MemoryHop
 
 __all__ = ["MemoryNetwork"]

@@ -8,8 +8,7 @@ import keras
 from keras_attention._spec import check_choice, check_int
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.types import Step
-from keras_attention.backend.loops import scan, swap_steps
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops, scan, swap_steps
 from keras_attention.layers._monotonic_base import MonotonicBase, probabilities
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.ops.masks import argmax

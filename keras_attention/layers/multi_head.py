@@ -9,8 +9,7 @@ from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory
-from keras_attention.backend.context import value_of
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops, value_of
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast
 from keras_attention.recurrence import product

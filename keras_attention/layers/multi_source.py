@@ -10,7 +10,7 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin, build_attention
 from keras_attention.attention.types import Memory
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 
 __all__ = ["MultiSource"]
 

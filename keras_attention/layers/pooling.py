@@ -8,7 +8,7 @@ from keras_attention._spec import Spec, check_bool, check_int, check_number
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.masks import mean_or_zero, zero_masked
 from keras_attention.ops.matmul import cast, dot_score
 

@@ -7,7 +7,7 @@ import keras
 from keras_attention._spec import Description, Spec, check_bool, check_int, raise_value_error
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, as_in_a_call
-from keras_attention.backend.operations import ops
+from keras_attention.backend import UNROLLS_WITH_MASK, ops
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast, project
 from keras_attention.ops.normalize import masked_softmax
@@ -86,7 +86,7 @@ class RETAIN(CheckedLayer):
             recurrent_initializer="glorot_uniform",  # "orthogonal" does not exist in half precision
             use_cudnn=False,  # cuDNN takes no padding before the first step
             # PyTorch has no other loop, and with a mask Keras fails to unroll there.
-            unroll=self.unroll and keras.backend.backend() != "torch",
+            unroll=self.unroll and UNROLLS_WITH_MASK,
             dtype=self.dtype_policy,
             name=name,
         )

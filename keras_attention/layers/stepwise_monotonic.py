@@ -8,7 +8,7 @@ import keras
 from keras_attention._spec import check_bool, check_number
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.types import Step
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.layers._monotonic_base import MonotonicBase, probabilities
 from keras_attention.ops.shift import linear_recurrence, shift
 

@@ -8,7 +8,7 @@ import keras
 from keras_attention._spec import check_choice, check_int
 from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.scoring import NORMALIZERS, ScoringMixin
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.matmul import cast, project
 
 __all__ = ["TargetAttention"]

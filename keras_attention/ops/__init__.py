@@ -1,6 +1,6 @@
 """The equations of attention, as pure functions of tensors: no weights, no state, no layers."""
 
-from keras_attention.backend.context import compiling
+from keras_attention.backend import compiling
 from keras_attention.ops.additive import additive_score
 from keras_attention.ops.masks import causal_mask
 from keras_attention.ops.normalize import (

@@ -1,8 +1,7 @@
 """The additive score of a key that includes a convolution of weights."""
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.gradients import differentiable, run_after
-from keras_attention.backend.operations import ops
+from keras_attention.backend import custom_vjp, ops, run_after
 from keras_attention.ops.matmul import project
 from keras_attention.ops.shift import fold, unfold
 
@@ -28,7 +27,7 @@ def located_score(
         e, `(B, Tk)`.
     """
     keys = [] if key is None else [key]
-    return differentiable(_score, _gradient, query, weights, filters, vector, *keys)
+    return custom_vjp(_score, _gradient, query, weights, filters, vector, *keys)
 
 
 def _score(query, weights, filters, vector, *keys):

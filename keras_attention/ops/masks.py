@@ -4,11 +4,10 @@ import math
 from typing import NamedTuple
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.backend.context import Place, in_graph
-from keras_attention.backend.operations import ops
+from keras_attention.backend import execution_context, in_graph, ops
 from keras_attention.ops.windows.positions import take_windows
 
-__all__ = ["Masks", "all_of", "argmax", "causal_mask", "last_valid", "zero_masked"]
+__all__ = ["Masks", "all_of", "argmax", "causal_mask", "last_valid", "take_last", "zero_masked"]
 
 
 def argmax(x: Tensor) -> Tensor:
@@ -62,6 +61,20 @@ def last_valid(mask: Tensor) -> Tensor:
     return ops.max(ops.where(mask, position, 0), axis=-1, initial=0)
 
 
+def take_last(x: Tensor, index: Tensor) -> Tensor:
+    """Take one element of every row, `x[..., index[...]]`.
+
+    Args:
+        x: `(..., D)`.
+        index: `(...)`, integers from 0 to D - 1.
+
+    Returns:
+        `(...)`.
+    """
+    index = ops.expand_dims(ops.cast(index, "int32"), -1)
+    return ops.squeeze(ops.take_along_axis(x, index, axis=-1), -1)
+
+
 def zero_masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     """Replaces the masked steps of a sequence by zeros.
 
@@ -87,7 +100,7 @@ def zero_masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return sequence
     mask = ops.expand_dims(mask, 2) if len(mask.shape) == 2 else mask
-    if not in_graph() or Place.of(sequence).compiled:
+    if not in_graph() or execution_context(sequence).compiled:
         return ops.where(mask, sequence, ops.zeros_like(sequence))
     # The graph may be converted to ONNX. There a choice becomes a sum of two products, which keeps
     # NaN, unless its condition is a search for NaN.

@@ -1,23 +1,15 @@
-"""Products of sequences and kernels, and of the matrices of every sample.
-
-On PyTorch, `ops.matmul` and `ops.einsum` return views. PyTorch copies gradients that are views
-when it adds them up, which makes a layer a tenth slower. `torch.bmm` returns no view.
-"""
-
-import math
+"""Products of sequences and kernels, and of the matrices of every sample."""
 
 import keras
 import numpy as np
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.context import in_graph
-from keras_attention.backend.operations import ops
+from keras_attention.backend import batched_matmul, kernel_gradient, ops, project
 
 __all__ = [
     "cast",
     "dot_score",
     "kernel_gradient",
-    "multiply",
     "project",
     "stored_transposed",
     "sum_of_rows",
@@ -25,46 +17,6 @@ __all__ = [
     "upcast_dtype",
     "weighted_sums",
 ]
-
-
-# Eager TensorFlow multiplies by one kernel for each sample up to this many numbers of all kernels:
-# one operation takes two thirds of the time of three. The gradient makes a kernel for each sample.
-SMALL_EAGER = 2**16
-
-
-def project(sequence: Tensor, kernel: Tensor) -> Tensor:
-    """Multiplies every step of a sequence by a kernel.
-
-        y[..., u] = sum_d x[..., d] W[d, u]
-
-    This is a single product of two matrices, except for small ones in eager code.
-    `ops.einsum("btd,du->btu", ...)` gives the same numbers, but TensorFlow computes its gradient as
-    B products of size D U and then sums them.
-
-    Args:
-        sequence: x, `(..., D)`.
-        kernel: W, `(D, U)`, of the same dtype.
-
-    Returns:
-        y, `(..., U)`, in the dtype of the arguments.
-
-    Example:
-        >>> import numpy
-        >>> from keras import ops
-        >>> from keras_attention.ops.matmul import project
-        >>> words, kernel = numpy.array([[[1.0, 2.0], [3.0, 4.0]]]), numpy.array([[1.0], [10.0]])
-        >>> ops.convert_to_numpy(project(words, kernel)).tolist()
-        [[[21.0], [43.0]]]
-    """
-    if len(sequence.shape) == 2:
-        return ops.matmul(sequence, kernel)
-    shape = tuple(sequence.shape)
-    known, eager = None not in shape, keras.backend.backend() == "tensorflow" and not in_graph()
-    if known and eager and len(shape) == 3 and shape[0] * math.prod(kernel.shape) <= SMALL_EAGER:
-        return ops.matmul(sequence, ops.expand_dims(kernel, 0))
-    shape = shape if known else ops.shape(sequence)
-    rows = ops.reshape(sequence, (-1, kernel.shape[0]))
-    return ops.reshape(ops.matmul(rows, kernel), (*shape[:-1], kernel.shape[1]))
 
 
 def dot_score(query: Tensor, key: Tensor) -> Tensor:
@@ -79,15 +31,7 @@ def dot_score(query: Tensor, key: Tensor) -> Tensor:
     Returns:
         e, `(B, Tq, Tk)`.
     """
-    if keras.backend.backend() != "torch" or keras.backend.is_keras_tensor(query):
-        return ops.einsum("bid,bjd->bij", query, key)
-    import torch
-
-    query, key = (ops.convert_to_tensor(x) for x in (query, key))
-    if query.shape[1] == 1:
-        # In this order, the gradient of the keys is not transposed, so it needs no copy.
-        return torch.bmm(key, query.transpose(1, 2)).transpose(1, 2)
-    return torch.bmm(query, key.transpose(1, 2))
+    return batched_matmul(query, key, transpose=True)
 
 
 def weighted_sums(weights: Tensor, value: Tensor) -> Tensor:
@@ -102,29 +46,7 @@ def weighted_sums(weights: Tensor, value: Tensor) -> Tensor:
     Returns:
         c, `(B, Tq, D)`.
     """
-    if keras.backend.backend() != "torch" or keras.backend.is_keras_tensor(weights):
-        return ops.matmul(weights, value)
-    import torch
-
-    return torch.bmm(weights, value)
-
-
-def multiply(x: Tensor, kernel: Tensor) -> Tensor:
-    """Multiplies one step, `(B, D)`, or all steps, `(T, B, D)`, by a kernel."""
-    if keras.backend.backend() != "jax":
-        return project(x, kernel)
-    # A reshape would mix steps and samples, and devices that share the samples would collect all.
-    return ops.matmul(x, kernel)
-
-
-def kernel_gradient(x: Tensor, grad_output: Tensor) -> Tensor:
-    """The gradient of the kernel of `multiply`, from all steps: x^T g."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return jax.lax.dot_general(x, grad_output, (((0, 1), (0, 1)), ((), ())))
-    rows = ops.reshape(x, (-1, x.shape[-1]))
-    return ops.matmul(ops.transpose(rows), ops.reshape(grad_output, (-1, grad_output.shape[-1])))
+    return batched_matmul(weights, value)
 
 
 def sum_of_rows(grad_output: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import math
 import keras
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.masks import argmax
 from keras_attention.ops.matmul import cast
 

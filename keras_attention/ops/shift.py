@@ -3,8 +3,7 @@
 from functools import partial
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.gradients import differentiable
-from keras_attention.backend.operations import ops
+from keras_attention.backend import custom_vjp, ops
 
 __all__ = ["fold", "linear_recurrence", "shift", "unfold"]
 
@@ -22,7 +21,7 @@ def unfold(x: Tensor, before: int, width: int) -> Tensor:
     Returns:
         y, `(B, Tk, width)`.
     """
-    return differentiable(
+    return custom_vjp(
         partial(_unfold, before, width), lambda _, grad_output: (fold(grad_output, before),), x
     )
 
@@ -39,7 +38,7 @@ def fold(y: Tensor, before: int) -> Tensor:
         x, `(B, Tk)`.
     """
     width = y.shape[2]
-    return differentiable(
+    return custom_vjp(
         partial(_fold, before), lambda _, grad_output: (unfold(grad_output, before, width),), y
     )
 
@@ -85,7 +84,7 @@ def linear_recurrence(factors: Tensor, terms: Tensor) -> Tensor:
         of_terms = _reversed(linear_recurrence(_reversed(later), _reversed(grad_output)))
         return of_terms * shift(linear_recurrence(factors, terms)), of_terms
 
-    return differentiable(_recurrence, gradient, factors, terms)
+    return custom_vjp(_recurrence, gradient, factors, terms)
 
 
 def _reversed(x):

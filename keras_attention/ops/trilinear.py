@@ -1,7 +1,7 @@
 """The trilinear similarity of attention flow."""
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.matmul import dot_score
 
 __all__ = ["trilinear_score"]

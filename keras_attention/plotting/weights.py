@@ -9,7 +9,7 @@ import keras
 
 from keras_attention._spec import raise_value_error
 from keras_attention._typing import Nested
-from keras_attention.backend.context import is_symbolic
+from keras_attention.backend import is_symbolic
 
 __all__ = ["attention_weights"]
 

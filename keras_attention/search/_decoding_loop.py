@@ -6,10 +6,7 @@ from typing import Any, NamedTuple
 from keras import tree
 
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.gradients import without_gradients
-from keras_attention.backend.loops import leaves, tree_map, unflatten_as
-from keras_attention.backend.operations import ops
-from keras_attention.ops.rows import take_rows
+from keras_attention.backend import gather_rows, leaves, no_grad, ops, tree_map, unflatten_as
 from keras_attention.search._result import SearchResult, by_sample, cleared
 from keras_attention.search._step import (
     Step,
@@ -56,7 +53,7 @@ class SearchStep(NamedTuple):
 Choose = Callable[[SearchStep], tuple[Tensor | None, Tensor, Tensor, Tensor]]
 
 
-@without_gradients()
+@no_grad()
 def run_search(
     step: Step,
     state: Nested,
@@ -217,7 +214,7 @@ def _take_beams(x, beam, width):
     """Takes from each sample of x, `(N, ...)`, the beams `(N,)`, which count from 0 to K - 1."""
     count, *sizes = ops.shape(x)
     samples = count // width, width
-    taken = take_rows(ops.reshape(x, (*samples, *sizes)), ops.reshape(beam, samples))
+    taken = gather_rows(ops.reshape(x, (*samples, *sizes)), ops.reshape(beam, samples))
     return ops.reshape(taken, (count, *sizes))
 
 
@@ -226,7 +223,7 @@ def _take_history(history, beam, width):
     length, count, size = ops.shape(history)
     steps = ops.reshape(ops.transpose(history, (1, 0, 2)), (count // width, width * length, size))
     row = beam * length + ops.arange(length, dtype="int32")
-    taken = take_rows(steps, ops.reshape(row, (count // width, width * length)))
+    taken = gather_rows(steps, ops.reshape(row, (count // width, width * length)))
     return ops.reshape(taken, (count, length, size))
 
 

@@ -7,8 +7,8 @@ import keras
 
 from keras_attention._spec import LAST_SEED, dtype_of, is_integer, raise_value_error
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
-from keras_attention.ops.rows import take_last
+from keras_attention.backend import SEED_DTYPE, ops
+from keras_attention.ops.masks import take_last
 from keras_attention.search._top_k import top_k as largest_logits
 
 
@@ -116,8 +116,7 @@ class _Seed(keras.random.SeedGenerator):
     """Gives functions of `keras.random` a seed `(2,)` that a tensor holds, without a variable."""
 
     def __init__(self, value: Tensor):
-        # JAX takes the tensor for a key, TensorFlow wants int32.
-        self.value = ops.cast(value, "uint32" if keras.backend.backend() == "jax" else "int32")
+        self.value = ops.cast(value, SEED_DTYPE)
 
     def next(self, ordered: bool = True) -> Tensor:
         return self.value

@@ -4,8 +4,7 @@ import math
 from typing import NamedTuple
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.backend.loops import tree_map
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops, tree_map
 
 
 class SearchResult(NamedTuple):

@@ -21,8 +21,7 @@ from keras_attention._spec import (
     raise_value_error,
 )
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.loops import leaves
-from keras_attention.backend.operations import ops
+from keras_attention.backend import leaves, ops
 
 # Larger numbers are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.

@@ -3,14 +3,10 @@
 import functools
 import math
 
-import keras
-
 from keras_attention._typing import Tensor
-from keras_attention.backend.context import Place, on_device
-from keras_attention.backend.operations import ops
+from keras_attention.backend import SORTS_FAST, on_device, ops
 
-# The row is cut into groups of this size. `ops.top_k` is faster for rows shorter than SHORTEST, and
-# on PyTorch.
+# The row is cut into groups of this size. `ops.top_k` is faster for rows shorter than SHORTEST.
 GROUP, SHORTEST = 32, 1024
 
 
@@ -29,10 +25,10 @@ def top_k(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     size = x.shape[-1]
     groups = -(-size // GROUP)
-    if size < SHORTEST or count >= groups or keras.backend.backend() == "torch":
+    if size < SHORTEST or count >= groups or SORTS_FAST:
         return _from_all(x, count)
     grouped = functools.partial(_from_groups, count=count)
-    return on_device(Place.of(x), grouped, functools.partial(_from_all, count=count), x)
+    return on_device(grouped, functools.partial(_from_all, count=count), x)
 
 
 def _from_all(x, count):

@@ -5,7 +5,7 @@ from keras import tree
 from keras_attention._spec import check_choice, check_int, is_tensor, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.attention import Memory
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.search._decoding_loop import (
     IMPOSSIBLE,
     length_factor,

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 
 from keras_attention._spec import Description, counted, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.loops import tree_map
-from keras_attention.backend.operations import ops
-from keras_attention.ops.rows import take_rows
+from keras_attention.backend import gather_rows, ops, tree_map
 from keras_attention.search._decoding_loop import length_factor
 from keras_attention.search._result import SearchResult, by_sample, cleared
 from keras_attention.search._step import Step, batch_size, check_step, named_leaves
@@ -124,7 +122,7 @@ def bidirectional_search(
     inside = place < ops.expand_dims(result.lengths, -1)  # end tokens fill the buffer after it
     ended = ops.any((result.tokens == end_token) & inside, axis=-1)
     best = _best(result.scores, exists & ended, beam_width)
-    result = tree_map(lambda x: take_rows(x, best), result)
+    result = tree_map(lambda x: gather_rows(x, best), result)
     return cleared(result, result.scores > -math.inf, end_token)
 
 

@@ -5,9 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from keras_attention._spec import check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.gradients import without_gradients
-from keras_attention.backend.loops import leaves, unflatten_as, where_valid
-from keras_attention.backend.operations import ops
+from keras_attention.backend import leaves, no_grad, ops, unflatten_as, where_valid
 from keras_attention.search._decoding_loop import run_steps
 from keras_attention.search._step import (
     LONGEST,
@@ -54,7 +52,7 @@ class FreeRun(NamedTuple):
     weights: Nested
 
 
-@without_gradients()
+@no_grad()
 def free_run(
     step: FrameStep,
     state: Nested,

@@ -3,7 +3,7 @@
 import math
 
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.search._decoding_loop import log_probs, possible, run_search
 from keras_attention.search._result import SearchResult
 from keras_attention.search._step import Step

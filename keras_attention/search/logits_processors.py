@@ -19,9 +19,7 @@ from keras_attention._spec import (
     raise_value_error,
 )
 from keras_attention._typing import Tensor
-from keras_attention.backend.context import is_symbolic
-from keras_attention.backend.operations import ops
-from keras_attention.ops.rows import add_rows
+from keras_attention.backend import is_symbolic, ops, scatter_add
 from keras_attention.search._step import LARGEST_FACTOR, LARGEST_PENALTY, LONGEST
 
 __all__ = ["Limits", "check_count", "check_option", "check_vocabulary", "fixed_and_numbers"]
@@ -185,7 +183,7 @@ def _no_repeat(size: int) -> Rule:
             again = again & (ops.pad(tokens, ((0, 0), (j, 0)))[:, :length] == last)
         again = ops.broadcast_to(again, ops.shape(tokens))
         again = ops.expand_dims(ops.cast(again, "float32"), -1)
-        repeats = add_rows(again, tokens, logits.shape[-1])
+        repeats = scatter_add(again, tokens, logits.shape[-1])
         return ops.where(ops.squeeze(repeats, -1) > 0, -math.inf, logits)
 
     return rule

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_attention._spec import check_token, is_tensor, raise_value_error
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 
 __all__ = ["reverse_tokens"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from keras_attention._spec import LAST_TOKEN, check_int
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.search._decoding_loop import log_probs, possible, run_search
 from keras_attention.search._random import draw, search_seed, step_seed
 from keras_attention.search._result import SearchResult

@@ -2,9 +2,8 @@
 
 from keras_attention._spec import Spec, check_token
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import gather_rows, ops
 from keras_attention.ops.masks import argmax
-from keras_attention.ops.rows import take_rows
 
 __all__ = ["replace_unknown"]
 
@@ -72,6 +71,6 @@ def replace_unknown(
     # One place more, because there may be none.
     weights = ops.pad(weights, [[0, 0]] * (len(weights.shape) - 1) + [[0, 1]])
     source = ops.pad(ops.convert_to_tensor(source), [[0, 0], [0, 1]])
-    copies = take_rows(source, argmax(weights))
+    copies = gather_rows(source, argmax(weights))
     replaced = (tokens == unknown_token) & (ops.max(weights, axis=-1) > 0)
     return ops.where(replaced, ops.cast(copies, tokens.dtype), tokens)

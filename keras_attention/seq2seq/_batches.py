@@ -9,9 +9,7 @@ from keras import tree
 
 from keras_attention._spec import dtype_of, is_integer
 from keras_attention._typing import Nested
-from keras_attention.backend.context import is_symbolic
-from keras_attention.backend.loops import tree_map
-from keras_attention.backend.operations import ops
+from keras_attention.backend import is_symbolic, ops, tree_map
 from keras_attention.seq2seq._checks import check
 
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this

@@ -9,9 +9,13 @@ import numpy as np
 from keras import tree
 
 from keras_attention._typing import Nested
-from keras_attention.backend.gradients import without_gradients
-from keras_attention.backend.loops import leaves, unflatten_as
-from keras_attention.backend.operations import ops
+from keras_attention.backend import (
+    compile_function,
+    compiles_each_shape,
+    leaves,
+    ops,
+    unflatten_as,
+)
 
 MOST_PROGRAMS = 32  # of one model; the least recently used is dropped then
 PLAIN = {bool, int, float, complex, str, bytes, type(None)}
@@ -43,7 +47,7 @@ class Programs:
     @staticmethod
     def fixed(model: keras.Model) -> bool:
         """Whether a function of the model is compiled again for every new shape."""
-        return keras.backend.backend() == "jax" or _by_xla(model)
+        return compiles_each_shape(_by_xla(model))
 
     def __call__(self, model: keras.Model, key: Hashable, run: Callable, inputs: Nested) -> Any:
         """Runs `run(*inputs)`, compiled. Functions of one key must do the same.
@@ -59,9 +63,6 @@ class Programs:
         def of_leaves(tensors):
             return run(*unflatten_as(nesting, tensors))
 
-        if keras.backend.backend() == "torch":
-            with without_gradients():
-                return of_leaves(tensors)
         if not _same(self._settings, _settings_of(model)):
             self._functions.clear()
         function = self._functions.pop(key, None)
@@ -70,8 +71,8 @@ class Programs:
             return function(tensors)
         while len(self._functions) >= MOST_PROGRAMS:
             del self._functions[next(iter(self._functions))]
-        make = {"tensorflow": _graph, "jax": _jitted}[keras.backend.backend()]
-        function = self._functions[key] = make(model, of_leaves, tensors)
+        function = compile_function(of_leaves, tensors, model.variables, _by_xla(model))
+        self._functions[key] = function
         results = function(tensors)
         self._settings = _settings_of(model)  # tracing may have set attributes
         return results
@@ -119,28 +120,5 @@ def _same(settings, others):
     return all(type(x) is type(y) and type(x) in PLAIN and x == y for x, y in changed)
 
 
-def _graph(model, run, tensors):
-    import tensorflow as tf
-
-    def spec(x):
-        return tf.TensorSpec([None, None, *x.shape[2:]][: len(x.shape)], x.dtype)
-
-    signature = [list(map(spec, tensors))]
-    # TensorFlow warns when one function is traced often. A new `partial` prevents that.
-    run, jit = functools.partial(run), _by_xla(model) or None
-    return tf.function(run, input_signature=signature, autograph=False, jit_compile=jit)
-
-
 def _by_xla(model):
-    return keras.backend.backend() == "tensorflow" and model.compiled and model.jit_compile is True
-
-
-def _jitted(model, run, tensors):
-    import jax
-
-    def compute(values, tensors):
-        with keras.StatelessScope(list(zip(model.variables, values, strict=True))):
-            return run(tensors)
-
-    compute = jax.jit(compute)
-    return lambda tensors: compute([x.value for x in model.variables], tensors)
+    return model.compiled and model.jit_compile is True

@@ -9,7 +9,7 @@ import keras
 from keras import tree
 
 from keras_attention._spec import Description, is_dense
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.seq2seq._checks import check
 
 # What TensorFlow writes into the folder of a SavedModel.

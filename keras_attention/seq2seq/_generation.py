@@ -11,10 +11,8 @@ from keras import tree
 from keras_attention._spec import Description, check_choice, check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import deserialized, hold, serialized
-from keras_attention.backend.loops import tree_map
-from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import zero_masked
-from keras_attention.ops.rows import take_last
+from keras_attention.backend import ops, tree_map
+from keras_attention.ops.masks import take_last, zero_masked
 from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
 from keras_attention.search.logits_processors import Limits, check_vocabulary, fixed_and_numbers
 from keras_attention.seq2seq._batches import as_arrays, batches, joined, padded, padded_to_source

@@ -9,7 +9,7 @@ import keras
 from keras_attention._spec import LONGEST, Spec, check_int
 from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 
 # What heads can read, beside the outputs of all steps or of one.
 READ = Spec(

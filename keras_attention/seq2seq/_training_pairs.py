@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_attention._spec import Description, described, fits
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.seq2seq._batches import padded
 from keras_attention.seq2seq._checks import check, check_targets
 

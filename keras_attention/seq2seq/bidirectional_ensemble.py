@@ -7,8 +7,7 @@ import keras
 
 from keras_attention._spec import raise_value_error
 from keras_attention._typing import Nested, Tensor
-from keras_attention.backend.operations import ops
-from keras_attention.ops.rows import take_rows
+from keras_attention.backend import gather_rows, ops
 from keras_attention.search import bidirectional_search, reverse_tokens
 from keras_attention.search.reversal import reversed_places
 from keras_attention.seq2seq._batches import padded
@@ -144,7 +143,7 @@ class BidirectionalEnsemble(Joint):
         left, weights = measure(self.left_to_right, (source, target))
         right, _ = measure(self.right_to_left, (source, reverse_tokens(target, *tokens)))
         self._check_vocabularies()
-        return (left + take_rows(right, reversed_places(target, *tokens))) / 2, weights
+        return (left + gather_rows(right, reversed_places(target, *tokens))) / 2, weights
 
     def _check_vocabularies(self):
         calls = [model._first_call for model in self._members()]

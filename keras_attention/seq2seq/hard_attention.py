@@ -13,10 +13,8 @@ from keras_attention._spec import (
     raise_value_error,
 )
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.backend.loops import scan, swap_steps
-from keras_attention.backend.operations import ops
-from keras_attention.ops.masks import argmax, zero_masked
-from keras_attention.ops.rows import take_last, take_rows
+from keras_attention.backend import gather_rows, ops, scan, swap_steps
+from keras_attention.ops.masks import argmax, take_last, zero_masked
 from keras_attention.seq2seq._next_token import Head, check_vocabulary
 
 __all__ = ["HardAttention"]
@@ -225,7 +223,7 @@ class HardAttention(Head):
     def _of_one(self, output, memory, logs, targets, training):
         """log p, `(B, T, V)`, at a sampled position in training, otherwise the most probable."""
         position = _sampled(logs, self.seed_generator) if training else argmax(logs)
-        log_probs = self._log_probs(self.from_output(output) + take_rows(memory, position))
+        log_probs = self._log_probs(self.from_output(output) + gather_rows(memory, position))
         if training:
             reward, valid = take_last(log_probs, targets), targets != self.pad_token
             weight, before = self.entropy_weight, self.baseline

@@ -6,7 +6,7 @@ import keras
 from keras import tree
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.masks import zero_masked
 from keras_attention.seq2seq._batches import padded, with_a_step
 from keras_attention.seq2seq._checks import check, check_encoded, check_pair, check_parts

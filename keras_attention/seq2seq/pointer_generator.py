@@ -6,8 +6,7 @@ import keras
 
 from keras_attention._spec import check_int
 from keras_attention._typing import Shape, Tensor
-from keras_attention.backend.operations import ops
-from keras_attention.ops.rows import add_rows
+from keras_attention.backend import ops, scatter_add
 from keras_attention.seq2seq._next_token import Head, check_vocabulary
 
 __all__ = ["PointerGenerator"]
@@ -127,7 +126,7 @@ class PointerGenerator(Head):
         source = ops.where(source < size, source, self.unknown_token)
         one_step = len(weights.shape) == 2
         rows = ops.expand_dims(weights, 2) if one_step else ops.swapaxes(weights, 1, 2)
-        total = add_rows(rows, source, size)  # (B, V + X, T)
+        total = scatter_add(rows, source, size)  # (B, V + X, T)
         total = ops.squeeze(total, 2) if one_step else ops.swapaxes(total, 1, 2)
         return ops.log(ops.maximum(total, FLOOR))
 

@@ -6,7 +6,7 @@ import keras
 
 from keras_attention._spec import check_int, check_rate, check_seed, raise_value_error
 from keras_attention._typing import Shape, Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.seq2seq._next_token import Head, check_vocabulary
 
 __all__ = ["Readout"]

@@ -7,7 +7,7 @@ import keras
 from keras_attention._spec import Spec, check_rate, check_seed, check_token, raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_outputs, traced
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 
 __all__ = ["RecurrentEncoder"]
 

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.attention import scoring
-from keras_attention.ops.windows import choose as ways
+from keras_attention.ops.windows import dispatch as ways
 from tests import fast
 from tests.helpers import AnyCell, assert_all_close, assert_close, lengths_mask, normal, numpy
 

@@ -8,7 +8,7 @@ import pytest
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ScoringMixin
 from keras_attention.attention import Window
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from tests.backends import XLA
 from tests.helpers import (
     BAHDANAU,

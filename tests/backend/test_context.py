@@ -1,52 +1,60 @@
-"""Where code runs: what a place says, and that asking leaves no trace."""
+"""The execution context: what it says, and that asking leaves no trace."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.backend import context
-from keras_attention.backend.context import Compiling, Place, compiling
+from keras_attention.backend import (
+    Compiling,
+    ExecutionContext,
+    capture_compiling,
+    compiling,
+    execution_context,
+    may_compile,
+)
+from keras_attention.backend import tensorflow as backend
 from keras_attention.ops import additive_score
 
 KNOWN, UNKNOWN = tf.TensorSpec((2, 3)), tf.TensorSpec((None, 3))
 
 
-def place_in_graph(spec=KNOWN, jit=None, choice=None, inner=lambda run: run):
-    """The place of a function in a graph."""
-    places = []
+def context_in_graph(spec=KNOWN, jit=None, choice=None, inner=lambda run: run):
+    """The execution context of a function in a graph."""
+    contexts = []
 
     def run(x):
         with compiling(choice):
-            places.append(Place.of(x))
+            contexts.append(execution_context(x))
         return x
 
     tf.function(inner(run), [spec], jit_compile=jit, autograph=False).get_concrete_function()
-    return places[-1]
+    return contexts[-1]
 
 
 def test_eager():
     x = tf.ones((2, 3))
-    assert Place.of(x) == Place("tensorflow", "cpu", graph=False, fixed=False, xla="alone")
+    expected = ExecutionContext("tensorflow", "cpu", graph=False, static=False)
+    assert execution_context(x) == expected._replace(compiled_by="itself")
     with compiling(False):
-        assert Place.of(x) == Place("tensorflow", "cpu", graph=False, fixed=False, xla="nowhere")
+        assert execution_context(x) == expected
 
 
 @pytest.mark.parametrize(
-    ("options", "fixed", "xla"),
+    ("options", "static", "compiled_by"),
     [
-        ({}, True, "alone"),
-        ({"spec": UNKNOWN}, False, "nowhere"),
-        ({"spec": UNKNOWN, "choice": True}, False, "alone"),
-        ({"choice": False}, True, "nowhere"),
-        ({"jit": False}, True, "alone"),
-        ({"jit": True}, True, "inside"),
-        ({"jit": True, "spec": UNKNOWN, "choice": False}, False, "inside"),
+        ({}, True, "itself"),
+        ({"spec": UNKNOWN}, False, None),
+        ({"spec": UNKNOWN, "choice": True}, False, "itself"),
+        ({"choice": False}, True, None),
+        ({"jit": False}, True, "itself"),
+        ({"jit": True}, True, "caller"),
+        ({"jit": True, "spec": UNKNOWN, "choice": False}, False, "caller"),
     ],
 )
 @pytest.mark.each_value
-def test_graphs(options, fixed, xla):
-    expected = Place("tensorflow", "cpu", graph=True, fixed=fixed, xla=xla)
-    assert place_in_graph(**options) == expected
+def test_graphs(options, static, compiled_by):
+    expected = ExecutionContext("tensorflow", "cpu", True, static, compiled_by)
+    assert context_in_graph(**options) == expected
 
 
 def in_loop(run):
@@ -58,10 +66,10 @@ def in_branch(run):
 
 
 @pytest.mark.parametrize("inner", [in_loop, in_branch, tf.function])
-@pytest.mark.parametrize(("jit", "xla"), [(True, "inside"), (None, "alone")])
+@pytest.mark.parametrize(("jit", "compiled_by"), [(True, "caller"), (None, "itself")])
 @pytest.mark.each_value
-def test_inner_graphs(inner, jit, xla):
-    assert place_in_graph(jit=jit, inner=inner).xla == xla
+def test_inner_graphs(inner, jit, compiled_by):
+    assert context_in_graph(jit=jit, inner=inner).compiled_by == compiled_by
 
 
 @pytest.mark.parametrize("jit", [True, None])
@@ -69,8 +77,8 @@ def test_asking_adds_nothing_to_the_graph(jit):
     def run(x):
         graph = tf.compat.v1.get_default_graph()
         before = len(graph.get_operations())
-        Place.of(x)
-        Compiling.here()
+        execution_context(x)
+        capture_compiling()
         assert len(graph.get_operations()) == before
         return x
 
@@ -85,36 +93,35 @@ def test_gradients_restore_where_they_come_from(choice, jit):
 
     def run(x):
         with compiling(choice):
-            kept.append(Compiling.here())
+            kept.append(capture_compiling())
         return x
 
     tf.function(run, [KNOWN], jit_compile=jit, autograph=False).get_concrete_function()
     assert kept[-1] == Compiling(choice, bool(jit))
     with kept[-1].restored():
-        assert Compiling.here() == kept[-1]
-        assert (Place.of(tf.ones(3)).xla == "inside") == bool(jit)
-    assert Compiling.here() == Compiling()
+        assert capture_compiling() == kept[-1]
+        assert (execution_context(tf.ones(3)).compiled_by == "caller") == bool(jit)
+    assert capture_compiling() == Compiling()
 
 
 def test_many_sizes_are_told_once(monkeypatch):
     """The first sizes are compiled. The warning says what happens to the next."""
-    monkeypatch.setattr(context, "MOST_PROGRAMS", 1)
-    monkeypatch.setattr(context, "_programs", set())
-    context._warn_of_many.cache_clear()
-    place = Place.of(tf.ones(3))
-    assert place.may_compile("a score", 1)
+    monkeypatch.setattr(backend, "MOST_PROGRAMS", 1)
+    monkeypatch.setattr(backend, "_programs", set())
+    backend._warn_of_many.cache_clear()
+    assert may_compile("a score", 1)
     with pytest.warns(UserWarning, match="more than 1 different sizes.*Pad to few sizes") as seen:
-        assert not any([place.may_compile("a score", size) for size in (2, 3)])
+        assert not any([may_compile("a score", size) for size in (2, 3)])
     assert len(seen) == 1
-    assert place.may_compile("a score", 1)
-    graph = place._replace(graph=True)
-    assert graph.may_compile("a score", 4)
+    assert may_compile("a score", 1)
+    with tf.Graph().as_default():
+        assert may_compile("a score", 4)
 
 
 def test_a_score_warns(monkeypatch):
-    monkeypatch.setattr(context, "MOST_PROGRAMS", 0)
-    monkeypatch.setattr(context, "_programs", set())
-    context._warn_of_many.cache_clear()
+    monkeypatch.setattr(backend, "MOST_PROGRAMS", 0)
+    monkeypatch.setattr(backend, "_programs", set())
+    backend._warn_of_many.cache_clear()
     query, vector = np.ones((2, 1000, 1000), "float32"), np.ones(1000, "float32")
     with pytest.warns(UserWarning, match="Eager code has called attention"):
         additive_score(tf.constant(query[:1, :40]), tf.constant(query[:1]), tf.constant(vector))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from tests.backends import dtypes, tensor
 from tests.helpers import assert_close, normal, numpy
 

@@ -8,7 +8,7 @@ import pytest
 from keras import layers, ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
-from keras_attention.backend.loops import leaves
+from keras_attention.backend import leaves
 from tests import fast
 from tests.backends import dtypes, on_tensorflow, tensor
 from tests.decoder.cases import (

@@ -14,6 +14,7 @@ from keras_attention import (
     RecurrentEncoder,
     Seq2Seq,
 )
+from keras_attention.backend import ExecutionContext
 from keras_attention.seq2seq import HardAttention
 from tests import fast, oracles
 from tests.backends import only_on
@@ -113,8 +114,8 @@ def test_the_layers_of_keras_give_the_same(name, monkeypatch):
 
 def test_on_a_gpu_the_layers_may_use_cudnn(monkeypatch):
     """A layer without cuDNN, or that Keras knows no kernel for, keeps the loop of this package."""
-    place = module.Place("tensorflow", "gpu", True, True, "nowhere")
-    monkeypatch.setattr(module.Place, "of", lambda *_: place)
+    context = ExecutionContext("tensorflow", "gpu", graph=True)
+    monkeypatch.setattr(module, "execution_context", lambda *_: context)
     for rnn, wanted in (
         (layers.LSTM(3), True),
         (layers.LSTM(3, use_cudnn=False), False),

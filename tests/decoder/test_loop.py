@@ -16,7 +16,7 @@ from keras_attention import (
     ResidualRNNCells,
     ScoringMixin,
 )
-from keras_attention.backend.loops import leaves
+from keras_attention.backend import leaves
 from keras_attention.decoder import _loop
 from keras_attention.decoder._ops import attention_sites
 from keras_attention.ops import additive_score

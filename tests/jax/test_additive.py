@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attention.ops import additive_score
-from keras_attention.ops.additive import choose, gpu
+from keras_attention.ops.additive import dispatch, fused
 from tests.ops.scores import SIZES, assert_exact, make_inputs
 
 
@@ -22,13 +22,13 @@ def compiled_inside(query, key, vector, upstream):
 
 
 @pytest.mark.parametrize("run", [both, jax.jit(both), compiled_inside])
-@mock.patch.dict(choose.SMALLEST, jax=1)
+@mock.patch.dict(dispatch.SMALLEST, jax=1)
 def test_score_and_gradients(run):
     inputs = make_inputs(SIZES)
     assert_exact(run(*inputs), inputs)
 
 
-@mock.patch.dict(choose.SMALLEST, jax=1)
+@mock.patch.dict(dispatch.SMALLEST, jax=1)
 def test_a_mapped_score():
     query, key, vector, _ = make_inputs(SIZES)
     mapped = jax.vmap(lambda q, k: additive_score(q[None], k[None], vector)[0])(query, key)
@@ -37,24 +37,27 @@ def test_a_mapped_score():
 
 
 @pytest.mark.parametrize("sizes", [SIZES, (2, 1, 5, 4), (1, 3, 2, 1)])
-def test_the_form_for_a_gpu(sizes):
+def test_the_implementation_for_a_gpu(sizes):
     inputs = make_inputs(sizes)
     query, key, vector, _ = inputs
-    found = jax.jit(gpu.fused_score)(query, key, vector), *jax.jit(gpu.fused_gradient)(*inputs)
+    found = jax.jit(fused.fused_score)(query, key, vector), *jax.jit(fused.fused_gradient)(*inputs)
     assert_exact(found, inputs, few=min(sizes[1:]) < 20)
 
 
 def test_a_pass_for_a_gpu_is_one_operation():
     """JAX 0.11 compiles a kernel with a single sum of tanh for more than a minute."""
     inputs = make_inputs(SIZES)
-    for form, passes, given in (gpu.fused_score, 1, inputs[:3]), (gpu.fused_gradient, 2, inputs):
-        assert str(jax.make_jaxpr(form)(*given)).count("= reduce[") == passes
+    for function, passes, given in (
+        (fused.fused_score, 1, inputs[:3]),
+        (fused.fused_gradient, 2, inputs),
+    ):
+        assert str(jax.make_jaxpr(function)(*given)).count("= reduce[") == passes
 
 
-def test_the_form_for_a_gpu_mapped():
+def test_the_implementation_for_a_gpu_mapped():
     query, key, vector, _ = make_inputs(SIZES)
-    mapped = jax.vmap(lambda q, k: gpu.fused_score(q[None], k[None], vector)[0])(query, key)
-    np.testing.assert_allclose(mapped, gpu.fused_score(query, key, vector), rtol=0, atol=1e-5)
+    mapped = jax.vmap(lambda q, k: fused.fused_score(q[None], k[None], vector)[0])(query, key)
+    np.testing.assert_allclose(mapped, fused.fused_score(query, key, vector), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])
@@ -82,7 +85,7 @@ def test_second_derivatives_of_the_form_for_a_gpu(deviation):
         return jax.vjp(score, *inputs[:3])[1](inputs[3])
 
     found, expected = (
-        jax.vjp(x, *inputs)[1](tuple(upstream[:3])) for x in (gpu.fused_gradient, gradient)
+        jax.vjp(x, *inputs)[1](tuple(upstream[:3])) for x in (fused.fused_gradient, gradient)
     )
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-11)
@@ -93,6 +96,6 @@ def test_second_derivatives_for_a_gpu_are_finite():
     many = [np.full_like(x, y) for x, y in ((query, 45), (key, 45))]
 
     def loss(*inputs):
-        return sum(x.sum() for x in gpu.fused_gradient(*inputs, vector, upstream))
+        return sum(x.sum() for x in fused.fused_gradient(*inputs, vector, upstream))
 
     assert all(np.isfinite(x).all() for x in jax.grad(loss, (0, 1))(*many))

@@ -10,7 +10,7 @@ import pytest
 from jax import export
 from keras import ops
 
-from keras_attention.backend.loops import leaves
+from keras_attention.backend import leaves
 from tests.conformance.layers import CASES
 
 

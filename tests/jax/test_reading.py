@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_attention import LuongAttention
-from keras_attention.ops.windows import choose as ways
+from keras_attention.ops.windows import dispatch as ways
 from tests.helpers import lengths_mask, normal
 
 B, TQ, TK, D = 2, 5, 43, 3

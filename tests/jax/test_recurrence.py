@@ -7,7 +7,7 @@ import pytest
 from keras import layers, ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, recurrence
-from keras_attention.backend import context, loops
+from keras_attention.backend import jax as backend
 from keras_attention.layers import DecoderStack, MonotonicAttention
 from keras_attention.recurrence import automatic, recur
 from tests import fast
@@ -62,10 +62,10 @@ def gradients(layer, sequences, memory, training):
     "case", [("gru", "additive", "previous"), ("stack", "local-m", "fed")], ids=lambda x: x[0]
 )
 def test_on_a_gpu_the_gradient_is_the_same(case, monkeypatch):
-    monkeypatch.setattr(context, "_jax_device", lambda: "gpu")
+    monkeypatch.setattr(backend, "_device", lambda: "gpu")
     scanned = []
-    original = loops._scan_packed
-    monkeypatch.setattr(loops, "_scan_packed", lambda *args: scanned.append(1) or original(*args))
+    original = backend._scan_packed
+    monkeypatch.setattr(backend, "_scan_packed", lambda *args: scanned.append(1) or original(*args))
     test_the_gradient_of_training_is_that_of_jax(*case)
     assert len(scanned) == 2
 
@@ -112,7 +112,7 @@ def test_on_a_gpu_steps_are_differentiated_side_by_side(attention, size, monkeyp
     sequences, memory = tensors("float32")
     layer(sequences, memory)
     expected = gradients(layer, sequences, memory, training=True)
-    monkeypatch.setattr(context, "_jax_device", lambda: "gpu")
+    monkeypatch.setattr(backend, "_device", lambda: "gpu")
     monkeypatch.setattr(recurrence, "weight_gradients", weight_gradients)
     found = gradients(layer, sequences, memory, training=True)
     assert sizes == [size] * layer.attention.has_state
@@ -129,7 +129,7 @@ MIXED = {
 @pytest.mark.parametrize("attention", MIXED)
 def test_on_a_gpu_in_mixed_precision(attention, monkeypatch):
     """The gradients equal those in float32, within the rounding of half precision."""
-    monkeypatch.setattr(context, "_jax_device", lambda: "gpu")
+    monkeypatch.setattr(backend, "_device", lambda: "gpu")
     found = {}
     for dtype in ("float32", "mixed_bfloat16"):
         keras.utils.set_random_seed(11)
@@ -146,7 +146,7 @@ def test_on_a_gpu_in_mixed_precision(attention, monkeypatch):
 @pytest.mark.parametrize("most", [1, 2**27])
 def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, most, monkeypatch):
     """A site of two results and no residuals, which also reads an integer; twice differentiated."""
-    monkeypatch.setattr(context, "_jax_device", lambda: "gpu")
+    monkeypatch.setattr(backend, "_device", lambda: "gpu")
     monkeypatch.setattr(recurrence, "MOST_SIDE_BY_SIDE", most)
     kernel, start = (normal(n, n, 3).astype("float32") for n in (3, 2))
     places = np.arange(steps, dtype="int32")

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_attention.backend.operations import ops
-from keras_attention.ops import additive, additive_score, compiling
+from keras_attention.backend import ops
+from keras_attention.ops import additive_score, compiling
+from keras_attention.ops.additive import dispatch
 from tests import oracles
 from tests.backends import BACKEND, compiled, dtypes, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, gradients, normal, numpy
@@ -46,7 +47,7 @@ def test_additive_score_saturates(size):
 @pytest.mark.parametrize("steps", [1, 2])
 def test_eager_code_stores_the_tanh_of_one_query(steps, monkeypatch):
     """Also beyond the few pairs that are always stored. Of several queries, it is recomputed."""
-    monkeypatch.setattr(additive, "SMALL_EAGER", 0)
+    monkeypatch.setattr(dispatch, "SMALL_EAGER", 0)
     calls, tanh = [], ops.tanh
     monkeypatch.setattr(ops, "tanh", lambda x: calls.append(x) or tanh(x))
     inputs = [tensor(x) for x in (normal(0, 2, steps, 5), normal(1, 2, 7, 5), normal(2, 5))]

@@ -23,9 +23,9 @@ from keras_attention import (
     LuongAttention,
     MonotonicAttention,
 )
-from keras_attention.backend.operations import ops
-from keras_attention.ops import additive, additive_score, compiling
-from keras_attention.ops.additive import choose, cpu
+from keras_attention.backend import ops
+from keras_attention.ops import additive_score, compiling
+from keras_attention.ops.additive import dispatch, feature_blocked
 from tests import fast
 from tests.backends import graphs
 from tests.helpers import AnyCell
@@ -93,7 +93,7 @@ def graph_of(sizes, choice, jit):
 
 SMALL, LARGE, DYNAMIC = (2, 5, 7, 11), (2, 64, 96, 128), (None, None, None, 11)
 SHORT = (8, 20, 20, 128)
-PLACES = {
+CONTEXTS = {
     "graph": (None, None),
     "compiled": (None, True),
     "not compiled": (False, None),
@@ -101,7 +101,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize(("choice", "jit"), PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("choice", "jit"), CONTEXTS.values(), ids=CONTEXTS)
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, DYNAMIC], ids=["small", "large", "dynamic"])
 @pytest.mark.each_value
 def test_the_gradient_of_a_score_needs_the_inputs_only(sizes, choice, jit):
@@ -111,7 +111,7 @@ def test_the_gradient_of_a_score_needs_the_inputs_only(sizes, choice, jit):
     assert max(count(x) for x in held(graph, upstream)) == batch * max(steps, length) * units
 
 
-@pytest.mark.parametrize(("choice", "jit"), PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("choice", "jit"), CONTEXTS.values(), ids=CONTEXTS)
 def test_large_scores_are_made_in_parts(choice, jit):
     batch, steps, length, units = sizes = 3, 512, 640, 64
     graph, _ = graph_of(sizes, choice, jit)
@@ -176,7 +176,7 @@ def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(sizes, plac
 @pytest.mark.parametrize("small", [0, 2**18])
 def test_a_tape_holds_no_tanh_beyond_the_small(small, monkeypatch):
     """Up to `SMALL_EAGER` numbers, eager code stores the tanh."""
-    monkeypatch.setattr(additive, "SMALL_EAGER", small)
+    monkeypatch.setattr(dispatch, "SMALL_EAGER", small)
     sizes = (2, 3, 5, 7) if small == 0 else (1, 64, 64, 65)
     assert math.prod(sizes) > small
     results, tanh = [], ops.tanh
@@ -333,8 +333,8 @@ def test_a_loop_of_known_cells_holds_states_and_products(name, options):
 @pytest.mark.each_value
 def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
     # Small sums of all steps at once may hold all pairs, or slices of them.
-    monkeypatch.setitem(choose.SMALLEST, "tensorflow", 1)
-    monkeypatch.setattr(cpu, "LARGEST_SLICE", 0)
+    monkeypatch.setitem(dispatch.SMALLEST, "tensorflow", 1)
+    monkeypatch.setattr(feature_blocked, "LARGEST_SLICE", 0)
     shapes = [s if known else (None, None, s[2]) for s in DECODER_SHAPES]
     function = gradient_graph(make_decoder(name, query="previous"), shapes, jit=True)
     inputs = [tf.zeros(shape) for shape in (*DECODER_SHAPES, (SAMPLES, STEPS, CELL))]

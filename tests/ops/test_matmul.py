@@ -4,7 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.ops import additive, additive_score, matmul
+from keras_attention import backend
+from keras_attention.ops import additive_score
+from keras_attention.ops.additive import dispatch
 from keras_attention.ops.matmul import dot_score, project, weighted_sums
 from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal
@@ -31,7 +33,7 @@ def test_products(function, first, second, equation):
 @pytest.mark.parametrize("small", [2 * 5 * 3, 2 * 5 * 3 - 1])
 def test_small_and_large_kernels(small, monkeypatch):
     """Eager TensorFlow multiplies small ones sample by sample."""
-    monkeypatch.setattr(matmul, "SMALL_EAGER", small)
+    monkeypatch.setattr(backend.chosen, "SMALL_EAGER", small, raising=False)
     x, kernel, upstream = normal(0, 2, 7, 5), normal(1, 5, 3), normal(2, 2, 7, 3)
     assert_close(project(tensor(x), tensor(kernel)), x @ kernel)
 
@@ -53,8 +55,8 @@ def test_products_on_pytorch_are_no_views(function, first, second, equation):
 
 @on_torch
 def test_few_pairs_store_their_tanh(monkeypatch):
-    """It is faster than to compute them again, which `differentiable` does for more."""
-    monkeypatch.setattr(additive, "SMALL_EAGER", 2 * 1 * 4 * 5)
+    """It is faster than to compute them again, which `custom_vjp` does for more."""
+    monkeypatch.setattr(dispatch, "SMALL_EAGER", 2 * 1 * 4 * 5)
     query, key, vector = (
         tensor(normal(0, *sizes)).requires_grad_() for sizes in ((2, 3, 5), (2, 4, 5), (5,))
     )

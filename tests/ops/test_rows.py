@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from keras_attention.backend import gather_rows, scatter_add
 from keras_attention.ops import take_windows
-from keras_attention.ops.rows import add_rows, take_rows
 from tests.backends import tensor
 from tests.helpers import assert_close, normal
 
@@ -20,7 +20,7 @@ def test_taken_rows(sizes, features):
     expected = np.zeros((*sizes, *features))
     for place in np.ndindex(*sizes):
         expected[place] = samples[place[0], row[place]]
-    assert_close(take_rows(tensor(samples), tensor(row, "int32")), expected)
+    assert_close(gather_rows(tensor(samples), tensor(row, "int32")), expected)
     if len(sizes) == 3:
         assert_close(take_windows(samples, row), expected)
 
@@ -33,4 +33,4 @@ def test_added_rows(sizes):
     for place in np.ndindex(*sizes):
         expected[place[0], row[place]] += rows[place]
     # No empty batch: `segment_sum` of Keras 3.15 refuses it on PyTorch.
-    assert_close(add_rows(tensor(rows), tensor(row, "int32"), 6), expected)
+    assert_close(scatter_add(tensor(rows), tensor(row, "int32"), 6), expected)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.backend import context
+from keras_attention import backend
 from keras_attention.ops import windows
-from keras_attention.ops.windows import choose, gpu, reference
-from keras_attention.ops.windows.cpu import ONE_BY_ONE
-from keras_attention.ops.windows.gpu import FUSED
-from keras_attention.ops.windows.plain import COPIED
+from keras_attention.ops.windows import dispatch, fused, reference
+from keras_attention.ops.windows.fused import FUSED
+from keras_attention.ops.windows.gathered import GATHERED
+from keras_attention.ops.windows.looped import LOOPED
 from keras_attention.ops.windows.positions import (
     gaussian,
     scatter_windows,
@@ -23,10 +23,10 @@ from tests import fast
 from tests.backends import dtypes, gradients_by, on_tensorflow, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal, numpy
 
-# The forms, and whether the memory is short, which matters to the last one only.
-FORMS = {
-    "copied": (COPIED, False),
-    "one by one": (ONE_BY_ONE, False),
+# Whether the memory is short matters to the last one only.
+IMPLEMENTATIONS = {
+    "gathered": (GATHERED, False),
+    "looped": (LOOPED, False),
     "fused": (FUSED, False),
     "fused, short memory": (FUSED, True),
 }
@@ -102,7 +102,7 @@ def test_spreading_is_the_inverse_of_taking():
 @pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
 @pytest.mark.each_value
 def test_products_in_windows(name, widest, jit, monkeypatch):
-    monkeypatch.setattr(choose, "WIDEST", widest)
+    monkeypatch.setattr(dispatch, "WIDEST", widest)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
 
     def rows(x):
@@ -122,34 +122,34 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
     assert_gradients(Weightless, call, inputs, oracle, jit=jit)
 
 
-@pytest.mark.parametrize(("form", "short"), FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize(("products", "short"), IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
 @pytest.mark.parametrize("name", ["dot", "tanh", "weighted_sum"])
-def test_every_form_equals_the_reference(name, form, short, monkeypatch):
-    monkeypatch.setattr(gpu, "is_short", lambda *_: short)
+def test_every_implementation_equals_the_reference(name, products, short, monkeypatch):
+    monkeypatch.setattr(fused, "_is_short", lambda *_: short)
     position = tensor(np.random.default_rng(1).integers(0, 7, (2, 3, 5)), "int32")
     inputs = [normal(1, 2, 3, 5 if name == "weighted_sum" else 4), normal(2, 2, 7, 4)]
     inputs = [tensor(x) for x in inputs + [normal(3, 4)] * (name == "tanh")]
     expected = getattr(reference, name)(*inputs, position)
-    assert_close(getattr(form, name)(*inputs, position), numpy(expected))
+    assert_close(getattr(products, name)(*inputs, position), numpy(expected))
 
 
-@pytest.mark.parametrize(("form", "short"), FORMS.values(), ids=FORMS)
-def test_every_form_scatters_and_has_the_same_gradients(form, short, monkeypatch):
-    monkeypatch.setattr(gpu, "is_short", lambda *_: short)
+@pytest.mark.parametrize(("products", "short"), IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
+def test_every_implementation_scatters_and_has_the_same_gradients(products, short, monkeypatch):
+    monkeypatch.setattr(fused, "_is_short", lambda *_: short)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
     weights, query, key, vector = normal(1, 2, 3, 5), normal(2, 2, 3, 4), normal(3, 2, 7, 4), None
     expected = np.zeros((2, 7, 4))
     for b, i, w in np.ndindex(position.shape):
         expected[b, position[b, i, w]] += weights[b, i, w] * query[b, i]
     places, vector = tensor(position, "int32"), normal(4, 4)
-    assert_close(form.scatter(tensor(weights), tensor(query), places, tensor(key)), expected)
+    assert_close(products.scatter(tensor(weights), tensor(query), places, tensor(key)), expected)
     hidden = np.tanh(query[:, :, None] + key[np.arange(2)[:, None, None], position])
     slopes, grad_key = weights[..., None] * vector * (1 - hidden**2), np.zeros((2, 7, 4))
     for b, i, w in np.ndindex(position.shape):
         grad_key[b, position[b, i, w]] += slopes[b, i, w]
     grad_vector = np.einsum("bqw,bqwu->u", weights, hidden)
     inputs = [tensor(x) for x in (query, key, vector)]
-    found = form.tanh_gradient(*inputs, places, tensor(weights))
+    found = products.tanh_gradient(*inputs, places, tensor(weights))
     for x, y in zip(found, (slopes.sum(2), grad_key, grad_vector), strict=True):
         assert_close(x, y)
 
@@ -159,7 +159,7 @@ def test_every_form_scatters_and_has_the_same_gradients(form, short, monkeypatch
 def test_a_graph_for_a_gpu_has_no_loop(name, monkeypatch):
     import tensorflow as tf
 
-    monkeypatch.setattr(context, "_tensorflow_device", lambda: "gpu")
+    monkeypatch.setattr(backend.tensorflow, "_device", lambda: "gpu")
     position = tf.random.stateless_uniform((2, 3, 5), (1, 2), 0, 7, "int32")
     inputs = [tensor(normal(1, 2, 3, 5 if name == "window_sum" else 4)), tensor(normal(2, 2, 7, 4))]
     inputs += [tensor(normal(3, 4))] * (name == "window_tanh")

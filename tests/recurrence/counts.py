@@ -1,7 +1,7 @@
 """Counts what the loops of a recurrence store."""
 
 from keras_attention import recurrence
-from keras_attention.backend.loops import leaves, scan
+from keras_attention.backend import leaves, scan
 
 
 def counted_outputs(monkeypatch):

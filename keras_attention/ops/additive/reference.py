@@ -1,7 +1,7 @@
-"""The additive score as its equation, which every form must equal."""
+"""The additive score as its equation, which every implementation must equal."""
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 
 __all__ = ["score"]
 

@@ -11,8 +11,7 @@ Reference: https://arxiv.org/abs/1508.04025.
 import keras
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.backend.operations import ops
-from keras_attention.ops.rows import take_rows
+from keras_attention.backend import gather_rows, ops
 
 __all__ = [
     "gaussian",
@@ -161,7 +160,7 @@ def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
         >>> ops.convert_to_numpy(take_windows(words, position)).tolist()
         [[[10.0, 11.0, 12.0], [12.0, 13.0, 14.0]]]
     """
-    return take_rows(sequence, position)
+    return gather_rows(sequence, position)
 
 
 def scatter_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:

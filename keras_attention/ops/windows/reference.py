@@ -1,7 +1,7 @@
 """The products that read windows, as their equations, which every form must equal."""
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import ops
 from keras_attention.ops.windows.positions import take_windows
 
 __all__ = ["dot", "tanh", "weighted_sum"]

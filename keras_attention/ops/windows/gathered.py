@@ -1,20 +1,19 @@
 """The products of windows without XLA: all windows are copied for a moment."""
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import gather_rows, ops, scatter_add
 from keras_attention.ops.matmul import project, upcast
-from keras_attention.ops.rows import add_rows, take_rows
-from keras_attention.ops.windows.choose import Form
+from keras_attention.ops.windows.products import Products
 
-__all__ = ["COPIED", "tanh_of_rows"]
+__all__ = ["GATHERED", "tanh_of_rows"]
 
 
 def _dot(query, key, position):
-    return ops.squeeze(ops.matmul(take_rows(key, position), ops.expand_dims(query, -1)), -1)
+    return ops.squeeze(ops.matmul(gather_rows(key, position), ops.expand_dims(query, -1)), -1)
 
 
 def _weighted_sum(weights, value, position):
-    windows = take_rows(upcast(value), position)
+    windows = gather_rows(upcast(value), position)
     return ops.cast(ops.einsum("bqw,bqwd->bqd", upcast(weights), windows), value.dtype)
 
 
@@ -27,17 +26,17 @@ def _tanh_gradient(query, key, vector, position, grad_output):
     hidden = tanh_of_rows(query, key, position)
     grad_vector = ops.einsum("bqwu,bqw->u", hidden, grad_output)
     slopes = vector * (1.0 - hidden * hidden) * ops.expand_dims(grad_output, 3)
-    return ops.sum(slopes, 2), add_rows(slopes, position, ops.shape(key)[1]), grad_vector
+    return ops.sum(slopes, 2), scatter_add(slopes, position, ops.shape(key)[1]), grad_vector
 
 
 def tanh_of_rows(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
     """tanh(q + k) for every row of the windows, `(B, Tq, W, U)`."""
-    return ops.tanh(ops.expand_dims(query, 2) + take_rows(key, position))
+    return ops.tanh(ops.expand_dims(query, 2) + gather_rows(key, position))
 
 
 def _scatter(weights, x, position, memory):
     rows = ops.expand_dims(upcast(weights), 3) * ops.expand_dims(upcast(x), 2)
-    return ops.cast(add_rows(rows, position, ops.shape(memory)[1]), x.dtype)
+    return ops.cast(scatter_add(rows, position, ops.shape(memory)[1]), x.dtype)
 
 
-COPIED = Form(_dot, _tanh, _tanh_gradient, _weighted_sum, _scatter)
+GATHERED = Products(_dot, _tanh, _tanh_gradient, _weighted_sum, _scatter)

@@ -7,23 +7,21 @@ computes r in two passes, one for the query and one for the key. The gradient of
 error of rounding sum_ij |g_ij|, which shows where all q + k are near zero.
 
 On JAX each pass is one operation that makes two sums. With a single sum of tanh, XLA of JAX 0.11
-compiled the kernel for more than a minute on an H200 (docs/howto/gpu.md). The form of `cpu.py`,
+compiled the kernel for more than a minute on an H200 (docs/howto/gpu.md). `feature_blocked.py`,
 which multiplies e^(2q) and e^(2k), would be faster still. But these may overflow, and where a
 conditional asks for that, XLA computes both of its branches.
 """
 
-import keras
-
 from keras_attention._typing import Tensor
-from keras_attention.backend.operations import ops
+from keras_attention.backend import execution_context, ops, two_sums
 from keras_attention.ops.additive.reference import score
 
 __all__ = ["fused_gradient", "fused_score"]
 
 
 def fused_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """The score; on JAX as the sums over two halves of the features."""
-    if keras.backend.backend() != "jax":
+    """Compute the score; on JAX as the sums over two halves of the features."""
+    if execution_context(query).backend != "jax":
         return score(query, key, vector)
     odd = [(0, 0)] * 2 + [(0, vector.shape[0] % 2)]
     query, key, vector = ops.pad(query, odd), ops.pad(key, odd), ops.pad(vector, odd[2:])
@@ -31,16 +29,16 @@ def fused_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         v * ops.tanh(_pairs(q, k))
         for q, k, v in zip(*(ops.split(x, 2, -1) for x in (query, key, vector)), strict=True)
     )
-    return sum(_two_sums(first, second, 3))
+    return sum(two_sums(first, second, 3))
 
 
 def fused_gradient(
     query: Tensor, key: Tensor, vector: Tensor, grad_output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of query, key and vector.
+    """Compute the gradients of query, key and vector.
 
     Of the query, 4 v_u sum_j g_ij (r_iju - r_iju^2), likewise of the key over i; of the vector,
-    2 sum_ij g_ij (1/2 - r_iju). g is the upstream gradient. Each pass gives half of the vector's.
+    2 sum_ij g_ij (1/2 - r_iju), of which each pass gives half. g is the gradient of the scores.
     """
     weights = ops.expand_dims(grad_output, 3)
 
@@ -48,7 +46,7 @@ def fused_gradient(
         # XLA would compute one r for both passes, and store it, if their arguments were the same.
         # It cannot remove these bounds, which change no finite r.
         r = ops.sigmoid(-2.0 * _pairs(ops.maximum(query, -bound), key))
-        return _two_sums(weights * (r - r * r), weights * (0.5 - r), axis)
+        return two_sums(weights * (r - r * r), weights * (0.5 - r), axis)
 
     grad_query, first = sums(1e38, 2)
     grad_key, second = sums(1.5e38, 1)
@@ -59,18 +57,3 @@ def fused_gradient(
 
 def _pairs(query, key):
     return ops.expand_dims(query, 2) + ops.expand_dims(key, 1)
-
-
-def _two_sums(first, second, axis):
-    """The sums of two tensors of one shape."""
-    if keras.backend.backend() != "jax":
-        return ops.sum(first, axis), ops.sum(second, axis)
-    from jax import lax
-    from jax import numpy as jnp
-
-    zero = jnp.zeros((), first.dtype)
-    return lax.reduce((first, second), (zero, zero), _add, (axis,))
-
-
-def _add(first, second):
-    return first[0] + second[0], first[1] + second[1]

@@ -1,4 +1,4 @@
-"""The additive score that XLA compiles for a CPU: sums over groups, with no tensor of all pairs.
+"""The additive score that XLA compiles for a CPU: sums over blocks, with no tensor of all pairs.
 
 The score is a sum over features. Its gradients are sums over memory steps for the query, and over
 query steps for the key:
@@ -6,8 +6,8 @@ query steps for the key:
     sum_n w_n tanh(a_n + b_n)        `_tanh_sum`
     sum_n w_n tanh'(a_n + b_n)       `_slope_sum`, with tanh' = 1 - tanh^2
 
-The axis n is the outer loop. Each of its steps adds a group of terms, written out one by one. XLA
-turns a group into a single loop over the other axes, which uses the vector units and all cores and
+The axis n is the outer loop. Each of its steps adds a block of terms, written out one by one. XLA
+turns a block into a single loop over the other axes, which uses the vector units and all cores and
 stores one sum.
 
 The terms have two forms. The direct form is tanh(a + b) itself. The exponential form is a fifth of
@@ -33,55 +33,63 @@ import functools
 import math
 
 from keras_attention._typing import Tensor
-from keras_attention.backend.compilation import trace_once
-from keras_attention.backend.context import Place
-from keras_attention.backend.operations import ops
-from keras_attention.ops.additive.choose import (
-    GROUP,
-    LANES,
-    LARGEST,
-    LARGEST_PRODUCT,
-    LARGEST_SLICE,
-    MOST_SLICES,
-    SHORTEST,
-    SMALL,
-)
-from keras_attention.ops.additive.plain import sum_pairs
+from keras_attention.backend import execution_context, ops, run_traced
 
-__all__ = ["grouped_gradient", "grouped_score"]
+__all__ = ["feature_blocked_gradient", "feature_blocked_score"]
+
+# Terms in a step of a loop, measured on two cores by `python benchmarks/speed.py --only additive`.
+# XLA reads blocks of less than 16 from memory value by value, which takes four times as long. Sums
+# of 4 to 31 terms have two blocks: six times as fast on JAX as one term for a step. Shorter sums
+# need no loop.
+BLOCK = 16
+SHORTEST = 4
+
+# Sums over features without a loop, in slices of whole vector registers (8 of float32). On
+# TensorFlow they are faster by a fifth while the sum stays in the cache, B Tq Tk 8 elements or
+# more; on JAX they are four times slower.
+LANES = 8
+MOST_SLICES = 32
+LARGEST_SLICE = 2**22
+
+# Bounds of e^2a and e^2b, from their range: the product d1 d2 of two denominators must stay
+# below 3.4e38, the largest float32. Below a = -43 the exponential e^2a vanishes; then e^2b must
+# be too small to matter. Where all are near 1, rounding would be visible.
+LARGEST_PRODUCT = math.exp(2 * 22)
+LARGEST = math.exp(2 * 30)
+SMALL = math.exp(2 / 8)
 
 
-def grouped_score(place: Place, query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """The score, as sums over groups of features."""
+def feature_blocked_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """Compute the score, as sums over blocks of features."""
 
     def score(query, key, exponential):
-        if exponential and _suits_slices(place, query, key):
+        if exponential and _suits_slices(query, key):
             return ops.sum(vector) - 2.0 * _sum_of_slices(_reciprocals, query, key, vector)
         weight = ops.reshape(vector, (1, 1, -1))
         return _tanh_sum(query, ops.transpose(key, (0, 2, 1)), weight, 2, exponential)
 
-    return _in_best_form(score, query, key)
+    return _in_best_way(score, query, key)
 
 
-def grouped_gradient(
-    place: Place, query: Tensor, key: Tensor, vector: Tensor, grad_output: Tensor
+def feature_blocked_gradient(
+    query: Tensor, key: Tensor, vector: Tensor, grad_output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of query, key and vector, as sums over groups of memory and query steps."""
+    """Compute the gradients of query, key and vector, as sums over blocks of steps."""
     reverse = ops.transpose(grad_output, (0, 2, 1))
 
     def gradient(query, key, exponential):
         slopes = SLOPES[exponential]
         grad_vector = _tanh_sum(query, key, grad_output, None, exponential)
         return (
-            vector * trace_once(place, slopes, query, key, grad_output),
-            vector * trace_once(place, slopes, key, query, reverse),
-            sum_pairs(grad_vector),
+            vector * run_traced(slopes, query, key, grad_output),
+            vector * run_traced(slopes, key, query, reverse),
+            ops.sum(ops.sum(grad_vector, 1), 0),
         )
 
-    return _in_best_form(gradient, query, key)
+    return _in_best_way(gradient, query, key)
 
 
-def _in_best_form(function, query, key):
+def _in_best_way(function, query, key):
     exponentials = ops.exp(2.0 * query), ops.exp(2.0 * key)
     return ops.cond(
         _suits_exponentials(*exponentials),
@@ -101,12 +109,13 @@ def _suits_exponentials(first, second):
     return ops.logical_and(inside, large)
 
 
-def _suits_slices(place, query, key):
-    """Whether a sum of slices is faster than a loop of groups."""
+def _suits_slices(query, key):
+    """Whether a sum of slices is faster than a loop over blocks."""
     units = query.shape[-1]
     count, size = _slices(units)
     sizes = (*query.shape[:2], key.shape[1], size)
-    if place.backend != "tensorflow" or not all(isinstance(n, int) for n in sizes):
+    known = all(isinstance(n, int) for n in sizes)
+    if not known or execution_context(query).backend != "tensorflow":
         return False
     # The second condition: at most a fifth of the work is for padding.
     return math.prod(sizes) < LARGEST_SLICE and 4 * count * size <= 5 * units
@@ -138,16 +147,16 @@ def _tanh_sum(a, b, weight, axis, exponential):
     2, or None if a has none. It has size 1 in the result, to which the tensors broadcast.
     """
     if not exponential:
-        return _sum_in_groups(_tanhs, a, b, weight, axis)
-    total = _sum_in_groups(_reciprocals, a, b, weight, axis)
+        return _sum_in_blocks(_tanhs, a, b, weight, axis)
+    total = _sum_in_blocks(_reciprocals, a, b, weight, axis)
     return ops.sum(weight, 2, keepdims=True) - 2.0 * total
 
 
 def _slope_sum(a, b, weight, axis, exponential):
     """Computes sum_n w_n (1 - tanh(a_n + b_n)^2); arguments and result as for `_tanh_sum`."""
     if not exponential:
-        return _sum_in_groups(_slopes, a, b, weight, axis)
-    return 4.0 * _sum_in_groups(_reciprocal_slopes, a, b, weight, axis)
+        return _sum_in_blocks(_slopes, a, b, weight, axis)
+    return 4.0 * _sum_in_blocks(_reciprocal_slopes, a, b, weight, axis)
 
 
 # Stable objects, so that each is traced once.
@@ -157,7 +166,7 @@ SLOPES = {
 }
 
 
-def _sum_in_groups(make_terms, a, b, weight, axis):
+def _sum_in_blocks(make_terms, a, b, weight, axis):
     sources, axes = (a, b, weight), (axis, 1, 2)
     shape = ops.shape(a) if axis is None else (*ops.shape(a)[:2], ops.shape(b)[2])
     total = ops.zeros(shape, a.dtype)
@@ -170,19 +179,19 @@ def _sum_in_groups(make_terms, a, b, weight, axis):
     if isinstance(length, int) and length < SHORTEST:
         return add(total, sources, length)
     if not isinstance(length, int):
-        size = GROUP
+        size = BLOCK
         count = (ops.shape(b)[1] + size - 1) // size
     else:
         # XLA inlines a loop of one step. Sums that share terms would then store them: all pairs.
-        count = max(2, length // GROUP)
+        count = max(2, length // BLOCK)
         size = 2 * -(-length // (2 * count))
-    grouped = [
-        x if n is None else _in_groups(x, n, count, size)
+    blocks = [
+        x if n is None else _in_blocks(x, n, count, size)
         for x, n in zip(sources, axes, strict=True)
     ]
 
     def body(i, total):
-        pieces = [x if n is None else x[i] for x, n in zip(grouped, axes, strict=True)]
+        pieces = [x if n is None else x[i] for x, n in zip(blocks, axes, strict=True)]
         return add(total, pieces, size)
 
     return ops.fori_loop(0, count, body, total)
@@ -196,14 +205,14 @@ def _tree_sum(terms):
 
 
 def _split(x, axis, size):
-    """Splits a group into its terms, or repeats a tensor that has no axis n."""
+    """Splits a block into its terms, or repeats a tensor that has no axis n."""
     if axis is None:
         return [x] * size
     return ops.split(x, size, axis) if size else []
 
 
-def _in_groups(x, axis, count, size):
-    """Cuts the axis into groups, which come first: `(count, ..., size, ...)`."""
+def _in_blocks(x, axis, count, size):
+    """Cuts the axis into blocks, which come first: `(count, ..., size, ...)`."""
     shape = list(ops.shape(x))
     missing = count * size - shape[axis]
     if not isinstance(missing, int) or missing:

@@ -1,0 +1,312 @@
+"""What the package needs beside `keras.ops`, on JAX; `tensorflow.py` describes the arguments."""
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+
+from keras_attention._typing import Nested, Size, Tensor
+from keras_attention.backend.context import Compiling, ExecutionContext
+from keras_attention.backend.operations import exact_operations
+from keras_attention.backend.structures import Body, leaves, unflatten_as
+from keras_attention.backend.structures import unroll as _unroll
+
+ops: Any = exact_operations(jnp, "floor logaddexp mean tanh")
+SEED_DTYPE = "uint32"  # a key
+DIFFERENTIATES_LOOPS = False
+SORTS_FAST = False
+UNROLLS_WITH_MASK = True
+REVERSES_UNROLLED_MASK = True
+
+
+def execution_context(*tensors: Tensor) -> ExecutionContext:
+    """Return where a function will run: XLA compiles everything."""
+    return ExecutionContext("jax", _device(), compiled_by="itself")
+
+
+def capture_compiling() -> Compiling:
+    """Return no settings: `compiling` changes nothing on JAX."""
+    return Compiling()
+
+
+def in_graph() -> bool:
+    """Return False: there are no graphs of TensorFlow."""
+    return False
+
+
+def in_loop() -> bool:
+    """Return False: there are no graphs of TensorFlow."""
+    return False
+
+
+def traces_loops() -> bool:
+    """Return True: `scan` traces its body in eager code too."""
+    return True
+
+
+def is_symbolic(x: Any) -> bool:
+    """Return True if a tensor has no values, because a function is being traced."""
+    return isinstance(x, (keras.KerasTensor, jax.core.Tracer))
+
+
+def invents_sizes() -> bool:
+    """Return False: JAX traces without sizes."""
+    return False
+
+
+def value_of(variable: keras.Variable) -> Tensor:
+    """Return the value of a variable."""
+    return variable.value
+
+
+@contextlib.contextmanager
+def eagerly() -> Iterator[None]:
+    """Compute within this context at once, also while a function is being traced."""
+    with jax.ensure_compile_time_eval():
+        yield
+
+
+@contextlib.contextmanager
+def no_grad() -> Iterator[None]:
+    """Do nothing: JAX records nothing unless a gradient is asked for."""
+    yield
+
+
+def on_device(cpu: Callable[..., Any], gpu: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Call the function for the device with the tensors.
+
+    JAX chooses when it lowers a program, so an exported program serves both devices.
+    """
+    if any(map(is_symbolic, tensors)):
+        return jax.lax.platform_dependent(*tensors, cpu=cpu, default=gpu)
+    return (gpu if _device() == "gpu" else cpu)(*tensors)
+
+
+def may_compile(*program: Hashable) -> bool:
+    """Return True: JAX frees programs that are no longer used."""
+    return True
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, compiled by XLA."""
+    return jax.jit(function)
+
+
+def run_compiled(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Compile a function of tensors and call it. What is compiled is kept for each function."""
+    return _jitted(function)(*tensors)
+
+
+def run_traced(function: Callable[..., Any], *tensors: Tensor, shapes: tuple | None = None) -> Any:
+    """Call a function of tensors."""
+    return function(*tensors)
+
+
+def compile_function(
+    function: Callable[[list[Tensor]], Nested],
+    tensors: list[Tensor],
+    variables: Sequence[keras.Variable],
+    jit: bool,
+) -> Callable[[list[Tensor]], Nested]:
+    """Compile a function of a list of tensors, with the values of the variables as arguments."""
+
+    @jax.jit
+    def compute(values, tensors):
+        with keras.StatelessScope(list(zip(variables, values, strict=True))):
+            return function(tensors)
+
+    return lambda tensors: compute([x.value for x in variables], tensors)
+
+
+def compiles_each_shape(jit: bool) -> bool:
+    """Return True: JAX compiles again for every new shape."""
+    return True
+
+
+def scan(
+    body: Body,
+    carry: Nested,
+    inputs: Nested,
+    reverse: bool = False,
+    unroll: bool = False,
+    steps: Tensor | None = None,
+    differentiated: bool = True,
+    all_needed: bool = False,
+) -> tuple[Nested, Nested]:
+    """Call `carry, outputs = body(carry, inputs[t])` for every t."""
+    if unroll:
+        return _unroll(body, carry, inputs, reverse)
+    if all_needed and _device() == "gpu":
+        return _scan_packed(body, carry, inputs, reverse)
+    return ops.scan(body, carry, inputs, reverse=reverse)
+
+
+def _scan_packed(body, carry, inputs, reverse):
+    """A loop with few outputs: on a GPU, a kernel of its own writes each output of a step."""
+    structure = []
+
+    def packed(carry, x):
+        carry, outputs = body(carry, x)
+        structure[:] = [outputs]
+        return carry, [
+            jnp.concatenate([jnp.reshape(x, (x.shape[0], -1)) for x in group], axis=1)
+            if len(group) > 1
+            else group[0]
+            for group in _groups(outputs)
+        ]
+
+    carry, results = ops.scan(packed, carry, inputs, reverse=reverse)
+    unpacked = {}
+    for x, group in zip(results, _groups(structure[0]), strict=True):
+        start = 0
+        for one in group:
+            size = math.prod(one.shape[1:])
+            part = x if len(group) == 1 else x[:, :, start : start + size]
+            unpacked[id(one)], start = jnp.reshape(part, (x.shape[0], *one.shape)), start + size
+    return carry, unflatten_as(structure[0], [unpacked[id(x)] for x in leaves(structure[0])])
+
+
+def _groups(outputs):
+    """The tensors, each once, in groups of one dtype and one first size."""
+    groups = {}
+    for x in {id(x): x for x in leaves(outputs)}.values():
+        groups.setdefault((x.dtype, x.shape[:1]), []).append(x)
+    return list(groups.values())
+
+
+def run_loop(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Call a function that holds a loop, which JAX would compile at every eager call."""
+    return _jitted(function)(*tensors)
+
+
+def repeat(
+    count: int, body: Callable[..., Sequence[Tensor]], totals: Sequence[Tensor]
+) -> Sequence[Tensor]:
+    """Call `totals = body(n, *totals)` for every n below count, and return the last totals."""
+    return jax.lax.fori_loop(0, count, lambda n, totals: body(n, *totals), totals)
+
+
+def cond(
+    condition: Tensor,
+    first: Callable[..., tuple[Tensor, ...]],
+    second: Callable[..., tuple[Tensor, ...]],
+    *tensors: Tensor,
+) -> tuple[Tensor, ...]:
+    """Call `first(*tensors)` if the condition holds, otherwise `second(*tensors)`."""
+    return jax.lax.cond(condition, first, second, *tensors)
+
+
+def custom_vjp(
+    function: Callable[..., Any], gradient: Callable[..., tuple], *tensors: Tensor
+) -> Any:
+    """Call `function(*tensors)`, whose gradient is `gradient(*tensors, *grad_output)`."""
+
+    @ops.custom_gradient
+    def run(*inputs):
+        # The gradients of several outputs come as one tuple. For second derivatives, JAX
+        # differentiates the function itself.
+        return function(*inputs), lambda grads: gradient(*inputs, *leaves(grads))
+
+    return run(*tensors)
+
+
+def vjp(
+    function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], grad_output: Nested
+) -> tuple[tuple[Nested, ...], Nested]:
+    """Compute the gradients of a function's inputs."""
+    outputs, gradient, more = jax.vjp(function, *inputs, has_aux=True)
+    return gradient(unflatten_as(outputs, leaves(grad_output))), more
+
+
+def differentiate_as(
+    equivalent: Callable[..., tuple], function: Callable[..., tuple], *tensors: Tensor
+) -> tuple:
+    """Call `function(*tensors)`, which the backend differentiates itself."""
+    return function(*tensors)
+
+
+def linearize(
+    function: Callable[..., list[tuple[str, Nested]]], *inputs: Nested
+) -> tuple[list[str], Callable[[int, Nested], list[Tensor | None]]]:
+    """Compute the gradients of each output of a function separately."""
+    names = []
+
+    def output(n):
+        def run(*inputs):
+            results = function(*inputs)
+            names[:] = [name for name, _ in results]
+            return leaves(results[n][1])
+
+        return run
+
+    def pull(n, grad_output):
+        return leaves(jax.vjp(output(n), *inputs)[1](leaves(grad_output)))
+
+    jax.eval_shape(output(0), *inputs)
+    return names, pull
+
+
+def run_after(other: Tensor, x: Tensor) -> Tensor:
+    """Return x: XLA orders the operations of a loop itself."""
+    return x
+
+
+def optimization_barrier(tensors: list[Tensor]) -> list[Tensor]:
+    """Return the tensors, which XLA computes before anything that reads them."""
+    return list(jax.lax.optimization_barrier(tensors))
+
+
+def gather_rows(samples: Tensor, row: Tensor) -> Tensor:
+    """Gather rows of every sample, `samples[b, row[b, ...]]`."""
+    # One sample at a time: devices that share a batch then exchange nothing.
+    return ops.vectorized_map(lambda x: ops.take(*x, axis=0), (samples, row))
+
+
+def scatter_add(rows: Tensor, row: Tensor, length: Size) -> Tensor:
+    """Add rows, `(B, ..., D)`, at the indices `row`, `(B, ...)`, to zeros `(B, length, D)`."""
+
+    def add(x):
+        rows, row = jnp.reshape(x[0], (-1, x[0].shape[-1])), jnp.reshape(x[1], (-1,))
+        return ops.segment_sum(rows, row, num_segments=length)
+
+    return ops.vectorized_map(add, (rows, row))
+
+
+def project(sequence: Tensor, kernel: Tensor) -> Tensor:
+    """Multiply every step of a sequence by a kernel."""
+    # A reshape would mix steps and samples, and devices that share the samples would collect all.
+    return ops.matmul(sequence, kernel)
+
+
+def kernel_gradient(x: Tensor, grad_output: Tensor) -> Tensor:
+    """Compute the gradient of the kernel of `project` from all steps: x^T g."""
+    return jax.lax.dot_general(x, grad_output, (((0, 1), (0, 1)), ((), ())))
+
+
+def batched_matmul(x: Tensor, y: Tensor, transpose: bool = False) -> Tensor:
+    """Multiply the matrices of every sample, `(B, M, K)` and `(B, K, N)`."""
+    return ops.einsum("bid,bjd->bij", x, y) if transpose else ops.matmul(x, y)
+
+
+def two_sums(first: Tensor, second: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Sum two tensors of one shape over an axis in one operation."""
+    zero = jnp.zeros((), first.dtype)
+    return jax.lax.reduce((first, second), (zero, zero), _add_both, (axis,))
+
+
+def _add_both(first, second):
+    return first[0] + second[0], first[1] + second[1]
+
+
+@functools.lru_cache(maxsize=256)
+def _jitted(function):
+    return jax.jit(function)
+
+
+def _device():
+    return "cpu" if jax.default_backend() == "cpu" else "gpu"

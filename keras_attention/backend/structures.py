@@ -1,0 +1,62 @@
+"""Tensors in any nesting of tuples, lists and dictionaries."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+from keras import tree
+
+from keras_attention._typing import Nested, Tensor
+
+__all__ = ["Body", "leaves", "swap_steps", "tree_map", "unflatten_as", "unroll", "where_valid"]
+
+# body(carry, inputs of one step) -> (carry, outputs of the step)
+Body = Callable[[Nested, Nested], tuple[Nested, Nested]]
+
+
+def leaves(structure: Nested) -> list[Any]:
+    """Return the tensors of a structure, without None."""
+    return [x for x in tree.flatten(structure) if x is not None]
+
+
+def unflatten_as(structure: Nested, tensors: Iterable[Any]) -> Nested:
+    """Put the tensors into a structure of the same nesting: the inverse of `leaves`."""
+    rest = iter(tensors)
+    flat = [None if x is None else next(rest) for x in tree.flatten(structure)]
+    return tree.pack_sequence_as(structure, flat)
+
+
+def tree_map(function: Callable[..., Any], *structures: Nested) -> Nested:
+    """Call a function for the tensors of structures of the same nesting. None stays None."""
+    if structures[0] is None:
+        return None
+    return tree.map_structure(lambda x, *y: None if x is None else function(x, *y), *structures)
+
+
+def swap_steps(x: Tensor) -> Tensor:
+    """Swap the axes of samples and steps, the first two."""
+    return keras.ops.transpose(x, (1, 0, *range(2, len(x.shape))))
+
+
+def where_valid(mask: Tensor | None, new: Nested, old: Nested) -> Nested:
+    """Return the new states, and the old ones where the mask, `(B,)` or `(B, 1)`, is False."""
+    if mask is None:
+        return new
+    chosen = []
+    for x, y in zip(leaves(new), leaves(old), strict=True):
+        valid = keras.ops.reshape(mask, (-1, *[1] * (len(y.shape) - 1)))
+        chosen.append(keras.ops.where(valid, x, y))
+    return unflatten_as(new, chosen)
+
+
+def unroll(body: Body, carry: Nested, inputs: Nested, reverse: bool) -> tuple[Nested, Nested]:
+    """Call the body of `scan` for every step, without a loop of the backend."""
+    steps = zip(*(keras.ops.unstack(x, axis=0) for x in leaves(inputs)), strict=True)
+    steps = [unflatten_as(inputs, step) for step in steps]
+    collected = []
+    for step in reversed(steps) if reverse else steps:
+        carry, outputs = body(carry, step)
+        collected.append(outputs)
+    collected = collected[::-1] if reverse else collected
+    columns = zip(*map(leaves, collected), strict=True)
+    return carry, unflatten_as(collected[0], [keras.ops.stack(column) for column in columns])

@@ -1,0 +1,291 @@
+"""What the package needs beside `keras.ops`, on PyTorch; `tensorflow.py` describes the arguments.
+
+`ops.matmul` and `ops.einsum` return views. PyTorch copies gradients that are views when it adds
+them up, which makes a layer a tenth slower. `torch.bmm` returns no view.
+"""
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import keras
+import torch
+
+from keras_attention._typing import Nested, Size, Tensor
+from keras_attention.backend.context import Compiling, ExecutionContext
+from keras_attention.backend.operations import exact_operations
+from keras_attention.backend.structures import Body, leaves, unflatten_as
+from keras_attention.backend.structures import unroll as _unroll
+
+# add, divide, multiply and subtract round from Keras 3.16 on.
+ops: Any = exact_operations(
+    torch, "cumsum floor logaddexp matmul maximum mean minimum add divide multiply subtract"
+)
+SEED_DTYPE = "int32"
+DIFFERENTIATES_LOOPS = True
+SORTS_FAST = True
+UNROLLS_WITH_MASK = False
+REVERSES_UNROLLED_MASK = True
+
+
+def execution_context(*tensors: Tensor) -> ExecutionContext:
+    """Return where a function will run: on the device of its tensors, not compiled."""
+    return ExecutionContext("torch", _device(tensors))
+
+
+def capture_compiling() -> Compiling:
+    """Return no settings: nothing is compiled."""
+    return Compiling()
+
+
+def in_graph() -> bool:
+    """Return False: there are no graphs of TensorFlow."""
+    return False
+
+
+def in_loop() -> bool:
+    """Return False: there are no graphs of TensorFlow."""
+    return False
+
+
+def traces_loops() -> bool:
+    """Return False: `scan` is a loop in Python."""
+    return False
+
+
+def is_symbolic(x: Any) -> bool:
+    """Return True if a tensor has no values: Keras traces with tensors of the device "meta"."""
+    return isinstance(x, keras.KerasTensor) or getattr(x, "is_meta", False)
+
+
+def invents_sizes() -> bool:
+    """Return True if Keras is building a functional model with tensors of invented sizes."""
+    # Keras has no way to ask whether it does so now, but a scope records the one around it.
+    with keras.SymbolicScope() as scope:
+        return scope.original_scope is not None
+
+
+def value_of(variable: keras.Variable) -> Tensor:
+    """Return the value of a variable."""
+    return variable.value
+
+
+@contextlib.contextmanager
+def eagerly() -> Iterator[None]:
+    """Compute within this context at once, also while Keras traces on the device "meta"."""
+    with keras.device("cpu"):
+        yield
+
+
+@contextlib.contextmanager
+def no_grad() -> Iterator[None]:
+    """Record nothing for gradients within this context; by default PyTorch records every step."""
+    with torch.no_grad():
+        yield
+
+
+def on_device(cpu: Callable[..., Any], gpu: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Call the function for the device with the tensors."""
+    return (gpu if _device(tensors) == "gpu" else cpu)(*tensors)
+
+
+def may_compile(*program: Hashable) -> bool:
+    """Return True: nothing is compiled."""
+    return True
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function as it is."""
+    return function
+
+
+def run_compiled(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Call a function of tensors."""
+    return function(*tensors)
+
+
+def run_traced(function: Callable[..., Any], *tensors: Tensor, shapes: tuple | None = None) -> Any:
+    """Call a function of tensors."""
+    return function(*tensors)
+
+
+def compile_function(
+    function: Callable[[list[Tensor]], Nested],
+    tensors: list[Tensor],
+    variables: Sequence[keras.Variable],
+    jit: bool,
+) -> Callable[[list[Tensor]], Nested]:
+    """Return the function, without gradients."""
+    return torch.no_grad()(function)
+
+
+def compiles_each_shape(jit: bool) -> bool:
+    """Return False: nothing is compiled."""
+    return False
+
+
+def scan(
+    body: Body,
+    carry: Nested,
+    inputs: Nested,
+    reverse: bool = False,
+    unroll: bool = False,
+    steps: Tensor | None = None,
+    differentiated: bool = True,
+    all_needed: bool = False,
+) -> tuple[Nested, Nested]:
+    """Call `carry, outputs = body(carry, inputs[t])` for every t."""
+    return _unroll(body, carry, inputs, reverse)
+
+
+def run_loop(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Call a function that holds a loop."""
+    return function(*tensors)
+
+
+def repeat(
+    count: int, body: Callable[..., Sequence[Tensor]], totals: Sequence[Tensor]
+) -> Sequence[Tensor]:
+    """Call `totals = body(n, *totals)` for every n below count, and return the last totals."""
+    for n in range(count):
+        totals = body(n, *totals)
+    return totals
+
+
+def cond(
+    condition: Tensor,
+    first: Callable[..., tuple[Tensor, ...]],
+    second: Callable[..., tuple[Tensor, ...]],
+    *tensors: Tensor,
+) -> tuple[Tensor, ...]:
+    """Call `first(*tensors)` if the condition holds, otherwise `second(*tensors)`."""
+    return ops.cond(condition, lambda: first(*tensors), lambda: second(*tensors))
+
+
+class _CustomVJP(torch.autograd.Function):
+    @staticmethod
+    def forward(function, gradient, *tensors):
+        return function(*tensors)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.gradient, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx, *grad_output):
+        return None, None, *ctx.gradient(*ctx.saved_tensors, *grad_output)
+
+
+def custom_vjp(
+    function: Callable[..., Any], gradient: Callable[..., tuple], *tensors: Tensor
+) -> Any:
+    """Call `function(*tensors)`, whose gradient is `gradient(*tensors, *grad_output)`.
+
+    Keras's `ops.custom_gradient` supports one output only. If the function raises, it calls the
+    function again and returns NaN as the gradient. This function has neither problem.
+    """
+    return _CustomVJP.apply(function, gradient, *tensors)
+
+
+def vjp(
+    function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], grad_output: Nested
+) -> tuple[tuple[Nested, ...], Nested]:
+    """Compute the gradients of a function's inputs."""
+    with torch.enable_grad():
+        inputs = unflatten_as(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
+        outputs, more = function(*inputs)
+        arguments = leaves(outputs), leaves(inputs), leaves(grad_output)
+        gradients = torch.autograd.grad(*arguments, materialize_grads=True)
+    return unflatten_as(inputs, list(gradients)), more
+
+
+def differentiate_as(
+    equivalent: Callable[..., tuple], function: Callable[..., tuple], *tensors: Tensor
+) -> tuple:
+    """Call `function(*tensors)`, which the backend differentiates itself."""
+    return function(*tensors)
+
+
+def linearize(
+    function: Callable[..., list[tuple[str, Nested]]], *inputs: Nested
+) -> tuple[list[str], Callable[[int, Nested], list[Tensor | None]]]:
+    """Compute the gradients of each output of a function separately."""
+    with torch.enable_grad():
+        inputs = unflatten_as(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
+        names, outputs = zip(*function(*inputs), strict=True)
+
+    def pull(n, grad_output):
+        arguments = leaves(outputs[n]), leaves(inputs), leaves(grad_output)
+        return list(torch.autograd.grad(*arguments, retain_graph=True, allow_unused=True))
+
+    return list(names), pull
+
+
+def run_after(other: Tensor, x: Tensor) -> Tensor:
+    """Return x: PyTorch computes everything in the order of the code."""
+    return x
+
+
+def optimization_barrier(tensors: list[Tensor]) -> list[Tensor]:
+    """Return the tensors: nothing reorders what is computed."""
+    return tensors
+
+
+def gather_rows(samples: Tensor, row: Tensor) -> Tensor:
+    """Gather rows of every sample, `samples[b, row[b, ...]]`."""
+    batch, length, *features = ops.shape(samples)
+    flat = ops.reshape(samples, (batch * length, *features))
+    return ops.take(flat, _row_of_all(row, length), axis=0)
+
+
+def scatter_add(rows: Tensor, row: Tensor, length: Size) -> Tensor:
+    """Add rows, `(B, ..., D)`, at the indices `row`, `(B, ...)`, to zeros `(B, length, D)`."""
+    batch, size = row.shape[0], rows.shape[-1]
+    index = ops.reshape(_row_of_all(row, length), (-1,))
+    zeros = rows.new_zeros((batch * length, size))  # `ops.segment_sum` sums in float32
+    total = zeros.index_add(0, index, ops.reshape(rows, (-1, size)))
+    return ops.reshape(total, (batch, length, size))
+
+
+def _row_of_all(row, length):
+    """The indices of the rows, if the rows of all samples are counted in one sequence."""
+    row = ops.convert_to_tensor(row)
+    first = ops.arange(ops.shape(row)[0], dtype="int32") * length
+    return row + ops.reshape(first, (-1,) + (1,) * (len(row.shape) - 1))
+
+
+def project(sequence: Tensor, kernel: Tensor) -> Tensor:
+    """Multiply every step of a sequence by a kernel."""
+    if len(sequence.shape) == 2:
+        return ops.matmul(sequence, kernel)
+    rows = ops.reshape(sequence, (-1, kernel.shape[0]))
+    return ops.reshape(ops.matmul(rows, kernel), (*ops.shape(sequence)[:-1], kernel.shape[1]))
+
+
+def kernel_gradient(x: Tensor, grad_output: Tensor) -> Tensor:
+    """Compute the gradient of the kernel of `project` from all steps: x^T g."""
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    return ops.matmul(ops.transpose(rows), ops.reshape(grad_output, (-1, grad_output.shape[-1])))
+
+
+def batched_matmul(x: Tensor, y: Tensor, transpose: bool = False) -> Tensor:
+    """Multiply the matrices of every sample, `(B, M, K)` and `(B, K, N)`."""
+    if keras.backend.is_keras_tensor(x):
+        return ops.matmul(x, ops.transpose(y, (0, 2, 1)) if transpose else y)
+    x, y = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
+    if not transpose:
+        return torch.bmm(x, y)
+    if x.shape[1] == 1:
+        # In this order, the gradient of the keys is not transposed, so it needs no copy.
+        return torch.bmm(y, x.transpose(1, 2)).transpose(1, 2)
+    return torch.bmm(x, y.transpose(1, 2))
+
+
+def two_sums(first: Tensor, second: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Sum two tensors of one shape over an axis."""
+    return ops.sum(first, axis), ops.sum(second, axis)
+
+
+def _device(tensors):
+    return "gpu" if any(getattr(x, "is_cuda", False) for x in tensors) else "cpu"
