@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import functools
 import inspect
@@ -19,8 +20,16 @@ from keras_attention.backend import REVERSES_UNROLLED_MASK
 from keras_attention.ops.matmul import cast, project
 
 __all__ = [
-    *("CheckedLayer", "arguments_of", "as_in_a_call", "deserialized", "float_weights", "hold"),
-    *("keep_backward_outputs", "raise_not_initialized", "serialized", "traced", "with_weights"),
+    *(
+        "CheckedLayer",
+        "arguments_of",
+        "as_in_a_call",
+        "check_directions",
+        "deserialized",
+        "float_weights",
+        "hold",
+    ),
+    *("raise_not_initialized", "serialized", "traced", "with_weights"),
 ]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
@@ -102,7 +111,7 @@ def deserialized(config: dict, names: Iterable[str], made: dict | None = None) -
     made = {} if made is None else made
 
     def make(item):
-        if isinstance(item, (list, tuple)):
+        if isinstance(item, (list, tuple)) and isinstance(_first(item), dict):
             return [*map(make, item)]
         if not isinstance(item, dict) or "class_name" not in item:
             return item
@@ -111,11 +120,11 @@ def deserialized(config: dict, names: Iterable[str], made: dict | None = None) -
             return made[mark]
         own = keras.saving.get_registered_object(item.get("registered_name"))
         if getattr(getattr(own, "from_config", 0), "__module__", "").startswith("keras_attention."):
-            inner = item["config"]
-            item = {
-                **item,
-                "config": {**inner, **deserialized(inner, inner.keys() - {"dtype"}, made)},
-            }
+            config = item["config"]
+            layers = deserialized(config, config.keys() - {"dtype"}, made)
+            item = {**item, "config": {**config, **layers}}
+        else:
+            item = copy.deepcopy(item)  # some layers of Keras change their config
         layer = keras.saving.deserialize_keras_object(item)
         return layer if mark is None else made.setdefault(mark, layer)
 
@@ -139,18 +148,25 @@ def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
     return keras.Operation.compute_output_spec(_Caller(function, name="caller"), *tensors)
 
 
-def keep_backward_outputs(encoder: Any) -> None:
-    """Corrects every unrolled `Bidirectional` of an encoder, in place.
+def check_directions(where: str, encoder: Any) -> None:
+    """Raise an error for `go_backwards=True`; correct every unrolled `Bidirectional` in place.
 
     On TensorFlow, Keras 3.15 does not reverse the mask for an unrolled backward layer, so it writes
     zeros over valid steps. With `zero_output_for_mask=False` a masked step repeats the last state
     instead, which the layers after it mask.
     """
+    if getattr(getattr(encoder, "forward_layer", encoder), "go_backwards", False):
+        raise ValueError(
+            f"{where}: {encoder.name!r} has go_backwards=True. It returns the steps in reverse, "
+            "but their mask is not reversed. Leave it out, or use keras.layers.Bidirectional."
+        )
     backward = getattr(encoder, "backward_layer", None)
     if not REVERSES_UNROLLED_MASK and getattr(backward, "unroll", False):
         backward.zero_output_for_mask = False
+    # A model may reverse the steps again.
     for layer in getattr(encoder, "layers", ()):
-        keep_backward_outputs(layer)
+        if not getattr(layer, "go_backwards", False):
+            check_directions(where, layer)
 
 
 class _Caller(keras.layers.Layer):

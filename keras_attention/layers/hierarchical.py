@@ -22,7 +22,7 @@ from keras_attention._spec import (
     raise_value_error,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_outputs, traced
+from keras_attention.attention.checked_layer import CheckedLayer, check_directions, traced
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend import ops
 from keras_attention.layers.pooling import AttentionPooling
@@ -252,7 +252,7 @@ def check_encoder(layer: str, name: str, encoder: Any) -> Any:
         expected = f"`{name}_encoder` must be a Keras layer or model that returns a vector for "
         expected += "every step, such as keras.layers.GRU(50, return_sequences=True), or None"
         raise_value_error(layer, expected, encoder, instance_hint(encoder) or remedy * cell)
-    keep_backward_outputs(encoder)
+    check_directions(layer, encoder)
     return encoder
 
 

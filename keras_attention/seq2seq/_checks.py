@@ -8,7 +8,7 @@ import numpy as np
 from keras import tree
 
 from keras_attention._spec import Description, check_token, is_tensor, kind_of, raise_value_error
-from keras_attention.attention.checked_layer import keep_backward_outputs
+from keras_attention.attention.checked_layer import check_directions
 from keras_attention.decoder import DecoderStack
 from keras_attention.seq2seq.hard_attention import HardAttention
 
@@ -131,7 +131,7 @@ def check_parts(
         ("padding", padding == [pad, pad], [pad, *padding]),
     ):
         check("Seq2Seq", rule, right, received)
-    keep_backward_outputs(encoder)
+    check_directions("Seq2Seq", encoder)
 
 
 def check_pair(model: str, inputs: Any) -> tuple[Any, Any]:

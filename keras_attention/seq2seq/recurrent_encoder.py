@@ -6,7 +6,7 @@ import keras
 
 from keras_attention._spec import Spec, check_rate, check_seed, check_token, raise_value_error
 from keras_attention._typing import Tensor
-from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_outputs, traced
+from keras_attention.attention.checked_layer import CheckedLayer, check_directions, traced
 from keras_attention.backend import ops
 
 __all__ = ["RecurrentEncoder"]
@@ -73,7 +73,7 @@ class RecurrentEncoder(CheckedLayer):
         if getattr(rnn, "merge_mode", "concat") is None:
             raise ValueError(f"{self.name}: `rnn` must not have merge_mode=None; leave it out.")
         check_token(self.name, "pad_token", pad_token)
-        keep_backward_outputs(rnn)
+        check_directions(self.name, rnn)
         self.embedding, self.rnn = embedding, rnn
         self.pad_token = pad_token
         self.dropout = check_rate(self.name, "dropout", dropout)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import Seq2Seq
+from keras_attention import HierarchicalAttention, RecurrentEncoder, Seq2Seq
 from tests.backends import BACKEND
 from tests.helpers import assert_close, numpy, randomize
 from tests.seq2seq.cases import END, SOURCES, START, TARGETS, E, H, V, bahdanau
@@ -105,3 +105,19 @@ def test_a_functional_encoder_of_a_fixed_number_of_steps_is_loaded(tmp_path):
     state = layers.Dense(H)(layers.Flatten()(memory))
     model = model_of(keras.Model(source, (layers.Dense(H)(memory), state)))
     assert_consistent(model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rnn: RecurrentEncoder(layers.Embedding(V, E), rnn),
+        lambda rnn: HierarchicalAttention(3, word_encoder=rnn),
+        lambda rnn: HierarchicalAttention(3, sentence_encoder=rnn),
+    ],
+    ids=["source", "words", "sentences"],
+)
+def test_a_layer_that_returns_its_steps_in_reverse_is_refused(make):
+    options = {"return_sequences": True}
+    with pytest.raises(ValueError, match="go_backwards=True.*use keras.layers.Bidirectional"):
+        make(layers.GRU(H, go_backwards=True, **options))
+    make(layers.Bidirectional(layers.GRU(H, **options)))
