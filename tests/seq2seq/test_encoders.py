@@ -118,6 +118,6 @@ def test_a_functional_encoder_of_a_fixed_number_of_steps_is_loaded(tmp_path):
 )
 def test_a_layer_that_returns_its_steps_in_reverse_is_refused(make):
     options = {"return_sequences": True}
-    with pytest.raises(ValueError, match="go_backwards=True.*use keras.layers.Bidirectional"):
+    with pytest.raises(ValueError, match=r"go_backwards=True.*use keras\.layers\.Bidirectional"):
         make(layers.GRU(H, go_backwards=True, **options))
     make(layers.Bidirectional(layers.GRU(H, **options)))
