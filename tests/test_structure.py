@@ -1,4 +1,4 @@
-"""The layout of the package: what is public, and which way imports point."""
+"""The layout of the package: what is public, which way imports point, where backends differ."""
 
 import ast
 import graphlib
@@ -35,6 +35,13 @@ BELOW = {
     "tuning": {*BASE, "ops", "attention", "layers", "decoder", "search", "seq2seq"},
 }
 every_module = pytest.mark.parametrize("name", MODULES)
+BACKENDS = "tensorflow", "jax", "torch"
+HOME = "keras_attention.backend"
+# Modules that ask which backend runs, or import one: features of TensorFlow and a printed version.
+EXCEPTIONS = {
+    f"keras_attention.{name}"
+    for name in ("seq2seq._export", "plotting.callback", "distribution", "__main__")
+}
 
 
 def imports_of(path):
@@ -50,11 +57,14 @@ def test_a_module_is_private_or_says_what_is_public(name):
     tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
     assigned = [x for node in tree.body if isinstance(node, ast.Assign) for x in node.targets]
     names = [ast.unparse(x) for x in assigned]
-    assert ("__all__" in names) != name.rsplit(".", 1)[-1].startswith("_")
+    private = name.rsplit(".", 1)[-1].startswith("_") or name.startswith(HOME)
+    assert ("__all__" in names) != private
 
 
 @every_module
 def test_public_names_exist(name):
+    if name.startswith(f"{HOME}."):
+        return  # a backend that is not in use may not be installed
     module = importlib.import_module(name)
     names = getattr(module, "__all__", [])
     assert names == sorted(names, key=lambda name: (not name.isupper(), name))
@@ -85,8 +95,6 @@ def test_no_module_imports_itself_through_others():
 @every_module
 def test_operations_come_from_one_module(name):
     """The operations of Keras round float64 on JAX and PyTorch."""
-    if name == "keras_attention.backend.operations":
-        return
     tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
     found = [x for x in ast.walk(tree) if isinstance(x, ast.ImportFrom) and x.module == "keras"]
     assert "ops" not in [alias.name for x in found for alias in x.names]
@@ -94,3 +102,53 @@ def test_operations_come_from_one_module(name):
 
 def test_no_private_part_of_keras_is_used():
     assert not [path for path in FILES if "keras.src" in path.read_text(encoding="utf-8")]
+
+
+def interface(name):
+    """What a module defines for others: constants, and functions with their signatures."""
+    found = {}
+    for node in ast.parse(MODULES[f"{HOME}.{name}"].read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns or node)}"
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            found[ast.unparse(target)] = "constant"
+    return {name: what for name, what in found.items() if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_backends_have_the_same_names_and_signatures(name):
+    assert interface(name) == interface("tensorflow")
+
+
+def test_the_backend_exports_what_each_of_them_has():
+    tree = ast.parse(MODULES[HOME].read_text(encoding="utf-8"))
+    pairs = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
+    assert sorted(pairs) == sorted(f"{name} = chosen.{name}" for name in interface("jax"))
+
+
+@every_module
+def test_nothing_else_asks_which_backend_runs(name):
+    """Backends differ in one folder; everything else says what it needs."""
+    if name in EXCEPTIONS or name.startswith(HOME):
+        return
+    source = MODULES[name].read_text(encoding="utf-8")
+    imported = {x.split(".")[0] for x in all_imports(ast.parse(source))}
+    assert not imported & {*BACKENDS}
+    assert "backend.backend()" not in source
+
+
+@pytest.mark.parametrize("name", [*BACKENDS, "context", "operations", "structures"])
+def test_a_backend_imports_no_other(name):
+    source = MODULES[f"{HOME}.{name}"].read_text(encoding="utf-8")
+    imported = {x.split(".")[0] for x in all_imports(ast.parse(source))}
+    assert imported & {*BACKENDS} == {name} & {*BACKENDS}
+
+
+def all_imports(tree):
+    """The modules that a module imports, in functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)

@@ -27,6 +27,7 @@ except ModuleNotFoundError as error:
 from keras_attention.backend.context import Compiling, ExecutionContext, compiling
 from keras_attention.backend.structures import (
     Body,
+    Function,
     leaves,
     swap_steps,
     tree_map,
@@ -35,99 +36,46 @@ from keras_attention.backend.structures import (
 )
 
 if keras.backend.backend() == "jax":
-    from keras_attention.backend import jax as chosen
+    import keras_attention.backend.jax as chosen
 elif keras.backend.backend() == "torch":
-    from keras_attention.backend import torch as chosen
+    import keras_attention.backend.torch as chosen
 else:
-    from keras_attention.backend import tensorflow as chosen
+    import keras_attention.backend.tensorflow as chosen
 
-__all__ = [
-    "DIFFERENTIATES_LOOPS",
-    "REVERSES_UNROLLED_MASK",
-    "SEED_DTYPE",
-    "SORTS_FAST",
-    "UNROLLS_WITH_MASK",
-    "Body",
-    "Compiling",
-    "ExecutionContext",
-    "batched_matmul",
-    "capture_compiling",
-    "compile_function",
-    "compiles_each_shape",
-    "compiling",
-    "cond",
-    "custom_vjp",
-    "differentiate_as",
-    "eagerly",
-    "execution_context",
-    "gather_rows",
-    "in_graph",
-    "in_loop",
-    "invents_sizes",
-    "is_symbolic",
-    "jit",
-    "kernel_gradient",
-    "leaves",
-    "linearize",
-    "may_compile",
-    "no_grad",
-    "on_device",
-    "ops",
-    "optimization_barrier",
-    "project",
-    "repeat",
-    "run_after",
-    "run_compiled",
-    "run_loop",
-    "run_traced",
-    "scan",
-    "scatter_add",
-    "swap_steps",
-    "traces_loops",
-    "tree_map",
-    "two_sums",
-    "unflatten_as",
-    "value_of",
-    "vjp",
-    "where_valid",
-]
-
-DIFFERENTIATES_LOOPS = chosen.DIFFERENTIATES_LOOPS
-REVERSES_UNROLLED_MASK = chosen.REVERSES_UNROLLED_MASK
+ops = chosen.ops
 SEED_DTYPE = chosen.SEED_DTYPE
+DIFFERENTIATES_LOOPS = chosen.DIFFERENTIATES_LOOPS
 SORTS_FAST = chosen.SORTS_FAST
 UNROLLS_WITH_MASK = chosen.UNROLLS_WITH_MASK
-batched_matmul = chosen.batched_matmul
-capture_compiling = chosen.capture_compiling
-compile_function = chosen.compile_function
-compiles_each_shape = chosen.compiles_each_shape
-cond = chosen.cond
-custom_vjp = chosen.custom_vjp
-differentiate_as = chosen.differentiate_as
-eagerly = chosen.eagerly
+REVERSES_UNROLLED_MASK = chosen.REVERSES_UNROLLED_MASK
 execution_context = chosen.execution_context
-gather_rows = chosen.gather_rows
-in_graph = chosen.in_graph
+capture_compiling = chosen.capture_compiling
 in_loop = chosen.in_loop
-invents_sizes = chosen.invents_sizes
 is_symbolic = chosen.is_symbolic
-jit = chosen.jit
-kernel_gradient = chosen.kernel_gradient
-linearize = chosen.linearize
-may_compile = chosen.may_compile
+invents_sizes = chosen.invents_sizes
+value_of = chosen.value_of
+eagerly = chosen.eagerly
 no_grad = chosen.no_grad
 on_device = chosen.on_device
-ops = chosen.ops
-optimization_barrier = chosen.optimization_barrier
-project = chosen.project
-repeat = chosen.repeat
-run_after = chosen.run_after
+may_compile = chosen.may_compile
+jit = chosen.jit
 run_compiled = chosen.run_compiled
-run_loop = chosen.run_loop
 run_traced = chosen.run_traced
+compile_function = chosen.compile_function
+compiles_each_shape = chosen.compiles_each_shape
 scan = chosen.scan
-scatter_add = chosen.scatter_add
-traces_loops = chosen.traces_loops
-two_sums = chosen.two_sums
-value_of = chosen.value_of
+run_loop = chosen.run_loop
+repeat = chosen.repeat
+cond = chosen.cond
+custom_vjp = chosen.custom_vjp
 vjp = chosen.vjp
+differentiate_as = chosen.differentiate_as
+linearize = chosen.linearize
+run_after = chosen.run_after
+optimization_barrier = chosen.optimization_barrier
+gather_rows = chosen.gather_rows
+scatter_add = chosen.scatter_add
+project = chosen.project
+kernel_gradient = chosen.kernel_gradient
+batched_matmul = chosen.batched_matmul
+two_sums = chosen.two_sums

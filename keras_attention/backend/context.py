@@ -5,7 +5,7 @@ import contextvars
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-__all__ = ["Compiling", "ExecutionContext", "compiling"]
+Device = Literal["cpu", "gpu"]
 
 
 class Compiling(NamedTuple):
@@ -20,24 +20,20 @@ class Compiling(NamedTuple):
     choice: bool | None = None
     by_caller: bool = False
 
-    @classmethod
-    def current(cls) -> "Compiling":
-        """Return the settings that hold now."""
-        return _compiling.get()
-
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
         """Make these settings hold again. Not even they overrule `compiling(False)` around them."""
-        choice, by_caller = _compiling.get()
+        choice, by_caller = current_compiling.get()
         choice = choice if choice is False or self.choice is None else self.choice
-        token = _compiling.set(Compiling(choice, by_caller or self.by_caller))
+        token = current_compiling.set(Compiling(choice, by_caller or self.by_caller))
         try:
             yield
         finally:
-            _compiling.reset(token)
+            current_compiling.reset(token)
 
 
-_compiling = contextvars.ContextVar("keras_attention_compiling", default=Compiling())  # noqa: B039
+# The settings that hold now.
+current_compiling = contextvars.ContextVar("keras_attention_compiling", default=Compiling())  # noqa: B039
 
 
 @contextlib.contextmanager
@@ -86,7 +82,7 @@ class ExecutionContext(NamedTuple):
     """
 
     backend: Literal["tensorflow", "jax", "torch"]
-    device: Literal["cpu", "gpu"]
+    device: Device
     graph: bool = False
     static: bool = True
     compiled_by: Literal["caller", "itself"] | None = None
@@ -95,6 +91,11 @@ class ExecutionContext(NamedTuple):
     def compiled(self) -> bool:
         """True if the code around the function is compiled; JAX compiles everything."""
         return self.backend == "jax" or self.compiled_by == "caller"
+
+    @property
+    def traces_loops(self) -> bool:
+        """True if `scan` traces its body once, rather than calling it for every step."""
+        return self.backend == "jax" or self.graph
 
     @property
     def nests_jit(self) -> bool:

@@ -3,17 +3,18 @@
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import keras
 
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.context import Compiling, ExecutionContext
+from keras_attention.backend.context import Compiling, Device, ExecutionContext
 from keras_attention.backend.operations import exact_operations
-from keras_attention.backend.structures import Body, leaves, unflatten_as
+from keras_attention.backend.structures import Body, Function, leaves, unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
 ops: Any = exact_operations(jnp, "floor logaddexp mean tanh")
@@ -34,19 +35,9 @@ def capture_compiling() -> Compiling:
     return Compiling()
 
 
-def in_graph() -> bool:
-    """Return False: there are no graphs of TensorFlow."""
-    return False
-
-
 def in_loop() -> bool:
     """Return False: there are no graphs of TensorFlow."""
     return False
-
-
-def traces_loops() -> bool:
-    """Return True: `scan` traces its body in eager code too."""
-    return True
 
 
 def is_symbolic(x: Any) -> bool:
@@ -77,7 +68,7 @@ def no_grad() -> Iterator[None]:
     yield
 
 
-def on_device(cpu: Callable[..., Any], gpu: Callable[..., Any], *tensors: Tensor) -> Any:
+def on_device(cpu: Function, gpu: Function, *tensors: Tensor) -> Nested:
     """Call the function for the device with the tensors.
 
     JAX chooses when it lowers a program, so an exported program serves both devices.
@@ -92,27 +83,22 @@ def may_compile(*program: Hashable) -> bool:
     return True
 
 
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+def jit(function: Function) -> Function:
     """Return the function, compiled by XLA."""
     return jax.jit(function)
 
 
-def run_compiled(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def run_compiled(function: Function, *tensors: Tensor) -> Nested:
     """Compile a function of tensors and call it. What is compiled is kept for each function."""
     return _jitted(function)(*tensors)
 
 
-def run_traced(function: Callable[..., Any], *tensors: Tensor, shapes: tuple | None = None) -> Any:
+def run_traced(function: Function, *tensors: Tensor, shapes: tuple | None = None) -> Nested:
     """Call a function of tensors."""
     return function(*tensors)
 
 
-def compile_function(
-    function: Callable[[list[Tensor]], Nested],
-    tensors: list[Tensor],
-    variables: Sequence[keras.Variable],
-    jit: bool,
-) -> Callable[[list[Tensor]], Nested]:
+def compile_function(function: Function, tensors: list, variables: list, jit: bool) -> Function:
     """Compile a function of a list of tensors, with the values of the variables as arguments."""
 
     @jax.jit
@@ -179,31 +165,22 @@ def _groups(outputs):
     return list(groups.values())
 
 
-def run_loop(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def run_loop(function: Function, *tensors: Tensor) -> Nested:
     """Call a function that holds a loop, which JAX would compile at every eager call."""
     return _jitted(function)(*tensors)
 
 
-def repeat(
-    count: int, body: Callable[..., Sequence[Tensor]], totals: Sequence[Tensor]
-) -> Sequence[Tensor]:
+def repeat(count: int, body: Function, totals: Sequence[Tensor]) -> Sequence[Tensor]:
     """Call `totals = body(n, *totals)` for every n below count, and return the last totals."""
     return jax.lax.fori_loop(0, count, lambda n, totals: body(n, *totals), totals)
 
 
-def cond(
-    condition: Tensor,
-    first: Callable[..., tuple[Tensor, ...]],
-    second: Callable[..., tuple[Tensor, ...]],
-    *tensors: Tensor,
-) -> tuple[Tensor, ...]:
+def cond(condition: Tensor, first: Function, second: Function, *tensors: Tensor) -> Nested:
     """Call `first(*tensors)` if the condition holds, otherwise `second(*tensors)`."""
     return jax.lax.cond(condition, first, second, *tensors)
 
 
-def custom_vjp(
-    function: Callable[..., Any], gradient: Callable[..., tuple], *tensors: Tensor
-) -> Any:
+def custom_vjp(function: Function, gradient: Function, *tensors: Tensor) -> Nested:
     """Call `function(*tensors)`, whose gradient is `gradient(*tensors, *grad_output)`."""
 
     @ops.custom_gradient
@@ -215,24 +192,18 @@ def custom_vjp(
     return run(*tensors)
 
 
-def vjp(
-    function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], grad_output: Nested
-) -> tuple[tuple[Nested, ...], Nested]:
+def vjp(function: Function, inputs: tuple, grad_output: Nested) -> tuple[tuple, Nested]:
     """Compute the gradients of a function's inputs."""
     outputs, gradient, more = jax.vjp(function, *inputs, has_aux=True)
     return gradient(unflatten_as(outputs, leaves(grad_output))), more
 
 
-def differentiate_as(
-    equivalent: Callable[..., tuple], function: Callable[..., tuple], *tensors: Tensor
-) -> tuple:
+def differentiate_as(equivalent: Function, function: Function, *tensors: Tensor) -> tuple:
     """Call `function(*tensors)`, which the backend differentiates itself."""
     return function(*tensors)
 
 
-def linearize(
-    function: Callable[..., list[tuple[str, Nested]]], *inputs: Nested
-) -> tuple[list[str], Callable[[int, Nested], list[Tensor | None]]]:
+def linearize(function: Function, *inputs: Nested) -> tuple[list[str], Function]:
     """Compute the gradients of each output of a function separately."""
     names = []
 
@@ -308,5 +279,5 @@ def _jitted(function):
     return jax.jit(function)
 
 
-def _device():
+def _device() -> Device:
     return "cpu" if jax.default_backend() == "cpu" else "gpu"

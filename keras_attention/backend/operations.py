@@ -9,8 +9,6 @@ from typing import Any
 
 import keras
 
-__all__ = ["exact_operations"]
-
 UNARY = "cumsum", "floor", "mean", "tanh"
 
 

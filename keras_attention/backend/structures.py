@@ -1,22 +1,26 @@
 """Tensors in any nesting of tuples, lists and dictionaries."""
 
+import functools
+import operator
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 from keras import tree
 
-from keras_attention._typing import Nested, Tensor
-
-__all__ = ["Body", "leaves", "swap_steps", "tree_map", "unflatten_as", "unroll", "where_valid"]
+from keras_attention._typing import Nested, Size, Tensor
 
 # body(carry, inputs of one step) -> (carry, outputs of the step)
-Body = Callable[[Nested, Nested], tuple[Nested, Nested]]
+Body: TypeAlias = Callable[[Nested, Nested], tuple[Nested, Nested]]
+# A function of tensors in any nesting.
+Function: TypeAlias = Callable[..., Nested]
+
+_IS_TENSOR = functools.partial(operator.is_not, None)
 
 
 def leaves(structure: Nested) -> list[Any]:
     """Return the tensors of a structure, without None."""
-    return [x for x in tree.flatten(structure) if x is not None]
+    return list(filter(_IS_TENSOR, tree.flatten(structure)))
 
 
 def unflatten_as(structure: Nested, tensors: Iterable[Any]) -> Nested:
@@ -26,7 +30,7 @@ def unflatten_as(structure: Nested, tensors: Iterable[Any]) -> Nested:
     return tree.pack_sequence_as(structure, flat)
 
 
-def tree_map(function: Callable[..., Any], *structures: Nested) -> Nested:
+def tree_map(function: Function, *structures: Nested) -> Nested:
     """Call a function for the tensors of structures of the same nesting. None stays None."""
     if structures[0] is None:
         return None
@@ -47,6 +51,15 @@ def where_valid(mask: Tensor | None, new: Nested, old: Nested) -> Nested:
         valid = keras.ops.reshape(mask, (-1, *[1] * (len(y.shape) - 1)))
         chosen.append(keras.ops.where(valid, x, y))
     return unflatten_as(new, chosen)
+
+
+def flat_index(row: Tensor, length: Size) -> Tensor:
+    """Return the indices of rows, if the rows of all samples are counted in one sequence."""
+    index: Tensor = keras.ops.convert_to_tensor(row)
+    batch, *others = list(keras.ops.shape(index) or ())
+    first: Tensor = keras.ops.arange(batch, dtype="int32")
+    # Not `ops.add`: on TensorFlow, Keras 3.15 takes `(B, 1)` for a bias if B is the size of a row.
+    return index + keras.ops.reshape(first * length, (-1, *[1] * len(others)))
 
 
 def unroll(body: Body, carry: Nested, inputs: Nested, reverse: bool) -> tuple[Nested, Nested]:

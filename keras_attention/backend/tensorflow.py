@@ -6,7 +6,7 @@
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 from warnings import warn
 
@@ -14,9 +14,9 @@ import keras
 import tensorflow as tf
 
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.context import Compiling, ExecutionContext
+from keras_attention.backend.context import Compiling, Device, ExecutionContext, current_compiling
 from keras_attention.backend.operations import exact_operations
-from keras_attention.backend.structures import Body, leaves, unflatten_as
+from keras_attention.backend.structures import Body, Function, flat_index, leaves, unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
 ops: Any = exact_operations(tf, "")
@@ -33,12 +33,12 @@ REVERSES_UNROLLED_MASK = False
 
 # TensorFlow stores a compiled program, of 15 to 45 MiB, until the process ends, even when nothing
 # can call it any more.
-MOST_PROGRAMS = 16
+_MOST_PROGRAMS = 16
 _programs = set()
 
 # Eager code multiplies by one kernel for each sample up to this many elements of all kernels: one
 # operation takes two thirds of the time of three. The gradient makes a kernel for each sample.
-SMALL_EAGER = 2**16
+_SMALL_EAGER = 2**16
 
 
 def execution_context(*tensors: Tensor) -> ExecutionContext:
@@ -52,17 +52,13 @@ def execution_context(*tensors: Tensor) -> ExecutionContext:
 
 def capture_compiling() -> Compiling:
     """Return the compilation settings that hold now, for a gradient that runs later to restore."""
-    choice, by_caller = Compiling.current()
+    choice, by_caller = current_compiling.get()
     # TensorFlow documents no way to ask whether it compiles this graph, or one around it, as a
     # whole. It exports this function for libraries such as Keras, and its own `tf.cond` decides by
     # the same context. Asking adds nothing to the graph.
-    inside = in_graph() and tf.__internal__.get_enclosing_xla_context() is not None
+    graph = not tf.executing_eagerly()
+    inside = graph and tf.__internal__.get_enclosing_xla_context() is not None
     return Compiling(choice, by_caller or inside)
-
-
-def in_graph() -> bool:
-    """Return True if TensorFlow is building a graph."""
-    return not tf.executing_eagerly()
 
 
 def in_loop() -> bool:
@@ -71,11 +67,6 @@ def in_loop() -> bool:
     while graph is not None and not _is_loop(graph):
         graph = getattr(graph, "outer_graph", None)
     return graph is not None
-
-
-def traces_loops() -> bool:
-    """Return True if `scan` traces its body once, rather than calling it for every step."""
-    return not tf.executing_eagerly()
 
 
 def is_symbolic(x: Any) -> bool:
@@ -106,23 +97,23 @@ def no_grad() -> Iterator[None]:
     yield
 
 
-def on_device(cpu: Callable[..., Any], gpu: Callable[..., Any], *tensors: Tensor) -> Any:
+def on_device(cpu: Function, gpu: Function, *tensors: Tensor) -> Nested:
     """Call the function for the device with the tensors."""
     return (gpu if _device() == "gpu" else cpu)(*tensors)
 
 
 def may_compile(*program: Hashable) -> bool:
-    """Return True if a program may be compiled: eager code gets at most `MOST_PROGRAMS`.
+    """Return True if a program may be compiled: eager code gets at most `_MOST_PROGRAMS`.
 
     Args:
         program: values that distinguish it, such as a function, sizes and a dtype.
     """
-    if in_graph() or program in _programs:
+    if not tf.executing_eagerly() or program in _programs:
         return True
-    if len(_programs) < MOST_PROGRAMS:
+    if len(_programs) < _MOST_PROGRAMS:
         _programs.add(program)
         return True
-    _warn_of_many(MOST_PROGRAMS)
+    _warn_of_many(_MOST_PROGRAMS)
     return False
 
 
@@ -138,7 +129,7 @@ def _warn_of_many(count):
     )
 
 
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+def jit(function: Function) -> Function:
     """Return the function, compiled by XLA for the sizes that arrive in a graph.
 
     TensorFlow cannot differentiate all such functions: use it in a custom gradient.
@@ -146,30 +137,24 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     return tf.function(function, jit_compile=True, autograph=False)
 
 
-def run_compiled(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def run_compiled(function: Function, *tensors: Tensor) -> Nested:
     """Compile a function of tensors and call it. What is compiled is kept for each function.
 
     On TensorFlow each new size takes a second to compile: see `round_up_length`.
     """
-    return _traced(function, *_signature(tensors), True)(*tensors)
+    return _traced(function, _specs(tensors), True)(*tensors)
 
 
-def run_traced(function: Callable[..., Any], *tensors: Tensor, shapes: tuple | None = None) -> Any:
+def run_traced(function: Function, *tensors: Tensor, shapes: tuple | None = None) -> Nested:
     """Call a function of tensors as a graph, which is traced once for these shapes.
 
     Tracing a large function takes longer than anything else in building a decoder, and many small
     operations are faster in a graph than in eager code.
     """
-    known, dtypes = _signature(tensors)
-    return _traced(function, shapes or known, dtypes, None)(*tensors)
+    return _traced(function, _specs(tensors, shapes), None)(*tensors)
 
 
-def compile_function(
-    function: Callable[[list[Tensor]], Nested],
-    tensors: list[Tensor],
-    variables: Sequence[keras.Variable],
-    jit: bool,
-) -> Callable[[list[Tensor]], Nested]:
+def compile_function(function: Function, tensors: list, variables: list, jit: bool) -> Function:
     """Compile a function of a list of tensors, which reads variables whenever it is called.
 
     Args:
@@ -194,17 +179,16 @@ def compiles_each_shape(jit: bool) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _traced(function, shapes, dtypes, jit):
+def _traced(function, specs, jit):
     # TensorFlow warns when one function is traced for many shapes. So each signature has its own
     # `partial` of the function and its own tf.function.
-    signature = [tf.TensorSpec(*of_one) for of_one in zip(shapes, dtypes, strict=True)]
     function = functools.partial(function)
-    return tf.function(function, input_signature=signature, jit_compile=jit, autograph=False)
+    return tf.function(function, input_signature=specs, jit_compile=jit, autograph=False)
 
 
-def _signature(tensors):
-    shapes = tuple([tuple(x.shape) for x in tensors])
-    return shapes, tuple([keras.backend.standardize_dtype(x.dtype) for x in tensors])
+def _specs(tensors, shapes=None):
+    shapes = shapes or [x.shape for x in tensors]
+    return tuple(map(tf.TensorSpec, shapes, [x.dtype for x in tensors]))
 
 
 def scan(
@@ -240,8 +224,8 @@ def scan(
     if unroll or tf.executing_eagerly():
         return _unroll(body, carry, inputs, reverse)
     first = leaves(inputs)
-    size = tf.shape(first[0])[0]
-    steps = size if steps is None else steps
+    size: Tensor = tf.shape(first[0])[0]
+    limit: Tensor = size if steps is None else steps
     # Tensor arrays have cheaper gradients than slices.
     arrays = [tf.TensorArray(x.dtype, size, element_shape=x.shape[1:]).unstack(x) for x in first]
     start = leaves(carry)
@@ -265,12 +249,12 @@ def scan(
     step = flat if differentiated else traced
 
     def advance(t, carried, results):
-        at = steps - 1 - t if reverse else t
+        at = limit - 1 - t if reverse else t
         carried, outputs = step(carried, [x.read(at) for x in arrays])
         return t + 1, carried, [x.write(at, y) for x, y in zip(results, outputs, strict=True)]
 
     _, last, results = tf.while_loop(
-        lambda t, *_: t < steps,
+        lambda t, *_: t < limit,
         advance,
         (tf.constant(0), start, results),
         maximum_iterations=size,
@@ -281,14 +265,12 @@ def scan(
     return unflatten_as(carry, last), unflatten_as(structure[0], outputs)
 
 
-def run_loop(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def run_loop(function: Function, *tensors: Tensor) -> Nested:
     """Call a function that holds a loop, which JAX would compile at every eager call."""
     return function(*tensors)
 
 
-def repeat(
-    count: int, body: Callable[..., Sequence[Tensor]], totals: Sequence[Tensor]
-) -> Sequence[Tensor]:
+def repeat(count: int, body: Function, totals: Sequence[Tensor]) -> Sequence[Tensor]:
     """Call `totals = body(n, *totals)` for every n below count, and return the last totals."""
     # XLA can differentiate a loop only if the maximum number of its steps is given.
     _, *totals = tf.while_loop(
@@ -300,12 +282,7 @@ def repeat(
     return totals
 
 
-def cond(
-    condition: Tensor,
-    first: Callable[..., tuple[Tensor, ...]],
-    second: Callable[..., tuple[Tensor, ...]],
-    *tensors: Tensor,
-) -> tuple[Tensor, ...]:
+def cond(condition: Tensor, first: Function, second: Function, *tensors: Tensor) -> Nested:
     """Call `first(*tensors)` if the condition holds, otherwise `second(*tensors)`.
 
     TensorFlow cannot differentiate `tf.cond` when a branch has custom gradients and the tape is
@@ -337,9 +314,7 @@ def cond(
     return custom_vjp(choose, gradient, *tensors)
 
 
-def custom_vjp(
-    function: Callable[..., Any], gradient: Callable[..., tuple], *tensors: Tensor
-) -> Any:
+def custom_vjp(function: Function, gradient: Function, *tensors: Tensor) -> Nested:
     """Call `function(*tensors)`, whose gradient is `gradient(*tensors, *grad_output)`.
 
     Args:
@@ -354,7 +329,7 @@ def custom_vjp(
     # Inside a loop, TensorFlow stores whatever the backward pass captures, once per step. There,
     # the backward pass captures the tensors outside the custom gradient instead of their copies.
     # Elsewhere, above all in a branch of a conditional, only the copies can be used.
-    in_body = in_graph() and _is_loop(tf.compat.v1.get_default_graph())
+    in_body = not tf.executing_eagerly() and _is_loop(tf.compat.v1.get_default_graph())
 
     @tf.custom_gradient
     def run(*inputs):
@@ -368,9 +343,7 @@ def custom_vjp(
     return run(*tensors)
 
 
-def vjp(
-    function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], grad_output: Nested
-) -> tuple[tuple[Nested, ...], Nested]:
+def vjp(function: Function, inputs: tuple, grad_output: Nested) -> tuple[tuple, Nested]:
     """Compute the gradients of a function's inputs.
 
     Args:
@@ -386,15 +359,12 @@ def vjp(
     with tf.GradientTape() as tape:
         tape.watch(leaves(inputs))
         outputs, more = function(*inputs)
-    gradients = tape.gradient(
-        leaves(outputs), leaves(inputs), leaves(grad_output), unconnected_gradients="zero"
-    )
+    zero = tf.UnconnectedGradients.ZERO
+    gradients = tape.gradient(leaves(outputs), leaves(inputs), leaves(grad_output), zero)
     return unflatten_as(inputs, map(tf.convert_to_tensor, gradients)), more
 
 
-def differentiate_as(
-    equivalent: Callable[..., tuple], function: Callable[..., tuple], *tensors: Tensor
-) -> tuple:
+def differentiate_as(equivalent: Function, function: Function, *tensors: Tensor) -> tuple:
     """Call `function(*tensors)`, differentiated as another function that computes the same.
 
     TensorFlow cannot differentiate loops that XLA compiles everywhere, so it differentiates
@@ -418,9 +388,7 @@ def differentiate_as(
     return custom_vjp(function, gradient, *map(tf.identity, tensors))
 
 
-def linearize(
-    function: Callable[..., list[tuple[str, Nested]]], *inputs: Nested
-) -> tuple[list[str], Callable[[int, Nested], list[Tensor | None]]]:
+def linearize(function: Function, *inputs: Nested) -> tuple[list[str], Function]:
     """Compute the gradients of each output of a function separately.
 
     Args:
@@ -471,23 +439,15 @@ def gather_rows(samples: Tensor, row: Tensor) -> Tensor:
     """
     batch, length, *features = ops.shape(samples)
     flat = ops.reshape(samples, (batch * length, *features))
-    return ops.take(flat, _row_of_all(row, length), axis=0)
+    return ops.take(flat, flat_index(row, length), axis=0)
 
 
 def scatter_add(rows: Tensor, row: Tensor, length: Size) -> Tensor:
     """Add rows, `(B, ..., D)`, at the indices `row`, `(B, ...)`, to zeros `(B, length, D)`."""
     batch, size = ops.shape(row)[0], ops.shape(rows)[-1]
-    index = ops.reshape(_row_of_all(row, length), (-1,))
+    index = ops.reshape(flat_index(row, length), (-1,))
     total = ops.segment_sum(ops.reshape(rows, (-1, size)), index, num_segments=batch * length)
     return ops.reshape(total, (batch, length, size))
-
-
-def _row_of_all(row, length):
-    """The indices of the rows, if the rows of all samples are counted in one sequence."""
-    row = ops.convert_to_tensor(row)
-    first = ops.arange(ops.shape(row)[0], dtype="int32") * length
-    # Not `ops.add`: Keras 3.15 takes `(B, 1)` for a bias if B is the size of a row.
-    return row + ops.reshape(first, (-1,) + (1,) * (len(row.shape) - 1))
 
 
 def project(sequence: Tensor, kernel: Tensor) -> Tensor:
@@ -510,7 +470,7 @@ def project(sequence: Tensor, kernel: Tensor) -> Tensor:
     if len(shape) == 2:
         return ops.matmul(sequence, kernel)
     known = None not in shape
-    small = known and len(shape) == 3 and shape[0] * math.prod(kernel.shape) <= SMALL_EAGER
+    small = known and len(shape) == 3 and shape[0] * math.prod(kernel.shape) <= _SMALL_EAGER
     if small and tf.executing_eagerly():
         return ops.matmul(sequence, ops.expand_dims(kernel, 0))
     shape = shape if known else ops.shape(sequence)
@@ -545,7 +505,7 @@ def _has_xla():
 
 
 @functools.cache
-def _device():
+def _device() -> Device:
     return "gpu" if tf.config.get_visible_devices("GPU") else "cpu"
 
 

@@ -5,16 +5,16 @@ them up, which makes a layer a tenth slower. `torch.bmm` returns no view.
 """
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import keras
 import torch
 
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend.context import Compiling, ExecutionContext
+from keras_attention.backend.context import Compiling, Device, ExecutionContext
 from keras_attention.backend.operations import exact_operations
-from keras_attention.backend.structures import Body, leaves, unflatten_as
+from keras_attention.backend.structures import Body, Function, flat_index, leaves, unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
 # add, divide, multiply and subtract round from Keras 3.16 on.
@@ -38,18 +38,8 @@ def capture_compiling() -> Compiling:
     return Compiling()
 
 
-def in_graph() -> bool:
-    """Return False: there are no graphs of TensorFlow."""
-    return False
-
-
 def in_loop() -> bool:
     """Return False: there are no graphs of TensorFlow."""
-    return False
-
-
-def traces_loops() -> bool:
-    """Return False: `scan` is a loop in Python."""
     return False
 
 
@@ -84,7 +74,7 @@ def no_grad() -> Iterator[None]:
         yield
 
 
-def on_device(cpu: Callable[..., Any], gpu: Callable[..., Any], *tensors: Tensor) -> Any:
+def on_device(cpu: Function, gpu: Function, *tensors: Tensor) -> Nested:
     """Call the function for the device with the tensors."""
     return (gpu if _device(tensors) == "gpu" else cpu)(*tensors)
 
@@ -94,27 +84,22 @@ def may_compile(*program: Hashable) -> bool:
     return True
 
 
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+def jit(function: Function) -> Function:
     """Return the function as it is."""
     return function
 
 
-def run_compiled(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def run_compiled(function: Function, *tensors: Tensor) -> Nested:
     """Call a function of tensors."""
     return function(*tensors)
 
 
-def run_traced(function: Callable[..., Any], *tensors: Tensor, shapes: tuple | None = None) -> Any:
+def run_traced(function: Function, *tensors: Tensor, shapes: tuple | None = None) -> Nested:
     """Call a function of tensors."""
     return function(*tensors)
 
 
-def compile_function(
-    function: Callable[[list[Tensor]], Nested],
-    tensors: list[Tensor],
-    variables: Sequence[keras.Variable],
-    jit: bool,
-) -> Callable[[list[Tensor]], Nested]:
+def compile_function(function: Function, tensors: list, variables: list, jit: bool) -> Function:
     """Return the function, without gradients."""
     return torch.no_grad()(function)
 
@@ -138,26 +123,19 @@ def scan(
     return _unroll(body, carry, inputs, reverse)
 
 
-def run_loop(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def run_loop(function: Function, *tensors: Tensor) -> Nested:
     """Call a function that holds a loop."""
     return function(*tensors)
 
 
-def repeat(
-    count: int, body: Callable[..., Sequence[Tensor]], totals: Sequence[Tensor]
-) -> Sequence[Tensor]:
+def repeat(count: int, body: Function, totals: Sequence[Tensor]) -> Sequence[Tensor]:
     """Call `totals = body(n, *totals)` for every n below count, and return the last totals."""
     for n in range(count):
         totals = body(n, *totals)
     return totals
 
 
-def cond(
-    condition: Tensor,
-    first: Callable[..., tuple[Tensor, ...]],
-    second: Callable[..., tuple[Tensor, ...]],
-    *tensors: Tensor,
-) -> tuple[Tensor, ...]:
+def cond(condition: Tensor, first: Function, second: Function, *tensors: Tensor) -> Nested:
     """Call `first(*tensors)` if the condition holds, otherwise `second(*tensors)`."""
     return ops.cond(condition, lambda: first(*tensors), lambda: second(*tensors))
 
@@ -177,9 +155,7 @@ class _CustomVJP(torch.autograd.Function):
         return None, None, *ctx.gradient(*ctx.saved_tensors, *grad_output)
 
 
-def custom_vjp(
-    function: Callable[..., Any], gradient: Callable[..., tuple], *tensors: Tensor
-) -> Any:
+def custom_vjp(function: Function, gradient: Function, *tensors: Tensor) -> Nested:
     """Call `function(*tensors)`, whose gradient is `gradient(*tensors, *grad_output)`.
 
     Keras's `ops.custom_gradient` supports one output only. If the function raises, it calls the
@@ -188,9 +164,7 @@ def custom_vjp(
     return _CustomVJP.apply(function, gradient, *tensors)
 
 
-def vjp(
-    function: Callable[..., tuple[Nested, Nested]], inputs: tuple[Nested, ...], grad_output: Nested
-) -> tuple[tuple[Nested, ...], Nested]:
+def vjp(function: Function, inputs: tuple, grad_output: Nested) -> tuple[tuple, Nested]:
     """Compute the gradients of a function's inputs."""
     with torch.enable_grad():
         inputs = unflatten_as(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
@@ -200,16 +174,12 @@ def vjp(
     return unflatten_as(inputs, list(gradients)), more
 
 
-def differentiate_as(
-    equivalent: Callable[..., tuple], function: Callable[..., tuple], *tensors: Tensor
-) -> tuple:
+def differentiate_as(equivalent: Function, function: Function, *tensors: Tensor) -> tuple:
     """Call `function(*tensors)`, which the backend differentiates itself."""
     return function(*tensors)
 
 
-def linearize(
-    function: Callable[..., list[tuple[str, Nested]]], *inputs: Nested
-) -> tuple[list[str], Callable[[int, Nested], list[Tensor | None]]]:
+def linearize(function: Function, *inputs: Nested) -> tuple[list[str], Function]:
     """Compute the gradients of each output of a function separately."""
     with torch.enable_grad():
         inputs = unflatten_as(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
@@ -236,23 +206,16 @@ def gather_rows(samples: Tensor, row: Tensor) -> Tensor:
     """Gather rows of every sample, `samples[b, row[b, ...]]`."""
     batch, length, *features = ops.shape(samples)
     flat = ops.reshape(samples, (batch * length, *features))
-    return ops.take(flat, _row_of_all(row, length), axis=0)
+    return ops.take(flat, flat_index(row, length), axis=0)
 
 
 def scatter_add(rows: Tensor, row: Tensor, length: Size) -> Tensor:
     """Add rows, `(B, ..., D)`, at the indices `row`, `(B, ...)`, to zeros `(B, length, D)`."""
     batch, size = row.shape[0], rows.shape[-1]
-    index = ops.reshape(_row_of_all(row, length), (-1,))
+    index = ops.reshape(flat_index(row, length), (-1,))
     zeros = rows.new_zeros((batch * length, size))  # `ops.segment_sum` sums in float32
     total = zeros.index_add(0, index, ops.reshape(rows, (-1, size)))
     return ops.reshape(total, (batch, length, size))
-
-
-def _row_of_all(row, length):
-    """The indices of the rows, if the rows of all samples are counted in one sequence."""
-    row = ops.convert_to_tensor(row)
-    first = ops.arange(ops.shape(row)[0], dtype="int32") * length
-    return row + ops.reshape(first, (-1,) + (1,) * (len(row.shape) - 1))
 
 
 def project(sequence: Tensor, kernel: Tensor) -> Tensor:
@@ -287,5 +250,5 @@ def two_sums(first: Tensor, second: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return ops.sum(first, axis), ops.sum(second, axis)
 
 
-def _device(tensors):
+def _device(tensors) -> Device:
     return "gpu" if any(getattr(x, "is_cuda", False) for x in tensors) else "cpu"

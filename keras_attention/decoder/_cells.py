@@ -8,7 +8,7 @@ from keras import tree
 
 from keras_attention._spec import Description, instance_hint, is_cell, raise_value_error
 from keras_attention.attention.scoring import ScoringMixin
-from keras_attention.backend import in_graph, ops, value_of
+from keras_attention.backend import execution_context, ops, value_of
 from keras_attention.ops.random import generator_states
 
 
@@ -101,7 +101,7 @@ def with_constant_weights(layer, run):
     floating = [weight.dtype for weight in layer.weights if "float" in weight.dtype]
     mixed = any(dtype != layer.compute_dtype for dtype in floating)
     changing = layer.unroll or getattr(layer.cell, "non_trainable_weights", None)
-    if mixed or changing or not in_graph():
+    if mixed or changing or not execution_context().graph:
         return run()
     states = generator_states(layer)
     read = [(x, value_of(x)) for x in [*layer.weights, *states]]

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.backend import execution_context, in_graph, ops
+from keras_attention.backend import execution_context, ops
 from keras_attention.ops.windows.positions import take_windows
 
 __all__ = ["Masks", "all_of", "argmax", "causal_mask", "last_valid", "take_last", "zero_masked"]
@@ -100,7 +100,8 @@ def zero_masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return sequence
     mask = ops.expand_dims(mask, 2) if len(mask.shape) == 2 else mask
-    if not in_graph() or execution_context(sequence).compiled:
+    context = execution_context(sequence)
+    if not context.graph or context.compiled:
         return ops.where(mask, sequence, ops.zeros_like(sequence))
     # The graph may be converted to ONNX. There a choice becomes a sum of two products, which keeps
     # NaN, unless its condition is a search for NaN.

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_attention._typing import Nested
-from keras_attention.backend import Body, leaves, ops, scan, traces_loops, unflatten_as
+from keras_attention.backend import Body, execution_context, leaves, ops, scan, unflatten_as
 
 __all__ = ["changed_by", "generator_states", "scan_drawing"]
 
@@ -38,7 +38,7 @@ def scan_drawing(
     body: Body, carry: Nested, inputs: Nested, layer: keras.layers.Layer, unroll: bool = False
 ) -> tuple[Nested, Nested]:
     """Calls `scan` with a body that may draw other random numbers in every step."""
-    if unroll or not traces_loops() or not generator_states(layer):
+    if unroll or not execution_context().traces_loops or not generator_states(layer):
         return scan(body, carry, inputs, unroll=unroll)
     first = unflatten_as(inputs, [x[0] for x in leaves(inputs)])
     states = {id(x) for x in generator_states(layer)}

@@ -106,7 +106,7 @@ def test_gradients_restore_where_they_come_from(choice, jit):
 
 def test_many_sizes_are_told_once(monkeypatch):
     """The first sizes are compiled. The warning says what happens to the next."""
-    monkeypatch.setattr(backend, "MOST_PROGRAMS", 1)
+    monkeypatch.setattr(backend, "_MOST_PROGRAMS", 1)
     monkeypatch.setattr(backend, "_programs", set())
     backend._warn_of_many.cache_clear()
     assert may_compile("a score", 1)
@@ -119,7 +119,7 @@ def test_many_sizes_are_told_once(monkeypatch):
 
 
 def test_a_score_warns(monkeypatch):
-    monkeypatch.setattr(backend, "MOST_PROGRAMS", 0)
+    monkeypatch.setattr(backend, "_MOST_PROGRAMS", 0)
     monkeypatch.setattr(backend, "_programs", set())
     backend._warn_of_many.cache_clear()
     query, vector = np.ones((2, 1000, 1000), "float32"), np.ones(1000, "float32")

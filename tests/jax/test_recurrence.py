@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, recurrence
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    DecoderStack,
+    LuongAttention,
+    MonotonicAttention,
+    recurrence,
+)
 from keras_attention.backend import jax as backend
-from keras_attention.layers import DecoderStack, MonotonicAttention
 from keras_attention.recurrence import automatic, recur
 from tests import fast
 from tests.decoder.cases import MASKS, SEQUENCES_MASK, tensors

@@ -338,7 +338,7 @@ def test_eager_calls_compile_a_limited_number_of_programs(most, monkeypatch):
 
     monkeypatch.setattr(tf, "function", counting)
     monkeypatch.setattr(backend, "_programs", set())
-    monkeypatch.setattr(backend, "MOST_PROGRAMS", most)
+    monkeypatch.setattr(backend, "_MOST_PROGRAMS", most)
     backend._traced.cache_clear()
     monkeypatch.setitem(dispatch.SMALLEST, "tensorflow", 0)
     monkeypatch.setattr(dispatch, "SMALL_EAGER", 0)

@@ -33,7 +33,7 @@ def test_products(function, first, second, equation):
 @pytest.mark.parametrize("small", [2 * 5 * 3, 2 * 5 * 3 - 1])
 def test_small_and_large_kernels(small, monkeypatch):
     """Eager TensorFlow multiplies small ones sample by sample."""
-    monkeypatch.setattr(backend.chosen, "SMALL_EAGER", small, raising=False)
+    monkeypatch.setattr(backend.chosen, "_SMALL_EAGER", small, raising=False)
     x, kernel, upstream = normal(0, 2, 7, 5), normal(1, 5, 3), normal(2, 2, 7, 3)
     assert_close(project(tensor(x), tensor(kernel)), x @ kernel)
 

@@ -94,7 +94,7 @@ def _fold(
         row = None if memory is None else gather_rows(memory, positions[n])
         return add(ops.expand_dims(weights[n], 2), row, positions[n], *totals)
 
-    return repeat(position.shape[-1], body, totals)
+    return tuple(repeat(position.shape[-1], body, totals))
 
 
 def _positions_first(x):
