@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 import keras
 
-from keras_attention._spec import Spec, check_bool, check_training, described, masks_by_name
+from keras_attention._spec import Spec, check_bool, check_training, describe, masks_by_name
 from keras_attention._typing import Tensor
 from keras_attention.attention.dropped_masks import warn_of_dropped_masks
 from keras_attention.ops.matmul import cast, project
@@ -307,9 +307,9 @@ def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
     hints = ""
     for name, x in unknown.items():
         close = difflib.get_close_matches(name, own, 1, cutoff=0.8)
-        hint = ELSEWHERE.get(name) or (close and f"write {close[0]}={described(x)}")
+        hint = ELSEWHERE.get(name) or (close and f"write {close[0]}={describe(x)}")
         hints += f" For `{name}`, {hint}." if hint else ""
-    listed = ", ".join(f"{name!r}: {described(x)}" for name, x in unknown.items())
+    listed = ", ".join(f"{name!r}: {describe(x)}" for name, x in unknown.items())
     raise ValueError(
         f"Unrecognized keyword arguments passed to {layer.__name__}: {{{listed}}}. It takes "
         f"{', '.join(own)}, and the arguments of every Keras layer, such as name.{hints}"

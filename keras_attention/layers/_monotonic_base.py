@@ -1,11 +1,11 @@
 """The base of attentions that stay or move on with a learned probability."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
-from keras_attention._spec import NOT_NORMALISED, check_choice, check_number
-from keras_attention._typing import Nested, Shape, Size, Tensor
+from keras_attention._spec import NOT_NORMALIZED, check_choice, check_number
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Size, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
 from keras_attention.backend.operations import ops
@@ -31,11 +31,11 @@ class MonotonicBase(RecurrentScoringMixin):
         initial_offset: float,
         initial_gain: float | None,
         use_bias: bool,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         set_content(self, units, use_bias, weight_norm=True)
-        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALIZED)
         self.noise = check_number(self.name, "noise", noise, 0)
         self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
         self.initial_gain = initial_gain

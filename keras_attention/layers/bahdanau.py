@@ -1,11 +1,11 @@
 """Additive attention."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool, check_int
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend.operations import ops
 from keras_attention.ops.additive import additive_score
@@ -65,7 +65,7 @@ class BahdanauAttention(ScoringMixin):
         units: int,
         use_bias: bool = False,
         weight_norm: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[ScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)

@@ -1,11 +1,11 @@
 """Attention with coverage."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_number
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend.operations import ops
@@ -60,7 +60,7 @@ class CoverageAttention(RecurrentScoringMixin):
         units: int,
         loss_weight: float = 1.0,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         set_content(self, units, use_bias)

@@ -1,13 +1,13 @@
 """Dynamic convolution attention."""
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 
 from keras_attention._spec import check_int, check_number
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend.operations import ops
@@ -76,7 +76,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         prior_length: int = 11,
         alpha: float = 0.1,
         beta: float = 0.9,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)

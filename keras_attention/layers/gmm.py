@@ -1,20 +1,20 @@
 """Attention by a mixture of Gaussians."""
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 
 from keras_attention._spec import (
-    NOT_NORMALISED,
+    NOT_NORMALIZED,
     Description,
     check_choice,
     check_int,
     check_number,
     raise_value_error,
 )
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
 from keras_attention.backend.operations import ops
@@ -91,10 +91,10 @@ class GMMAttention(RecurrentScoringMixin):
         version: str = "V2b",
         initial_step: float = 1.0,
         initial_width: float = 10.0,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
-        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALIZED)
         self.units = check_int(self.name, "units", units)
         self.components = check_int(self.name, "components", components)
         self.version = check_choice(self.name, "version", version, VERSIONS)

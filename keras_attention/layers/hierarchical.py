@@ -5,12 +5,12 @@ import inspect
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
 from keras_attention._spec import (
-    LAST_SEED,
+    MAX_SEED,
     Spec,
     check_choice,
     check_int,
@@ -21,7 +21,7 @@ from keras_attention._spec import (
     is_cell,
     raise_value_error,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import LayerOptions, Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, keep_backward_outputs, traced
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend.operations import ops
@@ -104,7 +104,7 @@ class HierarchicalAttention(CheckedLayer):
         normalizer: str = "softmax",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
@@ -117,7 +117,7 @@ class HierarchicalAttention(CheckedLayer):
         self.dropout = check_rate(self.name, "dropout", dropout)
         self.seed = check_seed(self.name, seed)
         # With one seed, both attentions would drop the same places.
-        seeds = (self.seed, None if seed is None else (self.seed + 1) % (LAST_SEED + 1))
+        seeds = (self.seed, None if seed is None else (self.seed + 1) % (MAX_SEED + 1))
         units = self.sentence_units or self.units
         self.word_attention = self.make_pooling("word_attention", self.units, seeds[0])
         self.sentence_attention = self.make_pooling("sentence_attention", units, seeds[1])

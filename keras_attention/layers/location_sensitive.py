@@ -1,11 +1,11 @@
 """Location-sensitive attention."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool, check_int
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend.operations import ops
@@ -61,7 +61,7 @@ class LocationSensitiveAttention(RecurrentScoringMixin):
         kernel_size: int = 31,
         cumulative: bool = True,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         set_content(self, units, use_bias)

@@ -1,18 +1,18 @@
 """The attention of Luong, Pham and Manning, global and local."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
 from keras_attention._spec import (
-    LONGEST,
+    MAX_STEPS,
     Description,
     check_choice,
     check_int,
     is_integer,
     raise_value_error,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory, Window
 from keras_attention.backend.context import value_of
@@ -99,18 +99,18 @@ class LuongAttention(ScoringMixin):
         half_width: int = 10,
         units: int | None = None,
         max_length: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[ScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         hint = f"For an attentional vector write units={score_mode}." * is_integer(score_mode)
         self.score_mode = check_choice(self.name, "score_mode", score_mode, SCORES, hint)
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
-        self.half_width = check_int(self.name, "half_width", half_width, most=LONGEST)
+        self.half_width = check_int(self.name, "half_width", half_width, most=MAX_STEPS)
         self.units = None if units is None else check_int(self.name, "units", units)
         self.max_length = max_length
         if score_mode == "location":
             hint = "It is the number of steps of the longest memory."
-            self.max_length = check_int(self.name, "max_length", max_length, 1, LONGEST, hint)
+            self.max_length = check_int(self.name, "max_length", max_length, 1, MAX_STEPS, hint)
         elif max_length is not None:
             received = Description(f"max_length={max_length!r:.80} with score_mode={score_mode!r}")
             expected = '`max_length` is for score_mode="location" only'
@@ -146,7 +146,9 @@ class LuongAttention(ScoringMixin):
             shape = (value_shape[-1] + query_size, self.units)
             self.output_kernel = self.add_weight(shape, name="output_kernel")
 
-    def compute_output_spec(self, query: Any, value: Any = None, *args, **kwargs: Any) -> Any:
+    def compute_output_spec(
+        self, query: Any, value: Any = None, *args, **kwargs: Unpack[ScoringOptions]
+    ) -> Any:
         spec = super().compute_output_spec(query, value, *args, **kwargs)
         self._check_length(value.shape)
         return spec

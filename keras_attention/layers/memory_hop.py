@@ -1,11 +1,11 @@
 """One hop of a memory network."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool, check_choice
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend.operations import ops
 from keras_attention.ops.matmul import dot_score
@@ -63,12 +63,12 @@ class MemoryHop(ScoringMixin):
     """
 
     # All are compared and added.
-    CALL = ScoringMixin.CALL.but(
+    CALL = ScoringMixin.CALL.replace(
         "query: float[B Tq D] | float[B D]", "value: float[B Tk D]", "key: float[B Tk D]?"
     )
-    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
+    STEP = CALL.replace("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
 
-    def __init__(self, update: str = "add", **kwargs: Any) -> None:
+    def __init__(self, update: str = "add", **kwargs: Unpack[ScoringOptions]) -> None:
         super().__init__(**kwargs)
         hint = "A hop has no units: it is as wide as its inputs."
         self.update = check_choice(self.name, "update", update, ("add", "linear"), hint)

@@ -1,19 +1,19 @@
 """A memory network from words to an answer."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import (
-    DEEPEST,
-    LONGEST,
+    MAX_HOPS,
+    MAX_STEPS,
     Spec,
     check_bool,
     check_choice,
     check_int,
     dtype_of,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import LayerOptions, Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.backend.operations import ops
 from keras_attention.layers.memory_hop import MemoryHop
@@ -99,23 +99,23 @@ class MemoryNetwork(CheckedLayer):
         position_encoding: bool | int = True,
         memory_size: int = 50,
         null_memories: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         hint = "It is the number of words, the padding 0 included."
         self.vocabulary_size = check_int(
-            self.name, "vocabulary_size", vocabulary_size, 1, LONGEST, hint
+            self.name, "vocabulary_size", vocabulary_size, 1, MAX_STEPS, hint
         )
         self.units = check_int(self.name, "units", units)
-        self.hops = check_int(self.name, "hops", hops, most=DEEPEST)
+        self.hops = check_int(self.name, "hops", hops, most=MAX_HOPS)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
         self.position_encoding = position_encoding
         if not isinstance(position_encoding, bool):
             hint = "It is the length of the longest sentence, or True or False."
             self.position_encoding = check_int(
-                self.name, "position_encoding", position_encoding, 1, LONGEST, hint
+                self.name, "position_encoding", position_encoding, 1, MAX_STEPS, hint
             )
-        self.memory_size = check_int(self.name, "memory_size", memory_size, most=LONGEST)
+        self.memory_size = check_int(self.name, "memory_size", memory_size, most=MAX_STEPS)
         self.null_memories = check_bool(self.name, "null_memories", null_memories)
         update = "add" if tying == "adjacent" else "linear"
         # Hops that share one kernel are one layer.

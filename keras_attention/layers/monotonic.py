@@ -1,12 +1,12 @@
 """Monotonic attention, and monotonic chunkwise attention."""
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_choice, check_int
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.types import Step
 from keras_attention.backend.loops import scan, swap_steps
 from keras_attention.backend.operations import ops
@@ -95,7 +95,7 @@ class MonotonicAttention(MonotonicBase):
         initial_offset: float = -4.0,
         initial_gain: float | None = None,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
         self.mode = check_choice(self.name, "mode", mode, MODES)

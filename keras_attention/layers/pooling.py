@@ -1,11 +1,11 @@
 """Attention by learned queries."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import Spec, check_bool, check_int, check_number
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import LayerOptions, Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
 from keras_attention.backend.operations import ops
@@ -93,7 +93,7 @@ class AttentionPooling(CheckedLayer):
         normalizer: str = "softmax",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         set_weighing(self, normalizer, dropout, seed)

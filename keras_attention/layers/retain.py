@@ -1,11 +1,11 @@
 """RETAIN: a classifier of histories whose logit is a sum over visits and codes."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import Description, Spec, check_bool, check_int, raise_value_error
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import LayerOptions, Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, as_in_a_call
 from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import zero_masked
@@ -70,7 +70,9 @@ class RETAIN(CheckedLayer):
 
     CALL = Spec("inputs: float[B T D]", "mask: bool[B T]?")
 
-    def __init__(self, units: int, classes: int = 1, unroll: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, units: int, classes: int = 1, unroll: bool = False, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
         self.classes = check_int(self.name, "classes", classes)

@@ -1,12 +1,12 @@
 """Stepwise monotonic attention."""
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool, check_number
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Tensor
 from keras_attention.attention.types import Step
 from keras_attention.backend.operations import ops
 from keras_attention.layers._monotonic_base import MonotonicBase, probabilities
@@ -85,7 +85,7 @@ class StepwiseMonotonicAttention(MonotonicBase):
         initial_offset: float = 0.0,
         initial_gain: float | None = None,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
         self.temperature = check_number(self.name, "temperature", temperature, 1e-6, 1)

@@ -1,12 +1,12 @@
 """Target attention: how much an item of a history has to do with a candidate."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_choice, check_int
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import NORMALIZERS, ScoringMixin
 from keras_attention.backend.operations import ops
 from keras_attention.ops.matmul import cast, project
@@ -69,10 +69,12 @@ class TargetAttention(ScoringMixin):
     """
 
     # Queries and keys are subtracted.
-    CALL = ScoringMixin.CALL.but("query: float[B Tq D] | float[B D]", "key: float[B Tk D]?")
-    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
+    CALL = ScoringMixin.CALL.replace("query: float[B Tq D] | float[B D]", "key: float[B Tk D]?")
+    STEP = CALL.replace("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
 
-    def __init__(self, units: int, normalizer: str = "none", **kwargs: Any) -> None:
+    def __init__(
+        self, units: int, normalizer: str = "none", **kwargs: Unpack[ScoringOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
         choices = (*ALONE, *NORMALIZERS)

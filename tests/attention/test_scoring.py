@@ -527,43 +527,43 @@ BAD_CALLS = {
     "no value": ({"query": (B, TQ, DQ)}, ("`value` is missing", "layer(query, value)")),
     "value_mask of numbers": (
         {**GOOD, "value_mask": (B, TK, "float32")},
-        ("`value_mask` must be boolean", "received dtype float32", 'cast(value_mask, "bool")'),
+        ("`value_mask` must be boolean", "received float32", 'cast(value_mask, "bool")'),
     ),
     "query_mask of integers": (
         {**GOOD, "query_mask": (B, TQ, "int32")},
-        ("`query_mask` must be boolean", "received dtype int32"),
+        ("`query_mask` must be boolean", "received int32"),
     ),
     "attention_mask of integers": (
         {**GOOD, "attention_mask": (TQ, TK, "int32")},
-        ("`attention_mask` must be boolean", "received dtype int32"),
+        ("`attention_mask` must be boolean", "received int32"),
     ),
     "value_mask of the length of the query": (
         {**GOOD, "value_mask": (B, TQ)},
-        ("`value_mask` must have shape (2, 7)", "received (2, 3)"),
+        ("`value_mask` must be boolean, of shape (2, 7)", "of shape (2, 3)"),
     ),
     "value_mask of rank 3": (
         {**GOOD, "value_mask": (B, TK, 1)},
-        ("`value_mask` must have shape (2, 7)", "received (2, 7, 1)"),
+        ("`value_mask` must be boolean, of shape (2, 7)", "of shape (2, 7, 1)"),
     ),
     "query_mask of the length of the value": (
         {**GOOD, "query_mask": (B, TK)},
-        ("`query_mask` must have shape (2, 3)", "received (2, 7)"),
+        ("`query_mask` must be boolean, of shape (2, 3)", "of shape (2, 7)"),
     ),
     "attention_mask transposed": (
         {**GOOD, "attention_mask": (TK, TQ)},
-        ("`attention_mask` must have shape (3, 7) or (2, 3, 7)", "received (7, 3)"),
+        ("`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7)", "of shape (7, 3)"),
     ),
     "attention_mask of rank 4": (
         {**GOOD, "attention_mask": (B, 1, TQ, TK)},
-        ("`attention_mask` must have shape (3, 7) or (2, 3, 7)", "received (2, 1, 3, 7)"),
+        ("`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7)", "of shape (2, 1, 3, 7)"),
     ),
     "query_mask of a step": (
         {**STEP, "query_mask": (B, 1)},
-        ("`query_mask` must have shape (2,)", "received (2, 1)"),
+        ("`query_mask` must be boolean, of shape (2,)", "of shape (2, 1)"),
     ),
     "attention_mask of a step": (
         {**STEP, "attention_mask": (B, 1, TK)},
-        ("`attention_mask` must have shape (2, 7)", "received (2, 1, 7)"),
+        ("`attention_mask` must be boolean, of shape (2, 7)", "of shape (2, 1, 7)"),
     ),
 }
 

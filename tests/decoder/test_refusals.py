@@ -184,19 +184,19 @@ BAD_CALLS = {
     ),
     "memory_mask of numbers": (
         {**GOOD, "memory_mask": (B, TK, "float32")},
-        ("`memory_mask` must be boolean", "received dtype float32"),
+        ("`memory_mask` must be boolean", "received float32"),
     ),
     "sequences_mask of integers": (
         {**GOOD, "sequences_mask": (B, T, "int32")},
-        ("`sequences_mask` must be boolean", "received dtype int32"),
+        ("`sequences_mask` must be boolean", "received int32"),
     ),
     "memory_mask of the length of the sequences": (
         {**GOOD, "memory_mask": (B, T)},
-        ("`memory_mask` must have shape (2, 7)", "received (2, 5)"),
+        ("`memory_mask` must be boolean, of shape (2, 7)", "of shape (2, 5)"),
     ),
     "sequences_mask of the length of the memory": (
         {**GOOD, "sequences_mask": (B, TK)},
-        ("`sequences_mask` must have shape (2, 5)", "received (2, 7)"),
+        ("`sequences_mask` must be boolean, of shape (2, 5)", "of shape (2, 7)"),
     ),
     "initial_state of another size": (
         {**GOOD, "initial_state": (B, H + 1)},

@@ -352,23 +352,23 @@ BAD_CALLS = {
     ),
     "context_mask of numbers": (
         {**GOOD, "context_mask": (B, T, "float32")},
-        ("`context_mask` must be boolean", "received dtype float32"),
+        ("`context_mask` must be boolean", "received float32"),
     ),
     "query_mask of integers": (
         {**GOOD, "query_mask": (B, J, "int32")},
-        ("`query_mask` must be boolean", "received dtype int32", 'cast(query_mask, "bool")'),
+        ("`query_mask` must be boolean", "received int32", 'cast(query_mask, "bool")'),
     ),
     "context_mask of the length of the query": (
         {**GOOD, "context_mask": (B, J)},
-        ("`context_mask` must have shape (2, 7)", "received (2, 3)"),
+        ("`context_mask` must be boolean, of shape (2, 7)", "of shape (2, 3)"),
     ),
     "query_mask of the length of the context": (
         {**GOOD, "query_mask": (B, T)},
-        ("`query_mask` must have shape (2, 3)", "received (2, 7)"),
+        ("`query_mask` must be boolean, of shape (2, 3)", "of shape (2, 7)"),
     ),
     "query_mask of rank 3": (
         {**GOOD, "query_mask": (B, T, J)},
-        ("`query_mask` must have shape (2, 3)", "received (2, 7, 3)"),
+        ("`query_mask` must be boolean, of shape (2, 3)", "of shape (2, 7, 3)"),
     ),
 }
 

@@ -489,19 +489,22 @@ BAD_CALLS = {
     ),
     "rank 2 of a story": (
         {"story": (B, W, "int32"), "question": QUESTION},
-        ("`story` must have shape (batch, sentences, words)", "received (2, 5)"),
+        ("`story` must be integer ids, of shape (batch, sentences, words)", "of shape (2, 5)"),
     ),
     "rank 4 of a story": (
         {"story": (B, N, W, D, "int32"), "question": QUESTION},
-        ("`story` must have shape (batch, sentences, words)", "received (2, 7, 5, 3)"),
+        (
+            "`story` must be integer ids, of shape (batch, sentences, words)",
+            "of shape (2, 7, 5, 3)",
+        ),
     ),
     "rank 1 of a question": (
         {"story": STORY, "question": (B, "int32")},
-        ("`question` must have shape (batch, words)", "received (2,)"),
+        ("`question` must be integer ids, of shape (batch, words)", "of shape (2,)"),
     ),
     "rank 3 of a question": (
         {"story": STORY, "question": (B, Q, D, "int32")},
-        ("`question` must have shape (batch, words)", "received (2, 13, 3)"),
+        ("`question` must be integer ids, of shape (batch, words)", "of shape (2, 13, 3)"),
     ),
     "batch sizes": (
         {"story": STORY, "question": (3, Q, "int32")},
@@ -509,15 +512,15 @@ BAD_CALLS = {
     ),
     "numbers for a story": (
         {"story": (B, N, W, "float32"), "question": QUESTION},
-        ("`story` must hold word ids, integers", "received dtype float32"),
+        ("`story` must be integer ids", "received float32"),
     ),
     "numbers for a question": (
         {"story": STORY, "question": (B, Q, "float32")},
-        ("`question` must hold word ids, integers", "received dtype float32"),
+        ("`question` must be integer ids", "received float32"),
     ),
     "booleans": (
         {"story": (B, N, W, "bool"), "question": QUESTION},
-        ("`story` must hold word ids, integers", "received dtype bool"),
+        ("`story` must be integer ids", "received bool"),
     ),
 }
 

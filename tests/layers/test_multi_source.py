@@ -658,7 +658,7 @@ REFUSALS = {
     ),
     "ids": (
         lambda: LAYER(QUERY, [FLOATS[0], np.ones((B, 4), int)]),
-        ("`value[1]` must hold vectors of floating-point numbers", "Embed token ids first"),
+        ("`value[1]` must be floating-point", "Embed token ids first"),
     ),
     "one key": (
         lambda: LAYER(QUERY, FLOATS, key=[FLOATS[0], None]),
@@ -670,11 +670,14 @@ REFUSALS = {
     ),
     "the other mask": (
         lambda: LAYER(QUERY, FLOATS, value_mask=HOLES[::-1]),
-        ("`value_mask[0]` must have shape (2, 7)", "each step of `value[0]`", "(2, 11)"),
+        ("`value_mask[0]` must be boolean, of shape (2, 7)", "each step of `value[0]`", "(2, 11)"),
     ),
     "pairs": (
         lambda: LAYER(QUERY, FLOATS, attention_mask=[None, np.ones((T, 7), bool)]),
-        ("`attention_mask[1]` must have shape (5, 11) or (2, 5, 11)", "pass `value_mask`"),
+        (
+            "`attention_mask[1]` must be boolean, of shape (5, 11) or (2, 5, 11)",
+            "pass `value_mask`",
+        ),
     ),
     "widths": (
         lambda: MultiSource([MemoryHop(), BahdanauAttention(3)])(QUERY, FLOATS),

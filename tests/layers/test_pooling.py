@@ -319,32 +319,35 @@ def test_the_mask_comes_from_an_embedding():
 
 
 KNOWN = "the last dimension of `inputs`, its features, must be known"
-RANK = "`inputs` must have shape (batch, steps, features)"
+RANK = "`inputs` must be floating-point, of shape (batch, steps, features)"
 GOOD = {"inputs": (B, T, D)}
 BAD_CALLS = {
     "rank 2": ({"inputs": (B, D)}, (RANK, "received (2, 5)")),
     "rank 4": ({"inputs": (B, 3, T, D)}, (RANK, "received (2, 3, 7, 5)")),
     "mask of numbers": (
         {**GOOD, "mask": (B, T, "float32")},
-        ("`mask` must be boolean", "received dtype float32", 'cast(mask, "bool")'),
+        ("`mask` must be boolean", "received float32", 'cast(mask, "bool")'),
     ),
     "mask of integers": (
         {**GOOD, "mask": (B, T, "int32")},
-        ("`mask` must be boolean", "received dtype int32"),
+        ("`mask` must be boolean", "received int32"),
     ),
     "mask of another length": (
         {**GOOD, "mask": (B, 3)},
-        ("`mask` must have shape (2, 7)", "received (2, 3)"),
+        ("`mask` must be boolean, of shape (2, 7)", "of shape (2, 3)"),
     ),
     "mask of another batch": (
         {**GOOD, "mask": (3, T)},
-        ("`mask` must have shape (2, 7)", "received (3, 7)"),
+        ("`mask` must be boolean, of shape (2, 7)", "of shape (3, 7)"),
     ),
     "mask of rank 3": (
         {**GOOD, "mask": (B, T, D)},
-        ("`mask` must have shape (2, 7)", "received (2, 7, 5)"),
+        ("`mask` must be boolean, of shape (2, 7)", "of shape (2, 7, 5)"),
     ),
-    "mask of rank 1": ({**GOOD, "mask": (T,)}, ("`mask` must have shape (2, 7)", "received (7,)")),
+    "mask of rank 1": (
+        {**GOOD, "mask": (T,)},
+        ("`mask` must be boolean, of shape (2, 7)", "of shape (7,)"),
+    ),
 }
 
 

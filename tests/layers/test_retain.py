@@ -167,4 +167,6 @@ def test_what_is_refused():
     mask = np.ones((B, T + 1), bool)
     for call in (built(), built().contributions):
         assert_refused(lambda call=call: call(inputs[0]), "(batch, steps, features)")
-        assert_refused(lambda call=call: call(inputs, mask=mask), "`mask` must have shape (2, 5)")
+        assert_refused(
+            lambda call=call: call(inputs, mask=mask), "`mask` must be boolean, of shape (2, 5)"
+        )

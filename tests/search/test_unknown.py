@@ -54,14 +54,17 @@ def test_without_a_source_nothing_is_replaced():
         ({"weights": None}, "`weights` is missing, of shape .batch, steps, memory steps"),
         (
             {"tokens": np.zeros((B, L))},
-            "`tokens` must hold word ids, integers; received dtype float64",
+            "`tokens` must be integer ids float64",
         ),
         (
             {"source": np.zeros((B, 6), "int32")},
             "the same in `weights` and `source`; received `weights` 7, `source` 6",
         ),
         ({"memory_mask": np.ones((B, TK))}, "`memory_mask` must be boolean"),
-        ({"weights": np.zeros((B, K, L, TK))}, "`weights` must have shape .batch, steps, memory"),
+        (
+            {"weights": np.zeros((B, K, L, TK))},
+            "`weights` must be floating-point, of shape .batch, steps, memory",
+        ),
         ({"unknown_token": -1}, r"`unknown_token` must be an integer from 0 .*received \-1"),
     ],
 )

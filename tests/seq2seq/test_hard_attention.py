@@ -275,7 +275,10 @@ def test_bad_calls():
         (lambda: HardAttention(V, U)(output, weights=weights), "`memory` is missing"),
         (lambda: path(output, weights=weights, memory=memory), "`tokens` is missing", "(batch,"),
         (lambda: path(output[:, 0], **step, tokens=TOKENS[:, 0]), "`state` is missing", "initial_"),
-        (lambda: path(output[:, 0], weights=weights, memory=memory), "`weights` must have shape"),
+        (
+            lambda: path(output[:, 0], weights=weights, memory=memory),
+            "`weights` must be floating-point, of shape",
+        ),
         (lambda: sampling(output, weights=weights, memory=memory, training=True), "`targets` is"),
     ):
         assert_refused(call, *fragments)

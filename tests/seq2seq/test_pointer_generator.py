@@ -156,7 +156,9 @@ def test_bad_calls():
     layer = built()
     assert_refused(lambda: layer(output, **read), "`source` is missing", "(batch, memory steps)")
     assert_refused(
-        lambda: layer(output, **read, source=SOURCE[0]), "`source` must have shape", "received (8,)"
+        lambda: layer(output, **read, source=SOURCE[0]),
+        "`source` must be a tensor, of shape",
+        "received (8,)",
     )
 
 

@@ -103,7 +103,11 @@ def test_bad_calls():
     head = built({})
     assert_refused(lambda: head(output), "`inputs` is missing", "(batch, steps, features)")
     assert_refused(
-        lambda: head(output, inputs=inputs[:, 0]), "`inputs` must have shape", "received (2, 7)"
+        lambda: head(output, inputs=inputs[:, 0]),
+        "`inputs` must be floating-point, of shape",
+        "received (2, 7)",
     )
     assert_refused(lambda: head(output, inputs=inputs[:1]), "batch size", "`output` 2, `inputs` 1")
-    assert_refused(lambda: head(output[0, 0], inputs=inputs), "`output` must have shape")
+    assert_refused(
+        lambda: head(output[0, 0], inputs=inputs), "`output` must be floating-point, of shape"
+    )
