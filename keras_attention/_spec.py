@@ -12,6 +12,7 @@ it. A correct call builds no part of the message.
 """
 
 import contextlib
+import copy
 import functools
 import math
 import numbers
@@ -62,7 +63,7 @@ REMEDIES = {
 }
 
 
-def raise_value_error(where: str, expected: str, received: Any, remedy: str = "") -> NoReturn:
+def raise_value_error(where: str, expected: str, received: object, remedy: str = "") -> NoReturn:
     """Raise the error of an argument. `received` is the value itself, or its `Description`."""
     received = received if isinstance(received, Description) else describe(received)
     received = received and f"; received {received}"
@@ -124,19 +125,21 @@ class Spec:
     """The tensors of a call, see the top of the module. `call` tells how to write the call."""
 
     def __init__(self, *declarations: str, call: str | None = None) -> None:
-        self.arguments = [Argument.parse(x) for x in declarations]
-        self.names = dict.fromkeys(x.name for x in self.arguments)
-        self.required = [x.name for x in self.arguments if not x.optional]
-        self.call = call or f"layer({', '.join(self.required)})"
+        self.arguments: list[Argument] = [Argument.parse(x) for x in declarations]
+        self.names: dict[str, None] = dict.fromkeys(x.name for x in self.arguments)
+        self.required: list[str] = [x.name for x in self.arguments if not x.optional]
+        self.call: str = call or f"layer({', '.join(self.required)})"
         self.lists: dict[str, int] = {}
+
+    def _copy(self, arguments, lists):
+        spec = copy.copy(self)
+        spec.arguments, spec.lists = arguments, lists
+        return spec
 
     def replace(self, *declarations: str) -> "Spec":
         """Return a copy with other declarations of some arguments."""
-        spec = Spec(*declarations, call=self.call)
-        new = {x.name: x for x in spec.arguments}
-        spec.arguments = [new.get(x.name, x) for x in self.arguments]
-        spec.names, spec.required = self.names, self.required
-        return spec
+        new = {x.name: x for x in map(Argument.parse, declarations)}
+        return self._copy([new.get(x.name, x) for x in self.arguments], self.lists)
 
     def for_memories(self, count: int | None) -> "Spec":
         """Return the spec for lists of `count` memories: every argument with the axis Tk is a list.
@@ -145,15 +148,14 @@ class Spec:
         """
         if count is None:
             return self
-        spec = Spec(call=self.call)
-        spec.names, spec.required = self.names, self.required
+        arguments, lists = [], {}
         for argument in self.arguments:
             if any("Tk" in axes for axes in argument.shapes.values()):
-                spec.lists[argument.name] = count
-                spec.arguments += map(argument.item, range(count))
+                lists[argument.name] = count
+                arguments += map(argument.item, range(count))
             else:
-                spec.arguments.append(argument)
-        return spec
+                arguments.append(argument)
+        return self._copy(arguments, lists)
 
     def check(
         self,
@@ -161,7 +163,7 @@ class Spec:
         tensors: Mapping[str, Any],
         built: Mapping[str, int] = {},
         call: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, int]:
         """Raise an error for tensors that are not as declared; return the sizes by axis.
 
         Args:
@@ -189,15 +191,15 @@ class Spec:
 
     def symbols(self, shapes: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         """Return symbolic tensors, or lists of them, of these shapes. Ids are int32."""
-        kinds = {x.name.partition("[")[0]: x.kind for x in self.arguments}
+        ids = {x.name for x in self.arguments if x.kind == "int"}
         symbols = {}
         for name, shape in shapes.items():
-            kind = "int32" if kinds.get(name) == "int" else dtype
+            kind = "int32" if name in ids else dtype
             symbol = functools.partial(keras.KerasTensor, dtype=kind)
             symbols[name] = None if shape is None else map_shapes(symbol, shape)
         return symbols
 
-    def _items(self, layer: str, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    def _items(self, layer, tensors):
         """Return the tensors by name, the items of lists as value[0], value[1] and so on."""
         items = {name: x for name, x in tensors.items() if name not in self.lists}
         for name, count in self.lists.items():
@@ -211,15 +213,7 @@ class Spec:
             items |= {f"{name}[{n}]": one for n, one in enumerate(x)}
         return items
 
-    def _raise_error(
-        self,
-        layer: str,
-        argument: Argument,
-        tensors: Mapping[str, Any],
-        built: Mapping[str, int],
-        sizes: dict[str, Any],
-        call: str,
-    ) -> NoReturn:
+    def _raise_error(self, layer, argument, tensors, built, sizes, call):
         """Raise the error of a tensor: one message, and a remedy where that does not tell."""
         name, kind, shapes, _ = argument
         x = tensors[name]
@@ -242,35 +236,33 @@ class Spec:
         remedy = remedy.format(name=name, masks=masks_by_name(self.names))
         raise_value_error(layer, expected, x, f"{remedy}Call {call}.")
 
-    def _problem(self, argument: Argument, x: Any) -> str:
+    def _problem(self, argument, x):
         """Return the key of the remedy for a tensor that is not as declared."""
         name, kind, shapes, _ = argument
         if hasattr(x, "_fields"):
             return "prepared"
-        if isinstance(x, (list, tuple)) and any(hasattr(one, "shape") for one in x):
-            return "several" if name in ("value", "memory") else ""
-        if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+        if isinstance(x, (list, tuple)):
+            is_memory = name in ("value", "memory")
+            return "several" if is_memory and any(hasattr(one, "shape") for one in x) else ""
+        if not (hasattr(x, "shape") and hasattr(x, "dtype")):
             return ""
         if not is_dense(x):
             return _sparsity(x)
-        if kind_of(x.dtype) != kind != "any":
-            if kind == "float":
-                return "mask" if kind_of(x.dtype) == "bool" else "ids"
+        received, axes = kind_of(x.dtype), shapes.get(len(x.shape))
+        if kind == "float" != received:
+            return "mask" if received == "bool" else "ids"
+        if received != kind != "any":
             return kind
-        if kind == "bool":
-            return "attention_mask" if name.startswith("attention_mask") else ""
-        rank = len(x.shape)
-        unknown = rank in shapes and shapes[rank][-1][0] == "D" and x.shape[-1] is None
-        return "features" if unknown else ""
+        if axes and axes[-1][0] == "D" and x.shape[-1] is None:
+            return "features"
+        return "attention_mask" if name.startswith("attention_mask") else ""
 
-    def _first_with(self, axis: str, tensors: Mapping[str, Any]) -> str:
-        """Return the name of the first tensor that has a known size of an axis."""
-        for name, _, shapes, _ in self.arguments:
-            shape = getattr(tensors.get(name), "shape", ())
-            axes = shapes.get(len(shape), ())
-            if axis in axes and isinstance(shape[axes.index(axis)], int):
-                return name
-        raise AssertionError(axis)
+    def _first_with(self, axis, tensors):
+        """Return the name of the first tensor that has a size of an axis."""
+        for argument in self.arguments:
+            argument.accepts(tensors.get(argument.name), sizes := {})
+            if axis in sizes:
+                return argument.name
 
 
 def _axis_name(axis: str) -> str:
@@ -351,52 +343,39 @@ def is_tensor(x: Any, kind: str, *shape: Any) -> bool:
     return has_kind and fits(tuple(x.shape), shape)
 
 
-# What the hooks of an attention must return.
-RESULTS = {
-    "score": "floating-point scores (batch, query steps, memory steps)",
-    "weigh": "floating-point weights of the shape of the scores",
-    "project_query": "(batch, query steps, features)",
-    "project_key": "(batch, memory steps, features)",
-    "advance": "weights (batch, 1, memory steps)",
-    "combine": "floating-point values (batch, query steps, features of `output_size`)",
-}
-
-
 def check_result(layer: str, hook: str, result: Any, *sizes: Any, remedy: str = "") -> None:
     """Check that a hook returned a tensor of these sizes. A projection has any features."""
-    if hook.startswith("project"):
-        sizes = (*sizes, None)
-        valid = fits(tuple(getattr(result, "shape", ())), sizes)
-    else:
-        valid = is_tensor(result, "float", *sizes)
-    if not valid:
+    sizes = (*sizes, None) if hook.startswith("project") else sizes
+    if not is_tensor(result, "float", *sizes):
         shape = ", ".join("features" if x is None else str(x) for x in sizes)
-        expected = f"`{hook}` must return {RESULTS[hook]}, here ({shape})"
+        expected = f"`{hook}` must return floating-point values of shape ({shape})"
         raise_value_error(layer, expected, result, remedy)
 
 
-def check_choice(layer, name, value, choices, hint=""):
+def check_choice(layer: str, name: str, value: Any, choices: Iterable[str], hint: str = "") -> str:
     if not isinstance(value, str) or value not in choices:
         expected = f"`{name}` must be one of {', '.join(map(repr, choices))}"
         raise_value_error(layer, expected, value, hint)
     return value
 
 
-def check_bool(layer, name, value):
+def check_bool(layer: str, name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         remedy = f"Write {name}=True or {name}=False."
         raise_value_error(layer, f"`{name}` must be True or False, a boolean", value, remedy)
     return bool(value)
 
 
-def check_training(layer, value):
+def check_training(layer: str, value: object) -> None:
     """Accept what Keras accepts: None, or a boolean, even as a number or a tensor."""
     if not (value is None or isinstance(value, numbers.Number) or hasattr(value, "dtype")):
         remedy = "Write training=True or training=False."
         raise_value_error(layer, "`training` must be None, True or False", value, remedy)
 
 
-def check_int(layer, name, value, least=1, most=MAX_FEATURES, hint=""):
+def check_int(
+    layer: str, name: str, value: Any, least: int = 1, most: int = MAX_FEATURES, hint: str = ""
+) -> int:
     """Return an integer from `least` to `most`."""
     if not is_integer(value) or not least <= value <= most:
         with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -409,25 +388,31 @@ def check_int(layer, name, value, least=1, most=MAX_FEATURES, hint=""):
     return int(value)
 
 
-def is_integer(value):
+def is_integer(value: object) -> bool:
     """Return True for an integer that is not a boolean."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def is_number(value):
+def is_number(value: Any) -> bool:
     """Return True for a finite number that is not a boolean."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return real and math.isfinite(value)
 
 
-def check_rate(layer, name, value):
+def check_rate(layer: str, name: str, value: Any) -> float:
     if not is_number(value) or not 0 <= value < 1:
-        remedy = f"Write {name}=0.2, for example, or 0.5 for 50 %."
-        raise_value_error(layer, f"`{name}` must be a number in [0, 1)", value, remedy)
+        raise_value_error(layer, f"`{name}` must be a number in [0, 1)", value, "50 % is 0.5.")
     return float(value)
 
 
-def check_number(layer, name, value, least=-math.inf, most=math.inf, above=-math.inf):
+def check_number(
+    layer: str,
+    name: str,
+    value: Any,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float = -math.inf,
+) -> float:
     """Return a finite number, at least `least`, at most `most`, and above `above`."""
     if not is_number(value) or not (least <= value <= most and value > above):
         limits = {"of at least": least, "above": above, "at most": most}
@@ -437,12 +422,12 @@ def check_number(layer, name, value, least=-math.inf, most=math.inf, above=-math
     return float(value)
 
 
-def check_seed(layer, seed):
+def check_seed(layer: str, seed: Any) -> int | None:
     hint = "None draws other values every time."
     return None if seed is None else check_int(layer, "seed", seed, 0, MAX_SEED, hint)
 
 
-def check_token(where, name, token):
+def check_token(where: str, name: str, token: Any) -> int:
     hint = "Look it up in the vocabulary." if isinstance(token, str) else ""
     return check_int(where, name, token, 0, MAX_TOKEN, hint)
 
@@ -468,12 +453,12 @@ def describe_length(value: Any) -> str:
     return f"a {type(value).__name__} of {len(value)}" if is_list else describe(value)
 
 
-def instance_hint(value):
+def instance_hint(value: object) -> str:
     """Return how to fix a class that is passed in place of a layer."""
     return f"Make one: {value.__name__}(...)." if isinstance(value, type) else ""
 
 
-def is_cell(layer):
+def is_cell(layer: object) -> bool:
     """Return True for a layer that makes one step of a recurrence; an RNN makes all steps."""
     return (
         hasattr(layer, "state_size") and callable(layer) and not isinstance(layer, keras.layers.RNN)

@@ -27,12 +27,17 @@ class LayerOptions(TypedDict, total=False):
     activity_regularizer: object
 
 
-class ScoringOptions(LayerOptions, total=False):
+class DropoutOptions(LayerOptions, total=False):
+    """The constructor arguments of a layer that drops weights."""
+
+    dropout: float
+    seed: int | None
+
+
+class ScoringOptions(DropoutOptions, total=False):
     """The constructor arguments of `ScoringMixin`."""
 
     normalizer: str
-    dropout: float
-    seed: int | None
 
 
 class RecurrentScoringOptions(ScoringOptions, total=False):

@@ -3,6 +3,7 @@
 import inspect
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import keras
@@ -137,6 +138,7 @@ class Mechanism:
 
     layer: type
     options: dict = field(default_factory=dict)
+    oracle: Callable | None = field(default=None, kw_only=True)
 
     @property
     def dk(self):
@@ -151,7 +153,7 @@ class Mechanism:
         return randomize(layer, seed)
 
     def row(self, layer, weights=None):
-        oracle = ORACLES[self.layer]
+        oracle = self.oracle or ORACLES[self.layer]
         known = inspect.signature(oracle).parameters
         options = {k: v for k, v in self.options.items() if k in known}
         names = [weight_name(weight) for weight in layer.trainable_weights]
@@ -253,7 +255,7 @@ HEADS = {
     for name, mechanism in MECHANISMS.items()
     if name in ("bahdanau", "concat-local-m", "vector", "location")
 }
-HEADS["one head"] = Heads(BahdanauAttention, {"units": 17}, 1)
+HEADS["one head"] = Heads(BahdanauAttention, {"units": 17}, count=1)
 MECHANISMS |= HEADS
 
 

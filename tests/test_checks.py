@@ -312,7 +312,7 @@ MISTAKES = {
     "a list of query and value": (
         lambda: BahdanauAttention(4)([QUERY, VALUE]),
         "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
-        "received [float32 of shape (2, 3, 5), float32 of shape (2, 7, 5)]. Call layer(query, value).",
+        "received [float32 of shape (2, 3, 5), float32 of shape (2, 7, 5)]. Call layer(query, ",
     ),
     "a list for a pooling": (
         lambda: AttentionPooling(4)([QUERY, VALUE]),
@@ -325,8 +325,8 @@ MISTAKES = {
     ),
     "memory and state of an encoder": (
         lambda: decoder()(QUERY, [VALUE, STEP]),
-        "`memory` must be floating-point, of shape (2, memory steps, features); received [float32 of "
-        "shape (2, 7, 5), float32 of shape (2, 5)]. Several memories need a MultiSource. Call",
+        "`memory` must be floating-point, of shape (2, memory steps, features); received [float32 "
+        "of shape (2, 7, 5), float32 of shape (2, 5)]. Several memories need a MultiSource. Call",
     ),
     "a dictionary": (
         lambda: BahdanauAttention(4)({"query": QUERY, "value": VALUE}),
@@ -386,8 +386,8 @@ MISTAKES = {
     ),
     "vectors as word ids": (
         lambda: network()(STORY.astype("float32"), ASKED),
-        "`story` must be integer ids, of shape (batch, sentences, words); received float32 of shape "
-        '(2, 3, 4). Cast them: keras.ops.cast(story, "int32"). Call layer(story, question).',
+        "`story` must be integer ids, of shape (batch, sentences, words); received float32 of "
+        'shape (2, 3, 4). Cast them: keras.ops.cast(story, "int32"). Call layer(story, question).',
     ),
     "swapped query and value": (
         lambda: BahdanauAttention(4)(VALUE, STEP),
@@ -441,7 +441,7 @@ MISTAKES = {
     ),
     "ragged tensors": (
         lambda: BahdanauAttention(4)(RAGGED, RAGGED),
-        "received ragged float32 of shape (2, None, 2). Pad it: query.to_tensor(), and pass its mask",
+        "received ragged float32 of shape (2, None, 2). Pad it: query.to_tensor(), and pass its",
     ),
     "a ragged memory": (lambda: decoder()(QUERY, RAGGED), "received ragged", "Pad it: memory."),
     "ragged steps": (lambda: AttentionPooling(4)(RAGGED), "received ragged", "Pad it: inputs."),

@@ -6,9 +6,10 @@ import contextlib
 import difflib
 import functools
 import inspect
+import types
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NoReturn, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import keras
 
@@ -170,7 +171,12 @@ class CheckedLayer(keras.layers.Layer):
 
     # The tensors of a call, and the sizes of their axes that the layer was built for.
     CALL = Spec()
-    _sizes: ClassVar[dict[str, int]] = {}
+    _sizes: Mapping[str, int] = types.MappingProxyType({})
+
+    if TYPE_CHECKING:
+
+        def build(self, *args: Any, **kwargs: Any) -> None:
+            """Take the shapes of the arguments of `call`, which each layer names."""
 
     def __init__(self, **kwargs: Any) -> None:
         _check_arguments(type(self), kwargs)

@@ -608,7 +608,7 @@ class ScoringMixin(CheckedLayer):
             raise_value_error(self.name, expected, memory, remedy)
         self._check_built("prepare() and attend()")
 
-    def _combine_site(self):
+    def _combine_site(self) -> tuple[Any, Callable] | None:
         """`combine` in a recurrence, as products: the site "combine" and a function that uses it.
 
         The function is `run(call, query, context)`, and `call` calls a site. None: `combine` is a

@@ -32,7 +32,7 @@ NARROWEST = 0.01  # standard deviation of V2 and V2b, in memory steps
 class GMMAttention(RecurrentScoringMixin):
     """Attention by K Gaussians that move forward over the memory (Graves, 2013).
 
-        (w^, d^, s^)[b,i] = H tanh(W q[b,i] + b) + h     K numbers each
+        (w^, d^, s^)[b,i] = H tanh(W q[b,i] + b) + h     K values each
         m[b,i,k] = m[b,i-1,k] + d[b,i,k],    m[b,0,k] = 0
         a[b,i,j] = sum_k w[b,i,k] / Z[b,i,k] exp(-(j - f[b] - m[b,i,k])^2 / (2 s[b,i,k]^2))
         c[b,i]   = sum_j a[b,i,j] v[b,j]
@@ -46,7 +46,7 @@ class GMMAttention(RecurrentScoringMixin):
     The keys play no part. The bias h starts at zero. In V2b it starts so that d is about
     `initial_step` and s about `initial_width`.
 
-    The weights are not normalised over j. In V0 a row sums to any number, to about 1.8 K at the
+    The weights are not normalised over j. In V0 a row sums to any value, to about 1.8 K at the
     start; the logits w^, d^ and s^ count as at most 5. In V2 and V2b a row sums to about one. A
     Gaussian much narrower than a memory step gives up to 40, one beyond the end of the memory gives
     less than one.
@@ -107,7 +107,7 @@ class GMMAttention(RecurrentScoringMixin):
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         count = 3 * self.components
-        self.query_kernel = self.add_weight((query_shape[-1], self.units), name="query_kernel")
+        self.query_kernel = self.add_weight((self._sizes["Dq"], self.units), name="query_kernel")
         self.bias = self.add_weight((self.units,), initializer="zeros", name="bias", autocast=False)
         self.mixture_kernel = self.add_weight((self.units, count), name="mixture_kernel")
         biases = [0.0, 0.0, 0.0]

@@ -1,6 +1,6 @@
 """The attention of Luong, Pham and Manning, global and local."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -68,7 +68,7 @@ class LuongAttention(ScoringMixin):
 
     Call arguments:
         query: `(B, Tq, Dq)`, or `(B, Dq)` for one step. value: `(B, Tk, Dv)`. key: `(B, Tk, Dk)`.
-        position: the number of the step, an integer or `(B,)`, for local-m on one step.
+        position: the index of the step, an integer or `(B,)`, for local-m on one step.
         All others: see `ScoringMixin`.
 
     Returns:
@@ -105,6 +105,7 @@ class LuongAttention(ScoringMixin):
         hint = f"For an attentional vector write units={score_mode}." * is_integer(score_mode)
         self.score_mode = check_choice(self.name, "score_mode", score_mode, SCORES, hint)
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
+        self.uses_position = self.uses_position or alignment == "local-m"
         self.half_width = check_int(self.name, "half_width", half_width, most=MAX_STEPS)
         self.units = None if units is None else check_int(self.name, "units", units)
         self.max_length = max_length
@@ -116,14 +117,9 @@ class LuongAttention(ScoringMixin):
             expected = '`max_length` is for score_mode="location" only'
             raise_value_error(self.name, expected, received, "Leave it out.")
 
-    @property
-    def uses_position(self) -> bool:
-        """Whether one step needs its `position`, which local-m reads."""
-        return self.alignment == "local-m"
-
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        query_size, key_size = query_shape[-1], (key_shape or value_shape)[-1]
+        query_size, key_size = self._sizes["Dq"], self._sizes["Dk"]
         self._check_length(value_shape)
         if self.score_mode == "dot" and query_size != key_size:
             expected = 'score_mode="dot" needs a query and a key of the same width'
@@ -134,7 +130,7 @@ class LuongAttention(ScoringMixin):
             "concat": (query_size + key_size, query_size),
             "location": (query_size, self.max_length),
         }
-        if self.score_mode != "dot":
+        if self.score_mode in shapes:
             self.score_kernel = self.add_weight(shapes[self.score_mode], name="score_kernel")
         if self.score_mode == "concat":
             self.score_vector = self.add_weight((query_size,), name="score_vector", autocast=False)
@@ -143,12 +139,12 @@ class LuongAttention(ScoringMixin):
             self.position_kernel = self.add_weight(square, name="position_kernel")
             self.position_vector = self.add_weight(vector, name="position_vector", autocast=False)
         if self.units is not None:
-            shape = (value_shape[-1] + query_size, self.units)
+            shape = (self._sizes["Dv"] + query_size, self.units)
             self.output_kernel = self.add_weight(shape, name="output_kernel")
 
     def compute_output_spec(
-        self, query: Any, value: Any = None, *args, **kwargs: Unpack[ScoringOptions]
-    ) -> Any:
+        self, query: Tensor, value: Tensor = None, *args: Tensor, **kwargs: Tensor
+    ) -> Tensor:
         spec = super().compute_output_spec(query, value, *args, **kwargs)
         self._check_length(value.shape)
         return spec
@@ -171,7 +167,7 @@ class LuongAttention(ScoringMixin):
         return dot_score(query, key)
 
     def score_window(self, query: Tensor, key: Tensor, position: Tensor) -> Tensor:
-        """Scores of the keys at the positions of windows, `(B, Tq, W)`."""
+        """Compute the scores of the keys at the positions of windows, `(B, Tq, W)`."""
         if self.score_mode == "concat":
             vector = cast(self.score_vector, self.score_dtype)
             return window_tanh(query, key, vector, position)
@@ -179,7 +175,7 @@ class LuongAttention(ScoringMixin):
 
     def _prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
         memory = super()._prepare(value, key, value_mask)
-        if self.score_mode != "location":
+        if self.max_length is None:
             return memory
         self._check_length(value.shape)
         batch, length = ops.shape(value)[:2]
@@ -232,13 +228,12 @@ class LuongAttention(ScoringMixin):
         return value_size if self.units is None else self.units
 
     def _check_length(self, shape: Shape) -> None:
-        if self.score_mode != "location" or not isinstance(shape[1], int):
+        length = shape[1] if shape is not None else None
+        if self.max_length is None or length is None or not isinstance(length, int):
             return
-        if shape[1] > self.max_length and not _are_sizes_invented():
+        if length > self.max_length and not _are_sizes_invented():
             expected = f"`value` must have at most max_length={self.max_length} memory steps"
-            raise_value_error(
-                self.name, expected, Description(shape[1]), "Give a larger max_length."
-            )
+            raise_value_error(self.name, expected, length, "Give a larger max_length.")
 
 
 def _are_sizes_invented():

@@ -76,20 +76,20 @@ class MemoryHop(ScoringMixin):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        size = query_shape[-1]
         if self.update == "linear":
-            self.update_kernel = self.add_weight((size, size), name="update_kernel")
+            shape = (self._sizes["D"], self._sizes["D"])
+            self.update_kernel = self.add_weight(shape, name="update_kernel")
         start = "ones" if self._linear else "zeros"
         self._switch = self.add_weight((), start, dtype="bool", trainable=False, name="linear")
 
     @property
     def linear(self) -> bool:
-        """Whether the softmax is left out. Setting it compiles nothing again."""
+        """True if the softmax is left out. Setting it compiles nothing again."""
         return bool(ops.convert_to_numpy(self._switch)) if self.built else self._linear
 
     @linear.setter
     def linear(self, value: bool) -> None:
-        """Switches the softmax, in compiled programs too."""
+        """Switch the softmax, in compiled programs too."""
         self._linear = check_bool(self.name, "linear", value)
         if self.built:
             self._switch.assign(value)
