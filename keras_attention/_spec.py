@@ -31,7 +31,7 @@ MAX_HOPS = 100  # Python traces each hop in a tenth of a second
 MAX_UNROLLED_STEPS = 1000  # tracing this many takes a minute or two
 MAX_SEED = 2**32 - 1  # the largest seed of JAX
 MAX_TOKEN = 2**31 - 1
-NOT_NORMALIZED = "Leave it out: the weights of this attention are not normalized."
+NOT_NORMALIZED = "Leave it out: the weights of this attention are not normalised."
 
 AXES = {
     **{"B": "batch", "T": "steps", "Tq": "steps", "J": "steps", "Tk": "memory steps"},
@@ -57,7 +57,9 @@ REMEDIES = {
     "sparse": "Convert it: tf.sparse.to_dense({name}). ",
     "features": "Give the features to keras.Input. ",
     "prepared": "A prepared memory goes to attend() or step(). ",
-    "several": "Several memories need a MultiSource. ",
+    "several value": "Several memories need a MultiSource. ",
+    "several memory": "Several memories need a MultiSource. ",
+    "several weights": "It reads one memory: pass its weights, such as weights[0]. ",
     "beams": "In a search, use the memory that it passes to `step`: it is repeated for the beams. ",
     "attention_mask": "To mask only the memory, pass `value_mask`. ",
 }
@@ -224,13 +226,12 @@ class Spec:
         problem = self._problem(argument, x)
         for axis, size in zip(shapes.get(len(shape), ()), shape, strict=False):
             if isinstance(size, int) and sizes.get(axis, size) != size:
-                other = f"the layer was built for `{name}` of"
-                if axis not in built:
-                    other = f"`{self._first_with(axis, tensors)}` has"
+                other = "" if axis in built else self._first_with(axis, tensors)
                 count = f"{sizes[axis]} {_axis_name(axis)}"
                 count = f"batch size {sizes[axis]}" if axis == "B" else count
-                expected += f", because {other} {count}"
-                problem = "beams" if (name, axis) == ("inputs", "B") else problem
+                owner = f"`{other}` has" if other else f"the layer was built for `{name}` of"
+                expected += f", because {owner} {count}"
+                problem = "beams" if (name, other) == ("inputs", "memory") else problem
                 break
         remedy = REMEDIES.get(problem, "")
         remedy = remedy.format(name=name, masks=masks_by_name(self.names))
@@ -242,8 +243,8 @@ class Spec:
         if hasattr(x, "_fields"):
             return "prepared"
         if isinstance(x, (list, tuple)):
-            is_memory = name in ("value", "memory")
-            return "several" if is_memory and any(hasattr(one, "shape") for one in x) else ""
+            tensors = any(hasattr(one, "shape") for one in x)
+            return f"several {name}" if tensors else ""
         if not (hasattr(x, "shape") and hasattr(x, "dtype")):
             return ""
         if not is_dense(x):
@@ -345,8 +346,10 @@ def is_tensor(x: Any, kind: str, *shape: Any) -> bool:
 
 def check_result(layer: str, hook: str, result: Any, *sizes: Any, remedy: str = "") -> None:
     """Check that a hook returned a tensor of these sizes. A projection has any features."""
-    sizes = (*sizes, None) if hook.startswith("project") else sizes
-    if not is_tensor(result, "float", *sizes):
+    projection = hook.startswith("project")
+    sizes = (*sizes, None) if projection else sizes
+    fitting = projection and fits(tuple(getattr(result, "shape", ())), sizes)
+    if not fitting and not is_tensor(result, "float", *sizes):
         shape = ", ".join("features" if x is None else str(x) for x in sizes)
         expected = f"`{hook}` must return floating-point values of shape ({shape})"
         raise_value_error(layer, expected, result, remedy)

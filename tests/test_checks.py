@@ -587,7 +587,7 @@ MISTAKES = {
     ),
     "a list as query of attend": (
         lambda: attend_to(QUERY.tolist()),
-        "`query` must be floating-point, of shape (batch, steps, 5) or (batch, 5); received [[[1.0,",
+        "of shape (batch, steps, 5) or (batch, 5); received [[[1.0,",
     ),
     # Decoders.
     "a layer instead of its cell": (
@@ -658,8 +658,8 @@ MISTAKES = {
     ),
     "a prepared memory for a decoder": (
         lambda: started()[0](QUERY, started()[2]),
-        "`memory` must be floating-point, of shape (2, memory steps, 5); received Memory. A prepared "
-        "memory goes to attend() or step().",
+        "`memory` must be floating-point, of shape (2, memory steps, 5); received Memory. A "
+        "prepared memory goes to attend() or step().",
     ),
     "a memory of ids": (
         lambda: started()[0].prepare(IDS),
@@ -716,8 +716,8 @@ MISTAKES = {
     ),
     "a step of the beams of a search": (
         lambda: started()[0].step(np.repeat(STEP, 5, axis=0), *started()[1:]),
-        "`inputs` must be floating-point, of shape (2, 5), because `memory` has batch size 2; received "
-        "float32 of shape (10, 5). In a search, use the memory that it passes to `step`",
+        "`inputs` must be floating-point, of shape (2, 5), because `memory` has batch size 2; "
+        "received float32 of shape (10, 5). In a search, use the memory that it passes to `step`",
     ),
     "a step with a list as state": (
         lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
@@ -757,8 +757,7 @@ MISTAKES = {
     # Custom layers.
     "a score that is not returned": (
         lambda: NoScore()(QUERY, VALUE),
-        "`score` must return floating-point scores (batch, query steps, memory steps), here (2, 3, 7); "
-        "received None.",
+        "`score` must return floating-point values of shape (2, 3, 7); received None.",
     ),
 }
 

@@ -60,8 +60,8 @@ def test_sizes_that_a_layer_was_built_for():
     checked({"Dq": 5, "Dv": 11})
     assert_refused(
         lambda: checked({"Dv": 13}),
-        "layer: `value` must be floating-point, of shape (2, 7, 13), because the layer was built for "
-        "`value` of 13 features; received float64 of shape (2, 7, 11). Call layer(query, value).",
+        "layer: `value` must be floating-point, of shape (2, 7, 13), because the layer was built "
+        "for `value` of 13 features; received float64 of shape (2, 7, 11). Call layer(query,",
     )
 
 
@@ -151,7 +151,7 @@ def test_shapes_are_checked_as_tensors_are():
         ),
         (
             {"query": (2, 3, 5), "value": (2, 11)},
-            "`value` must be floating-point, of shape (2, memory steps, features); received float32 of",
+            "of shape (2, memory steps, features); received float32 of shape (2, 11)",
         ),
         ({"query": (2, 3, None)}, "received float32 of shape (2, 3, None)"),
     ):
