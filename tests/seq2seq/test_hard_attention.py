@@ -280,7 +280,7 @@ def test_bad_calls():
         ),
         (
             lambda: path(output[:, 0], **step, tokens=TOKENS[:, 0]),
-            "`state` must be",
+            "`state` is missing",
             "received None",
             "initial_",
         ),
