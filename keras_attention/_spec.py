@@ -1,4 +1,4 @@
-"""What an argument must be: declared once, and checked at the door.
+"""Checks of arguments: declared once, checked at the door, worded by one function.
 
 A `Spec` declares the tensors of a call as its docstring does:
 
@@ -7,159 +7,157 @@ A `Spec` declares the tensors of a call as its docstring does:
 
 Sizes of one name agree. A size that is not known, None or symbolic, agrees with all. Names that
 begin with D stand for features, whose number must be known. A question mark allows None, and "any"
-allows every kind of number. An error says which argument, what was given, what was expected and how
-to fix it. A correct call makes no part of it.
+allows every dtype. An error says which argument, what was given, what was expected and how to fix
+it. A correct call builds no part of the message.
 """
 
 import contextlib
+import copy
 import functools
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import keras
 import numpy as np
 
-from keras_attention._typing import Shape
+from keras_attention._typing import TensorShape
 
-# Larger numbers are mistakes. They would stall, or fail far from the argument.
-WIDEST = 2**20  # features: a kernel of 1024 rows then takes four gibibytes
-LONGEST = 2**24  # steps and words: float32, which holds positions, cannot count further
-DEEPEST = 100  # hops: Python traces each in a tenth of a second
-UNROLLED = 1000  # steps of an unrolled loop: tracing this many takes a minute or two
-LAST_SEED = 2**32 - 1  # the largest seed of JAX
-LAST_TOKEN = 2**31 - 1
-NOT_NORMALISED = "Leave it out: the weights of this attention are not normalised."
+# Larger values are mistakes. They would stall, or fail far from the argument.
+MAX_FEATURES = 2**20  # a kernel of 1024 rows then takes four gibibytes
+MAX_STEPS = 2**24  # steps and words: float32, which holds positions, cannot count further
+MAX_HOPS = 100  # Python traces each hop in a tenth of a second
+MAX_UNROLLED_STEPS = 1000  # tracing this many takes a minute or two
+MAX_SEED = 2**32 - 1  # the largest seed of JAX
+MAX_TOKEN = 2**31 - 1
+NOT_NORMALIZED = "Leave it out: the weights of this attention are not normalised."
 
 AXES = {
     **{"B": "batch", "T": "steps", "Tq": "steps", "J": "steps", "Tk": "memory steps"},
     **{"S": "sentences", "N": "sentences", "W": "words", "W'": "words", "K": "beams"},
 }
-# What each of several memories has of its own. All have the same batch.
-OWN_AXES = {"Tk", "Dk", "Dv"}
+# The axes whose sizes differ between several memories. All memories have the same batch.
+MEMORY_AXES = {"Tk", "Dk", "Dv"}
 KINDS = {
-    "float": "hold vectors of floating-point numbers",
-    "int": "hold word ids, integers",
-    "bool": "be boolean, True where {}",
+    "float": "floating-point",
+    "int": "integer ids",
+    "bool": "boolean",
+    "any": "a tensor",
 }
-# How to fix a problem, by argument and problem, or by kind and problem, or by problem alone.
+# How to fix an error where the shapes and the call do not tell.
 REMEDIES = {
-    ("query", "missing"): "{call}.",
-    ("value", "missing"): "{call}, value of shape (batch, memory steps, features); for "
-    "self-attention pass the same tensor twice.",
-    ("memory", "prepared"): "Call decoder.step(inputs, state, memory), or pass the tensor that was "
-    "prepared.",
-    "prepared": "Call layer.attend(query, memory).",
-    ("bool", "ragged"): "Pad it with {name}.to_tensor().",
-    ("int", "ragged"): "Pad it with {name}.to_tensor().",
-    "ragged": "Pad it with {name}.to_tensor(), and pass the mask "
-    "tf.sequence_mask({name}.row_lengths()).",
-    "sparse": "Convert it: tf.sparse.to_dense({name}).",
-    ("bool", "list"): "Convert it: numpy.array({name}, bool).",
-    "list": "Convert it: numpy.array({name}).",
-    ("bool", "other"): "Leave it out where every step is valid.",
-    ("bool", "kind"): "Check the order of the arguments. Convert it: keras.ops.cast({name}, "
-    '"bool"). Make it of lengths: keras.ops.less(keras.ops.arange(steps), keras.ops.reshape('
-    "lengths, (-1, 1))). Or of a mask that is added to scores: {name} == 0.",
-    ("float", "mask"): "{masks}",
-    ("float", "kind"): "Embed token ids first: keras.layers.Embedding(vocabulary_size, features)"
-    '(ids). Cast other numbers: keras.ops.cast({name}, "float32").',
-    ("int", "kind"): 'Cast them, keras.ops.cast({name}, "int32"), or declare them, '
-    'keras.Input(shape, dtype="int32").',
-    "features": "Give it to keras.Input.",
-    "built": "Check the order of the arguments, or use another layer for another size.",
-    ("inputs", "agree"): "In a search, read the memory that it passes to `step`: it is repeated "
-    "for the beams.",
-    ("value", "several"): "{call}. For several memories, use a MultiSource.",
-    ("memory", "several"): "{call}. For several memories, use a MultiSource as the attention.",
-    ("weights", "several"): "It reads one memory. Pass the weights for that memory, such as "
-    "weights[0]; in a model, let the decoder read one memory, or take another head.",
-    ("source", "shape"): "Pass a batch: one source is source[None].",
-    ("source", "several"): "Call fit(source, target) or generate(source, max_length). For several "
-    "sources, write an encoder that reads all of them.",
-    ("attention_mask", "size"): "To mask only the memory, pass `value_mask`.",
-    "several": "{call}.",
-    "shape": "{call}.",
-    "rank": "Make its inner axes one: {name} = keras.layers.Reshape((-1, {features}))({name}).",
-    "missing": "{call}.",
-    "other": "{call}.",
+    "ids": "Embed ids first: keras.layers.Embedding(vocabulary_size, features)(ids). Cast other "
+    'values: keras.ops.cast({name}, "float32"). ',
+    "mask": "{masks} ",
+    "int": 'Cast them: keras.ops.cast({name}, "int32"). ',
+    "bool": "It is True where a step is valid: compute it, such as ids != 0, or cast it: "
+    'keras.ops.cast({name}, "bool"). ',
+    "ragged": "Pad it: {name}.to_tensor(), and pass its mask. ",
+    "sparse": "Convert it: tf.sparse.to_dense({name}). ",
+    "features": "Give the features to keras.Input. ",
+    "prepared": "A prepared memory goes to attend() or step(). ",
+    "several value": "Several memories need a MultiSource. ",
+    "several memory": "Several memories need a MultiSource. ",
+    "several weights": "It reads one memory: pass its weights, such as weights[0]. ",
+    "beams": "In a search, use the memory that it passes to `step`: it is repeated for the beams. ",
+    "attention_mask": "To mask only the memory, pass `value_mask`. ",
 }
 
 
-def raise_value_error(where: str, expected: str, received: Any, remedy: str = "") -> NoReturn:
-    """Raises the error of an argument. `received` is the value itself, or `Description` for it."""
-    received = received if isinstance(received, Description) else described(received)
+def raise_value_error(where: str, expected: str, received: object, remedy: str = "") -> NoReturn:
+    """Raise the error of an argument. `received` is the value itself, or its `Description`."""
+    received = received if isinstance(received, Description) else describe(received)
     received = received and f"; received {received}"
-    # Nothing that was caught before says more.
+    # An exception that was caught before adds nothing.
     raise ValueError(f"{where}: {expected}{received}. {remedy}".rstrip()) from None
 
 
 class Description(str):
-    """A description, which `raise_value_error` does not describe again."""
+    """The description of a value, which `raise_value_error` does not describe again."""
 
     __slots__ = ()
 
 
 class Argument(NamedTuple):
-    """A tensor of a call: its name, kind of numbers and, by rank, the names of its axes."""
+    """A tensor of a call: its name, kind of dtype and, by rank, the names of its axes."""
 
     name: str
     kind: str
-    forms: dict[int, tuple[str, ...]]
+    shapes: dict[int, tuple[str, ...]]
     optional: bool
 
-    def of_one(self, n: int) -> "Argument":
-        """The item n of a list of such tensors. Of masks alone, some may be None."""
-        forms = {
-            rank: tuple(f"{x}{n}" if x in OWN_AXES else x for x in axes)
-            for rank, axes in self.forms.items()
+    @classmethod
+    def parse(cls, declaration: str) -> "Argument":
+        """Parse a declaration such as "value_mask: bool[B Tk]?"."""
+        name, shapes = declaration.removesuffix("?").split(": ")
+        kinds, axes = zip(*(x.rstrip("]").split("[") for x in shapes.split(" | ")), strict=True)
+        by_rank = {len(names): names for names in (tuple(x.split()) for x in axes)}
+        return cls(name, kinds[0], by_rank, declaration.endswith("?"))
+
+    def item(self, n: int) -> "Argument":
+        """Return the declaration of item n of a list. Of masks alone, some may be None."""
+        shapes = {
+            rank: tuple(f"{x}{n}" if x in MEMORY_AXES else x for x in axes)
+            for rank, axes in self.shapes.items()
         }
-        return Argument(f"{self.name}[{n}]", self.kind, forms, self.kind == "bool")
+        return Argument(f"{self.name}[{n}]", self.kind, shapes, self.kind == "bool")
 
-
-def parsed(declaration: str) -> Argument:
-    """Reads "value_mask: bool[B Tk]?"."""
-    name, forms = declaration.removesuffix("?").split(": ")
-    kinds, axes = zip(*(form.rstrip("]").split("[") for form in forms.split(" | ")), strict=True)
-    by_rank = {len(names): names for names in (tuple(x.split()) for x in axes)}
-    return Argument(name, kinds[0], by_rank, declaration.endswith("?"))
+    def accepts(self, x: Any, sizes: dict[str, Any]) -> bool:
+        """Return True if a tensor is as declared, and add its sizes to `sizes`."""
+        try:
+            shape = tuple(x.shape)
+            axes = self.shapes[len(shape)]
+            if kind_of(x.dtype) != self.kind != "any":
+                return False
+            if not (_is_dense_type(type(x)) or is_dense(x)):
+                return False
+        except (AttributeError, KeyError, TypeError):
+            return False
+        for axis, size in zip(axes, shape, strict=True):
+            if isinstance(size, int):
+                if sizes.setdefault(axis, size) != size:
+                    return False
+            elif axis[0] == "D":
+                return False
+        return True
 
 
 class Spec:
     """The tensors of a call, see the top of the module. `call` tells how to write the call."""
 
     def __init__(self, *declarations: str, call: str | None = None) -> None:
-        self.arguments = [parsed(x) for x in declarations]
-        self.names = dict.fromkeys(x.name for x in self.arguments)
-        self.tensors = [x.name for x in self.arguments if not x.optional]
-        self.call = call or f"layer({', '.join(self.tensors)})"
+        self.arguments: list[Argument] = [Argument.parse(x) for x in declarations]
+        self.names: dict[str, None] = dict.fromkeys(x.name for x in self.arguments)
+        self.required: list[str] = [x.name for x in self.arguments if not x.optional]
+        self.call: str = call or f"layer({', '.join(self.required)})"
         self.lists: dict[str, int] = {}
 
-    def but(self, *declarations: str) -> "Spec":
-        """A copy with other declarations of some arguments."""
-        spec = Spec(*declarations, call=self.call)
-        new = {x.name: x for x in spec.arguments}
-        spec.arguments = [new.get(x.name, x) for x in self.arguments]
-        spec.names, spec.tensors = self.names, self.tensors
+    def _copy(self, arguments, lists):
+        spec = copy.copy(self)
+        spec.arguments, spec.lists = arguments, lists
         return spec
 
-    def of_each(self, count: int | None) -> "Spec":
-        """The same for several memories: all that has the axis Tk comes in lists of `count` items.
+    def replace(self, *declarations: str) -> "Spec":
+        """Return a copy with other declarations of some arguments."""
+        new = {x.name: x for x in map(Argument.parse, declarations)}
+        return self._copy([new.get(x.name, x) for x in self.arguments], self.lists)
 
-        None changes nothing.
+    def for_memories(self, count: int | None) -> "Spec":
+        """Return the spec for lists of `count` memories: every argument with the axis Tk is a list.
+
+        None is for one memory, which is no list.
         """
         if count is None:
             return self
-        spec = Spec(call=self.call)
-        spec.names, spec.tensors = self.names, self.tensors
+        arguments, lists = [], {}
         for argument in self.arguments:
-            if any("Tk" in axes for axes in argument.forms.values()):
-                spec.lists[argument.name] = count
-                spec.arguments += map(argument.of_one, range(count))
+            if any("Tk" in axes for axes in argument.shapes.values()):
+                lists[argument.name] = count
+                arguments += map(argument.item, range(count))
             else:
-                spec.arguments.append(argument)
-        return spec
+                arguments.append(argument)
+        return self._copy(arguments, lists)
 
     def check(
         self,
@@ -167,8 +165,8 @@ class Spec:
         tensors: Mapping[str, Any],
         built: Mapping[str, int] = {},
         call: str | None = None,
-    ) -> dict[str, Any]:
-        """Refuses tensors that are not as declared, and returns the sizes of the others by axis.
+    ) -> dict[str, int]:
+        """Raise an error for tensors that are not as declared; return the sizes by axis.
 
         Args:
             layer: the name of the layer, for the error.
@@ -179,178 +177,122 @@ class Spec:
         tensors = self._items(layer, tensors) if self.lists else tensors
         sizes = {**built}
         for argument in self.arguments:
-            name, kind, forms, optional = argument
-            if name not in tensors or (optional and tensors[name] is None):
+            name = argument.name
+            if name not in tensors or (argument.optional and tensors[name] is None):
                 continue
-            x = tensors[name]
-            try:
-                shape = tuple(x.shape)
-                axes, right = forms[len(shape)], kind in (kind_of(x.dtype), "any")
-                right = right and (_is_dense_type(type(x)) or is_dense(x))
-            except (AttributeError, KeyError, TypeError):
-                right = False
-            if right:
-                for axis, size in zip(axes, shape, strict=True):
-                    if isinstance(size, int):
-                        right = right and sizes.setdefault(axis, size) == size
-                    elif axis[0] == "D":
-                        right = False
-            if not right:
+            if not argument.accepts(tensors[name], sizes):
                 self._raise_error(layer, argument, tensors, built, sizes, call or self.call)
         return sizes
 
     def check_shapes(
         self, layer: str, shapes: Mapping[str, Any], built: Mapping[str, int] = {}
     ) -> dict[str, int]:
-        """`check` for a layer that is built of shapes. Returns the numbers of features by axis."""
+        """Check the shapes that a layer is built for, and return the features by axis."""
         sizes = self.check(layer, self.symbols(shapes, "float32"), built)
         return {axis: size for axis, size in sizes.items() if axis[0] == "D"}
 
     def symbols(self, shapes: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-        """Symbolic tensors of these shapes, or of lists of them. `dtype` is that of numbers."""
-        kinds = {x.name.partition("[")[0]: x.kind for x in self.arguments}
+        """Return symbolic tensors, or lists of them, of these shapes. Ids are int32."""
+        ids = {x.name for x in self.arguments if x.kind == "int"}
         symbols = {}
         for name, shape in shapes.items():
-            of_kind = "int32" if kinds.get(name) == "int" else dtype
-            symbol = functools.partial(keras.KerasTensor, dtype=of_kind)
+            kind = "int32" if name in ids else dtype
+            symbol = functools.partial(keras.KerasTensor, dtype=kind)
             symbols[name] = None if shape is None else map_shapes(symbol, shape)
         return symbols
 
     def _items(self, layer, tensors):
-        """The tensors by name. Each item of a list gets a name with its index, such as value[0]."""
+        """Return the tensors by name, the items of lists as value[0], value[1] and so on."""
         items = {name: x for name, x in tensors.items() if name not in self.lists}
         for name, count in self.lists.items():
             x = tensors.get(name)
-            if x is None and (name not in tensors or name not in self.tensors):
+            if x is None and (name not in tensors or name not in self.required):
                 continue
-            is_list = isinstance(x, (list, tuple)) and not hasattr(x, "_fields")
-            if not is_list or len(x) != count:
+            if not isinstance(x, (list, tuple)) or hasattr(x, "_fields") or len(x) != count:
                 expected = f"`{name}` must be a list of {count}, one for each attention"
-                received = Description(counted(x)) if is_list else x
                 remedy = f"Pass {name}=[first, second], in the order of the attentions."
-                raise_value_error(layer, expected, received, remedy)
+                raise_value_error(layer, expected, Description(describe_length(x)), remedy)
             items |= {f"{name}[{n}]": one for n, one in enumerate(x)}
         return items
 
     def _raise_error(self, layer, argument, tensors, built, sizes, call):
-        """Write the error: find the problem, and its remedy in the table."""
-        name, kind, *_ = argument
-        problem, expected, received = self._problem(argument, tensors, built, sizes)
-        keys = (name.partition("[")[0], problem), (kind, problem), problem
-        remedy = next((REMEDIES[key] for key in keys if key in REMEDIES), "")
-        masks = masks_by_name(self.names)
-        words = {"name": name, "call": f"Call {call}", "masks": masks}
-        if problem == "rank":
-            words["features"] = tensors[name].shape[-1]
-        raise_value_error(layer, expected, received, remedy.format(**words))
+        """Raise the error of a tensor: one message, and a remedy where that does not tell."""
+        name, kind, shapes, _ = argument
+        x = tensors[name]
+        shape = tuple(getattr(x, "shape", ()))
+        wanted = [[str(sizes.get(a, _axis_name(a))) for a in axes] for axes in shapes.values()]
+        wanted = [f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in wanted]
+        expected = f"`{name}` must be {KINDS[kind]}, of shape {' or '.join(wanted)}"
+        problem = self._problem(argument, x)
+        for axis, size in zip(shapes.get(len(shape), ()), shape, strict=False):
+            if isinstance(size, int) and sizes.get(axis, size) != size:
+                other = "" if axis in built else self._first_with(axis, tensors)
+                count = f"{sizes[axis]} {_axis_name(axis)}"
+                count = f"batch size {sizes[axis]}" if axis == "B" else count
+                owner = f"`{other}` has" if other else f"the layer was built for `{name}` of"
+                expected += f", because {owner} {count}"
+                problem = "beams" if (name, other) == ("inputs", "memory") else problem
+                break
+        remedy = REMEDIES.get(problem, "")
+        remedy = remedy.format(name=name, masks=masks_by_name(self.names))
+        raise_value_error(layer, expected, x, f"{remedy}Call {call}.")
 
-    def _problem(self, argument, tensors, built, sizes):
-        """The problem, what was expected, and what was received, in words."""
-        name, kind, forms, _ = argument
-        x, must = tensors.get(name), f"`{name}` must"
-        several = isinstance(x, (list, tuple)) and any(hasattr(one, "shape") for one in x)
-        if x is None:
-            return "missing", f"`{name}` is missing, of shape {_in_words(forms)}", Description()
+    def _problem(self, argument, x):
+        """Return the key of the remedy for a tensor that is not as declared."""
+        name, kind, shapes, _ = argument
         if hasattr(x, "_fields"):
-            return (
-                "prepared",
-                f"{must} be one tensor",
-                Description(f"a prepared {type(x).__name__}"),
-            )
-        if several or isinstance(x, dict):
-            received = f"a list of {len(x)}" if several else "a dictionary"
-            return "several", f"{must} be one tensor", Description(received)
-        if not hasattr(x, "shape") or not hasattr(x, "dtype"):
-            problem = "list" if isinstance(x, (list, tuple)) else "other"
-            expected = "a boolean tensor or array" if kind == "bool" else "a tensor or an array"
-            return problem, f"{must} be {expected}", Description(f"a {type(x).__name__}")
+            return "prepared"
+        if isinstance(x, (list, tuple)):
+            tensors = any(hasattr(one, "shape") for one in x)
+            return f"several {name}" if tensors else ""
+        if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+            return ""
         if not is_dense(x):
-            problem = _sparsity(x)
-            return problem, f"{must} be a dense tensor", Description(f"a {problem} one")
-        pairs, shape = name.startswith("attention_mask"), tuple(x.shape)
-        if kind not in (kind_of(x.dtype), "any"):
-            valid = "attention is allowed" if pairs else "a step is valid"
-            problem = "mask" if kind == "float" and kind_of(x.dtype) == "bool" else "kind"
-            return (
-                problem,
-                f"{must} {KINDS[kind].format(valid)}",
-                Description(f"dtype {dtype_of(x)}"),
-            )
-        received = Description(shape)
-        if kind == "bool":
-            named = [[_size(axis, sizes) for axis in axes] for axes in forms.values()]
-            shapes = [f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in named]
-            wanted = " or ".join(shapes)
-            of = "inputs" if name == "mask" else name.replace("_mask", "")
-            of = "pair of a query and a memory step" if pairs else f"step of `{of}`"
-            return "size", f"{must} have shape {wanted}, one truth value for each {of}", received
-        if len(shape) not in forms:
-            higher = len(shape) > max(forms) == 3 and forms[3][2][0] == "D" and shape[-1]
-            problem = "rank" if higher else "shape"
-            return problem, f"{must} have shape {_in_words(forms)}", received
-        axes = forms[len(shape)]
-        if axes[-1][0] == "D" and not isinstance(shape[-1], int):
-            expected = f"the last dimension of `{name}`, its features, must be known"
-            return "features", expected, received
-        pairs = zip(axes, shape, strict=True)
-        axis, size = next((a, n) for a, n in pairs if isinstance(n, int) and sizes.get(a, n) != n)
-        if axis in built:
-            what = _word_of(axis)
-            expected = f"the layer was built for `{name}` of {built[axis]} {what}"
-            return "built", expected, received
-        what = "batch size" if axis == "B" else f"number of {_word_of(axis)}"
-        other = self._other(axis, name, tensors)
-        expected = f"the {what} must be the same in `{other}` and `{name}`"
-        return "agree", expected, Description(f"`{other}` {sizes[axis]}, `{name}` {size}")
+            return _sparsity(x)
+        received, axes = kind_of(x.dtype), shapes.get(len(x.shape))
+        if kind == "float" != received:
+            return "mask" if received == "bool" else "ids"
+        if received != kind != "any":
+            return kind
+        if axes and axes[-1][0] == "D" and x.shape[-1] is None:
+            return "features"
+        return "attention_mask" if name.startswith("attention_mask") else ""
 
-    def _other(self, axis, name, tensors):
-        """The last tensor before `name` that has a size of the axis."""
-        names = [x.name for x in self.arguments]
-        for other in reversed(self.arguments[: names.index(name)]):
-            axes = other.forms.get(len(getattr(tensors.get(other.name), "shape", ())), ())
-            if axis in axes and isinstance(tensors[other.name].shape[axes.index(axis)], int):
-                return other.name
-        return name
+    def _first_with(self, axis, tensors):
+        """Return the name of the first tensor that has a size of an axis."""
+        for argument in self.arguments:
+            argument.accepts(tensors.get(argument.name), sizes := {})
+            if axis in sizes:
+                return argument.name
 
 
-def _word_of(axis):
-    """What the size of an axis counts. The axis of one of several memories has a number."""
+def _axis_name(axis: str) -> str:
+    """Return the name of an axis in words. Axes of several memories have a number."""
     return AXES.get(axis.rstrip("0123456789"), "features")
 
 
-def _size(axis, sizes):
-    """The size of an axis, in words where it is unknown."""
-    return str(sizes[axis]) if isinstance(sizes.get(axis), int) else _word_of(axis)
-
-
-def _in_words(forms):
-    """The shapes that an argument may have."""
-    named = [", ".join(_word_of(x) for x in axes) for axes in forms.values()]
-    return ", or ".join(f"({axes})" for axes in named) + " for one step" * (len(forms) > 1)
-
-
-def map_shapes(function: Callable[[Shape], Any], shape: Any) -> Any:
-    """The result of a function for a shape, or a list of results for a list of shapes."""
+def map_shapes(function: Callable[[TensorShape], Any], shape: Any) -> Any:
+    """Apply a function to a shape, or to each shape of a list."""
     if any(isinstance(size, (list, tuple)) for size in shape):
         return [function(tuple(one)) for one in shape]
     return function(tuple(shape))
 
 
 def masks_by_name(names: Iterable[str]) -> str:
-    """How to pass the masks among the arguments of a call."""
+    """Return how to pass the masks among the arguments of a call."""
     masks = [f"`{x}`" for x in names if x.endswith("mask") and x != "use_causal_mask"]
     return f"Pass a mask by its name: {' or '.join(masks)}." if masks else ""
 
 
 def is_dense(x: Any) -> bool:
-    """Whether a tensor is neither ragged nor sparse."""
+    """Return True if a tensor is neither ragged nor sparse."""
     symbolic = isinstance(x, keras.KerasTensor)
     return not (x.ragged or x.sparse) if symbolic else _is_dense_type(type(x))
 
 
 @functools.cache
-def _is_dense_type(kind):
-    """Whether all tensors of a type are dense. Symbolic ones may be anything."""
+def _is_dense_type(kind: type) -> bool:
+    """Return True if all tensors of a type are dense. Symbolic ones may be anything."""
     sparse = kind.__name__ in ("RaggedTensor", "SparseTensor")
     return not sparse and not issubclass(kind, keras.KerasTensor)
 
@@ -361,179 +303,166 @@ def _sparsity(x):
 
 def check_dense(where: str, name: str, x: Any) -> None:
     if not is_dense(x):
-        remedy = "Pad it with {0}.to_tensor(), or convert it: tf.sparse.to_dense({0})."
-        received = Description(f"a {_sparsity(x)} one")
-        raise_value_error(where, f"`{name}` must be a dense tensor", received, remedy.format(name))
+        remedy = REMEDIES[_sparsity(x)].format(name=name)
+        raise_value_error(where, f"`{name}` must be a dense tensor", x, remedy)
 
 
 @functools.cache
 def kind_of(dtype: Any) -> str:
-    """ "float", "int" or "bool" for a dtype of any precision; its name for others."""
-    name = _name_of(dtype)
+    """Return "float", "int" or "bool" for a dtype of any precision, and its name for others."""
+    name = _dtype_name(dtype)
     return next((kind for kind in KINDS if kind in name), name)
 
 
 def dtype_of(x: Any) -> str:
-    """The name of a dtype, also of one that Keras does not know."""
-    return _name_of(x.dtype)
+    """Return the name of the dtype of a tensor, also of one that Keras does not know."""
+    return _dtype_name(x.dtype)
 
 
-def _name_of(dtype):
+def _dtype_name(dtype):
     with contextlib.suppress(ValueError):
         return keras.backend.standardize_dtype(dtype)
     return str(dtype)
 
 
 def is_floating(x: Any) -> bool:
-    """Whether a tensor holds floating-point numbers, of any precision."""
+    """Return True if a tensor has a floating-point dtype, of any precision."""
     return kind_of(x.dtype) == "float"
 
 
-def fits(shape: Shape, wanted: Shape) -> bool:
-    """Whether shapes may be equal."""
-    right = len(shape) == len(wanted)
-    for one, other in zip(shape, wanted, strict=False):
-        # A size is known if it is a number, not a tensor or None.
-        right = right and (one == other or not isinstance(one, int) or not isinstance(other, int))
-    return right
+def fits(shape: Sequence[Any], expected: Sequence[Any]) -> bool:
+    """Return True if shapes may be equal. Only integers are compared: other sizes are unknown."""
+    pairs = zip(shape, expected, strict=False)
+    return len(shape) == len(expected) and all(
+        x == y or not isinstance(x, int) or not isinstance(y, int) for x, y in pairs
+    )
 
 
 def is_tensor(x: Any, kind: str, *shape: Any) -> bool:
-    """Whether this is a tensor of a kind and a shape; None is any size."""
-    right = hasattr(x, "shape") and hasattr(x, "dtype") and kind_of(x.dtype) == kind
-    return right and fits(tuple(x.shape), shape)
+    """Return True for a tensor of a kind and a shape; None is any size."""
+    has_kind = hasattr(x, "shape") and hasattr(x, "dtype") and kind_of(x.dtype) == kind
+    return has_kind and fits(tuple(x.shape), shape)
 
 
-# What the hooks of an attention must return: kind, axes in words, and what to say of them.
-RESULTS = {
-    "score": "floating-point numbers of shape (batch, query steps, memory steps)",
-    "weigh": "floating-point weights of the shape of the scores",
-    "project_query": "(batch, query steps, features)",
-    "project_key": "(batch, memory steps, features)",
-    "advance": "weights of shape (batch, 1, memory steps)",
-    "combine": "floating-point numbers of shape (batch, query steps, features of `output_size`)",
-}
-
-
-def check_result(layer: str, hook: str, result: Any, *wanted: Any, remedy: str = "") -> None:
-    """What a hook returned, a tensor of these sizes. A projection has any features after them."""
-    projected = hook.startswith("project")
-    shape = tuple(getattr(result, "shape", ()))
-    right = is_tensor(result, "float", *wanted)
-    if projected:
-        right = len(shape) == len(wanted) + 1 and fits(shape[:-1], wanted)
-    if not right:
-        sizes = [*wanted, *["features"] * projected]
-        expected = f"`{hook}` must return {RESULTS[hook]}, here ({', '.join(map(str, sizes))})"
+def check_result(layer: str, hook: str, result: Any, *sizes: Any, remedy: str = "") -> None:
+    """Check that a hook returned a tensor of these sizes. A projection has any features."""
+    projection = hook.startswith("project")
+    sizes = (*sizes, None) if projection else sizes
+    fitting = projection and fits(tuple(getattr(result, "shape", ())), sizes)
+    if not fitting and not is_tensor(result, "float", *sizes):
+        shape = ", ".join("features" if x is None else str(x) for x in sizes)
+        expected = f"`{hook}` must return floating-point values of shape ({shape})"
         raise_value_error(layer, expected, result, remedy)
 
 
-def check_choice(layer, name, value, choices, hint=""):
+def check_choice(layer: str, name: str, value: Any, choices: Iterable[str], hint: str = "") -> str:
     if not isinstance(value, str) or value not in choices:
-        raise_value_error(
-            layer, f"`{name}` must be one of {', '.join(map(repr, choices))}", value, hint
-        )
+        expected = f"`{name}` must be one of {', '.join(map(repr, choices))}"
+        raise_value_error(layer, expected, value, hint)
     return value
 
 
-def unquoted(value):
-    """The advice to leave out the quotes, for a string."""
-    return ", without quotes" if isinstance(value, str) else ""
-
-
-def check_bool(layer, name, value):
+def check_bool(layer: str, name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
-        remedy = f"Write {name}=True or {name}=False{unquoted(value)}."
+        remedy = f"Write {name}=True or {name}=False."
         raise_value_error(layer, f"`{name}` must be True or False, a boolean", value, remedy)
     return bool(value)
 
 
-def check_training(layer, value):
-    """Accepts what Keras accepts: None, or a boolean, even as a number or a tensor."""
+def check_training(layer: str, value: object) -> None:
+    """Accept what Keras accepts: None, or a boolean, even as a number or a tensor."""
     if not (value is None or isinstance(value, numbers.Number) or hasattr(value, "dtype")):
-        remedy = f"Write training=True or training=False{unquoted(value)}."
+        remedy = "Write training=True or training=False."
         raise_value_error(layer, "`training` must be None, True or False", value, remedy)
 
 
-def check_int(layer, name, value, least=1, most=WIDEST, hint=""):
-    """An integer from `least` to `most`."""
+def check_int(
+    layer: str, name: str, value: Any, least: int = 1, most: int = MAX_FEATURES, hint: str = ""
+) -> int:
+    """Return an integer from `least` to `most`."""
     if not is_integer(value) or not least <= value <= most:
-        wanted = f"a positive integer, at most {most}"
-        wanted = wanted if least == 1 else f"an integer from {least} to {most}"
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             if int(value) == float(value) and least <= int(value) <= most:
                 hint = f"Write {name}={int(value)}."  # in place of "64" or 64.0
+        wanted = f"a positive integer, at most {most}"
+        wanted = wanted if least == 1 else f"an integer from {least} to {most}"
         received = Description(f"{value!r:.80} of type {type(value).__name__}")
         raise_value_error(layer, f"`{name}` must be {wanted}", received, hint)
     return int(value)
 
 
-def is_integer(value):
-    """Whether the value is an integer, but not a boolean."""
+def is_integer(value: object) -> bool:
+    """Return True for an integer that is not a boolean."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def is_number(value):
-    """Whether the value is a finite number, but not a boolean."""
+def is_number(value: Any) -> bool:
+    """Return True for a finite number that is not a boolean."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return real and math.isfinite(value)
 
 
-def check_rate(layer, name, value):
+def check_rate(layer: str, name: str, value: Any) -> float:
     if not is_number(value) or not 0 <= value < 1:
-        remedy = f"Write {name}=0.2, for example{unquoted(value)}, or 0.5 for 50 %."
-        raise_value_error(layer, f"`{name}` must be a number in [0, 1)", value, remedy)
+        raise_value_error(layer, f"`{name}` must be a number in [0, 1)", value, "50 % is 0.5.")
     return float(value)
 
 
-def check_number(layer, name, value, least=-math.inf, most=math.inf, above=-math.inf):
-    """A finite number, at least `least`, at most `most`, and above `above`."""
+def check_number(
+    layer: str,
+    name: str,
+    value: Any,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float = -math.inf,
+) -> float:
+    """Return a finite number, at least `least`, at most `most`, and above `above`."""
     if not is_number(value) or not (least <= value <= most and value > above):
         limits = {"of at least": least, "above": above, "at most": most}
         limits = [f"{word} {x:g}" for word, x in limits.items() if math.isfinite(x)]
-        raise_value_error(
-            layer, f"`{name}` must be a number {' and '.join(limits)}".rstrip(), value
-        )
+        expected = f"`{name}` must be a number {' and '.join(limits)}".rstrip()
+        raise_value_error(layer, expected, value)
     return float(value)
 
 
-def check_seed(layer, seed):
-    hint = "None draws other numbers every time."
-    return None if seed is None else check_int(layer, "seed", seed, 0, LAST_SEED, hint)
+def check_seed(layer: str, seed: Any) -> int | None:
+    hint = "None draws other values every time."
+    return None if seed is None else check_int(layer, "seed", seed, 0, MAX_SEED, hint)
 
 
-def check_token(where, name, token):
+def check_token(where: str, name: str, token: Any) -> int:
     hint = "Look it up in the vocabulary." if isinstance(token, str) else ""
-    return check_int(where, name, token, 0, LAST_TOKEN, hint)
+    return check_int(where, name, token, 0, MAX_TOKEN, hint)
 
 
-def described(value):
-    """Describes a value in an error: the dtype and shape of a tensor, otherwise the value."""
+def describe(value: Any) -> str:
+    """Describe a value in an error: the dtype and shape of a tensor, otherwise the value."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if hasattr(value, "_fields"):  # a NamedTuple such as Memory, whose tensors would fill a page
         return type(value).__name__
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"{dtype_of(value)} of shape {tuple(value.shape)}"
+        sparsity = "" if is_dense(value) else f"{_sparsity(value)} "
+        return f"{sparsity}{dtype_of(value)} of shape {tuple(value.shape)}"
     if isinstance(value, (list, tuple)) and any(hasattr(one, "shape") for one in value):
-        inside = ", ".join(map(described, value))
+        inside = ", ".join(map(describe, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
-    return f"{value!r:.200}"
+    return f"{value!r:.100}"
 
 
-def counted(value):
-    """Describes a result that should be a tuple of another length."""
-    several = isinstance(value, (tuple, list))
-    return f"a {type(value).__name__} of {len(value)}" if several else described(value)
+def describe_length(value: Any) -> str:
+    """Describe a value that should be a list or a tuple of another length."""
+    is_list = isinstance(value, (tuple, list)) and not hasattr(value, "_fields")
+    return f"a {type(value).__name__} of {len(value)}" if is_list else describe(value)
 
 
-def instance_hint(value):
-    """How to fix a class given in place of a layer."""
+def instance_hint(value: object) -> str:
+    """Return how to fix a class that is passed in place of a layer."""
     return f"Make one: {value.__name__}(...)." if isinstance(value, type) else ""
 
 
-def is_cell(layer):
-    """Whether a layer makes one step of a recurrence. An RNN has a `state_size` too."""
+def is_cell(layer: object) -> bool:
+    """Return True for a layer that makes one step of a recurrence; an RNN makes all steps."""
     return (
         hasattr(layer, "state_size") and callable(layer) and not isinstance(layer, keras.layers.RNN)
     )

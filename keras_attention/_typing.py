@@ -1,6 +1,8 @@
 """Names for types that Keras does not define."""
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
+
+import keras
 
 # No type covers the tensors of all backends, symbolic tensors and arrays. The name tells a reader
 # what to pass; a type checker accepts everything.
@@ -9,5 +11,36 @@ Tensor: TypeAlias = Any
 Nested: TypeAlias = Any
 # A Python integer where the size of an axis is known, otherwise a scalar tensor.
 Size: TypeAlias = int | Tensor
+# The shape of a tensor; None for a size that is not known.
+TensorShape: TypeAlias = tuple[int | None, ...]
 # None where Keras passes no shape, because there is no such input.
-Shape: TypeAlias = tuple[int | None, ...] | None
+Shape: TypeAlias = TensorShape | None
+
+
+class LayerOptions(TypedDict, total=False):
+    """The constructor arguments of every Keras layer."""
+
+    name: str | None
+    dtype: str | keras.DTypePolicy | None
+    trainable: bool
+    autocast: bool
+    activity_regularizer: object
+
+
+class DropoutOptions(LayerOptions, total=False):
+    """The constructor arguments of a layer that drops weights."""
+
+    dropout: float
+    seed: int | None
+
+
+class ScoringOptions(DropoutOptions, total=False):
+    """The constructor arguments of `ScoringMixin`."""
+
+    normalizer: str
+
+
+class RecurrentScoringOptions(ScoringOptions, total=False):
+    """The constructor arguments of `RecurrentScoringMixin`."""
+
+    half_width: int | None

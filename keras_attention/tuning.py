@@ -10,25 +10,20 @@ except ImportError:
     needs = 'keras_attention.tuning needs keras-tuner: pip install "keras-attention-layers[tuner]"'
     raise ImportError(needs) from None
 
-import keras_attention.layers as attentions
+from keras_attention import layers
 from keras_attention._spec import check_choice
 from keras_attention.attention.checked_layer import arguments_of
+from keras_attention.attention.scoring import ScoringMixin
 
 __all__ = ["attention_space", "completed_trials"]
 
-MECHANISMS = {
-    "bahdanau": attentions.BahdanauAttention,
-    "luong": attentions.LuongAttention,
-    "location_sensitive": attentions.LocationSensitiveAttention,
-    "coverage": attentions.CoverageAttention,
-    "monotonic": attentions.MonotonicAttention,
-    "stepwise": attentions.StepwiseMonotonicAttention,
-    "forward": attentions.ForwardAttention,
-    "gmm": attentions.GMMAttention,
-    "dynamic_convolution": attentions.DynamicConvolutionAttention,
-    "pooling": attentions.AttentionPooling,
+# The layers that have `units`, by the names of their modules.
+MECHANISMS: dict[str, type[keras.layers.Layer]] = {
+    layer.__module__.rpartition(".")[2]: layer
+    for layer in (getattr(layers, name) for name in layers.__all__)
+    if issubclass(layer, (ScoringMixin, layers.AttentionPooling)) and "units" in arguments_of(layer)
 }
-UNUSED = [("normalizer", x) for x in ("monotonic", "stepwise", "gmm")]
+UNUSED = [("normalizer", x) for x in ("monotonic", "stepwise_monotonic", "gmm")]
 SPACE = {
     "units": [32, 64, 128, 256],
     "score_mode": ["general", "concat"],

@@ -3,6 +3,7 @@
 import inspect
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import keras
@@ -23,7 +24,7 @@ from keras_attention import (
     StepwiseMonotonicAttention,
 )
 from tests import oracles, recurrent_oracles
-from tests.backends import gradients_by
+from tests.backends import compiled, dtypes, gradients_by, tensor
 from tests.past_weights import PastWeightsAttention
 
 # For half precision relative, the distance from one to the next number; otherwise absolute.
@@ -137,6 +138,7 @@ class Mechanism:
 
     layer: type
     options: dict = field(default_factory=dict)
+    oracle: Callable | None = field(default=None, kw_only=True)
 
     @property
     def dk(self):
@@ -151,7 +153,7 @@ class Mechanism:
         return randomize(layer, seed)
 
     def row(self, layer, weights=None):
-        oracle = ORACLES[self.layer]
+        oracle = self.oracle or ORACLES[self.layer]
         known = inspect.signature(oracle).parameters
         options = {k: v for k, v in self.options.items() if k in known}
         names = [weight_name(weight) for weight in layer.trainable_weights]
@@ -253,8 +255,34 @@ HEADS = {
     for name, mechanism in MECHANISMS.items()
     if name in ("bahdanau", "concat-local-m", "vector", "location")
 }
-HEADS["one head"] = Heads(BahdanauAttention, {"units": 17}, 1)
+HEADS["one head"] = Heads(BahdanauAttention, {"units": 17}, count=1)
 MECHANISMS |= HEADS
+
+
+MASKS = {
+    "query_mask": np.array([[True, True, True], [True, False, True]]),
+    "value_mask": np.array([[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 0, 1, 1, 1]], bool),
+}
+
+
+def assert_equals_the_paper(mechanism, dtype="float64", jit=False, before=0.5, scaled=False):
+    """The output and the weights, with masks, are those of the oracle of a mechanism.
+
+    `scaled` divides both by the largest value, where values may be above one.
+    """
+    layer, tensors = mechanism.built(dtype=dtype), mechanism.tensors(dtype)
+
+    def call(*inputs):
+        return layer(*inputs, **MASKS, return_attention_scores=True)
+
+    output, weights = compiled(call, jit)(*map(tensor, tensors))
+    expected = oracles.attend(mechanism.row(layer), *tensors, **MASKS)
+    assert dtypes(output, weights) == [dtype, dtype]
+    scale = max(1.0, *(np.abs(x).max() for x in expected)) if scaled else 1.0
+    for actual, wanted in zip((output, weights), expected, strict=True):
+        assert_close(numpy(actual) / scale, wanted / scale, dtype, before=before)
+    masked = ~np.broadcast_to(MASKS["value_mask"][:, None], (B, TQ, TK))
+    assert not numpy(weights)[masked].any()
 
 
 class Weightless:

@@ -1,4 +1,4 @@
-"""Writes down what is public, after a change: python -m tests.public_api.
+"""Writes down what is public, after a change and before a release: python -m tests.public_api.
 
 `docs/policy.md` says what users may rely on. `public_api.txt` lists it: every public name with its
 arguments and the members of its own, and the names of the weights of every layer.
@@ -78,6 +78,17 @@ def lines():
 
 def text():
     return "\n".join(lines()) + "\n"
+
+
+def entries(text):
+    """Splits the text into entries by their first lines, without the lines of their members."""
+    found = {}
+    for line in text.splitlines():
+        if line and not line.startswith(" "):
+            found[line] = last = []
+        elif line:
+            last.append(line)
+    return found
 
 
 if __name__ == "__main__":

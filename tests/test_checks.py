@@ -232,7 +232,7 @@ class NoScore(ScoringMixin, layers.Layer):
         pass
 
 
-SMALLER = "Embed token ids first: keras.layers.Embedding(vocabulary_size, features)(ids)"
+SMALLER = "Embed ids first: keras.layers.Embedding(vocabulary_size, features)(ids)"
 
 MISTAKES = {
     # Constructors.
@@ -306,16 +306,18 @@ MISTAKES = {
     "a percentage": (lambda: BahdanauAttention(4, dropout=50), "received 50.", "or 0.5 for 50 %."),
     "a rate in quotes": (
         lambda: BahdanauAttention(4, dropout="0.1"),
-        "received '0.1'. Write dropout=0.2, for example, without quotes, or 0.5",
+        "received '0.1'. Write dropout=0.2, for example, or 0.5",
     ),
     # Calls.
     "a list of query and value": (
         lambda: BahdanauAttention(4)([QUERY, VALUE]),
-        "`query` must be one tensor; received a list of 2. Call layer(query, value).",
+        "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
+        "received [float32 of shape (2, 3, 5), float32 of shape (2, 7, 5)]. Call layer(query, ",
     ),
     "a list for a pooling": (
         lambda: AttentionPooling(4)([QUERY, VALUE]),
-        "`inputs` must be one tensor; received a list of 2. Call layer(inputs).",
+        "`inputs` must be floating-point, of shape (batch, steps, features); received [float32 of "
+        "shape (2, 3, 5), float32 of shape (2, 7, 5)]. Call layer(inputs).",
     ),
     "a list for a decoder": (
         lambda: decoder()([QUERY, VALUE]),
@@ -323,130 +325,152 @@ MISTAKES = {
     ),
     "memory and state of an encoder": (
         lambda: decoder()(QUERY, [VALUE, STEP]),
-        "`memory` must be one tensor; received a list of 2.",
+        "`memory` must be floating-point, of shape (2, memory steps, features); received [float32 "
+        "of shape (2, 7, 5), float32 of shape (2, 5)]. Several memories need a MultiSource. Call",
     ),
     "a dictionary": (
         lambda: BahdanauAttention(4)({"query": QUERY, "value": VALUE}),
-        "`query` must be one tensor; received a dictionary. Call layer(query, value)",
+        "`query` must be floating-point",
+        "received {'query': array(",
+        "Call layer(query, value).",
     ),
     "lists of numbers": (
         lambda: BahdanauAttention(4)(QUERY.tolist(), VALUE.tolist()),
-        "`query` must be a tensor or an array; received a list. Convert it: numpy.array(query).",
+        "`query` must be floating-point",
+        "received [[[1.0, 1.0,",
+        "Call layer(query, value).",
     ),
     "a number": (
         lambda: BahdanauAttention(4)(1.0, VALUE),
-        "`query` must be a tensor or an array; received a float. Call layer(query, value)",
+        "`query` must be floating-point",
+        "received 1.0. Call layer(query, value).",
     ),
     "token ids": (
         lambda: BahdanauAttention(4)(IDS, VALUE),
-        "`query` must hold vectors of floating-point numbers; received dtype int64.",
+        "`query` must be floating-point",
+        "received int64 of shape (2, 7).",
         SMALLER,
-        'Cast other numbers: keras.ops.cast(query, "float32").',
+        'Cast other values: keras.ops.cast(query, "float32").',
     ),
-    "token ids to pool": (lambda: AttentionPooling(4)(IDS), "`inputs` must hold vectors", SMALLER),
+    "token ids to pool": (
+        lambda: AttentionPooling(4)(IDS),
+        "`inputs` must be floating-point",
+        SMALLER,
+    ),
     "token ids of documents": (
         lambda: HierarchicalAttention(4)(np.ones((2, 3, 4, 5), int)),
-        "`inputs` must hold vectors",
+        "`inputs` must be floating-point",
     ),
     "token ids to decode": (
         lambda: decoder()(IDS, VALUE),
-        "`sequences` must hold vectors",
+        "`sequences` must be floating-point",
         SMALLER,
     ),
-    "token ids as memory": (lambda: decoder()(QUERY, IDS), "`memory` must hold vectors", SMALLER),
-    "token ids in a flow": (lambda: BiDAFAttentionFlow()(IDS, IDS), "`context` must hold vectors"),
-    "token ids to hop": (lambda: MemoryHop()(IDS, IDS), "`query` must hold vectors"),
+    "token ids as memory": (
+        lambda: decoder()(QUERY, IDS),
+        "`memory` must be floating-point",
+        SMALLER,
+    ),
+    "token ids in a flow": (
+        lambda: BiDAFAttentionFlow()(IDS, IDS),
+        "`context` must be floating-point",
+    ),
+    "token ids to hop": (lambda: MemoryHop()(IDS, IDS), "`query` must be floating-point"),
     "token ids of an Input": (
         lambda: BahdanauAttention(4)(keras.Input((7,), dtype="int32"), keras.Input((7, 5))),
-        "`query` must hold vectors",
+        "`query` must be floating-point",
     ),
     "strings": (
         lambda: BahdanauAttention(4)(np.array([["a"]]), VALUE),
-        "`query` must hold vectors",
+        "`query` must be floating-point",
     ),
     "vectors as word ids": (
         lambda: network()(STORY.astype("float32"), ASKED),
-        "`story` must hold word ids, integers; received dtype float32.",
-        'keras.Input(shape, dtype="int32")',
+        "`story` must be integer ids, of shape (batch, sentences, words); received float32 of "
+        'shape (2, 3, 4). Cast them: keras.ops.cast(story, "int32"). Call layer(story, question).',
     ),
     "swapped query and value": (
         lambda: BahdanauAttention(4)(VALUE, STEP),
-        "`value` must have shape (batch, memory steps, features); received (2, 5). Call "
-        "layer(query, value).",
+        "`value` must be floating-point, of shape (2, memory steps, features); received float32 of "
+        "shape (2, 5). Call layer(query, value).",
     ),
     "pictures as memory": (
         lambda: BahdanauAttention(4)(QUERY, np.ones((2, 8, 9, 64))),
-        "`value` must have shape (batch, memory steps, features); received (2, 8, 9, 64). Make its "
-        "inner axes one: value = keras.layers.Reshape((-1, 64))(value).",
+        "`value` must be floating-point, of shape (2, memory steps, features); received float64 of "
+        "shape (2, 8, 9, 64). Call layer(query, value).",
     ),
     "pictures of an unknown size as memory": (
         lambda: decoder()(keras.Input((None, 5)), keras.Input((None, None, 64))),
-        "received (None, None, None, 64)",
-        "memory = keras.layers.Reshape((-1, 64))(memory).",
+        "`memory` must be floating-point, of shape (batch, memory steps, features); received "
+        "float32 of shape (None, None, None, 64)",
     ),
     "pictures as one of several memories": (
         lambda: MultiSource([BahdanauAttention(4), BahdanauAttention(4)])(
             QUERY, [VALUE, np.ones((2, 8, 9, 64))]
         ),
-        "value[1] = keras.layers.Reshape((-1, 64))(value[1]).",
+        "`value[1]` must be floating-point, of shape (2, memory steps, features); received float64 "
+        "of shape (2, 8, 9, 64).",
     ),
     "pictures as words of documents": (
         lambda: HierarchicalAttention(4)(np.ones((2, 3, 8, 9, 64))),
-        "received (2, 3, 8, 9, 64). Call layer(inputs).",
+        "of shape (batch, sentences, words, features); received float64 of shape (2, 3, 8, 9, 64). "
+        "Call layer(inputs).",
     ),
     "swapped after the first call": (
         lambda: called(BahdanauAttention(4), QUERY, WIDER)(WIDER, QUERY),
-        "was built for `query` of 5 features; received (2, 7, 11). Check the order of the "
-        "arguments, or use another layer for another size.",
+        "because the layer was built for `query` of 5 features; received float32 of shape (2, 7, "
+        "11). Call layer(query, value).",
     ),
     "another memory in a decoder": (
         lambda: called(decoder(), QUERY, VALUE)(QUERY, WIDER),
-        "was built for `memory` of 5 features; received (2, 7, 11)",
+        "was built for `memory` of 5 features; received float32 of shape (2, 7, 11)",
     ),
     "other sequences in a decoder": (
         lambda: called(decoder(), QUERY, VALUE)(WIDER, VALUE),
-        "was built for `sequences` of 5 features; received (2, 7, 11)",
+        "was built for `sequences` of 5 features; received float32 of shape (2, 7, 11)",
     ),
     "no query": (
         lambda: BahdanauAttention(4)(value=VALUE),
-        "`query` is missing, of shape (batch, steps, features), or (batch, features) for one step. "
-        "Call layer(query, value).",
+        "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
+        "received None. Call layer(query, value).",
     ),
     "no context": (
         lambda: BiDAFAttentionFlow()(query=VALUE),
-        "`context` is missing, of shape (batch, steps, features). Call layer(context, query).",
+        "`context` must be floating-point, of shape (batch, steps, features); received None. Call "
+        "layer(context, query).",
     ),
     "ragged tensors": (
         lambda: BahdanauAttention(4)(RAGGED, RAGGED),
-        "`query` must be a dense tensor; received a ragged one. Pad it with query.to_tensor(), and "
-        "pass the mask tf.sequence_mask(query.row_lengths()).",
+        "received ragged float32 of shape (2, None, 2). Pad it: query.to_tensor(), and pass its",
     ),
-    "a ragged memory": (lambda: decoder()(QUERY, RAGGED), "`memory` must be a dense tensor"),
-    "ragged steps": (lambda: AttentionPooling(4)(RAGGED), "`inputs` must be a dense tensor"),
+    "a ragged memory": (lambda: decoder()(QUERY, RAGGED), "received ragged", "Pad it: memory."),
+    "ragged steps": (lambda: AttentionPooling(4)(RAGGED), "received ragged", "Pad it: inputs."),
     "a ragged story": (
         lambda: network()(tf.ragged.constant([[[1, 2], [3]]]), ASKED[:1]),
-        "`story` must be a dense tensor; received a ragged one. Pad it with story.to_tensor().",
+        "received ragged int32 of shape (1, None, None). Pad it: story.to_tensor(), and pass",
     ),
     "a ragged mask": (
         lambda: BahdanauAttention(4)(
             QUERY, VALUE, value_mask=tf.ragged.constant([[True], [True, False]])
         ),
-        "`value_mask` must be a dense tensor; received a ragged one. Pad it with "
-        "value_mask.to_tensor().",
+        "`value_mask` must be boolean, of shape (2, 7); received ragged bool of shape (2, None). "
+        "Pad it: value_mask.to_tensor()",
     ),
     "a ragged Input": (
         lambda: BahdanauAttention(4)(keras.Input((None, 2), ragged=True), keras.Input((None, 2))),
-        "`query` must be a dense tensor",
+        "`query` must be floating-point",
+        "received ragged float32",
     ),
     "a sparse tensor": (
         lambda: BahdanauAttention(4)(QUERY, tf.sparse.from_dense(VALUE)),
-        "`value` must be a dense tensor; received a sparse one. Convert it: tf.sparse.to_dense(",
+        "`value` must be floating-point",
+        "received sparse float32 of shape (2, 7, 5). Convert it: tf.sparse.to_dense(value).",
     ),
     # Masks.
     "a positional mask": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, MASK),
-        "`key` must hold vectors of floating-point numbers; received dtype bool. Pass a mask by "
-        "its name: `query_mask` or `value_mask` or `attention_mask`.",
+        "`key` must be floating-point, of shape (2, 7, features); received bool of shape (2, 7). "
+        "Pass a mask by its name: `query_mask` or `value_mask` or `attention_mask`.",
     ),
     "a mask as initial state": (
         lambda: decoder()(QUERY, VALUE, MASK),
@@ -455,60 +479,56 @@ MISTAKES = {
     ),
     "a mask of lengths": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=np.array([3, 4])),
-        "`value_mask` must be boolean, True where a step is valid; received dtype int64",
-        "Make it of lengths: keras.ops.less(keras.ops.arange(steps), keras.ops.reshape(lengths, "
-        "(-1, 1))).",
+        "`value_mask` must be boolean, of shape (2, 7); received int64 of shape (2,). It is True "
+        "where a step is valid: compute it, such as ids != 0, or cast it: "
+        'keras.ops.cast(value_mask, "bool"). Call layer(query, value).',
     ),
     "a mask of lengths as a column": (
         lambda: decoder()(QUERY, VALUE, sequences_mask=np.array([[3.0], [2.0]])),
-        "`sequences_mask` must be boolean, True where a step is valid; received dtype float",
-    ),
-    "a mask of integers": (
-        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.astype(int)),
-        'Convert it: keras.ops.cast(value_mask, "bool").',
+        "`sequences_mask` must be boolean, of shape (2, 3), because `sequences` has 3 steps; "
+        "received float64 of shape (2, 1). It is True where a step is valid",
     ),
     "a mask to be added": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=np.zeros((TQ, TK), "float32")),
-        "must be boolean, True where attention is allowed; received dtype float32",
-        "Or of a mask that is added to scores: attention_mask == 0",
+        "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7); received float32 of shape "
+        "(3, 7). It is True where a step is valid",
     ),
     "a mask of lists": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.tolist()),
-        "`value_mask` must be a boolean tensor or array; received a list. Convert it: "
-        "numpy.array(value_mask, bool).",
+        "`value_mask` must be boolean, of shape (2, 7); received [[True, True,",
     ),
     "True as a mask": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=True),
-        "`value_mask` must be a boolean tensor or array; received a bool. Leave it out where every "
-        "step is valid.",
+        "`value_mask` must be boolean, of shape (2, 7); received True. Call layer(query, value).",
     ),
     "a value as mask": (
         lambda: AttentionPooling(4)(QUERY, VALUE),
-        "`mask` must be boolean, True where a step is valid; received dtype float32. Check "
-        "the order of the arguments.",
+        "`mask` must be boolean, of shape (2, 3); received float32 of shape (2, 7, 5). It is True "
+        "where a step is valid",
+        "Call layer(inputs).",
     ),
     "a mask in prepare": (
         lambda: called(BahdanauAttention(4), QUERY, VALUE).prepare(VALUE, MASK),
-        "`key` must hold vectors of floating-point numbers; received dtype bool. Pass a mask by "
-        "its name: `query_mask` or `value_mask` or `attention_mask`.",
+        "`key` must be floating-point, of shape (2, 7, 5); received bool of shape (2, 7). Pass a "
+        "mask by its name: `query_mask` or `value_mask` or `attention_mask`. Call layer.prepare(",
     ),
     "the mask of the query": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=QUERY_MASK),
-        "`value_mask` must have shape (2, 7), one truth value for each step of `value`; received "
-        "(2, 3).",
+        "`value_mask` must be boolean, of shape (2, 7), because `value` has 7 memory steps; "
+        "received bool of shape (2, 3).",
     ),
     "a mask of rank 1": (
         lambda: AttentionPooling(4)(VALUE, mask=MASK[0]),
-        "`mask` must have shape (2, 7), one truth value for each step of `inputs`; received (7,).",
+        "`mask` must be boolean, of shape (2, 7); received bool of shape (7,).",
     ),
     "a mask of sentences": (
         lambda: HierarchicalAttention(4)(WORDS, mask=MASK),
-        "`mask` must have shape (2, 1, 7), one truth value for each step of `inputs`",
+        "`mask` must be boolean, of shape (2, 1, 7); received bool of shape (2, 7).",
     ),
     "a mask of the memory as attention mask": (
         lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=MASK),
-        "`attention_mask` must have shape (3, 7) or (2, 3, 7), one truth value for each pair of a "
-        "query and a memory step; received (2, 7). To mask only the memory, pass `value_mask`.",
+        "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7), because `query` has 3 "
+        "steps; received bool of shape (2, 7). To mask only the memory, pass `value_mask`.",
     ),
     # Positions.
     "no position": (
@@ -558,15 +578,16 @@ MISTAKES = {
     ),
     "a prepared memory in a call": (
         lambda: BahdanauAttention(4)(QUERY, Memory(VALUE, VALUE)),
-        "`value` must be one tensor; received a prepared Memory. Call layer.attend(query, memory).",
+        "`value` must be floating-point, of shape (2, memory steps, features); received Memory. A "
+        "prepared memory goes to attend() or step().",
     ),
     "a memory prepared twice": (
         lambda: called(BahdanauAttention(4), QUERY, VALUE).prepare(Memory(VALUE, VALUE)),
-        "`value` must be one tensor; received a prepared Memory",
+        "received Memory. A prepared memory goes to attend() or step(). Call layer.prepare(value).",
     ),
     "a list as query of attend": (
         lambda: attend_to(QUERY.tolist()),
-        "`query` must be a tensor or an array; received a list",
+        "of shape (batch, steps, 5) or (batch, 5); received [[[1.0,",
     ),
     # Decoders.
     "a layer instead of its cell": (
@@ -637,17 +658,18 @@ MISTAKES = {
     ),
     "a prepared memory for a decoder": (
         lambda: started()[0](QUERY, started()[2]),
-        "`memory` must be one tensor; received a prepared Memory. Call decoder.step(inputs, state,",
+        "`memory` must be floating-point, of shape (2, memory steps, 5); received Memory. A "
+        "prepared memory goes to attend() or step().",
     ),
     "a memory of ids": (
         lambda: started()[0].prepare(IDS),
         "attention_rnn",
-        "`memory` must hold vectors",
+        "`memory` must be floating-point",
     ),
     "a memory of rank 2": (
         lambda: started()[0].prepare(STEP),
-        "`memory` must have shape (batch, memory steps, features); received (2, 5). Call "
-        "prepare(memory, memory_mask=mask).",
+        "`memory` must be floating-point, of shape (batch, memory steps, 5); received float32 of "
+        "shape (2, 5). Call prepare(memory, memory_mask=mask).",
     ),
     "a memory of another width": (
         lambda: started()[0].prepare(WIDER),
@@ -686,17 +708,16 @@ MISTAKES = {
     ),
     "a step of token ids": (
         lambda: started()[0].step(np.array([1, 2]), *started()[1:]),
-        "`inputs` must hold vectors of floating-point numbers; received dtype int64. Embed "
-        "token ids",
+        "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2,). Embed ids",
     ),
     "a step of integers": (
         lambda: started()[0].step(STEP.astype(int), *started()[1:]),
-        "`inputs` must hold vectors of floating-point numbers; received dtype int64.",
+        "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2, 5).",
     ),
     "a step of the beams of a search": (
         lambda: started()[0].step(np.repeat(STEP, 5, axis=0), *started()[1:]),
-        "the batch size must be the same in `memory` and `inputs`; received `memory` 2, `inputs` "
-        "10. In a search, read the memory that it passes to `step`",
+        "`inputs` must be floating-point, of shape (2, 5), because `memory` has batch size 2; "
+        "received float32 of shape (10, 5). In a search, use the memory that it passes to `step`",
     ),
     "a step with a list as state": (
         lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
@@ -736,8 +757,7 @@ MISTAKES = {
     # Custom layers.
     "a score that is not returned": (
         lambda: NoScore()(QUERY, VALUE),
-        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
-        "here (2, 3, 7); received None.",
+        "`score` must return floating-point values of shape (2, 3, 7); received None.",
     ),
 }
 
@@ -850,7 +870,8 @@ SEARCHES = {
     ),
     "a ragged memory": (
         {"memory": RAGGED},
-        "`memory` must be a dense tensor; received a ragged one. Pad it with memory.to_tensor()",
+        "`memory` must be a dense tensor; received ragged float32 of shape (2, None, 2). Pad it: "
+        "memory.to_tensor()",
     ),
 }
 

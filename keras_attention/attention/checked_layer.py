@@ -7,13 +7,14 @@ import copy
 import difflib
 import functools
 import inspect
+import types
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NoReturn, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import keras
 
-from keras_attention._spec import Spec, check_bool, check_training, described, masks_by_name
+from keras_attention._spec import Spec, check_bool, check_training, describe, masks_by_name
 from keras_attention._typing import Tensor
 from keras_attention.attention.dropped_masks import warn_of_dropped_masks
 from keras_attention.backend import REVERSES_UNROLLED_MASK
@@ -187,7 +188,12 @@ class CheckedLayer(keras.layers.Layer):
 
     # The tensors of a call, and the sizes of their axes that the layer was built for.
     CALL = Spec()
-    _sizes: ClassVar[dict[str, int]] = {}
+    _sizes: Mapping[str, int] = types.MappingProxyType({})
+
+    if TYPE_CHECKING:
+
+        def build(self, *args: Any, **kwargs: Any) -> None:
+            """Take the shapes of the arguments of `call`, which each layer names."""
 
     def __init__(self, **kwargs: Any) -> None:
         _check_arguments(type(self), kwargs)
@@ -324,9 +330,9 @@ def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
     hints = ""
     for name, x in unknown.items():
         close = difflib.get_close_matches(name, own, 1, cutoff=0.8)
-        hint = ELSEWHERE.get(name) or (close and f"write {close[0]}={described(x)}")
+        hint = ELSEWHERE.get(name) or (close and f"write {close[0]}={describe(x)}")
         hints += f" For `{name}`, {hint}." if hint else ""
-    listed = ", ".join(f"{name!r}: {described(x)}" for name, x in unknown.items())
+    listed = ", ".join(f"{name!r}: {describe(x)}" for name, x in unknown.items())
     raise ValueError(
         f"Unrecognized keyword arguments passed to {layer.__name__}: {{{listed}}}. It takes "
         f"{', '.join(own)}, and the arguments of every Keras layer, such as name.{hints}"

@@ -5,11 +5,11 @@ from typing import Any
 from keras import tree
 
 from keras_attention._spec import (
-    LONGEST,
+    MAX_STEPS,
     Description,
     check_int,
     check_result,
-    described,
+    describe,
     fits,
     is_floating,
     is_tensor,
@@ -96,7 +96,7 @@ class RecurrentScoringMixin(ScoringMixin):
         super().__init__(**kwargs)
         self.half_width = half_width
         if half_width is not None:
-            check_int(self.name, "half_width", half_width, most=LONGEST)
+            check_int(self.name, "half_width", half_width, most=MAX_STEPS)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -300,7 +300,7 @@ def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
 def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: str) -> None:
     """A state must have the tensors of another, as far as their shapes are known."""
     if not _same_form(state, wanted):
-        wanted, received = (tree.map_structure(described, x) for x in (wanted, state))
+        wanted, received = (tree.map_structure(describe, x) for x in (wanted, state))
         expected = f"{name} must have the structure, shapes and dtypes of {wanted}"
         raise_value_error(layer, expected, Description(received), remedy)
 

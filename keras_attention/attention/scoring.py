@@ -19,7 +19,7 @@ from keras_attention._spec import (
     check_result,
     check_seed,
     check_training,
-    described,
+    describe,
     instance_hint,
     is_integer,
     is_tensor,
@@ -163,7 +163,7 @@ class ScoringMixin(CheckedLayer):
         "attention_mask: bool[Tq Tk] | bool[B Tq Tk]?",
     )
     # The masks beside a query of one step.
-    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
+    STEP = CALL.replace("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
     # Which output of the cell is the query in an `AttentionRNN`: "previous" or "current".
     decoder_query: str = "previous"
     # Whether a query of one step must come with its `position`.
@@ -612,7 +612,7 @@ class ScoringMixin(CheckedLayer):
             raise_value_error(self.name, expected, memory, remedy)
         self._check_built("prepare() and attend()")
 
-    def _combine_site(self):
+    def _combine_site(self) -> tuple[Any, Callable] | None:
         """`combine` in a recurrence, as products: the site "combine" and a function that uses it.
 
         The function is `run(call, query, context)`, and `call` calls a site. None: `combine` is a
@@ -684,7 +684,7 @@ def check_window(layer: str, window: Any, shape: Shape) -> None:
         )
         expected += f"of shape {tuple(shape[:2])}, and a positive integer"
         raise_value_error(
-            layer, expected, Description(f"half_width={width!r:.80}, center={described(center)}")
+            layer, expected, Description(f"half_width={width!r:.80}, center={describe(center)}")
         )
 
 

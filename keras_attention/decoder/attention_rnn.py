@@ -4,7 +4,13 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import UNROLLED, Description, check_bool, check_choice, raise_value_error
+from keras_attention._spec import (
+    MAX_UNROLLED_STEPS,
+    Description,
+    check_bool,
+    check_choice,
+    raise_value_error,
+)
 from keras_attention._typing import Shape
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.decoder._cells import check_cells, query_size, state_sizes
@@ -147,11 +153,14 @@ class AttentionRNN(Decoder):
     def _check_tensors(self, tensors: dict[str, Any]) -> None:
         super()._check_tensors(tensors)
         shape = tuple(tensors["sequences"].shape)
-        if self.unroll and not (isinstance(shape[1], int) and shape[1] <= UNROLLED):
+        if self.unroll and not (isinstance(shape[1], int) and shape[1] <= MAX_UNROLLED_STEPS):
             expected = "`unroll=True` copies the loop for every step. It needs a known number of "
             remedy = "Give the number to keras.Input, or leave `unroll` out."
             raise_value_error(
-                self.name, f"{expected}steps, at most {UNROLLED}", Description(shape), remedy
+                self.name,
+                f"{expected}steps, at most {MAX_UNROLLED_STEPS}",
+                Description(shape),
+                remedy,
             )
 
     @property

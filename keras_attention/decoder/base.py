@@ -43,8 +43,7 @@ class Decoder(CheckedLayer):
     STEP = Spec(
         "memory: float[B Tk Dv]",
         "inputs: float[B D]",
-        call="step(inputs, state, memory) without an axis of steps. Embed token ids first: "
-        "embedding(tokens)",
+        call="step(inputs, state, memory)",
     )
     input_feeding = return_state = False
 
@@ -66,7 +65,7 @@ class Decoder(CheckedLayer):
                 )
         self.attention = attention
         count = attention.memory_count
-        self.CALL, self.STEP = self.CALL.of_each(count), self.STEP.of_each(count)
+        self.CALL, self.STEP = self.CALL.for_memories(count), self.STEP.for_memories(count)
 
     def _build_attention(self, query_size, sequences_shape, memory_shape):
         """Checks the shapes, and builds the attention for queries of this size."""

@@ -1,8 +1,9 @@
-"""What attentions with an additive score and a state have in common."""
+"""The additive score of attentions with a state, and their weights before the first step."""
+
+from typing import Any
 
 from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Tensor
-from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend import ops
 from keras_attention.layers.bahdanau import BahdanauAttention
@@ -10,27 +11,28 @@ from keras_attention.ops.convolution import located_score
 from keras_attention.ops.windows.positions import sentence_span
 
 
-def set_content(
-    layer: RecurrentScoringMixin, units: int, use_bias: bool, weight_norm: bool = False
-) -> None:
-    """Gives a layer an additive score: `units`, `use_bias` and `base_attention`."""
+def set_base_attention(
+    layer: Any, units: int, use_bias: bool, weight_norm: bool = False
+) -> BahdanauAttention:
+    """Set `units`, `use_bias` and `base_attention`, the additive score, of a layer."""
     layer.units = check_int(layer.name, "units", units)
     layer.use_bias = check_bool(layer.name, "use_bias", use_bias)
     layer.base_attention = BahdanauAttention(
         units, use_bias, weight_norm, dtype=layer.dtype_policy, name="base_attention"
     )
+    return layer.base_attention
 
 
-def score_with_locations(
-    layer: RecurrentScoringMixin, query: Tensor, key: Tensor, seen: Tensor, filters: Tensor
+def location_score(
+    base: BahdanauAttention, query: Tensor, key: Tensor, state: Tensor, filters: Tensor
 ) -> Tensor:
-    """The additive score of a query that also sees where it looked, `(B, 1, Tk)`."""
-    query, vector = ops.squeeze(query, 1), layer.base_attention.scaled_vector()
-    return ops.expand_dims(located_score(query, key, seen, filters, vector), 1)
+    """Compute v . tanh(W q + V k + filters applied to the state), `(B, 1, Tk)`."""
+    scores = located_score(ops.squeeze(query, 1), key, state, filters, base.scaled_vector())
+    return ops.expand_dims(scores, 1)
 
 
-def at_the_start(memory: Memory, dtype: str) -> Tensor:
-    """Weights before the first step: all on the first valid memory step, `(B, Tk)`."""
+def initial_weights(memory: Memory, dtype: str) -> Tensor:
+    """Return the weights before the first step: all on the first valid memory step, `(B, Tk)`."""
     batch, length = ops.shape(memory.value)[:2]
     start, _ = sentence_span(memory.mask, batch, length, "int32")
     position = ops.arange(length, dtype="int32")

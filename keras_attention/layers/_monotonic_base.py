@@ -1,18 +1,21 @@
 """The base of attentions that stay or move on with a learned probability."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
-from keras_attention._spec import NOT_NORMALISED, check_choice, check_number
-from keras_attention._typing import Nested, Shape, Size, Tensor
+from keras_attention._spec import NOT_NORMALIZED, check_choice, check_number
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Size, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
 from keras_attention.backend import ops
-from keras_attention.layers._base_score import at_the_start, set_content
+from keras_attention.layers._base_score import (
+    initial_weights,
+    set_base_attention,
+)
 from keras_attention.ops.masks import last_valid
 
-SURE = 50.0  # a score whose sigmoid is one
+STOP = 50.0  # a score whose sigmoid is one
 
 
 class MonotonicBase(RecurrentScoringMixin):
@@ -31,11 +34,11 @@ class MonotonicBase(RecurrentScoringMixin):
         initial_offset: float,
         initial_gain: float | None,
         use_bias: bool,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
-        set_content(self, units, use_bias, weight_norm=True)
-        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
+        set_base_attention(self, units, use_bias, weight_norm=True)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALIZED)
         self.noise = check_number(self.name, "noise", noise, 0)
         self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
         self.initial_gain = initial_gain
@@ -52,7 +55,7 @@ class MonotonicBase(RecurrentScoringMixin):
         self.offset_bias = self.add_weight((), offset, name="offset_bias", autocast=False)
 
     def initial_state(self, memory: Memory) -> Nested:
-        return at_the_start(memory, self.score_dtype)
+        return initial_weights(memory, self.score_dtype)
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         return self.base_attention.score(query, key) + ops.cast(self.offset_bias, self.score_dtype)
@@ -65,10 +68,10 @@ class MonotonicBase(RecurrentScoringMixin):
             shape, stddev=self.noise, dtype=self.score_dtype, seed=self.seed_generator
         )
 
-    def _noisy(self, step: Step) -> tuple[Tensor, Tensor | None]:
-        """The scores of one step with their noise, and their mask or None, both `(B, Tk)`.
+    def _noisy_scores(self, step: Step) -> tuple[Tensor, Tensor | None]:
+        """Return the scores of one step with their noise, and their mask or None, both `(B, Tk)`.
 
-        In a window, and with `keep_last`, the last memory step is sure to stop what reaches it.
+        In a window, and with `keep_last`, the last memory step stops all that reaches it.
         """
         scores, mask = step.scores, step.mask
         if step.noise is not None:
@@ -79,12 +82,12 @@ class MonotonicBase(RecurrentScoringMixin):
             length = ops.shape(scores)[2]
             last = length - 1 if mask is None else ops.expand_dims(last_valid(mask), 2)
             last = ops.arange(length, dtype="int32") == last
-            scores = ops.where(last, ops.maximum(scores, SURE), scores)
+            scores = ops.where(last, ops.maximum(scores, STOP), scores)
         return ops.squeeze(scores, 1), None if mask is None else ops.squeeze(mask, 1)
 
 
-def probabilities(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The probabilities of stopping at and of passing each memory step; masked ones are passed."""
+def stop_probabilities(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of stopping at and of passing each step; masked ones are passed."""
     stop, go = ops.sigmoid(scores), ops.sigmoid(-scores)
     if mask is None:
         return stop, go

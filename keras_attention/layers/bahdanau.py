@@ -1,11 +1,11 @@
 """Additive attention."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool, check_int
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend import ops
 from keras_attention.ops.additive import additive_score
@@ -65,7 +65,7 @@ class BahdanauAttention(ScoringMixin):
         units: int,
         use_bias: bool = False,
         weight_norm: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[ScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
@@ -76,12 +76,12 @@ class BahdanauAttention(ScoringMixin):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        key_size = (key_shape or value_shape)[-1]
-        self.query_kernel = self.add_weight((query_shape[-1], self.units), name="query_kernel")
-        self.key_kernel = self.add_weight((key_size, self.units), name="key_kernel")
-        self.score_vector = self.add_weight((self.units,), name="score_vector", autocast=False)
+        sizes, units = self._sizes, self.units
+        self.query_kernel = self.add_weight((sizes["Dq"], units), name="query_kernel")
+        self.key_kernel = self.add_weight((sizes["Dk"], units), name="key_kernel")
+        self.score_vector = self.add_weight((units,), name="score_vector", autocast=False)
         if self.use_bias:
-            self.bias = self.add_weight((self.units,), "zeros", name="bias", autocast=False)
+            self.bias = self.add_weight((units,), "zeros", name="bias", autocast=False)
         if self.weight_norm:
             length = keras.initializers.Constant(self._initial_gain)
             self.gain = self.add_weight((), initializer=length, name="gain", autocast=False)
@@ -98,7 +98,7 @@ class BahdanauAttention(ScoringMixin):
         return additive_score(query, key, self.scaled_vector())
 
     def scaled_vector(self) -> Tensor:
-        """v, or g v / |v|."""
+        """Return v, or g v / |v| with `weight_norm`."""
         vector = cast(self.score_vector, self.score_dtype)
         if self.gain is None:
             return vector

@@ -1,11 +1,11 @@
 """Attention flow between a context and a query, in both directions."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import Description, Spec, check_bool, raise_value_error
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import LayerOptions, Shape, Tensor, TensorShape
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
 from keras_attention.backend import ops
@@ -85,7 +85,7 @@ class BiDAFAttentionFlow(CheckedLayer):
         normalizer: str = "softmax",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         set_weighing(self, normalizer, dropout, seed)
@@ -98,15 +98,13 @@ class BiDAFAttentionFlow(CheckedLayer):
     def build(self, context_shape: Shape, query_shape: Shape = None) -> None:
         shapes = {"context": context_shape, "query": query_shape}
         self._sizes = self.CALL.check_shapes(self.name, shapes)
-        size = context_shape[-1]
+        shape = (self._sizes["D"],)
         # Context to query does not depend on w_h, which adds the same to all scores of a row.
         self.context_vector = None
         if self.query_to_context:
-            self.context_vector = self.add_weight((size,), name="context_vector", autocast=False)
-        self.query_vector = self.add_weight((size,), name="query_vector", autocast=False)
-        self.product_vector = self.add_weight(
-            (size,), initializer="ones", name="product_vector", autocast=False
-        )
+            self.context_vector = self.add_weight(shape, name="context_vector", autocast=False)
+        self.query_vector = self.add_weight(shape, name="query_vector", autocast=False)
+        self.product_vector = self.add_weight(shape, "ones", name="product_vector", autocast=False)
 
     def call(
         self,
@@ -137,7 +135,7 @@ class BiDAFAttentionFlow(CheckedLayer):
         return merged, tuple(ops.cast(weights, self.compute_dtype) for weights in returned)
 
     def score(self, context: Tensor, query: Tensor) -> Tensor:
-        """S, `(B, T, J)`, in `score_dtype`."""
+        """Return S, `(B, T, J)`, in `score_dtype`."""
         vectors = {"query_vector": self.query_vector, "product_vector": self.product_vector}
         if self.query_to_context:
             vectors["context_vector"] = self.context_vector
@@ -145,7 +143,7 @@ class BiDAFAttentionFlow(CheckedLayer):
         return trilinear_score(context, query, **vectors)
 
     def _best(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """max_j S, `(B, 1, T)`, and where it is valid."""
+        """Return max_j S, `(B, 1, T)`, and True where it is valid."""
         floor = ops.cast(FLOOR, scores.dtype)
         if mask is not None:
             scores = ops.where(mask, scores, floor)
@@ -159,7 +157,9 @@ class BiDAFAttentionFlow(CheckedLayer):
         # NaN is valid, and propagates.
         return best, ops.logical_not(best <= floor)
 
-    def compute_output_shape(self, context_shape: Shape, query_shape: Shape = None) -> Shape:
-        self.CALL.check_shapes(self.name, {"context": context_shape, "query": query_shape})
-        parts = 4 if self.query_to_context else 3
-        return (*context_shape[:-1], parts * context_shape[-1])
+    def compute_output_shape(
+        self, context_shape: TensorShape, query_shape: Shape = None
+    ) -> TensorShape:
+        shapes = {"context": context_shape, "query": query_shape}
+        size = self.CALL.check_shapes(self.name, shapes)["D"]
+        return (*context_shape[:-1], (4 if self.query_to_context else 3) * size)

@@ -1,15 +1,18 @@
 """Attention with coverage."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_number
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend import ops
-from keras_attention.layers._base_score import score_with_locations, set_content
+from keras_attention.layers._base_score import (
+    location_score,
+    set_base_attention,
+)
 from keras_attention.ops.masks import mean_or_zero
 
 __all__ = ["CoverageAttention"]
@@ -60,10 +63,10 @@ class CoverageAttention(RecurrentScoringMixin):
         units: int,
         loss_weight: float = 1.0,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
-        set_content(self, units, use_bias)
+        set_base_attention(self, units, use_bias)
         self.loss_weight = check_number(self.name, "loss_weight", loss_weight, 0)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
@@ -76,7 +79,7 @@ class CoverageAttention(RecurrentScoringMixin):
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         filters = ops.expand_dims(ops.cast(self.coverage_vector, self.score_dtype), 0)
-        return score_with_locations(self, query, key, state, filters)
+        return location_score(self.base_attention, query, key, state, filters)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
         return state + weights

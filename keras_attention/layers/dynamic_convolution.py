@@ -1,17 +1,17 @@
 """Dynamic convolution attention."""
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 
 from keras_attention._spec import check_int, check_number
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend import ops
-from keras_attention.layers._base_score import at_the_start
+from keras_attention.layers._base_score import initial_weights
 from keras_attention.ops.convolution import located_score
 from keras_attention.ops.matmul import project
 from keras_attention.ops.shift import unfold
@@ -76,7 +76,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         prior_length: int = 11,
         alpha: float = 0.1,
         beta: float = 0.9,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
@@ -90,7 +90,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         units, filters = self.units, self.filters
-        self.query_kernel = self.add_weight((query_shape[-1], units), name="query_kernel")
+        self.query_kernel = self.add_weight((self._sizes["Dq"], units), name="query_kernel")
         self.dynamic_filter_kernel = self.add_weight(
             (units, self.kernel_size * filters), name="dynamic_filter_kernel"
         )
@@ -103,7 +103,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         self.bias = add_weight((units,), "zeros", name="bias")
 
     def initial_state(self, memory: Memory) -> Nested:
-        return at_the_start(memory, self.score_dtype)
+        return initial_weights(memory, self.score_dtype)
 
     def project_query(self, query: Tensor) -> Tensor:
         return ops.tanh(ops.add(self.project(query, self.query_kernel), self.query_bias))
@@ -131,7 +131,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
 
 
 def _beta_binomial(length, alpha, beta):
-    """P[0] to P[n], from the ratios P[k + 1] / P[k]; n = length - 1."""
+    """Return P[0] to P[n], from the ratios P[k + 1] / P[k]; n = length - 1."""
     n, k = length - 1, np.arange(length - 1)
     ratios = (n - k) * (k + alpha) / ((k + 1) * (n - k - 1 + beta))
     logs = np.cumsum([0.0, *np.log(ratios)])

@@ -1,23 +1,26 @@
 """Forward attention."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
 from keras_attention.backend import ops
-from keras_attention.layers._base_score import at_the_start, set_content
+from keras_attention.layers._base_score import (
+    initial_weights,
+    set_base_attention,
+)
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.matmul import weighted_sums
 from keras_attention.ops.shift import shift
 
 __all__ = ["ForwardAttention"]
 
-
-SURE = 1 - 1e-6  # the largest probability of moving
+# Mass that moves past the last memory step is lost, and a row without mass would sum to zero.
+LARGEST_MOVE = 1 - 1e-6
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -69,21 +72,21 @@ class ForwardAttention(RecurrentScoringMixin):
         units: int,
         transition_agent: bool = False,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
-        set_content(self, units, use_bias)
+        set_base_attention(self, units, use_bias)
         self.transition_agent = check_bool(self.name, "transition_agent", transition_agent)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         if self.transition_agent:
-            size = value_shape[-1] + query_shape[-1]
-            self.agent_vector = self.add_weight((size,), name="agent_vector", autocast=False)
+            shape = (self._sizes["Dv"] + self._sizes["Dq"],)
+            self.agent_vector = self.add_weight(shape, name="agent_vector", autocast=False)
             self.agent_bias = self.add_weight((), "zeros", name="agent_bias", autocast=False)
 
     def initial_state(self, memory: Memory) -> Nested:
-        weights = at_the_start(memory, self.score_dtype)
+        weights = initial_weights(memory, self.score_dtype)
         if not self.transition_agent:
             return weights
         return weights, ops.full((ops.shape(memory.value)[0], 1), 0.5, dtype=self.score_dtype)
@@ -109,6 +112,5 @@ class ForwardAttention(RecurrentScoringMixin):
         both = ops.squeeze(ops.concatenate([context, step.query], axis=-1), 1)
         vector = ops.cast(self.agent_vector, self.score_dtype)
         logit = ops.sum(both * vector, axis=-1, keepdims=True)
-        chance = ops.sigmoid(logit + ops.cast(self.agent_bias, self.score_dtype))
-        # Something must stay, because nothing is left of what moves beyond the end.
-        return weights, (new, ops.where(nothing, move, ops.minimum(chance, SURE)))
+        next_move = ops.sigmoid(logit + ops.cast(self.agent_bias, self.score_dtype))
+        return weights, (new, ops.where(nothing, move, ops.minimum(next_move, LARGEST_MOVE)))

@@ -1,20 +1,20 @@
 """Attention by a mixture of Gaussians."""
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 
 from keras_attention._spec import (
-    NOT_NORMALISED,
+    NOT_NORMALIZED,
     Description,
     check_choice,
     check_int,
     check_number,
     raise_value_error,
 )
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
 from keras_attention.backend import ops
@@ -32,7 +32,7 @@ NARROWEST = 0.01  # standard deviation of V2 and V2b, in memory steps
 class GMMAttention(RecurrentScoringMixin):
     """Attention by K Gaussians that move forward over the memory (Graves, 2013).
 
-        (w^, d^, s^)[b,i] = H tanh(W q[b,i] + b) + h     K numbers each
+        (w^, d^, s^)[b,i] = H tanh(W q[b,i] + b) + h     K values each
         m[b,i,k] = m[b,i-1,k] + d[b,i,k],    m[b,0,k] = 0
         a[b,i,j] = sum_k w[b,i,k] / Z[b,i,k] exp(-(j - f[b] - m[b,i,k])^2 / (2 s[b,i,k]^2))
         c[b,i]   = sum_j a[b,i,j] v[b,j]
@@ -46,7 +46,7 @@ class GMMAttention(RecurrentScoringMixin):
     The keys play no part. The bias h starts at zero. In V2b it starts so that d is about
     `initial_step` and s about `initial_width`.
 
-    The weights are not normalised over j. In V0 a row sums to any number, to about 1.8 K at the
+    The weights are not normalised over j. In V0 a row sums to any value, to about 1.8 K at the
     start; the logits w^, d^ and s^ count as at most 5. In V2 and V2b a row sums to about one. A
     Gaussian much narrower than a memory step gives up to 40, one beyond the end of the memory gives
     less than one.
@@ -91,10 +91,10 @@ class GMMAttention(RecurrentScoringMixin):
         version: str = "V2b",
         initial_step: float = 1.0,
         initial_width: float = 10.0,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
-        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALISED)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALIZED)
         self.units = check_int(self.name, "units", units)
         self.components = check_int(self.name, "components", components)
         self.version = check_choice(self.name, "version", version, VERSIONS)
@@ -107,7 +107,7 @@ class GMMAttention(RecurrentScoringMixin):
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         count = 3 * self.components
-        self.query_kernel = self.add_weight((query_shape[-1], self.units), name="query_kernel")
+        self.query_kernel = self.add_weight((self._sizes["Dq"], self.units), name="query_kernel")
         self.bias = self.add_weight((self.units,), initializer="zeros", name="bias", autocast=False)
         self.mixture_kernel = self.add_weight((self.units, count), name="mixture_kernel")
         biases = [0.0, 0.0, 0.0]

@@ -1,16 +1,18 @@
 """Words to sentences, sentences to a document."""
 
 import contextlib
+import dataclasses
+import functools
 import inspect
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import (
-    LAST_SEED,
+    MAX_SEED,
     Spec,
     check_choice,
     check_int,
@@ -21,8 +23,12 @@ from keras_attention._spec import (
     is_cell,
     raise_value_error,
 )
-from keras_attention._typing import Shape, Tensor
-from keras_attention.attention.checked_layer import CheckedLayer, check_directions, traced
+from keras_attention._typing import LayerOptions, Tensor, TensorShape
+from keras_attention.attention.checked_layer import (
+    CheckedLayer,
+    check_directions,
+    traced,
+)
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend import ops
 from keras_attention.layers.pooling import AttentionPooling
@@ -74,9 +80,10 @@ class HierarchicalAttention(CheckedLayer):
         valid word has a vector and weights of zeros.
 
     Raises:
-        ValueError: a number of units is not a positive integer; an encoder is not a layer, or does
-            not return a vector for every step; `inputs` is not of rank 4, or has another width
-            than the layer was built for; the mask is not boolean or has another shape.
+        ValueError: `units` or `sentence_units` is not a positive integer; an encoder is not a
+            layer, or does not return a vector for every step; `inputs` is not of rank 4, or has
+            another width than the layer was built for; the mask is not boolean or has another
+            shape.
 
     Example:
         >>> import keras, numpy
@@ -104,7 +111,7 @@ class HierarchicalAttention(CheckedLayer):
         normalizer: str = "softmax",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
@@ -116,17 +123,17 @@ class HierarchicalAttention(CheckedLayer):
         self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
         self.dropout = check_rate(self.name, "dropout", dropout)
         self.seed = check_seed(self.name, seed)
-        # With one seed, both attentions would drop the same places.
-        seeds = (self.seed, None if seed is None else (self.seed + 1) % (LAST_SEED + 1))
-        units = self.sentence_units or self.units
-        self.word_attention = self.make_pooling("word_attention", self.units, seeds[0])
-        self.sentence_attention = self.make_pooling("sentence_attention", units, seeds[1])
+        # With one seed, both attentions would drop the same positions.
+        other_seed = None if seed is None else (seed + 1) % (MAX_SEED + 1)
+        other_units = self.sentence_units or self.units
+        self.word_attention = self.make_pooling("word_attention", self.units, self.seed)
+        self.sentence_attention = self.make_pooling("sentence_attention", other_units, other_seed)
         self._words = Level(self.name, "word", word_encoder, self.word_attention)
         self._sentences = Level(self.name, "sentence", sentence_encoder, self.sentence_attention)
         self.supports_masking = True
 
     def make_pooling(self, name: str, units: int, seed: int | None) -> keras.layers.Layer:
-        """Makes the attention of one level, `(N, T, D)` to `(N, D)`.
+        """Make the attention of one level, `(N, T, D)` to `(N, D)`.
 
         A subclass may override it; the layer must take the call arguments of `AttentionPooling`.
         """
@@ -139,7 +146,7 @@ class HierarchicalAttention(CheckedLayer):
             dtype=self.dtype_policy,
         )
 
-    def build(self, inputs_shape: Shape) -> None:
+    def build(self, inputs_shape: TensorShape) -> None:
         self._sizes = self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
         batch, sentences, words, features = inputs_shape
         size = self._words.build((None, words, features), self.compute_dtype)
@@ -165,17 +172,18 @@ class HierarchicalAttention(CheckedLayer):
             return document
         return document, (ops.reshape(word_weights, (batch, sentences, words)), sentence_weights)
 
-    def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> None:
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor = None) -> None:
         return None  # the axes of words and sentences are gone
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
-        size = self._words.output_size(inputs_shape[-1])
+    def compute_output_shape(self, inputs_shape: TensorShape) -> TensorShape:
+        size = self.CALL.check_shapes(self.name, {"inputs": inputs_shape})["D"]
+        size = self._words.output_size(size)
         return (inputs_shape[0], self._sentences.output_size(size))
 
 
+@dataclasses.dataclass(frozen=True)
 class Level:
-    """One level, an encoder and an attention: reads `(N, T, D)`, words or sentences, as `(N, F)`.
+    """Encode a sequence `(N, T, D)` of words or sentences, and pool it to `(N, F)`.
 
         h[n,:] = encoder(x[n,:])
         s[n]   = sum_t a[n,t] h[n,t]        a from the attention
@@ -187,56 +195,49 @@ class Level:
         attention: an `AttentionPooling`.
     """
 
-    def __init__(self, layer: str, name: str, encoder: Any, attention: keras.layers.Layer) -> None:
-        self.layer, self.name, self.encoder, self.attention = layer, name, encoder, attention
+    layer: str
+    name: str
+    encoder: keras.layers.Layer | None
+    attention: keras.layers.Layer
 
-    def build(self, shape: Shape, dtype: str) -> int:
-        """Builds both parts, and returns the features of what they read."""
+    def build(self, shape: TensorShape, dtype: str) -> int | None:
+        """Build encoder and attention, and return the features of the encoded sequence."""
         rows, steps, features = shape
         if self.encoder is not None:
             # Tracing builds any layer and tells the shape of its result. A second one, of known
             # length, finds a layer that shortens the sequence.
+            encode_one = functools.partial(encode, self.encoder)
             for length in (steps, steps or PROBE):
                 tensor = keras.KerasTensor((rows, length, shape[2]), dtype)
                 mask = keras.KerasTensor((rows, length), "bool")
-                encoded = traced(self._encode, tensor, mask)
-                features = self._checked(encoded, tensor).shape[-1]
+                encoded = traced(encode_one, tensor, mask)
+                features = self._check_encoded(encoded, tensor).shape[-1]
         if not self.attention.built:
             self.attention.build((rows, steps, features))
         return features
 
     def read(self, sequence: Tensor, mask: Tensor, training: bool | None) -> tuple[Tensor, Tensor]:
-        """Returns the vectors `(N, F)` and the weights `(N, T)`."""
+        """Return the vectors `(N, F)` and the weights `(N, T)`."""
         if self.encoder is not None:
             # An encoder that takes no mask must not mix padding into the words beside it.
-            encoded = self._encode(zero_masked(sequence, mask), mask)
-            sequence = self._checked(encoded, sequence)
+            encoded = encode(self.encoder, zero_masked(sequence, mask), mask)
+            sequence = self._check_encoded(encoded, sequence)
             if mask is None:
                 # Otherwise the attention would use a mask that the encoder computes itself.
                 mask = ops.ones_like(sequence[:, :, 0], "bool")
         return self.attention(sequence, mask=mask, return_attention_scores=True, training=training)
 
     def output_size(self, features: int) -> int:
-        """The features of the sequence that the attention reads."""
+        """Return the features of the encoded sequence."""
         if self.encoder is None:
             return features
         # Without a length: a Sequential encoder keeps the one that it was built with.
         return self.encoder.compute_output_shape((None, None, features))[-1]
 
-    def _encode(self, sequence: Tensor, mask: Tensor) -> Tensor:
-        options = {}
-        if mask is not None and "mask" in inspect.signature(self.encoder.call).parameters:
-            # An empty row reads one step of zeros, because cuDNN needs a step in every row.
-            first = ops.cumsum(ops.ones_like(mask, "int32"), axis=1) == 1
-            empty = ops.logical_not(ops.any(mask, axis=1, keepdims=True))
-            options = {"mask": ops.logical_or(mask, ops.logical_and(empty, first))}
-        with _unwarned(self.encoder):
-            return self.encoder(sequence, **options)
-
-    def _checked(self, encoded: Any, sequence: Tensor) -> Tensor:
-        """Checks that the encoder returned a vector for every step of a sequence."""
-        given = getattr(encoded, "shape", None)
-        if given is None or not fits(given, (*sequence.shape[:2], None)) or given[-1] is None:
+    def _check_encoded(self, encoded: Tensor, sequence: Tensor) -> Tensor:
+        """Check that the encoder returned a vector for every step of a sequence."""
+        shape = getattr(encoded, "shape", None)
+        if shape is None or not fits(shape, (*sequence.shape[:2], None)) or shape[-1] is None:
             expected = f"`{self.name}_encoder` must return (batch, {self.name}s, features), here "
             expected += f"({sequence.shape[0]}, {sequence.shape[1]}, features), the features known"
             remedy = "RNN layers do so with return_sequences=True and without return_state."
@@ -244,8 +245,22 @@ class Level:
         return encoded
 
 
-def check_encoder(layer: str, name: str, encoder: Any) -> Any:
-    """Returns the encoder, which must be None or a layer that is not a cell."""
+def encode(encoder: keras.layers.Layer, sequence: Tensor, mask: Tensor) -> Tensor:
+    """Encode a sequence, with its mask if the encoder takes one."""
+    options = {}
+    if mask is not None and "mask" in inspect.signature(encoder.call).parameters:
+        # An empty row reads one step of zeros, because cuDNN needs a step in every row.
+        first = ops.cumsum(ops.ones_like(mask, "int32"), axis=1) == 1
+        empty = ops.logical_not(ops.any(mask, axis=1, keepdims=True))
+        options = {"mask": ops.logical_or(mask, ops.logical_and(empty, first))}
+    with _mask_warning_ignored(encoder):
+        return encoder(sequence, **options)
+
+
+def check_encoder(
+    layer: str, name: str, encoder: keras.layers.Layer | None
+) -> keras.layers.Layer | None:
+    """Return the encoder, which must be None or a layer that is not a cell."""
     cell = is_cell(encoder)
     if encoder is not None and (cell or not isinstance(encoder, keras.layers.Layer)):
         remedy = "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."
@@ -257,8 +272,8 @@ def check_encoder(layer: str, name: str, encoder: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _unwarned(encoder: keras.layers.Layer) -> Iterator[None]:
-    """Silences the warning of models about a mask: the level itself passes it to the attention."""
+def _mask_warning_ignored(encoder: keras.layers.Layer) -> Iterator[None]:
+    """Silence the warning of models about a mask: the level passes it to the attention itself."""
     with warnings.catch_warnings():
         for layer in _last_layers(encoder):
             if not layer.supports_masking:
@@ -268,7 +283,7 @@ def _unwarned(encoder: keras.layers.Layer) -> Iterator[None]:
 
 
 def _last_layers(layer):
-    """The layers from which the encoder's output comes."""
+    """Yield the layers from which the output of the encoder comes."""
     yield layer
     if isinstance(layer, keras.Sequential):
         yield from _last_layers(layer.layers[-1])

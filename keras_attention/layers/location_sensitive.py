@@ -1,15 +1,18 @@
 """Location-sensitive attention."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool, check_int
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend import ops
-from keras_attention.layers._base_score import score_with_locations, set_content
+from keras_attention.layers._base_score import (
+    location_score,
+    set_base_attention,
+)
 
 __all__ = ["LocationSensitiveAttention"]
 
@@ -61,10 +64,10 @@ class LocationSensitiveAttention(RecurrentScoringMixin):
         kernel_size: int = 31,
         cumulative: bool = True,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
-        set_content(self, units, use_bias)
+        set_base_attention(self, units, use_bias)
         self.filters = check_int(self.name, "filters", filters)
         self.kernel_size = check_int(self.name, "kernel_size", kernel_size)
         self.cumulative = check_bool(self.name, "cumulative", cumulative)
@@ -83,7 +86,7 @@ class LocationSensitiveAttention(RecurrentScoringMixin):
         # A filter and its projection are one kernel.
         kernels = self.filter_kernel, self.location_kernel
         kernel = ops.matmul(*(ops.cast(x, self.score_dtype) for x in kernels))
-        return score_with_locations(self, query, key, state, kernel)
+        return location_score(self.base_attention, query, key, state, kernel)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
         return state + weights if self.cumulative else weights

@@ -1,18 +1,18 @@
 """The attention of Luong, Pham and Manning, global and local."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import (
-    LONGEST,
+    MAX_STEPS,
     Description,
     check_choice,
     check_int,
     is_integer,
     raise_value_error,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory, Window
 from keras_attention.backend import invents_sizes, ops, value_of
@@ -67,7 +67,7 @@ class LuongAttention(ScoringMixin):
 
     Call arguments:
         query: `(B, Tq, Dq)`, or `(B, Dq)` for one step. value: `(B, Tk, Dv)`. key: `(B, Tk, Dk)`.
-        position: the number of the step, an integer or `(B,)`, for local-m on one step.
+        position: the index of the step, an integer or `(B,)`, for local-m on one step.
         All others: see `ScoringMixin`.
 
     Returns:
@@ -98,31 +98,27 @@ class LuongAttention(ScoringMixin):
         half_width: int = 10,
         units: int | None = None,
         max_length: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[ScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
         hint = f"For an attentional vector write units={score_mode}." * is_integer(score_mode)
         self.score_mode = check_choice(self.name, "score_mode", score_mode, SCORES, hint)
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
-        self.half_width = check_int(self.name, "half_width", half_width, most=LONGEST)
+        self.uses_position = self.uses_position or alignment == "local-m"
+        self.half_width = check_int(self.name, "half_width", half_width, most=MAX_STEPS)
         self.units = None if units is None else check_int(self.name, "units", units)
         self.max_length = max_length
         if score_mode == "location":
             hint = "It is the number of steps of the longest memory."
-            self.max_length = check_int(self.name, "max_length", max_length, 1, LONGEST, hint)
+            self.max_length = check_int(self.name, "max_length", max_length, 1, MAX_STEPS, hint)
         elif max_length is not None:
             received = Description(f"max_length={max_length!r:.80} with score_mode={score_mode!r}")
             expected = '`max_length` is for score_mode="location" only'
             raise_value_error(self.name, expected, received, "Leave it out.")
 
-    @property
-    def uses_position(self) -> bool:
-        """Whether one step needs its `position`, which local-m reads."""
-        return self.alignment == "local-m"
-
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        query_size, key_size = query_shape[-1], (key_shape or value_shape)[-1]
+        query_size, key_size = self._sizes["Dq"], self._sizes["Dk"]
         self._check_length(value_shape)
         if self.score_mode == "dot" and query_size != key_size:
             expected = 'score_mode="dot" needs a query and a key of the same width'
@@ -133,7 +129,7 @@ class LuongAttention(ScoringMixin):
             "concat": (query_size + key_size, query_size),
             "location": (query_size, self.max_length),
         }
-        if self.score_mode != "dot":
+        if self.score_mode in shapes:
             self.score_kernel = self.add_weight(shapes[self.score_mode], name="score_kernel")
         if self.score_mode == "concat":
             self.score_vector = self.add_weight((query_size,), name="score_vector", autocast=False)
@@ -142,10 +138,12 @@ class LuongAttention(ScoringMixin):
             self.position_kernel = self.add_weight(square, name="position_kernel")
             self.position_vector = self.add_weight(vector, name="position_vector", autocast=False)
         if self.units is not None:
-            shape = (value_shape[-1] + query_size, self.units)
+            shape = (self._sizes["Dv"] + query_size, self.units)
             self.output_kernel = self.add_weight(shape, name="output_kernel")
 
-    def compute_output_spec(self, query: Any, value: Any = None, *args, **kwargs: Any) -> Any:
+    def compute_output_spec(
+        self, query: Tensor, value: Tensor = None, *args: Tensor, **kwargs: Tensor
+    ) -> Tensor:
         spec = super().compute_output_spec(query, value, *args, **kwargs)
         self._check_length(value.shape)
         return spec
@@ -168,7 +166,7 @@ class LuongAttention(ScoringMixin):
         return dot_score(query, key)
 
     def score_window(self, query: Tensor, key: Tensor, position: Tensor) -> Tensor:
-        """Scores of the keys at the positions of windows, `(B, Tq, W)`."""
+        """Compute the scores of the keys at the positions of windows, `(B, Tq, W)`."""
         if self.score_mode == "concat":
             vector = cast(self.score_vector, self.score_dtype)
             return window_tanh(query, key, vector, position)
@@ -176,7 +174,7 @@ class LuongAttention(ScoringMixin):
 
     def _prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
         memory = super()._prepare(value, key, value_mask)
-        if self.score_mode != "location":
+        if self.max_length is None:
             return memory
         self._check_length(value.shape)
         batch, length = ops.shape(value)[:2]
@@ -229,10 +227,9 @@ class LuongAttention(ScoringMixin):
         return value_size if self.units is None else self.units
 
     def _check_length(self, shape: Shape) -> None:
-        if self.score_mode != "location" or not isinstance(shape[1], int):
+        length = shape[1] if shape is not None else None
+        if self.max_length is None or length is None or not isinstance(length, int):
             return
-        if shape[1] > self.max_length and not invents_sizes():
+        if length > self.max_length and not invents_sizes():
             expected = f"`value` must have at most max_length={self.max_length} memory steps"
-            raise_value_error(
-                self.name, expected, Description(shape[1]), "Give a larger max_length."
-            )
+            raise_value_error(self.name, expected, length, "Give a larger max_length.")

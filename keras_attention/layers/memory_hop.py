@@ -1,11 +1,11 @@
 """One hop of a memory network."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool, check_choice
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend import ops
 from keras_attention.ops.matmul import dot_score
@@ -63,12 +63,12 @@ class MemoryHop(ScoringMixin):
     """
 
     # All are compared and added.
-    CALL = ScoringMixin.CALL.but(
+    CALL = ScoringMixin.CALL.replace(
         "query: float[B Tq D] | float[B D]", "value: float[B Tk D]", "key: float[B Tk D]?"
     )
-    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
+    STEP = CALL.replace("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
 
-    def __init__(self, update: str = "add", **kwargs: Any) -> None:
+    def __init__(self, update: str = "add", **kwargs: Unpack[ScoringOptions]) -> None:
         super().__init__(**kwargs)
         hint = "A hop has no units: it is as wide as its inputs."
         self.update = check_choice(self.name, "update", update, ("add", "linear"), hint)
@@ -76,20 +76,20 @@ class MemoryHop(ScoringMixin):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        size = query_shape[-1]
         if self.update == "linear":
-            self.update_kernel = self.add_weight((size, size), name="update_kernel")
+            shape = (self._sizes["D"], self._sizes["D"])
+            self.update_kernel = self.add_weight(shape, name="update_kernel")
         start = "ones" if self._linear else "zeros"
         self._switch = self.add_weight((), start, dtype="bool", trainable=False, name="linear")
 
     @property
     def linear(self) -> bool:
-        """Whether the softmax is left out. Setting it compiles nothing again."""
+        """True if the softmax is left out. Setting it compiles nothing again."""
         return bool(ops.convert_to_numpy(self._switch)) if self.built else self._linear
 
     @linear.setter
     def linear(self, value: bool) -> None:
-        """Switches the softmax, in compiled programs too."""
+        """Switch the softmax, in compiled programs too."""
         self._linear = check_bool(self.name, "linear", value)
         if self.built:
             self._switch.assign(value)

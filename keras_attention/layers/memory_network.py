@@ -1,19 +1,19 @@
 """A memory network from words to an answer."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import (
-    DEEPEST,
-    LONGEST,
+    MAX_HOPS,
+    MAX_STEPS,
     Spec,
     check_bool,
     check_choice,
     check_int,
     dtype_of,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import LayerOptions, Shape, Tensor, TensorShape
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.backend import ops
 from keras_attention.layers.memory_hop import MemoryHop
@@ -37,7 +37,7 @@ class MemoryNetwork(CheckedLayer):
 
     Sizes: B samples, N sentences of W words, D units, K hops, V words in the vocabulary.
     The word 0 is padding; its embedding stays zero. An empty sentence, one without a word, is never
-    read, but keeps its place in time: training can insert empty sentences as noise. Sentences
+    read, but keeps its position in time: training can insert empty sentences as noise. Sentences
     further back than `memory_size` are forgotten.
 
     Args:
@@ -51,8 +51,8 @@ class MemoryNetwork(CheckedLayer):
             1 + 4 (j/J - (J+1)/2J) (k/D - (D+1)/2D), which is one on average and about twice the l
             above. Words beyond J weigh as much as word J.
         memory_size: the largest number of sentences that are remembered.
-        null_memories: whether to fill the empty places of the memory with zeros of score 0, so that
-            a hop may read nothing, as in the authors' code.
+        null_memories: whether to fill the empty positions of the memory with zeros of score 0, so
+            that a hop may read nothing, as in the authors' code.
 
     Attributes:
         linear: whether all hops skip the softmax. For a linear start, set it to True, train, and
@@ -99,23 +99,23 @@ class MemoryNetwork(CheckedLayer):
         position_encoding: bool | int = True,
         memory_size: int = 50,
         null_memories: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         hint = "It is the number of words, the padding 0 included."
         self.vocabulary_size = check_int(
-            self.name, "vocabulary_size", vocabulary_size, 1, LONGEST, hint
+            self.name, "vocabulary_size", vocabulary_size, 1, MAX_STEPS, hint
         )
         self.units = check_int(self.name, "units", units)
-        self.hops = check_int(self.name, "hops", hops, most=DEEPEST)
+        self.hops = check_int(self.name, "hops", hops, most=MAX_HOPS)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
         self.position_encoding = position_encoding
         if not isinstance(position_encoding, bool):
             hint = "It is the length of the longest sentence, or True or False."
             self.position_encoding = check_int(
-                self.name, "position_encoding", position_encoding, 1, LONGEST, hint
+                self.name, "position_encoding", position_encoding, 1, MAX_STEPS, hint
             )
-        self.memory_size = check_int(self.name, "memory_size", memory_size, most=LONGEST)
+        self.memory_size = check_int(self.name, "memory_size", memory_size, most=MAX_STEPS)
         self.null_memories = check_bool(self.name, "null_memories", null_memories)
         update = "add" if tying == "adjacent" else "linear"
         # Hops that share one kernel are one layer.
@@ -131,9 +131,9 @@ class MemoryNetwork(CheckedLayer):
         if self.tying == "adjacent":
             names = [f"embedding_{n}" for n in range(self.hops + 1)]
             times = [f"time_{n}" for n in range(self.hops + 1)]
-        words, places = (self.vocabulary_size, self.units), (self.memory_size, self.units)
+        words, ages = (self.vocabulary_size, self.units), (self.memory_size, self.units)
         self.embeddings = [self.add_weight(words, normal_with_null, name=name) for name in names]
-        self.times = [self.add_weight(places, normal, name=name) for name in times]
+        self.times = [self.add_weight(ages, normal, name=name) for name in times]
         memory = (None, None, self.units)
         for hop in self.hop_layers:
             if not hop.built:
@@ -141,12 +141,12 @@ class MemoryNetwork(CheckedLayer):
 
     @property
     def linear(self) -> bool:
-        """Whether all hops leave out the softmax. Setting it compiles nothing again."""
+        """True if all hops leave out the softmax. Setting it compiles nothing again."""
         return self.hop_layers[0].linear
 
     @linear.setter
     def linear(self, value: bool) -> None:
-        """Switches the softmax of all hops, in compiled programs too."""
+        """Switch the softmax of all hops, in compiled programs too."""
         for hop in self.hop_layers:
             hop.linear = value
 
@@ -159,8 +159,8 @@ class MemoryNetwork(CheckedLayer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         story, question = as_ids(story), as_ids(question)
         adjacent, sentences = self.tying == "adjacent", ops.shape(story)[1]
-        asked = self.embeddings[0 if adjacent else 2]  # B
-        state = self._encode(ops.expand_dims(question, 1), asked)[0][:, 0]
+        question_table = self.embeddings[0 if adjacent else 2]  # B
+        state = self._encode(ops.expand_dims(question, 1), question_table)[0][:, 0]
         times, valid = sentence_times(story, self.memory_size)
         memories = self._encode(story, *self.embeddings[: len(self.times)])
         memories = [
@@ -178,8 +178,8 @@ class MemoryNetwork(CheckedLayer):
         for n in range(self.hops):
             hop = self.hop_layers[n % len(self.hop_layers)]
             key, value = memories[n : n + 2] if adjacent else memories
-            state, read = hop(state, value, key, value_mask=valid, **options)
-            weights.append(read[:, :sentences])
+            state, hop_weights = hop(state, value, key, value_mask=valid, **options)
+            weights.append(hop_weights[:, :sentences])
         # The row of padding must not learn.
         rows = not_padding(self.vocabulary_size, state.dtype)
         answers = ops.cast(self.embeddings[-1], state.dtype) * rows
@@ -187,23 +187,25 @@ class MemoryNetwork(CheckedLayer):
         return (logits, ops.stack(weights, axis=1)) if return_attention_scores else logits
 
     def _encode(self, ids: Tensor, *tables: Tensor) -> list[Tensor]:
-        """The sentences `(B, N, D)` by each table of embeddings."""
-        shares = word_shares(ids, self.position_encoding, self.units, self.compute_dtype)
-        return [encode_sentences(ids, shares, table, self.compute_dtype) for table in tables]
+        """Encode the sentences, `(B, N, D)`, by each table of embeddings."""
+        factors = word_weights(ids, self.position_encoding, self.units, self.compute_dtype)
+        return [encode_sentences(ids, factors, table, self.compute_dtype) for table in tables]
 
-    def compute_output_shape(self, story_shape: Shape, question_shape: Shape = None) -> Shape:
+    def compute_output_shape(
+        self, story_shape: TensorShape, question_shape: Shape = None
+    ) -> TensorShape:
         self.CALL.check_shapes(self.name, {"story": story_shape, "question": question_shape})
         return (story_shape[0], self.vocabulary_size)
 
 
-def word_shares(ids: Tensor, encoding: bool | int, units: int, dtype: str) -> Tensor:
-    """The parts of the position encoding l[j,k] that depend on the word j alone.
+def word_weights(ids: Tensor, encoding: bool | int, units: int, dtype: str) -> Tensor:
+    """Compute the factors of the position encoding l[j,k] that depend on the word j alone.
 
     l is linear in the feature k: l[j,k] = level[j] + slope[j] k / units. Bags of words have a level
     of one and no slope.
 
     Args:
-        ids: `(B, N, W)`, 0 for padding, whose shares are 0.
+        ids: `(B, N, W)`, 0 for padding, whose factors are 0.
         encoding: see `MemoryNetwork.position_encoding`.
 
     Returns:
@@ -213,21 +215,21 @@ def word_shares(ids: Tensor, encoding: bool | int, units: int, dtype: str) -> Te
     words = ops.cast(ids != 0, "float64" if dtype == "float64" else "float32")
     if not encoding:
         return ops.cast(ops.expand_dims(words, 2), dtype)
-    place = ops.cumsum(words, axis=-1)
+    index = ops.cumsum(words, axis=-1)
     if encoding is True:
-        place = place / ops.maximum(ops.sum(words, axis=-1, keepdims=True), 1)
-        level, slope = 1 - place, 2 * place - 1
+        index = index / ops.maximum(ops.sum(words, axis=-1, keepdims=True), 1)
+        level, slope = 1 - index, 2 * index - 1
     else:
-        slope = (4 * ops.minimum(place, encoding) - 2 * (encoding + 1)) / encoding
+        slope = (4 * ops.minimum(index, encoding) - 2 * (encoding + 1)) / encoding
         level = 1 - slope * (units + 1) / (2 * units)
     return ops.cast(ops.stack([words * level, words * slope], axis=2), dtype)
 
 
-def encode_sentences(ids: Tensor, shares: Tensor, table: Tensor, dtype: str) -> Tensor:
-    """sum_j l_j * A x_j: ids `(B, N, W)` and a table A `(V, D)` to `(B, N, D)`."""
+def encode_sentences(ids: Tensor, factors: Tensor, table: Tensor, dtype: str) -> Tensor:
+    """Compute sum_j l_j * A x_j: ids `(B, N, W)` and a table A `(V, D)` to `(B, N, D)`."""
     embedded = ops.take(ops.cast(table, dtype), ids, axis=0)  # (B, N, W, D)
-    sums = ops.einsum("bnsw,bnwd->bnsd", shares, embedded)
-    if shares.shape[2] == 1:
+    sums = ops.einsum("bnsw,bnwd->bnsd", factors, embedded)
+    if factors.shape[2] == 1:
         return sums[:, :, 0]
     units = table.shape[1]
     feature = ops.cast(ops.arange(1, units + 1), dtype) / units
@@ -235,30 +237,30 @@ def encode_sentences(ids: Tensor, shares: Tensor, table: Tensor, dtype: str) -> 
 
 
 def sentence_times(story: Tensor, memory_size: int) -> tuple[Tensor, Tensor]:
-    """How far back each sentence is, `(B, N)`, and whether it is remembered."""
+    """Return how far back each sentence is, `(B, N)`, and True where it is remembered."""
     valid = ops.any(story != 0, axis=-1)
-    places = ops.arange(ops.shape(story)[1], dtype="int32")
-    last = ops.max(ops.where(valid, places, -1), axis=1, keepdims=True, initial=-1)
-    times = last - places
+    index = ops.arange(ops.shape(story)[1], dtype="int32")
+    last = ops.max(ops.where(valid, index, -1), axis=1, keepdims=True, initial=-1)
+    times = last - index
     valid = ops.logical_and(valid, times < memory_size)
     return ops.clip(times, 0, memory_size - 1), valid
 
 
 def as_ids(ids: Tensor) -> Tensor:
-    """Integers that every backend can look up."""
+    """Cast ids to integers that every backend can look up."""
     return ids if dtype_of(ids) == "int64" else ops.cast(ids, "int32")
 
 
-def normal(shape: Shape, dtype: str | None = None) -> Tensor:
-    """N(0, 0.1). One initializer object would draw the same numbers for every weight."""
+def normal(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
+    """Sample N(0, 0.1). One initializer object would give every weight the same values."""
     return keras.initializers.RandomNormal(stddev=0.1)(shape, dtype)
 
 
-def normal_with_null(shape: Shape, dtype: str | None = None) -> Tensor:
-    """N(0, 0.1), and zeros for padding."""
+def normal_with_null(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
+    """Sample N(0, 0.1), with zeros for padding."""
     return normal(shape, dtype) * not_padding(shape[0], dtype)
 
 
 def not_padding(vocabulary_size: int, dtype: str | None) -> Tensor:
-    """`(V, 1)`: zero for the word 0, and one for all others."""
+    """Return `(V, 1)`: zero for the word 0, and one for all others."""
     return ops.cast(ops.expand_dims(ops.arange(vocabulary_size) > 0, 1), dtype)

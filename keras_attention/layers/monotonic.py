@@ -1,15 +1,14 @@
 """Monotonic attention, and monotonic chunkwise attention."""
 
-from functools import partial
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_choice, check_int
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.types import Step
 from keras_attention.backend import ops, scan, swap_steps
-from keras_attention.layers._monotonic_base import MonotonicBase, probabilities
+from keras_attention.layers._monotonic_base import MonotonicBase, stop_probabilities
 from keras_attention.layers.bahdanau import BahdanauAttention
 from keras_attention.ops.masks import argmax
 from keras_attention.ops.normalize import masked_softmax
@@ -94,7 +93,7 @@ class MonotonicAttention(MonotonicBase):
         initial_offset: float = -4.0,
         initial_gain: float | None = None,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
         self.mode = check_choice(self.name, "mode", mode, MODES)
@@ -130,29 +129,31 @@ class MonotonicAttention(MonotonicBase):
         return super().score(query, key, state)
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
-        scores, mask = self._noisy(step)
+        scores, mask = self._noisy_scores(step)
         if self.mode == "hard" and not step.training:
             stopped = _first_stop(scores, mask, state)
         else:
-            stop, go = probabilities(scores, mask)
-            run = _one_by_one if self.mode == "recursive" else linear_recurrence
+            stop, go = stop_probabilities(scores, mask)
+            run = _loop if self.mode == "recursive" else linear_recurrence
             stopped = stop * run(shift(go), state)
-        weights = stopped if self.chunk_size is None else self._chunks(step, mask, stopped)
+        if self.chunk_content is None or self.chunk_size is None:
+            return ops.expand_dims(stopped, 1), stopped
+        query, key = step.projected[..., self.units :], step.memory.key[..., self.units :]
+        scores = ops.squeeze(self.chunk_content.score(query, key), 1)
+        weights = chunk_weights(stopped, scores, mask, self.chunk_size)
         return ops.expand_dims(weights, 1), stopped
 
-    def _chunks(self, step, mask, stopped):
-        query, key = step.projected, step.memory.key
-        scores = self.chunk_content.score(query[..., self.units :], key[..., self.units :])
-        before = self.chunk_size - 1
-        near = partial(unfold, before=before, width=self.chunk_size)
-        valid = ops.ones_like(stopped) if mask is None else ops.cast(mask, stopped.dtype)
-        inside = near(valid) > 0
-        chunks = masked_softmax(near(ops.squeeze(scores, 1)), inside)  # (B, Tk, w)
-        return fold(ops.expand_dims(stopped, -1) * chunks, before)
+
+def chunk_weights(stopped: Tensor, scores: Tensor, mask: Tensor | None, width: int) -> Tensor:
+    """Compute d, all `(B, Tk)`: spread each weight by a softmax over the chunk that ends there."""
+    valid = ops.ones_like(stopped) if mask is None else ops.cast(mask, stopped.dtype)
+    inside = unfold(valid, width - 1, width) > 0
+    chunks = masked_softmax(unfold(scores, width - 1, width), inside)  # (B, Tk, w)
+    return fold(ops.expand_dims(stopped, -1) * chunks, width - 1)
 
 
 def _first_stop(scores, mask, last):
-    """One at the first valid position with p >= 1/2, not before the last one; zeros without one."""
+    """Return one at the first valid position with p >= 1/2 from the last one on, else zero."""
     position = ops.arange(ops.shape(scores)[1], dtype="int32")
     start = ops.expand_dims(argmax(last), 1)
     ahead = ops.logical_and(position >= start, ops.any(last > 0, axis=1, keepdims=True))
@@ -163,8 +164,8 @@ def _first_stop(scores, mask, last):
     return ops.where(ops.logical_and(ahead, ops.isnan(scores)), scores, stopped)
 
 
-def _one_by_one(factors, terms):
-    """The same as `linear_recurrence`, position by position."""
+def _loop(factors, terms):
+    """Compute `linear_recurrence` position by position."""
 
     def step(last, inputs):
         factor, term = inputs

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import LAST_SEED, Description, check_int, is_integer, raise_value_error
+from keras_attention._spec import MAX_SEED, Description, check_int, is_integer, raise_value_error
 from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin
@@ -204,7 +204,7 @@ def _seeded(config: Nested, number: int) -> Nested:
     if not isinstance(config, dict):
         return config
     return {
-        name: (x + number) % (LAST_SEED + 1)
+        name: (x + number) % (MAX_SEED + 1)
         if name == "seed" and is_integer(x)
         else _seeded(x, number)
         for name, x in config.items()

@@ -85,7 +85,7 @@ class MultiSource(Composite):
         self._check_attentions(attentions, kwargs)
         self.attentions = attentions
         self.memory_count = len(attentions)
-        self.CALL, self.STEP = (x.of_each(self.memory_count) for x in (self.CALL, self.STEP))
+        self.CALL, self.STEP = (x.for_memories(self.memory_count) for x in (self.CALL, self.STEP))
         self.has_state = any(one.has_state for one in attentions)
         self.uses_position = any(one.uses_position for one in attentions)
         self.decoder_query = attentions[0].decoder_query

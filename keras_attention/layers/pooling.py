@@ -1,11 +1,11 @@
 """Attention by learned queries."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import Spec, check_bool, check_int, check_number
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import LayerOptions, Shape, Tensor, TensorShape
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
 from keras_attention.backend import ops
@@ -17,7 +17,7 @@ __all__ = ["AttentionPooling"]
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class AttentionPooling(CheckedLayer):
-    """One vector for a sequence or a bag: what one learned query reads (Yang et al., 2016).
+    """Pools a sequence or a bag to one vector by a learned query (Yang et al., 2016).
 
         u[b,t] = tanh(W h[b,t] + b)
         u[b,t] = tanh(W h[b,t] + b) * sigmoid(V h[b,t] + c)     `gated` (Ilse et al., 2018)
@@ -93,7 +93,7 @@ class AttentionPooling(CheckedLayer):
         normalizer: str = "softmax",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         set_weighing(self, normalizer, dropout, seed)
@@ -105,7 +105,7 @@ class AttentionPooling(CheckedLayer):
 
     def build(self, inputs_shape: Shape) -> None:
         self._sizes = self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
-        shape, units = (inputs_shape[-1], self.units), (self.units,)
+        shape, units = (self._sizes["D"], self.units), (self.units,)
         zeros = {"initializer": "zeros", "autocast": False}
         self.kernel = self.add_weight(shape, name="kernel")
         self.bias = self.add_weight(units, name="bias", **zeros)
@@ -138,23 +138,23 @@ class AttentionPooling(CheckedLayer):
         return pooled, cast(weights, self.compute_dtype)
 
     def project_key(self, key: Tensor) -> Tensor:
-        """u, the steps as they are compared with u_q, in `score_dtype`."""
+        """Compute u, the steps as they are compared with u_q, in `score_dtype`."""
         hidden = ops.tanh(ops.add(self.project(key, self.kernel), self.bias))
         if not self.gated:
             return hidden
         return hidden * ops.sigmoid(ops.add(self.project(key, self.gate_kernel), self.gate_bias))
 
-    def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> None:
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor = None) -> None:
         return None  # the axis of steps is gone
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+    def compute_output_shape(self, inputs_shape: TensorShape) -> TensorShape:
         self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
         rows = () if self.rows == 1 else (self.rows,)
         return (inputs_shape[0], *rows, inputs_shape[-1])
 
 
 def redundancy(weights: Tensor, mask: Tensor | None) -> Tensor:
-    """P, the mean over the bags of |A A^T - I|^2; weights `(B, R, T)`, mask `(B, 1, T)` or None."""
+    """Compute P of weights `(B, R, T)` and a mask `(B, 1, T)` or None."""
     overlap = ops.matmul(weights, ops.swapaxes(weights, 1, 2))
     squares = ops.square(overlap - ops.eye(weights.shape[1], dtype=weights.dtype))
     squares = ops.sum(squares, axis=(1, 2))

@@ -1,11 +1,11 @@
 """RETAIN: a classifier of histories whose logit is a sum over visits and codes."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
-from keras_attention._spec import Description, Spec, check_bool, check_int, raise_value_error
-from keras_attention._typing import Shape, Tensor
+from keras_attention._spec import Spec, check_bool, check_int, raise_value_error
+from keras_attention._typing import LayerOptions, Tensor, TensorShape
 from keras_attention.attention.checked_layer import CheckedLayer, as_in_a_call
 from keras_attention.backend import UNROLLS_WITH_MASK, ops
 from keras_attention.ops.masks import zero_masked
@@ -70,7 +70,9 @@ class RETAIN(CheckedLayer):
 
     CALL = Spec("inputs: float[B T D]", "mask: bool[B T]?")
 
-    def __init__(self, units: int, classes: int = 1, unroll: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, units: int, classes: int = 1, unroll: bool = False, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
         self.classes = check_int(self.name, "classes", classes)
@@ -84,33 +86,31 @@ class RETAIN(CheckedLayer):
             return_sequences=True,
             go_backwards=True,
             recurrent_initializer="glorot_uniform",  # "orthogonal" does not exist in half precision
-            use_cudnn=False,  # cuDNN takes no padding before the first step
+            # cuDNN takes no padding before the first step.
+            use_cudnn=False,  # pyright: ignore[reportArgumentType]  # Keras takes "auto" and booleans
             # PyTorch has no other loop, and with a mask Keras fails to unroll there.
             unroll=self.unroll and UNROLLS_WITH_MASK,
             dtype=self.dtype_policy,
             name=name,
         )
 
-    def build(self, inputs_shape: Shape) -> None:
+    def build(self, inputs_shape: TensorShape) -> None:
         self._sizes = self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
-        batch, steps, features = inputs_shape
+        batch, steps, _ = inputs_shape
         if self.unroll and not isinstance(steps, int):
             expected = "with `unroll` the number of visits of `inputs` must be known"
-            raise_value_error(
-                self.name, expected, Description(tuple(inputs_shape)), "Give it to keras.Input."
-            )
+            raise_value_error(self.name, expected, tuple(inputs_shape), "Give it to keras.Input.")
         units = self.units
         for rnn in (self.visit_rnn, self.gate_rnn):
             if not rnn.built:
                 rnn.build((batch, steps, units))
-        self.embedding_kernel = self.add_weight((features, units), name="embedding_kernel")
+        self.embedding_kernel = self.add_weight((self._sizes["D"], units), name="embedding_kernel")
         self.visit_vector = self.add_weight((units,), name="visit_vector", autocast=False)
         self.gate_kernel = self.add_weight((units, units), name="gate_kernel")
         self.gate_bias = self.add_weight((units,), "zeros", name="gate_bias", autocast=False)
         self.class_kernel = self.add_weight((units, self.classes), name="class_kernel")
-        self.class_bias = self.add_weight(
-            (self.classes,), "zeros", name="class_bias", autocast=False
-        )
+        classes = (self.classes,)
+        self.class_bias = self.add_weight(classes, "zeros", name="class_bias", autocast=False)
 
     def call(
         self,
@@ -123,12 +123,12 @@ class RETAIN(CheckedLayer):
         context = ops.sum(ops.expand_dims(weights, 2) * gates * visits, axis=1)
         logits = project(context, cast(self.class_kernel, self.score_dtype))
         logits = ops.cast(ops.add(logits, self.class_bias), self.compute_dtype)
-        return (
-            (logits, ops.cast(weights, self.compute_dtype)) if return_attention_scores else logits
-        )
+        if not return_attention_scores:
+            return logits
+        return logits, ops.cast(weights, self.compute_dtype)
 
     def contributions(self, inputs: Tensor, mask: Tensor = None) -> Tensor:
-        """What each code of each visit adds to each logit.
+        """Return what each code of each visit adds to each logit.
 
             s[b,i,k,c] = x[b,i,k] a[b,i] sum_u W[k,u] z[b,i,u] W_o[u,c]
             y[b,c]     = sum_ik s[b,i,k,c] + b_o[c]
@@ -136,7 +136,7 @@ class RETAIN(CheckedLayer):
         A code that does not occur contributes zero. The sum holds for any input, up to rounding.
 
         Args:
-            inputs, mask: as in a call, with numbers. Pass the mask: it does not propagate here.
+            inputs, mask: as in a call, not symbolic. Pass the mask: it does not propagate here.
                 For a functional model, call this method in the `call` of a layer.
 
         Returns:
@@ -144,25 +144,21 @@ class RETAIN(CheckedLayer):
         """
         self._check_built("contributions()")
         if keras.backend.is_keras_tensor(inputs):
-            expected = (
-                "contributions(inputs, mask) needs numbers, and a functional model has none yet"
-            )
-            raise_value_error(
-                self.name, expected, inputs, "Call it in the `call` of a keras.layers.Layer."
-            )
-        given = {"inputs": inputs, "mask": mask}
-        self.CALL.check(self.name, given, self._sizes, "contributions(inputs, mask)")
+            expected = "`inputs` of contributions(inputs, mask) must not be symbolic"
+            remedy = "Call it in the `call` of a keras.layers.Layer."
+            raise_value_error(self.name, expected, inputs, remedy)
+        tensors = {"inputs": inputs, "mask": mask}
+        self.CALL.check(self.name, tensors, self._sizes, "contributions(inputs, mask)")
         inputs = zero_masked(cast(inputs, self.compute_dtype), mask)
         _, weights, gates = as_in_a_call(self, lambda: self._read(inputs, mask))
-        kernel, output = (
-            cast(x, self.score_dtype) for x in (self.embedding_kernel, self.class_kernel)
-        )
-        slopes = ops.expand_dims(ops.expand_dims(weights, 2) * gates, 2) * ops.transpose(output)
-        shares = project(slopes, ops.transpose(kernel))  # (B, T, C, D)
-        return ops.expand_dims(cast(inputs, self.score_dtype), 3) * ops.swapaxes(shares, 2, 3)
+        kernels = self.embedding_kernel, self.class_kernel
+        kernel, output = (ops.transpose(cast(x, self.score_dtype)) for x in kernels)
+        slopes = ops.expand_dims(ops.expand_dims(weights, 2) * gates, 2) * output
+        slopes = ops.swapaxes(project(slopes, kernel), 2, 3)  # (B, T, D, C)
+        return ops.expand_dims(cast(inputs, self.score_dtype), 3) * slopes
 
     def _read(self, inputs, mask):
-        """The embedded visits, their weights and their gates."""
+        """Return the embedded visits, their weights and their gates."""
         visits = self.project(inputs, self.embedding_kernel)
         if mask is not None:
             mask = ops.convert_to_tensor(mask)
@@ -174,20 +170,20 @@ class RETAIN(CheckedLayer):
             sequence = ops.pad(visits, [[0, 0], [1, 0], [0, 0]])
             if mask is not None:
                 first = ops.ones((ops.shape(mask)[0], 1), "bool")
-                valid = ops.concatenate([first, mask], axis=1)  # ONNX pads no truth values
+                valid = ops.concatenate([first, mask], axis=1)  # ONNX pads no booleans
 
         def read(rnn):
             states = ops.flip(rnn(sequence, mask=valid), axis=1)
             return cast(states if has_visits else states[:, 1:], self.score_dtype)
 
-        of_visits, grad_gates = read(self.visit_rnn), read(self.gate_rnn)
-        scores = ops.sum(ops.multiply(of_visits, self.visit_vector), axis=-1)
-        gates = ops.tanh(ops.add(self.project(grad_gates, self.gate_kernel), self.gate_bias))
+        scores = ops.sum(ops.multiply(read(self.visit_rnn), self.visit_vector), axis=-1)
+        gates = self.project(read(self.gate_rnn), self.gate_kernel)
+        gates = ops.tanh(ops.add(gates, self.gate_bias))
         return visits, masked_softmax(scores, mask), gates
 
-    def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> None:
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor = None) -> None:
         return None  # the axis of visits is gone
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+    def compute_output_shape(self, inputs_shape: TensorShape) -> TensorShape:
         self.CALL.check_shapes(self.name, {"inputs": inputs_shape})
         return (inputs_shape[0], self.classes)

@@ -1,15 +1,15 @@
 """Stepwise monotonic attention."""
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_bool, check_number
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Nested, RecurrentScoringOptions, Tensor
 from keras_attention.attention.types import Step
 from keras_attention.backend import ops
-from keras_attention.layers._monotonic_base import MonotonicBase, probabilities
+from keras_attention.layers._monotonic_base import MonotonicBase, stop_probabilities
 from keras_attention.ops.shift import linear_recurrence, shift
 
 __all__ = ["StepwiseMonotonicAttention"]
@@ -85,7 +85,7 @@ class StepwiseMonotonicAttention(MonotonicBase):
         initial_offset: float = 0.0,
         initial_gain: float | None = None,
         use_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
         self.temperature = check_number(self.name, "temperature", temperature, 1e-6, 1)
@@ -93,13 +93,13 @@ class StepwiseMonotonicAttention(MonotonicBase):
         self.keep_last = check_bool(self.name, "keep_last", keep_last)
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
-        scores, mask = self._noisy(step)
+        scores, mask = self._noisy_scores(step)
         if self.temperature < 1 and not step.training:
             scores = scores / self.temperature
         if self.hard and not step.training:
             # NaN stays NaN.
             scores = ops.where(scores >= 0, math.inf, ops.where(scores < 0, -math.inf, scores))
-        stay, go = probabilities(scores, mask)
+        stay, go = stop_probabilities(scores, mask)
         moved = shift(go * state)
         if mask is not None:
             passes = shift(ops.cast(ops.logical_not(mask), moved.dtype))

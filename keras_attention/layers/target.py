@@ -1,12 +1,12 @@
 """Target attention: how much an item of a history has to do with a candidate."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_choice, check_int
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import DropoutOptions, Shape, Tensor
 from keras_attention.attention.scoring import NORMALIZERS, ScoringMixin
 from keras_attention.backend import ops
 from keras_attention.ops.matmul import cast, project
@@ -69,10 +69,12 @@ class TargetAttention(ScoringMixin):
     """
 
     # Queries and keys are subtracted.
-    CALL = ScoringMixin.CALL.but("query: float[B Tq D] | float[B D]", "key: float[B Tk D]?")
-    STEP = CALL.but("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
+    CALL = ScoringMixin.CALL.replace("query: float[B Tq D] | float[B D]", "key: float[B Tk D]?")
+    STEP = CALL.replace("query_mask: bool[B]?", "attention_mask: bool[B Tk]?")
 
-    def __init__(self, units: int, normalizer: str = "none", **kwargs: Any) -> None:
+    def __init__(
+        self, units: int, normalizer: str = "none", **kwargs: Unpack[DropoutOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)
         choices = (*ALONE, *NORMALIZERS)
@@ -80,7 +82,7 @@ class TargetAttention(ScoringMixin):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        self.kernel = self.add_weight((4 * query_shape[-1], self.units), name="kernel")
+        self.kernel = self.add_weight((4 * self._sizes["D"], self.units), name="kernel")
         self.bias = self.add_weight((self.units,), "zeros", name="bias", autocast=False)
         self.score_vector = self.add_weight((self.units,), name="score_vector", autocast=False)
         self.score_bias = None

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import LAST_SEED, dtype_of, is_integer, raise_value_error
+from keras_attention._spec import MAX_SEED, dtype_of, is_integer, raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.backend import SEED_DTYPE, ops
 from keras_attention.ops.masks import take_last
@@ -95,13 +95,13 @@ def search_seed(seed: Any) -> Tensor:
 
     A loop that XLA compiles cannot change the variable of a `SeedGenerator`.
     """
-    if is_integer(seed) and 0 <= seed <= LAST_SEED:
+    if is_integer(seed) and 0 <= seed <= MAX_SEED:
         seed = int(seed)
     elif getattr(seed, "shape", None) == () and "int" in dtype_of(seed):
         seed = ops.cast(seed, "int32")
         seed = _Seed(ops.stack([seed, ops.zeros_like(seed)]))
     elif seed is not None and not isinstance(seed, keras.random.SeedGenerator):
-        expected = f"`seed` must be an integer from 0 to {LAST_SEED}, a scalar integer tensor, a "
+        expected = f"`seed` must be an integer from 0 to {MAX_SEED}, a scalar integer tensor, a "
         raise_value_error("search", f"{expected}keras.random.SeedGenerator or None", seed)
     return keras.random.randint((2,), 0, 2**31 - 1, seed=seed)
 

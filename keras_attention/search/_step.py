@@ -13,8 +13,8 @@ from keras import tree
 from keras_attention._spec import (
     Description,
     check_dense,
-    counted,
-    described,
+    describe,
+    describe_length,
     dtype_of,
     fits,
     is_tensor,
@@ -38,7 +38,7 @@ def check_step(step: Any, form: str = FORM) -> None:
     except ValueError:  # a function that is not written in Python may have no signature
         pass
     except TypeError as error:
-        received = Description(f"{described(step)}: {error}")
+        received = Description(f"{describe(step)}: {error}")
         raise_value_error("search", f"`step` must be a function {form}", received)
 
 
@@ -79,7 +79,7 @@ def check_outputs(outputs: Any, wanted: dict[str, tuple | None], remedy: str) ->
     """
     if not isinstance(outputs, tuple) or len(outputs) != len(wanted):
         expected = f"`step` must return the tuple ({', '.join(wanted)}), None for what is missing"
-        raise_value_error("search", expected, Description(counted(outputs)))
+        raise_value_error("search", expected, Description(describe_length(outputs)))
     for (name, form), x in zip(wanted.items(), outputs, strict=True):
         each = leaves(x) if name == "weights" else [x]
         if form and not all(is_tensor(one, *form) for one in each):
@@ -127,7 +127,7 @@ def leaves_of(state: Nested, before: dict[str, Tensor]) -> list[Tensor]:
     for name, old in before.items():
         new = after[name]
         if not fits(tuple(new.shape), tuple(old.shape)) or dtype_of(new) != dtype_of(old):
-            expected = f"`step` must return {name} as it was given, {described(old)}"
+            expected = f"`step` must return {name} as it was given, {describe(old)}"
             remedy = "Cast the state to one dtype, and use buffers of fixed size."
             raise_value_error("search", expected, new, remedy)
     return list(after.values())

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from keras_attention._spec import Description, counted, raise_value_error
+from keras_attention._spec import Description, describe_length, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import gather_rows, ops, tree_map
 from keras_attention.search._decoding_loop import length_factor
@@ -90,7 +90,9 @@ def bidirectional_search(
         if not isinstance(x, (list, tuple)) or len(x) != 2:
             expected = f"`{name}` must be a pair, one for the left-to-right model and one for the "
             raise_value_error(
-                "bidirectional_search", f"{expected}right-to-left model", Description(counted(x))
+                "bidirectional_search",
+                f"{expected}right-to-left model",
+                Description(describe_length(x)),
             )
     for step in steps:
         check_step(step)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_attention._spec import LAST_TOKEN, check_int
+from keras_attention._spec import MAX_TOKEN, check_int
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import ops
 from keras_attention.search._decoding_loop import log_probs, possible, run_search
@@ -99,7 +99,7 @@ def sample_search(
     check_int("sample_search", "samples", samples, 1, WIDEST)
     temperature = check_option("sample_search", "temperature", temperature)
     if top_k is not None:
-        check_int("sample_search", "top_k", top_k, 1, LAST_TOKEN)
+        check_int("sample_search", "top_k", top_k, 1, MAX_TOKEN)
     if top_p is not None:
         top_p = check_option("sample_search", "top_p", top_p)
         top_p = None if isinstance(top_p, float) and top_p == 1 else top_p

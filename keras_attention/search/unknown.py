@@ -16,7 +16,7 @@ BEST = Spec(
     ),
     call="replace_unknown(tokens, weights, source, unknown_token)",
 )
-BEAMS = BEST.but("tokens: int[B K T]", "weights: float[B K T Tk]")
+BEAMS = BEST.replace("tokens: int[B K T]", "weights: float[B K T Tk]")
 
 
 def replace_unknown(

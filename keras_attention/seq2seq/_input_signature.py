@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._spec import described
+from keras_attention._spec import describe
 from keras_attention._typing import Nested
 
 IDS = {"shape": [None, None], "dtype": "int32"}
@@ -57,7 +57,7 @@ def symbolic(form: Any) -> Nested:
         raise ValueError(
             "The form of the inputs in a saved model must be nested lists or dictionaries of "
             '{"shape": [null, null, features, ...], "dtype": "..."}; this file holds '
-            f"{described(form)}. Save the model again, with the package that made it."
+            f"{describe(form)}. Save the model again, with the package that made it."
         )
     return keras.KerasTensor(tuple(shape), dtype=form["dtype"])
 

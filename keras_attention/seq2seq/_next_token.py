@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import LONGEST, Spec, check_int
+from keras_attention._spec import MAX_STEPS, Spec, check_int
 from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.backend import ops
@@ -17,7 +17,7 @@ READ = Spec(
     *("weights: float[B T Tk]", "memory: float[B Tk Dv]", "memory_mask: bool[B Tk]?"),
     *("source: any[B Tk]", "tokens: any[B T]", "targets: any[B T]"),
 )
-STEP = READ.but(
+STEP = READ.replace(
     *("output: float[B D]", "inputs: float[B Di]", "context: float[B Dc]", "weights: float[B Tk]"),
     *("tokens: any[B]", "targets: any[B]"),
 )
@@ -81,4 +81,4 @@ class Head(CheckedLayer):
 
 def check_vocabulary(layer: str, vocabulary_size: int | None) -> int:
     hint = "It is the number of tokens, the padding included."
-    return check_int(layer, "vocabulary_size", vocabulary_size, 1, LONGEST, hint)
+    return check_int(layer, "vocabulary_size", vocabulary_size, 1, MAX_STEPS, hint)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_attention._spec import Description, described, fits
+from keras_attention._spec import Description, describe, fits
 from keras_attention.backend import ops
 from keras_attention.seq2seq._batches import padded
 from keras_attention.seq2seq._checks import check, check_targets
@@ -128,7 +128,7 @@ class PairTrainer(keras.Model):
         if target is None or isinstance(source, Pair):
             alone = isinstance(source, dict) or hasattr(padded(source, self.pad_token), "shape")
             if alone:
-                check(self.name, "alone", False, Description(f"only {described(source)}"))
+                check(self.name, "alone", False, Description(f"only {describe(source)}"))
             return source, target
         source, target = (padded(x, self.pad_token) for x in (source, target))
         check_targets(self, target)

@@ -9,15 +9,17 @@ from keras import ops
 
 from keras_attention import AttentionRNN, LocationSensitiveAttention, beam_search
 from tests import fast
-from tests.backends import compiled, dtypes, on_tensorflow, tensor
+from tests.backends import compiled, on_tensorflow, tensor
 from tests.helpers import (
     DTYPES,
     DV,
+    MASKS,
     RECURRENT,
     TK,
     TQ,
     B,
     assert_close,
+    assert_equals_the_paper,
     assert_gradients,
     assert_refused,
     gradients,
@@ -30,10 +32,6 @@ from tests.oracles import attend
 every_mechanism = pytest.mark.parametrize("name", RECURRENT)
 FEW = "location", "forward, agent", "gmm V2b"  # weights, a pair, and centres as states
 few_mechanisms = pytest.mark.parametrize("name", fast(RECURRENT, FEW))
-MASKS = {
-    "query_mask": np.array([[True, True, True], [True, False, True]]),
-    "value_mask": np.array([[1, 1, 1, 1, 1, 1, 0], [0, 1, 1, 0, 1, 1, 1]], bool),
-}
 
 
 @every_mechanism
@@ -41,24 +39,9 @@ MASKS = {
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.each_value
 def test_equals_the_paper(name, dtype, jit):
-    mechanism = RECURRENT[name]
-    layer = mechanism.built(dtype=dtype)
-    query, value, key = mechanism.tensors(dtype)
-
-    def call(*inputs):
-        return layer(*inputs, **MASKS, return_attention_scores=True)
-
-    output, weights = compiled(call, jit)(*map(tensor, (query, value, key)))
-    expected = attend(mechanism.row(layer), query, value, key, **MASKS)
-    assert dtypes(output, weights) == [dtype, dtype]
     # The density of a Gaussian magnifies the rounding errors of its centre, and may be above one.
-    scale = max(1.0, *(np.abs(x).max() for x in expected)) if name.startswith("gmm") else 1.0
-    before = 1 if name.startswith("gmm") else 0.5
-    assert_close(numpy(output) / scale, expected[0] / scale, dtype, before=before)
-    assert_close(numpy(weights) / scale, expected[1] / scale, dtype, before=before)
-    assert not numpy(weights)[:, :, None][
-        ~np.broadcast_to(MASKS["value_mask"][:, None, None], (B, TQ, 1, TK))
-    ].any()
+    options = {"before": 1, "scaled": True} if name.startswith("gmm") else {}
+    assert_equals_the_paper(RECURRENT[name], dtype, jit, **options)
 
 
 @few_mechanisms

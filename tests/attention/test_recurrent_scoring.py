@@ -241,17 +241,16 @@ def test_hooks_that_return_something_else():
     )
     assert_refused(
         refused(score=lambda self, query, key, state: ops.cast(key[:, None, :, 0], "int32")),
-        "`score` must return floating-point numbers",
+        "`score` must return floating-point values",
         "received int32 of shape (2, 1, 7)",
     )
     assert_refused(
         refused(score=lambda self, query, key, state: state),
-        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
-        "here (2, 1, 7)",
+        "`score` must return floating-point values of shape (2, 1, 7)",
     )
     assert_refused(
         refused(advance=lambda self, step, state: (state, state)),
-        "`advance` must return weights of shape (batch, 1, memory steps), here (2, 1, 7)",
+        "`advance` must return floating-point values of shape (2, 1, 7)",
     )
     assert_refused(
         refused(initial_state=lambda self, memory: 0.0),
@@ -264,7 +263,7 @@ def test_hooks_that_return_something_else():
     )
     assert_refused(
         refused(weigh=lambda self, scores, mask, state: state),
-        "`weigh` must return floating-point weights of the shape of the scores, here (2, 1, 7)",
+        "`weigh` must return floating-point values of shape (2, 1, 7)",
     )
 
 

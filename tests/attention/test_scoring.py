@@ -489,7 +489,8 @@ def test_another_width_than_the_layer_was_built_for(name, symbolic):
     inputs = arguments({**GOOD, name: shape}, symbolic)
     size = GOOD[name][-1]
     assert_refused(
-        lambda: layer(**inputs), f"built for `{name}` of {size} features", f"received {shape}"
+        lambda: layer(**inputs),
+        f"built for `{name}` of {size} features; received float32 of shape {shape}",
     )
 
 
@@ -498,72 +499,75 @@ STEP = {**GOOD, "query": (B, DQ)}
 BAD_CALLS = {
     "query of rank 1": (
         {**GOOD, "query": (B,)},
-        ("`query`", "(batch, steps, features), or (batch, features)", "received (2,)"),
+        ("`query`", "of shape (batch, steps, ", " or (batch, ", "received float32 of shape (2,)"),
     ),
     "query of rank 4": (
         {**GOOD, "query": (B, TQ, 1, DQ)},
-        ("`query`", "(batch, steps, features), or (batch, features)", "received (2, 3, 1, 5)"),
+        ("`query`", "of shape (batch, steps, ", " or (batch, ", "of shape (2, 3, 1, 5)"),
     ),
     "value of rank 2": (
         {"query": (B, TQ, DQ), "value": (B, DV)},
-        ("`value`", "(batch, memory steps, features)", "received (2, 13)"),
+        ("`value`", "of shape (2, memory steps, ", "received float32 of shape (2, 13)"),
     ),
     "key of rank 2": (
         {**GOOD, "key": (B, DK)},
-        ("`key`", "(batch, memory steps, features)", "received (2, 11)"),
+        ("`key`", "of shape (2, 7, ", "received float32 of shape (2, 11)"),
     ),
     "batch of the value": (
         {"query": (B, TQ, DQ), "value": (3, TK, DV), "key": (3, TK, DK)},
-        ("batch size", "the same in `query` and `value`", "`query` 2, `value` 3"),
+        ("`value` must be", "because `query` has batch size 2", "of shape (3, 7, "),
     ),
     "batch of the key": (
         {**GOOD, "key": (3, TK, DK)},
-        ("batch size", "the same in `value` and `key`", "`value` 2, `key` 3"),
+        ("`key` must be", "because `query` has batch size 2", "of shape (3, 7, "),
     ),
     "length of the key": (
         {**GOOD, "key": (B, TK + 1, DK)},
-        ("number of memory steps", "the same in `value` and `key`", "`value` 7, `key` 8"),
+        ("`key` must be", "because `value` has 7 memory steps", "of shape (2, 8, "),
     ),
-    "no value": ({"query": (B, TQ, DQ)}, ("`value` is missing", "layer(query, value)")),
+    "no value": (
+        {"query": (B, TQ, DQ)},
+        ("`value` must be floating-point", "received None. Call layer(query, value)"),
+    ),
     "value_mask of numbers": (
         {**GOOD, "value_mask": (B, TK, "float32")},
-        ("`value_mask` must be boolean", "received dtype float32", 'cast(value_mask, "bool")'),
+        ("`value_mask` must be boolean", "received float32", 'cast(value_mask, "bool")'),
     ),
     "query_mask of integers": (
         {**GOOD, "query_mask": (B, TQ, "int32")},
-        ("`query_mask` must be boolean", "received dtype int32"),
+        ("`query_mask` must be boolean", "received int32"),
     ),
     "attention_mask of integers": (
         {**GOOD, "attention_mask": (TQ, TK, "int32")},
-        ("`attention_mask` must be boolean", "received dtype int32"),
+        ("`attention_mask` must be boolean", "received int32"),
     ),
     "value_mask of the length of the query": (
         {**GOOD, "value_mask": (B, TQ)},
-        ("`value_mask` must have shape (2, 7)", "received (2, 3)"),
+        ("`value_mask` must be boolean, of shape (2, 7)", "of shape (2, 3)"),
     ),
     "value_mask of rank 3": (
         {**GOOD, "value_mask": (B, TK, 1)},
-        ("`value_mask` must have shape (2, 7)", "received (2, 7, 1)"),
+        ("`value_mask` must be boolean, of shape (2, 7)", "of shape (2, 7, 1)"),
     ),
     "query_mask of the length of the value": (
         {**GOOD, "query_mask": (B, TK)},
-        ("`query_mask` must have shape (2, 3)", "received (2, 7)"),
+        ("`query_mask` must be boolean, of shape (2, 3)", "of shape (2, 7)"),
     ),
     "attention_mask transposed": (
         {**GOOD, "attention_mask": (TK, TQ)},
-        ("`attention_mask` must have shape (3, 7) or (2, 3, 7)", "received (7, 3)"),
+        ("`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7)", "of shape (7, 3)"),
     ),
     "attention_mask of rank 4": (
         {**GOOD, "attention_mask": (B, 1, TQ, TK)},
-        ("`attention_mask` must have shape (3, 7) or (2, 3, 7)", "received (2, 1, 3, 7)"),
+        ("`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7)", "of shape (2, 1, 3, 7)"),
     ),
     "query_mask of a step": (
         {**STEP, "query_mask": (B, 1)},
-        ("`query_mask` must have shape (2,)", "received (2, 1)"),
+        ("`query_mask` must be boolean, of shape (2,)", "of shape (2, 1)"),
     ),
     "attention_mask of a step": (
         {**STEP, "attention_mask": (B, 1, TK)},
-        ("`attention_mask` must have shape (2, 7)", "received (2, 1, 7)"),
+        ("`attention_mask` must be boolean, of shape (2, 7)", "of shape (2, 1, 7)"),
     ),
 }
 
@@ -605,7 +609,9 @@ def test_a_causal_step(symbolic):
 def test_features_must_be_known(name):
     inputs = arguments({**GOOD, name: (*GOOD[name][:-1], None)}, symbolic=True)
     assert_refused(
-        lambda: BahdanauAttention(17)(**inputs), f"last dimension of `{name}`", "must be known"
+        lambda: BahdanauAttention(17)(**inputs),
+        f"`{name}` must be",
+        "None). Give the features to keras.Input.",
     )
 
 
@@ -640,29 +646,28 @@ X = np.ones((2, 3, 5), "float32")
 MISTAKEN_HOOKS = {
     "an integer score": (
         {"score": lambda self, query, key: keras.ops.ones((2, 3, 3), "int32")},
-        "`score` must return floating-point numbers of shape (batch, query steps, memory steps), "
-        "here (2, 3, 3); received int32 of shape (2, 3, 3).",
+        "`score` must return floating-point values of shape (2, 3, 3); received int32 of shape (2, "
+        "3, 3).",
     ),
     "weights of another shape": (
         {"weigh": lambda self, scores, mask: scores[..., :1]},
-        "`weigh` must return floating-point weights of the shape of the scores, here (2, 3, 3); "
-        "received float32 of shape (2, 3, 1).",
+        "`weigh` must return floating-point values of shape (2, 3, 3); received float32 of "
+        "shape (2, 3, 1).",
     ),
     "no weights": ({"weigh": lambda self, scores, mask: None}, "`weigh`", "received None."),
     "no query": (
         {"project_query": lambda self, query: None},
-        "`project_query` must return (batch, query steps, features), here (2, 3, features); "
-        "received None.",
+        "`project_query` must return floating-point values of shape (2, 3, features); received "
+        "None.",
     ),
     "a query of rank 2": (
         {"project_query": lambda self, query: query[:, 0]},
-        "`project_query` must return (batch, query steps, features), here (2, 3, features); "
-        "received float32 of shape (2, 5).",
+        "`project_query` must return floating-point values of shape (2, 3, features); received "
+        "float32 of shape (2, 5).",
     ),
     "no key": (
         {"project_key": lambda self, key: None},
-        "`project_key` must return (batch, memory steps, features), here (2, 3, features); "
-        "received None.",
+        "`project_key` must return floating-point values of shape (2, 3, features); received None.",
     ),
     "a key of rank 2": (
         {"project_key": lambda self, key: key[..., 0]},
@@ -779,7 +784,7 @@ def test_combine_without_its_output_size_is_refused(symbolic):
     x = keras.Input((3, 5)) if symbolic else np.ones((2, 3, 5), "float32")
     assert_refused(
         lambda: Both()(x, x),
-        "`combine` must return floating-point numbers of shape",
+        "`combine` must return floating-point values of shape",
         "3, 10). Override output_size",
     )
 

@@ -273,7 +273,7 @@ def test_an_attention_that_was_built_for_other_widths():
     attention = BahdanauAttention(5)
     attention.build((2, 9), (2, 5, 11))
     stack = DecoderStack([layers.GRU(3, return_sequences=True) for _ in range(2)], attention)
-    message = "the layer was built for `query` of 9 features; received (2, 3)"
+    message = "the layer was built for `query` of 9 features; received float32 of shape (2, 3)"
     assert_refused(lambda: stack(np.ones((2, 3, 5)), np.ones((2, 7, 11))), message)
 
 

@@ -159,7 +159,9 @@ def test_what_is_refused():
     assert_refused(lambda: built()(inputs[:, 1:]), "built for `inputs` of 5 steps", "(2, 4, 7)")
     assert_refused(lambda: built()(inputs[..., 1:]), "built for `inputs` of 7 features")
     mask = np.ones((B, T, N + 1), bool)
-    assert_refused(lambda: built()(inputs, mask=mask), "`mask` must have shape (2, 5, 7) or (2, 5)")
+    assert_refused(
+        lambda: built()(inputs, mask=mask), "`mask` must be boolean, of shape (2, 5, 7) or (2, 5)"
+    )
 
 
 def test_a_cell_may_compute_in_another_dtype():

@@ -169,34 +169,34 @@ def test_bad_arguments(parts, options, fragments):
 
 GOOD = {"sequences": (B, T, D), "memory": (B, TK, DV)}
 BAD_CALLS = {
-    "no memory": ({"sequences": (B, T, D)}, ("`memory` is missing", "layer(sequences, memory)")),
+    "no memory": ({"sequences": (B, T, D)}, ("`memory` must be", "received None. Call layer(")),
     "sequences of rank 2": (
         {**GOOD, "sequences": (B, D)},
-        ("`sequences`", "(batch, steps, features)", "received (2, 3)"),
+        ("`sequences` must be", "of shape (batch, steps, ", "received float32 of shape (2, 3)"),
     ),
     "memory of rank 2": (
         {**GOOD, "memory": (B, DV)},
-        ("`memory`", "(batch, memory steps, features)", "received (2, 13)"),
+        ("`memory` must be", "of shape (2, memory steps, ", "received float32 of shape (2, 13)"),
     ),
     "batch sizes": (
         {**GOOD, "memory": (3, TK, DV)},
-        ("batch size", "the same in `sequences` and `memory`", "`sequences` 2, `memory` 3"),
+        ("`memory` must be", "because `sequences` has batch size 2", "of shape (3, 7, 13)"),
     ),
     "memory_mask of numbers": (
         {**GOOD, "memory_mask": (B, TK, "float32")},
-        ("`memory_mask` must be boolean", "received dtype float32"),
+        ("`memory_mask` must be boolean", "received float32"),
     ),
     "sequences_mask of integers": (
         {**GOOD, "sequences_mask": (B, T, "int32")},
-        ("`sequences_mask` must be boolean", "received dtype int32"),
+        ("`sequences_mask` must be boolean", "received int32"),
     ),
     "memory_mask of the length of the sequences": (
         {**GOOD, "memory_mask": (B, T)},
-        ("`memory_mask` must have shape (2, 7)", "received (2, 5)"),
+        ("`memory_mask` must be boolean, of shape (2, 7)", "of shape (2, 5)"),
     ),
     "sequences_mask of the length of the memory": (
         {**GOOD, "sequences_mask": (B, TK)},
-        ("`sequences_mask` must have shape (2, 5)", "received (2, 7)"),
+        ("`sequences_mask` must be boolean, of shape (2, 5)", "of shape (2, 7)"),
     ),
     "initial_state of another size": (
         {**GOOD, "initial_state": (B, H + 1)},
@@ -244,8 +244,8 @@ def test_a_list_of_tensors(built, symbolic):
     layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
     if built:
         layer.build((None, None, D), (None, None, DV))
-    assert_refused(lambda: layer(inputs), "one tensor", "layer(sequences, memory)")
-    assert_refused(lambda: layer(sequences, [memory]), "`memory` must be one tensor")
+    assert_refused(lambda: layer(inputs), "received [float32", "layer(sequences, memory)")
+    assert_refused(lambda: layer(sequences, [memory]), "`memory` must be", "received [float32")
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
@@ -269,9 +269,12 @@ def test_the_dtype_is_that_of_the_cell():
         ({"memory": None}, ("`memory` must be what prepare(memory, memory_mask) returns", "None")),
         (
             {"inputs": (B, 1, D)},
-            ("`inputs`", "(batch, features)", "received (2, 1, 3)", "without an axis of"),
+            ("`inputs` must be", "of shape (2, 3)", "received float64 of shape (2, 1, 3)"),
         ),
-        ({"inputs": (B, D + 1)}, ("`inputs` of 3 features", "received (2, 4)")),
+        (
+            {"inputs": (B, D + 1)},
+            ("built for `inputs` of 3 features; received float64 of shape (2, 4)",),
+        ),
         ({"state": []}, ("`state` must be the DecoderState", "received []")),
         ({"state": None}, ("`state` must be the DecoderState", "received None")),
         ({"state": [normal(0, 2, 7)]}, ("`state` must be", "received [float64 of shape (2, 7)].")),

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from keras_attention import layers
 from tests import ROOT
 
 sys.path.append(str(ROOT / "docs" / "_ext"))
@@ -42,6 +43,13 @@ def test_every_public_name_has_an_example(name):
     text = inspect.getdoc(thing_of(NAMES[name])) or ""
     assert len(text.split()) >= 5
     assert any(example.want for example in doctest.DocTestParser().get_examples(text))
+
+
+@pytest.mark.parametrize("name", layers.__all__)
+def test_every_layer_has_a_page_of_its_mechanism(name):
+    pages = (ROOT / "docs" / "mechanisms").glob("*.md")
+    links = [page.read_text("utf-8").rpartition("API: ")[2] for page in pages]
+    assert [x for x in links if f"{{py:obj}}`keras_attention.{name}`" in x]
 
 
 def methods_of(cls):

@@ -623,38 +623,38 @@ def test_compute_output_shape(kind):
     assert_refused(lambda: layer.compute_output_shape((B, W, D)), RANK)
 
 
-RANK = "`inputs` must have shape (batch, sentences, words, features)"
+RANK = "`inputs` must be floating-point, of shape (batch, sentences, words, "
 GOOD = {"inputs": (B, S, W, D)}
 BAD_CALLS = {
-    "rank 3": ({"inputs": (B, W, D)}, (RANK, "received (3, 7, 2)")),
-    "rank 5": ({"inputs": (B, 1, S, W, D)}, (RANK, "received (3, 1, 5, 7, 2)")),
+    "rank 3": ({"inputs": (B, W, D)}, (RANK, "of shape (3, 7, 2)")),
+    "rank 5": ({"inputs": (B, 1, S, W, D)}, (RANK, "of shape (3, 1, 5, 7, 2)")),
     "mask of numbers": (
         {**GOOD, "mask": (B, S, W, "float32")},
-        ("`mask` must be boolean", "received dtype float32", 'cast(mask, "bool")'),
+        ("`mask` must be boolean", "received float32", 'cast(mask, "bool")'),
     ),
     "mask of integers": (
         {**GOOD, "mask": (B, S, W, "int32")},
-        ("`mask` must be boolean", "received dtype int32"),
+        ("`mask` must be boolean", "received int32"),
     ),
     "mask of sentences": (
         {**GOOD, "mask": (B, S)},
-        ("`mask` must have shape (3, 5, 7)", "received (3, 5)"),
+        ("`mask` must be boolean, of shape (3, 5, 7)", "of shape (3, 5)"),
     ),
     "mask of other sentences": (
         {**GOOD, "mask": (B, 2, W)},
-        ("`mask` must have shape (3, 5, 7)", "received (3, 2, 7)"),
+        ("`mask` must be boolean, of shape (3, 5, 7)", "of shape (3, 2, 7)"),
     ),
     "mask of other words": (
         {**GOOD, "mask": (B, S, 2)},
-        ("`mask` must have shape (3, 5, 7)", "received (3, 5, 2)"),
+        ("`mask` must be boolean, of shape (3, 5, 7)", "of shape (3, 5, 2)"),
     ),
     "mask of another batch": (
         {**GOOD, "mask": (2, S, W)},
-        ("`mask` must have shape (3, 5, 7)", "received (2, 5, 7)"),
+        ("`mask` must be boolean, of shape (3, 5, 7)", "of shape (2, 5, 7)"),
     ),
     "mask of features": (
         {**GOOD, "mask": (B, S, W, D)},
-        ("`mask` must have shape (3, 5, 7)", "received (3, 5, 7, 2)"),
+        ("`mask` must be boolean, of shape (3, 5, 7)", "of shape (3, 5, 7, 2)"),
     ),
 }
 
@@ -677,7 +677,7 @@ class TestBadCalls:
     @pytest.mark.each_value
     def test_several_tensors(self, of, number, kind, prepared, symbolic):
         layer, inputs = self.layer(kind, prepared), arguments(GOOD, symbolic)
-        call = "`inputs` must be one tensor", f"a list of {number}", "Call layer(inputs)"
+        call = RANK, "received [" if of is list else "received (", "Call layer(inputs)"
         assert_refused(lambda: layer(of([*inputs.values()] * number)), layer.name, *call)
 
 
@@ -687,13 +687,12 @@ def test_another_width_than_the_layer_was_built_for(symbolic, kind):
     inputs = arguments({"inputs": (B, S, W, 3)}, symbolic)
     assert_refused(
         lambda: built(kind, dtype="float32")(**inputs),
-        "built for `inputs` of 2 features",
-        "received (3, 5, 7, 3)",
+        "built for `inputs` of 2 features; received float32 of shape (3, 5, 7, 3)",
     )
 
 
 def test_features_must_be_known():
-    unknown = "the last dimension of `inputs`, its features, must be known"
+    unknown = "7, None). Give the features to keras.Input."
     assert_refused(
         lambda: HierarchicalAttention(U)(keras.Input((S, W, None))), unknown, "(None, 5, 7, None)"
     )

@@ -220,31 +220,37 @@ class TestMemoryHop:
         [
             (
                 {"query": (2, 3), "value": (2, 7, 5)},
-                "`query` and `value`",
-                "`query` 3, `value` 5",
+                "`value` must be floating-point",
+                "because `query` has 3 features; received float32 of shape (2, 7, 5)",
             ),
             (
                 {"query": (2, 5), "value": (2, 7, 5), "key": (2, 7, 3)},
-                "`value` and `key`",
-                "`value` 5, `key` 3",
+                "`key` must be floating-point",
+                "because `query` has 5 features; received float32 of shape (2, 7, 3)",
             ),
             (
                 {"query": (2, 11, 5), "value": (2, 7, 3), "key": (2, 7, 5)},
-                "`query` and `value`",
-                "`query` 5, `value` 3",
+                "`value` must be floating-point",
+                "because `query` has 5 features; received float32 of shape (2, 7, 3)",
             ),
         ],
     )
     def test_widths_must_agree(self, shapes, names, received, symbolic):
-        fragments = f"hop: the number of features must be the same in {names}", received
+        fragments = f"hop: {names}", received
         assert_refused(lambda: MemoryHop(name="hop")(**arguments(shapes, symbolic)), *fragments)
         hop = MemoryHop(name="hop")
         assert_refused(lambda: hop.build(*shapes.values()), *fragments)
         assert_refused(lambda: hop.compute_output_shape(*shapes.values()), *fragments)
 
     def test_bad_calls(self):
-        assert_refused(lambda: MemoryHop()(np.ones((2, 5))), "`value` is missing")
-        assert_refused(lambda: MemoryHop()(np.ones((2, 5)), np.ones((2, 5))), "`value` must have")
+        assert_refused(
+            lambda: MemoryHop()(np.ones((2, 5))),
+            "`value` must be floating-point, of shape (2, memory steps, 5); received None",
+        )
+        assert_refused(
+            lambda: MemoryHop()(np.ones((2, 5)), np.ones((2, 5))),
+            "received float64 of shape (2, 5)",
+        )
         assert_refused(
             lambda: self.built()(np.ones((2, 5)), np.ones((2, 7, 3))), "built for `value` of 5"
         )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention import MemoryNetwork
-from keras_attention.layers.memory_network import word_shares
+from keras_attention.layers.memory_network import word_weights
 from tests import fast
 from tests.backends import XLA, compiled, dtypes, on_tensorflow, tensor
 from tests.helpers import (
@@ -163,10 +163,10 @@ def test_half_precision_counts_the_words_of_long_sentences():
     """599 words are counted, although bfloat16 counts only to 256."""
     story = np.random.default_rng(3).integers(1, V, (B, 2, 599))
     for dtype in ("bfloat16", "float16"):
-        shares = word_shares(tensor(story), True, D, dtype)
-        place = np.arange(1, 600) / 599
-        expected = np.broadcast_to([1 - place, 2 * place - 1], (B, 2, 2, 599))
-        assert_close(shares, expected, dtype)
+        factors = word_weights(tensor(story), True, D, dtype)
+        index = np.arange(1, 600) / 599
+        expected = np.broadcast_to([1 - index, 2 * index - 1], (B, 2, 2, 599))
+        assert_close(factors, expected, dtype)
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "int64", "uint32"])
@@ -485,39 +485,45 @@ STORY, QUESTION = (B, N, W, "int32"), (B, Q, "int32")
 BAD_CALLS = {
     "no question": (
         {"story": STORY},
-        ("`question` is missing, of shape (batch, words)", "Call layer(story, question)."),
+        (
+            "`question` must be integer ids, of shape (2, words)",
+            "received None. Call layer(story, ",
+        ),
     ),
     "rank 2 of a story": (
         {"story": (B, W, "int32"), "question": QUESTION},
-        ("`story` must have shape (batch, sentences, words)", "received (2, 5)"),
+        ("`story` must be integer ids, of shape (batch, sentences, words)", "of shape (2, 5)"),
     ),
     "rank 4 of a story": (
         {"story": (B, N, W, D, "int32"), "question": QUESTION},
-        ("`story` must have shape (batch, sentences, words)", "received (2, 7, 5, 3)"),
+        (
+            "`story` must be integer ids, of shape (batch, sentences, words)",
+            "of shape (2, 7, 5, 3)",
+        ),
     ),
     "rank 1 of a question": (
         {"story": STORY, "question": (B, "int32")},
-        ("`question` must have shape (batch, words)", "received (2,)"),
+        ("`question` must be integer ids, of shape (2, words)", "of shape (2,)"),
     ),
     "rank 3 of a question": (
         {"story": STORY, "question": (B, Q, D, "int32")},
-        ("`question` must have shape (batch, words)", "received (2, 13, 3)"),
+        ("`question` must be integer ids, of shape (2, words)", "of shape (2, 13, 3)"),
     ),
     "batch sizes": (
         {"story": STORY, "question": (3, Q, "int32")},
-        ("the batch size must be the same in `story` and `question`", "`story` 2, `question` 3"),
+        ("`question` must be", "because `story` has batch size 2; received int32 of shape (3, 13)"),
     ),
     "numbers for a story": (
         {"story": (B, N, W, "float32"), "question": QUESTION},
-        ("`story` must hold word ids, integers", "received dtype float32"),
+        ("`story` must be integer ids", "received float32"),
     ),
     "numbers for a question": (
         {"story": STORY, "question": (B, Q, "float32")},
-        ("`question` must hold word ids, integers", "received dtype float32"),
+        ("`question` must be integer ids", "received float32"),
     ),
     "booleans": (
         {"story": (B, N, W, "bool"), "question": QUESTION},
-        ("`story` must hold word ids, integers", "received dtype bool"),
+        ("`story` must be integer ids", "received bool"),
     ),
 }
 
@@ -536,7 +542,12 @@ def test_bad_calls(shapes, fragments, prepared, symbolic):
 def test_a_list_is_not_a_story(prepared, symbolic):
     layer = (built if prepared else made)(dtype="float32")
     ids = [*arguments({"story": STORY, "question": QUESTION}, symbolic).values()]
-    assert_refused(lambda: layer(ids), "`story` must be one tensor", "Call layer(story, question)")
+    assert_refused(
+        lambda: layer(ids),
+        "`story` must be integer ids",
+        "received [",
+        "Call layer(story, question)",
+    )
 
 
 @pytest.mark.parametrize("name", ["vocabulary_size", "units", "hops", "memory_size"])

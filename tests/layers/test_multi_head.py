@@ -344,7 +344,11 @@ def test_heads_of_another_dtype():
         ),
         (
             lambda: MultiHead(MemoryHop(), 2)(np.ones((1, 5)), np.ones((1, 2, 5))),
-            ("a head reads 3 of the 5 features", "head_0: the number of", "`query` 5, `value` 3"),
+            (
+                "a head reads 3 of the 5 features",
+                "head_0: `value` must be",
+                "because `query` has 5 features",
+            ),
         ),
     ],
 )

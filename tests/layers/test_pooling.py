@@ -318,33 +318,36 @@ def test_the_mask_comes_from_an_embedding():
     assert_all_close(run(layer, embedding(words)), expected, "float32")
 
 
-KNOWN = "the last dimension of `inputs`, its features, must be known"
-RANK = "`inputs` must have shape (batch, steps, features)"
+KNOWN = "None). Give the features to keras.Input."
+RANK = "`inputs` must be floating-point, of shape (batch, steps, "
 GOOD = {"inputs": (B, T, D)}
 BAD_CALLS = {
-    "rank 2": ({"inputs": (B, D)}, (RANK, "received (2, 5)")),
-    "rank 4": ({"inputs": (B, 3, T, D)}, (RANK, "received (2, 3, 7, 5)")),
+    "rank 2": ({"inputs": (B, D)}, (RANK, "of shape (2, 5)")),
+    "rank 4": ({"inputs": (B, 3, T, D)}, (RANK, "of shape (2, 3, 7, 5)")),
     "mask of numbers": (
         {**GOOD, "mask": (B, T, "float32")},
-        ("`mask` must be boolean", "received dtype float32", 'cast(mask, "bool")'),
+        ("`mask` must be boolean", "received float32", 'cast(mask, "bool")'),
     ),
     "mask of integers": (
         {**GOOD, "mask": (B, T, "int32")},
-        ("`mask` must be boolean", "received dtype int32"),
+        ("`mask` must be boolean", "received int32"),
     ),
     "mask of another length": (
         {**GOOD, "mask": (B, 3)},
-        ("`mask` must have shape (2, 7)", "received (2, 3)"),
+        ("`mask` must be boolean, of shape (2, 7)", "of shape (2, 3)"),
     ),
     "mask of another batch": (
         {**GOOD, "mask": (3, T)},
-        ("`mask` must have shape (2, 7)", "received (3, 7)"),
+        ("`mask` must be boolean, of shape (2, 7)", "of shape (3, 7)"),
     ),
     "mask of rank 3": (
         {**GOOD, "mask": (B, T, D)},
-        ("`mask` must have shape (2, 7)", "received (2, 7, 5)"),
+        ("`mask` must be boolean, of shape (2, 7)", "of shape (2, 7, 5)"),
     ),
-    "mask of rank 1": ({**GOOD, "mask": (T,)}, ("`mask` must have shape (2, 7)", "received (7,)")),
+    "mask of rank 1": (
+        {**GOOD, "mask": (T,)},
+        ("`mask` must be boolean, of shape (2, 7)", "of shape (7,)"),
+    ),
 }
 
 
@@ -363,7 +366,7 @@ class TestBadCalls:
     @pytest.mark.parametrize("number", [1, 2, 3])
     def test_several_tensors(self, kind, number, prepared, symbolic):
         layer, inputs = self.layer(prepared), arguments(GOOD, symbolic)
-        call = "`inputs` must be one tensor", f"a list of {number}", "Call layer(inputs)"
+        call = RANK, "received [" if kind is list else "received (", "Call layer(inputs)"
         assert_refused(lambda: layer(kind([*inputs.values()] * number)), layer.name, *call)
 
 
@@ -371,7 +374,8 @@ class TestBadCalls:
 def test_another_width_than_the_layer_was_built_for(symbolic):
     inputs = arguments({"inputs": (B, T, 3)}, symbolic)
     assert_refused(
-        lambda: built()(**inputs), "built for `inputs` of 5 features", "received (2, 7, 3)"
+        lambda: built()(**inputs),
+        "built for `inputs` of 5 features; received float32 of shape (2, 7, 3)",
     )
 
 

@@ -159,12 +159,14 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="no weights yet"):
         RETAIN(U).contributions(inputs)
     symbolic = keras.Input((T, D))
-    message = "needs numbers, and a functional model has none", "keras.layers.Layer"
+    message = "must not be symbolic", "keras.layers.Layer"
     assert_refused(lambda: built().contributions(symbolic), *message)
     assert_refused(
         lambda: RETAIN(U, unroll=True)(keras.Input((None, D))), "visits of `inputs` must"
     )
     mask = np.ones((B, T + 1), bool)
     for call in (built(), built().contributions):
-        assert_refused(lambda call=call: call(inputs[0]), "(batch, steps, features)")
-        assert_refused(lambda call=call: call(inputs, mask=mask), "`mask` must have shape (2, 5)")
+        assert_refused(lambda call=call: call(inputs[0]), "of shape (batch, steps, ")
+        assert_refused(
+            lambda call=call: call(inputs, mask=mask), "`mask` must be boolean, of shape (2, 5)"
+        )

@@ -165,4 +165,6 @@ def test_what_is_refused():
     assert_refused(lambda: TargetAttention(U, "no"), choices)
     query, value, _ = tensors()
     assert_refused(lambda: built()(query, value), "5", "13")
-    assert_refused(lambda: TargetAttention(U)(query, value), "`query` 5", "13")
+    assert_refused(
+        lambda: TargetAttention(U)(query, value), "because `query` has 5 features", "13)"
+    )

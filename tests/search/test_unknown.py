@@ -51,17 +51,23 @@ def test_without_a_source_nothing_is_replaced():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weights": None}, "`weights` is missing, of shape .batch, steps, memory steps"),
+        (
+            {"weights": None},
+            "`weights` must be floating-point, of shape .2, 5, memory steps.; received None",
+        ),
         (
             {"tokens": np.zeros((B, L))},
-            "`tokens` must hold word ids, integers; received dtype float64",
+            "`tokens` must be integer ids, of shape .batch, steps.; received float64",
         ),
         (
             {"source": np.zeros((B, 6), "int32")},
-            "the same in `weights` and `source`; received `weights` 7, `source` 6",
+            "`source` must be integer ids, of shape .2, 7., because `weights` has 7 memory steps",
         ),
         ({"memory_mask": np.ones((B, TK))}, "`memory_mask` must be boolean"),
-        ({"weights": np.zeros((B, K, L, TK))}, "`weights` must have shape .batch, steps, memory"),
+        (
+            {"weights": np.zeros((B, K, L, TK))},
+            "`weights` must be floating-point, of shape .2, 5, memory",
+        ),
         ({"unknown_token": -1}, r"`unknown_token` must be an integer from 0 .*received \-1"),
     ],
 )

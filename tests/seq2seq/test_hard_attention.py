@@ -272,10 +272,22 @@ def test_bad_calls():
     step = {"weights": weights[:, 0], "memory": memory}
     path, sampling = built(monotonic=True), built(estimator="reinforce")
     for call, *fragments in (
-        (lambda: HardAttention(V, U)(output, weights=weights), "`memory` is missing"),
-        (lambda: path(output, weights=weights, memory=memory), "`tokens` is missing", "(batch,"),
-        (lambda: path(output[:, 0], **step, tokens=TOKENS[:, 0]), "`state` is missing", "initial_"),
-        (lambda: path(output[:, 0], weights=weights, memory=memory), "`weights` must have shape"),
+        (lambda: HardAttention(V, U)(output, weights=weights), "`memory` must be", "received None"),
+        (
+            lambda: path(output, weights=weights, memory=memory),
+            "`tokens` must be a tensor, of shape (2, 3)",
+            "received None",
+        ),
+        (
+            lambda: path(output[:, 0], **step, tokens=TOKENS[:, 0]),
+            "`state` is missing",
+            "received None",
+            "initial_",
+        ),
+        (
+            lambda: path(output[:, 0], weights=weights, memory=memory),
+            "`weights` must be floating-point, of shape",
+        ),
         (lambda: sampling(output, weights=weights, memory=memory, training=True), "`targets` is"),
     ):
         assert_refused(call, *fragments)

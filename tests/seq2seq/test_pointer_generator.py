@@ -151,12 +151,17 @@ def test_bad_calls():
     output, context, inputs, weights = tensors("float32")
     read = {"context": context, "inputs": inputs, "weights": weights}
     assert_refused(
-        lambda: PointerGenerator(V, X)(output, inputs=inputs), "`context` is missing", "source=..."
+        lambda: PointerGenerator(V, X)(output, inputs=inputs),
+        "`context` must be",
+        "received None",
+        "source=...",
     )
     layer = built()
-    assert_refused(lambda: layer(output, **read), "`source` is missing", "(batch, memory steps)")
+    assert_refused(lambda: layer(output, **read), "`source` must be", "received None. Call head(")
     assert_refused(
-        lambda: layer(output, **read, source=SOURCE[0]), "`source` must have shape", "received (8,)"
+        lambda: layer(output, **read, source=SOURCE[0]),
+        "`source` must be a tensor, of shape",
+        "of shape (8,)",
     )
 
 

@@ -99,11 +99,21 @@ def test_bad_arguments(options, fragments):
 
 def test_bad_calls():
     output, inputs = tensors("float32")
-    assert_refused(lambda: Readout(3)(output), "`inputs` is missing", "inputs=...")
-    head = built({})
-    assert_refused(lambda: head(output), "`inputs` is missing", "(batch, steps, features)")
     assert_refused(
-        lambda: head(output, inputs=inputs[:, 0]), "`inputs` must have shape", "received (2, 7)"
+        lambda: Readout(3)(output),
+        "`inputs` must be floating-point",
+        "received None. Call head(output, inputs=...)",
     )
-    assert_refused(lambda: head(output, inputs=inputs[:1]), "batch size", "`output` 2, `inputs` 1")
-    assert_refused(lambda: head(output[0, 0], inputs=inputs), "`output` must have shape")
+    head = built({})
+    assert_refused(lambda: head(output), "`inputs` must be floating-point", "received None")
+    assert_refused(
+        lambda: head(output, inputs=inputs[:, 0]),
+        "`inputs` must be floating-point, of shape",
+        "of shape (2, 7)",
+    )
+    assert_refused(
+        lambda: head(output, inputs=inputs[:1]), "`output` has batch size 2", "of shape (1, 3, 7)"
+    )
+    assert_refused(
+        lambda: head(output[0, 0], inputs=inputs), "`output` must be floating-point, of shape"
+    )
