@@ -261,6 +261,7 @@ def check_encoder(
     if encoder is not None and (cell or not isinstance(encoder, keras.layers.Layer)):
         remedy = "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."
         expected = f"`{name}_encoder` must be None, or a layer that returns a vector for every step"
+        expected += ", such as keras.layers.GRU(50, return_sequences=True)"
         raise_value_error(layer, expected, encoder, instance_hint(encoder) or remedy * cell)
     keep_backward_outputs(encoder)
     return encoder
