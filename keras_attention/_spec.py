@@ -31,7 +31,7 @@ MAX_HOPS = 100  # Python traces each hop in a tenth of a second
 MAX_UNROLLED_STEPS = 1000  # tracing this many takes a minute or two
 MAX_SEED = 2**32 - 1  # the largest seed of JAX
 MAX_TOKEN = 2**31 - 1
-NOT_NORMALIZED = "Leave it out: the weights of this attention are not normalised."
+INF = math.inf
 
 AXES = {
     **{"B": "batch", "T": "steps", "Tq": "steps", "J": "steps", "Tk": "memory steps"},
@@ -160,11 +160,7 @@ class Spec:
         return self._copy(arguments, lists)
 
     def check(
-        self,
-        layer: str,
-        tensors: Mapping[str, Any],
-        built: Mapping[str, int] = {},
-        call: str | None = None,
+        self, layer: str, tensors: Mapping[str, Any], built: Mapping[str, int] = {}, call: str = ""
     ) -> dict[str, int]:
         """Raise an error for tensors that are not as declared; return the sizes by axis.
 
@@ -355,25 +351,23 @@ def check_result(layer: str, hook: str, result: Any, *sizes: Any, remedy: str = 
         raise_value_error(layer, expected, result, remedy)
 
 
-def check_choice(layer: str, name: str, value: Any, choices: Iterable[str], hint: str = "") -> str:
+def check_choice(layer: str, name: str, value: Any, choices: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         expected = f"`{name}` must be one of {', '.join(map(repr, choices))}"
-        raise_value_error(layer, expected, value, hint)
+        raise_value_error(layer, expected, value)
     return value
 
 
 def check_bool(layer: str, name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
-        remedy = f"Write {name}=True or {name}=False."
-        raise_value_error(layer, f"`{name}` must be True or False, a boolean", value, remedy)
+        raise_value_error(layer, f"`{name}` must be True or False, a boolean", value)
     return bool(value)
 
 
 def check_training(layer: str, value: object) -> None:
     """Accept what Keras accepts: None, or a boolean, even as a number or a tensor."""
     if not (value is None or isinstance(value, numbers.Number) or hasattr(value, "dtype")):
-        remedy = "Write training=True or training=False."
-        raise_value_error(layer, "`training` must be None, True or False", value, remedy)
+        raise_value_error(layer, "`training` must be None, True or False", value)
 
 
 def check_int(
@@ -409,12 +403,7 @@ def check_rate(layer: str, name: str, value: Any) -> float:
 
 
 def check_number(
-    layer: str,
-    name: str,
-    value: Any,
-    least: float = -math.inf,
-    most: float = math.inf,
-    above: float = -math.inf,
+    layer: str, name: str, value: Any, least: float = -INF, most: float = INF, above: float = -INF
 ) -> float:
     """Return a finite number, at least `least`, at most `most`, and above `above`."""
     if not is_number(value) or not (least <= value <= most and value > above):
@@ -426,8 +415,7 @@ def check_number(
 
 
 def check_seed(layer: str, seed: Any) -> int | None:
-    hint = "None draws other values every time."
-    return None if seed is None else check_int(layer, "seed", seed, 0, MAX_SEED, hint)
+    return None if seed is None else check_int(layer, "seed", seed, 0, MAX_SEED)
 
 
 def check_token(where: str, name: str, token: Any) -> int:

@@ -19,23 +19,8 @@ from keras_attention.layers.retain import RETAIN
 from keras_attention.layers.stepwise_monotonic import StepwiseMonotonicAttention
 from keras_attention.layers.target import TargetAttention
 
-__all__ = [
-    "RETAIN",
-    "AttentionPooling",
-    "BahdanauAttention",
-    "BiDAFAttentionFlow",
-    "CoverageAttention",
-    "DynamicConvolutionAttention",
-    "ForwardAttention",
-    "GMMAttention",
-    "HierarchicalAttention",
-    "LocationSensitiveAttention",
-    "LuongAttention",
-    "MemoryHop",
-    "MemoryNetwork",
-    "MonotonicAttention",
-    "MultiHead",
-    "MultiSource",
-    "StepwiseMonotonicAttention",
-    "TargetAttention",
-]
+__all__ = ["RETAIN", "AttentionPooling", "BahdanauAttention", "BiDAFAttentionFlow"]
+__all__ += ["CoverageAttention", "DynamicConvolutionAttention", "ForwardAttention", "GMMAttention"]
+__all__ += ["HierarchicalAttention", "LocationSensitiveAttention", "LuongAttention", "MemoryHop"]
+__all__ += ["MemoryNetwork", "MonotonicAttention", "MultiHead", "MultiSource"]
+__all__ += ["StepwiseMonotonicAttention", "TargetAttention"]

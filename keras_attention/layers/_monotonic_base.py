@@ -4,7 +4,7 @@ from typing import Unpack
 
 import keras
 
-from keras_attention._spec import NOT_NORMALIZED, check_choice, check_number
+from keras_attention._spec import check_choice, check_number
 from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Size, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
@@ -38,7 +38,7 @@ class MonotonicBase(RecurrentScoringMixin):
     ) -> None:
         super().__init__(**kwargs)
         set_base_attention(self, units, use_bias, weight_norm=True)
-        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALIZED)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",))
         self.noise = check_number(self.name, "noise", noise, 0)
         self.initial_offset = check_number(self.name, "initial_offset", initial_offset)
         self.initial_gain = initial_gain

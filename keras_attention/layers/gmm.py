@@ -7,7 +7,6 @@ import keras
 import numpy as np
 
 from keras_attention._spec import (
-    NOT_NORMALIZED,
     Description,
     check_choice,
     check_int,
@@ -94,7 +93,7 @@ class GMMAttention(RecurrentScoringMixin):
         **kwargs: Unpack[RecurrentScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
-        check_choice(self.name, "normalizer", self.normalizer, ("softmax",), NOT_NORMALIZED)
+        check_choice(self.name, "normalizer", self.normalizer, ("softmax",))
         self.units = check_int(self.name, "units", units)
         self.components = check_int(self.name, "components", components)
         self.version = check_choice(self.name, "version", version, VERSIONS)

@@ -238,8 +238,8 @@ class Level:
         """Check that the encoder returned a vector for every step of a sequence."""
         shape = getattr(encoded, "shape", None)
         if shape is None or not fits(shape, (*sequence.shape[:2], None)) or shape[-1] is None:
-            expected = f"`{self.name}_encoder` must return (batch, {self.name}s, features), here "
-            expected += f"({sequence.shape[0]}, {sequence.shape[1]}, features), the features known"
+            wanted = f"({sequence.shape[0]}, {sequence.shape[1]}, features)"
+            expected = f"`{self.name}_encoder` must return values of shape {wanted}"
             remedy = "RNN layers do so with return_sequences=True and without return_state."
             raise_value_error(self.layer, expected, encoded, remedy)
         return encoded
@@ -264,8 +264,8 @@ def check_encoder(
     cell = is_cell(encoder)
     if encoder is not None and (cell or not isinstance(encoder, keras.layers.Layer)):
         remedy = "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."
-        expected = f"`{name}_encoder` must be a Keras layer or model that returns a vector for "
-        expected += "every step, such as keras.layers.GRU(50, return_sequences=True), or None"
+        expected = f"`{name}_encoder` must be None, or a layer that returns a vector for every step"
+        expected += ", such as keras.layers.GRU(50, return_sequences=True)"
         raise_value_error(layer, expected, encoder, instance_hint(encoder) or remedy * cell)
     check_directions(layer, encoder)
     return encoder

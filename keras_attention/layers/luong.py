@@ -9,7 +9,6 @@ from keras_attention._spec import (
     Description,
     check_choice,
     check_int,
-    is_integer,
     raise_value_error,
 )
 from keras_attention._typing import ScoringOptions, Shape, Tensor
@@ -101,20 +100,17 @@ class LuongAttention(ScoringMixin):
         **kwargs: Unpack[ScoringOptions],
     ) -> None:
         super().__init__(**kwargs)
-        hint = f"For an attentional vector write units={score_mode}." * is_integer(score_mode)
-        self.score_mode = check_choice(self.name, "score_mode", score_mode, SCORES, hint)
+        self.score_mode = check_choice(self.name, "score_mode", score_mode, SCORES)
         self.alignment = check_choice(self.name, "alignment", alignment, ALIGNMENTS)
         self.uses_position = self.uses_position or alignment == "local-m"
         self.half_width = check_int(self.name, "half_width", half_width, most=MAX_STEPS)
         self.units = None if units is None else check_int(self.name, "units", units)
         self.max_length = max_length
         if score_mode == "location":
-            hint = "It is the number of steps of the longest memory."
-            self.max_length = check_int(self.name, "max_length", max_length, 1, MAX_STEPS, hint)
+            self.max_length = check_int(self.name, "max_length", max_length, most=MAX_STEPS)
         elif max_length is not None:
-            received = Description(f"max_length={max_length!r:.80} with score_mode={score_mode!r}")
             expected = '`max_length` is for score_mode="location" only'
-            raise_value_error(self.name, expected, received, "Leave it out.")
+            raise_value_error(self.name, expected, max_length, "Leave it out.")
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)

@@ -70,8 +70,7 @@ class MemoryHop(ScoringMixin):
 
     def __init__(self, update: str = "add", **kwargs: Unpack[ScoringOptions]) -> None:
         super().__init__(**kwargs)
-        hint = "A hop has no units: it is as wide as its inputs."
-        self.update = check_choice(self.name, "update", update, ("add", "linear"), hint)
+        self.update = check_choice(self.name, "update", update, ("add", "linear"))
         self._linear = False
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:

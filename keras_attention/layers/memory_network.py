@@ -1,5 +1,6 @@
 """A memory network from words to an answer."""
 
+import functools
 from typing import Unpack
 
 import keras
@@ -102,27 +103,20 @@ class MemoryNetwork(CheckedLayer):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        hint = "It is the number of words, the padding 0 included."
-        self.vocabulary_size = check_int(
-            self.name, "vocabulary_size", vocabulary_size, 1, MAX_STEPS, hint
-        )
+        check = functools.partial(check_int, self.name, most=MAX_STEPS)
+        self.vocabulary_size = check("vocabulary_size", vocabulary_size)
         self.units = check_int(self.name, "units", units)
         self.hops = check_int(self.name, "hops", hops, most=MAX_HOPS)
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
         self.position_encoding = position_encoding
         if not isinstance(position_encoding, bool):
-            hint = "It is the length of the longest sentence, or True or False."
-            self.position_encoding = check_int(
-                self.name, "position_encoding", position_encoding, 1, MAX_STEPS, hint
-            )
-        self.memory_size = check_int(self.name, "memory_size", memory_size, most=MAX_STEPS)
+            self.position_encoding = check("position_encoding", position_encoding)
+        self.memory_size = check("memory_size", memory_size)
         self.null_memories = check_bool(self.name, "null_memories", null_memories)
         update = "add" if tying == "adjacent" else "linear"
         # Hops that share one kernel are one layer.
-        count = hops if tying == "adjacent" else 1
-        self.hop_layers = [
-            MemoryHop(update, name=f"hop_{n}", dtype=self.dtype_policy) for n in range(count)
-        ]
+        names = [f"hop_{n}" for n in range(hops if tying == "adjacent" else 1)]
+        self.hop_layers = [MemoryHop(update, name=x, dtype=self.dtype_policy) for x in names]
 
     def build(self, story_shape: Shape, question_shape: Shape = None) -> None:
         self.CALL.check_shapes(self.name, {"story": story_shape, "question": question_shape})

@@ -83,7 +83,7 @@ def test_extreme_mixtures_stay_finite(version, logit, dtype):
         ({"initial_step": 2, "version": "V2"}, ("go with version V2b", "received version V2")),
         (
             {"normalizer": "sparsemax"},
-            ("`normalizer`", "received 'sparsemax'", "are not normalised"),
+            ("`normalizer`", "received 'sparsemax'", "must be one of 'softmax'"),
         ),
     ],
 )

@@ -738,7 +738,7 @@ def test_encoders_that_do_not_return_a_vector_for_every_step(level, way, make, f
     steps = W if level == "word" else S
     assert_refused(
         calls[way],
-        f"han: `{level}_encoder` must return (batch, {level}s, features)",
+        f"han: `{level}_encoder` must return values of shape (",
         fragment.format(None if level == "word" else B, steps - 1),
         "return_sequences=True",
     )
@@ -749,7 +749,7 @@ def test_encoders_that_do_not_return_a_vector_for_every_step(level, way, make, f
 def test_encoders_are_layers(level, encoder):
     assert_refused(
         lambda: HierarchicalAttention(U, name="han", **{f"{level}_encoder": encoder}),
-        f"han: `{level}_encoder` must be a Keras layer or model",
+        f"han: `{level}_encoder` must be None, or a layer that returns a vector",
         "return_sequences=True",
         f"received {'the class GRU' if encoder is layers.GRU else repr(encoder)}",
     )

@@ -219,7 +219,7 @@ def test_hard_mode_does_not_hide_nan():
         ({"units": None}, ("`units`", "a positive integer", "received None")),
         (
             {"normalizer": "sparsemax"},
-            ("`normalizer`", "received 'sparsemax'", "are not normalised"),
+            ("`normalizer`", "received 'sparsemax'", "must be one of 'softmax'"),
         ),
         ({"mode": "soft"}, ("`mode`", "'parallel', 'recursive', 'hard'", "'soft'")),
         ({"noise": -1}, ("`noise`", "a number of at least 0", "received -1")),

@@ -198,7 +198,7 @@ def test_near_zero_the_temperature_is_the_hard_mode():
     [
         ({"units": None}, ("`units`", "a positive integer", "received None")),
         ({"hard": "yes"}, ("`hard`", "True or False", "received 'yes'")),
-        ({"normalizer": "sparsemax"}, ("`normalizer`", "are not normalised")),
+        ({"normalizer": "sparsemax"}, ("`normalizer`", "must be one of 'softmax'")),
         ({"noise": -1}, ("`noise`", "a number of at least 0", "received -1")),
         ({"keep_last": 1}, ("`keep_last`", "True or False", "received 1")),
         ({"temperature": 0}, ("`temperature`", "a number of at least 1e-06", "received 0")),
