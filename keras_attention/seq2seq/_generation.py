@@ -10,7 +10,7 @@ from keras import tree
 
 from keras_attention._spec import Description, check_choice, check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Tensor
-from keras_attention.attention.checked_layer import deserialized, hold, serialized
+from keras_attention.attention.checked_layer import check_not_fixed, deserialized, hold, serialized
 from keras_attention.backend.loops import tree_map
 from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import zero_masked
@@ -19,7 +19,7 @@ from keras_attention.search import SearchResult, beam_search, greedy_search, sam
 from keras_attention.search.logits_processors import Limits, check_vocabulary, fixed_and_numbers
 from keras_attention.seq2seq._batches import as_arrays, batches, joined, padded, padded_to_source
 from keras_attention.seq2seq._checks import check
-from keras_attention.seq2seq._compiled_functions import Programs
+from keras_attention.seq2seq._compiled_functions import CompiledFunctions
 from keras_attention.seq2seq._export import (
     check_export,
     check_tokenized,
@@ -93,11 +93,17 @@ class Generator(keras.Model):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._programs = Programs()
+        self._compiled_functions = CompiledFunctions()
 
     def __setattr__(self, name: str, value: Any) -> None:
+        check_not_fixed(self, name)
         super().__setattr__(name, value)
         hold(self, value)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Configure training; see `keras.Model.compile`. Drop the compiled searches."""
+        super().compile(*args, **kwargs)
+        self._compiled_functions.clear()
 
     def _members(self):
         """The models that are trained: this one, or those that an ensemble joins."""
@@ -206,10 +212,10 @@ class Generator(keras.Model):
         """Generates a target for every source.
 
         The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. One
-        program serves all positive penalties, all temperatures, every `top_p` below 1, and all
-        values of `max_length` up to the next power of two, at least 32. After more training it uses
-        the new weights. After an attribute of a layer has changed, it is compiled again; `fit` and
-        `predict` are not, until you call `compile`. Sources of similar length share a batch.
+        compiled function serves all positive penalties, all temperatures, every `top_p` below 1,
+        and all values of `max_length` up to the next power of two, at least 32. It reads the
+        weights that the model has at the call. As for `fit` and `predict`, call `compile` after you
+        have changed an attribute of a layer. Sources of similar length share a batch.
 
         Args:
             source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
@@ -387,14 +393,15 @@ class Generator(keras.Model):
 
         It is called as `run(batch, seed, numbers)`.
         """
-        fixed = self._programs.fixed(self)
+        fixed = self._compiled_functions.fixed(self)
+        key = key, tuple(x._compiled_functions.version for x in self._members())
         cut = list(batches(arrays, self._cut_token, batch_size, fixed))
         seed = np.random.randint(2**31) if seed is None else seed
         check_int(self.name, "seed", seed, 0, 2**63 - 1)
         seeds = np.random.default_rng(seed).integers(2**31 - 1, size=len(cut)).tolist()
         by_batch = []
         for (rows, batch), seed in zip(cut, seeds, strict=True):
-            results = self._programs(self, key, run, (batch, np.int32(seed), numbers))
+            results = self._compiled_functions(self, key, run, (batch, np.int32(seed), numbers))
             results = tree_map(ops.convert_to_numpy, kind(*results))
             if self._cut_token is not None:
                 sources = batch[0], arrays[0]
