@@ -26,7 +26,7 @@ from tests.search.oracles import (
     penalty,
     to_numpy,
 )
-from tests.search.test_limits import repeats
+from tests.search.test_logits_processors import repeats
 
 WORDS, LONGEST, SAMPLES = 3, 5, 4
 TOKENS = {"start_token": START, "end_token": END, "max_length": LONGEST}
