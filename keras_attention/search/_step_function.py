@@ -93,10 +93,10 @@ def check_weights(weights: Nested, mask: Tensor | None, needed: bool) -> None:
     if needed and (nested or weights is None):
         expected = "`coverage_penalty` needs the weights of one memory, the third output of `step`"
         raise_value_error("beam_search", expected, weights)
-    if mask is not None and not nested and weights is not None:
-        if not fits(mask.shape[1:], weights.shape[1:]):
-            expected = f"`memory_mask` must have the shape (batch, {weights.shape[1]})"
-            raise_value_error("beam_search", expected, mask)
+    one = None if nested else weights
+    if one is not None and mask is not None and not fits(mask.shape[1:], one.shape[1:]):
+        expected = f"`memory_mask` must have the shape (batch, {one.shape[1]})"
+        raise_value_error("beam_search", expected, mask)
 
 
 def state_leaves(state: Nested, before: dict[str, Tensor]) -> list[Tensor]:

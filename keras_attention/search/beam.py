@@ -90,7 +90,8 @@ def beam_search(
         no_repeat_ngram_size: n. No n tokens in a row occur twice in an output, its prefix included;
             0 allows repetition.
         prefix: `(B, P)`, integers: the tokens with which every output of a sample begins, after the
-            start token. -1 leaves a position free. Use it to pad shorter prefixes. An end token
+            start token. -1 leaves a position free. Use it to pad shorter prefixes. An id
+            outside the vocabulary forbids every token. An end token
             ends the output there. Prefixes count in `max_length`, lengths and scores. Their tokens
             are exempt from `min_length` and `no_repeat_ngram_size`.
         limit: the search stops after this number of tokens, at most L, and the buffers keep the
@@ -106,10 +107,9 @@ def beam_search(
         `(B, K, L, Tk)` and log probabilities `(B, K, L)`.
 
     Raises:
-        ValueError: an option is out of range; `prefix` or `memory_mask` has another form; `prefix`
-            holds an id below -1 or outside the vocabulary, if its values are known when the search
-            is traced; state, memory, `prefix` and `memory_mask` hold no tensor, or differ in batch
-            size; `step` takes or returns something else than `keras_attention.search` describes.
+        ValueError: an option is out of range; `prefix` or `memory_mask` has another form; state,
+            memory, `prefix` and `memory_mask` hold no tensor, or differ in batch size; `step` takes
+            or returns something else than `keras_attention.search` describes.
 
     Example:
         The memory of one sample is a table of p(next | last). Greedy search takes token 2, after

@@ -10,7 +10,7 @@ from keras_attention.backend.operations import ops
 from keras_attention.ops.rows import take_rows
 from keras_attention.search._decoding_loop import length_factor
 from keras_attention.search._search_result import SearchResult, by_sample, cleared
-from keras_attention.search._step_function import Step, batch_size, check_step, named_leaves
+from keras_attention.search._step_function import Step
 from keras_attention.search.beam import beam_search
 from keras_attention.search.greedy import greedy_search
 from keras_attention.search.reversal import reversed_positions
@@ -38,8 +38,8 @@ def bidirectional_search(
         lp(n)    = ((5 + n) / 6) ** length_penalty
 
     y' is y with the tokens before its end token in reverse order, see `reverse_tokens`. Each model
-    searches with K beams and scores the sequences of the other one. The K best of these sequences are
-    the result. Each model makes most mistakes at the end, where the other one begins.
+    searches with K beams and scores the sequences of the other one. The K best of them are the
+    result. Each model makes most mistakes at the end, where the other one begins.
 
     A sequence that is cut off at L tokens is a beginning to one model and an end to the other one.
     Such sequences come last, so choose L large enough. On JAX, compile the search, as `beam_search`
@@ -94,11 +94,6 @@ def bidirectional_search(
             raise_value_error(
                 "bidirectional_search", f"{expected}right-to-left model", Description(counted(x))
             )
-    for step in steps:
-        check_step(step)
-    named = named_leaves("states", list(states)) | named_leaves("memories", list(memories))
-    if named:
-        batch_size(named, "states and memories")
 
     tokens = {"start_token": start_token, "end_token": end_token, "max_length": max_length}
     tokens |= {"limit": limit}

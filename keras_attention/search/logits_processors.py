@@ -11,7 +11,7 @@ from typing import TypeAlias
 from keras_attention._typing import Size, Tensor
 from keras_attention.backend.operations import ops
 from keras_attention.ops.rows import add_rows
-from keras_attention.search.options import SearchOptions, check_vocabulary
+from keras_attention.search.options import SearchOptions
 
 LogitsProcessor: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -23,7 +23,7 @@ def logits_processors(options: SearchOptions, prefix: Tensor | None) -> list[Log
         processors.append(_min_length(options.min_length, options.end_token))
     if 0 < options.no_repeat_ngram_size < options.max_length:
         processors.append(_no_repeat_ngram(options.no_repeat_ngram_size))
-    return processors if prefix is None else [_prefix(prefix, options.largest_id, processors)]
+    return processors if prefix is None else [_prefix(prefix, processors)]
 
 
 def _min_length(length: Size, end_token: int) -> LogitsProcessor:
@@ -56,13 +56,12 @@ def _no_repeat_ngram(n: int) -> LogitsProcessor:
     return process
 
 
-def _prefix(prefix: Tensor, largest_id: int, others: list[LogitsProcessor]) -> LogitsProcessor:
+def _prefix(prefix: Tensor, others: list[LogitsProcessor]) -> LogitsProcessor:
     """Allow only the token of the prefix where it has one, and what the others allow elsewhere."""
     prefix = ops.pad(prefix, ((0, 0), (0, 1)), constant_values=-1)  # free after the prefix
     last = ops.shape(prefix)[1] - 1
 
     def process(logits, tokens, t):
-        check_vocabulary(largest_id, logits.shape[-1])
         allowed = logits
         for other in others:
             allowed = other(allowed, tokens, t)

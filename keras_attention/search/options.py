@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from keras import tree
 
 from keras_attention._spec import (
-    Description,
     check_int,
     check_number,
     check_token,
@@ -21,7 +19,7 @@ from keras_attention._typing import Size, Tensor
 from keras_attention.backend.context import is_symbolic
 from keras_attention.backend.operations import ops
 
-__all__ = ["SearchOptions", "check_count", "check_option", "check_vocabulary", "split_options"]
+__all__ = ["SearchOptions", "check_count", "check_option", "split_options"]
 
 # Larger values are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.
@@ -37,11 +35,7 @@ RANGES = {
 
 @dataclasses.dataclass
 class SearchOptions:
-    """The arguments that all searches share, checked; see `beam_search`.
-
-    Attributes:
-        largest_id: the largest id of the prefix; -1 without a prefix, and in a graph.
-    """
+    """The arguments that all searches share, checked; see `beam_search`."""
 
     start_token: int
     end_token: int
@@ -50,7 +44,6 @@ class SearchOptions:
     no_repeat_ngram_size: int = 0
     prefix: Tensor | None = None
     limit: Size | None = None
-    largest_id: int = -1
 
     def __post_init__(self) -> None:
         check_int("search", "max_length", self.max_length, 1, LONGEST)
@@ -62,7 +55,6 @@ class SearchOptions:
         if self.limit is not None:
             self.limit = check_count("search", "limit", self.limit, 1, most)
         if self.prefix is not None:
-            self.largest_id = _largest_id(self.prefix)
             self.prefix = self._as_tensor(self.prefix)
 
     def _as_tensor(self, prefix):
@@ -75,24 +67,6 @@ class SearchOptions:
             expected = f"`prefix` must have at most max_length={self.max_length} steps"
             raise_value_error("search", expected, prefix)
         return ops.cast(prefix, "int32")
-
-
-def _largest_id(prefix):
-    """Return the largest id of a prefix, or -1 in a graph, where the values are unknown."""
-    if any(map(is_symbolic, tree.flatten(prefix))):
-        return -1
-    ids = np.asarray(ops.convert_to_numpy(prefix), "int64")
-    if np.any(ids < -1):
-        expected = "`prefix` must hold ids from 0, and -1 at free positions"
-        raise_value_error("search", expected, int(ids.min()))
-    return int(ids.max(initial=-1))
-
-
-def check_vocabulary(largest_id: int, size: int) -> None:
-    """Raise an error if the ids of a prefix exceed the vocabulary."""
-    if largest_id >= size:
-        expected = f"`prefix` must hold ids of the vocabulary, the {size} tokens of the logits"
-        raise_value_error("search", expected, Description(f"the id {largest_id}"))
 
 
 def check_option(where: str, name: str, value: Any) -> Any:

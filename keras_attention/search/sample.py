@@ -39,10 +39,11 @@ def sample_search(
         score(y) = sum_t log p(y[t] | y[<t], x)
 
     The score is that of the model, p: temperature, `top_k` and `top_p` do not change it. The tokens
-    kept are, in this order: those that `min_length`, `no_repeat_ngram_size` and `prefix` allow; the `top_k` most probable; the smallest
-    set of the most probable whose share of q is at least `top_p`. The search stops when all
-    outputs have ended. An output for which a step allows no token has score -inf, length 0, only
-    end tokens, and weights of zeros. On JAX, compile the search, as `beam_search` shows.
+    kept are, in this order: those that `min_length`, `no_repeat_ngram_size` and `prefix` allow; the
+    `top_k` most probable; the smallest set of the most probable whose share of q is at least
+    `top_p`. The search stops when all outputs have ended. An output for which a step allows no
+    token has score -inf, length 0, only end tokens, and weights of zeros. On JAX, compile the
+    search, as `beam_search` shows.
 
     Sizes: B samples, K draws, V tokens in the vocabulary, at most L tokens, Tk memory steps.
 

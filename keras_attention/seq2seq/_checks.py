@@ -16,6 +16,14 @@ from keras_attention.seq2seq.hard_attention import HardAttention
 INTERFACE = "prepare", "get_initial_state", "step"
 PROBABILITIES = keras.activations.softmax, keras.activations.sigmoid
 READABLE = {"inputs", "tokens", "context", "weights", "memory", "memory_mask", "source", "targets"}
+ARGUMENTS = (
+    *("encoder", "decoder", "target_embedding", "head"),
+    *("start_token", "end_token", "pad_token"),
+)
+INDEPENDENT = 'have query="current", output_mode="cell" and no input_feeding for a HardAttention'
+REVERSIBLE = (
+    "keras.layers.ReversibleEmbedding, or another layer whose call has `reverse`, for this head"
+)
 TARGET_IDS = "the target must be integer ids of shape (batch, steps)"
 
 
@@ -25,73 +33,41 @@ def check(where: str, right: Any, expected: str, received: Any, remedy: str = ""
         raise_value_error(where, expected, received, remedy)
 
 
-def check_layers(
-    encoder: Any, decoder: Any, embedding: Any, head: Any, tokens: dict[str, int]
-) -> None:
-    """Check the arguments of a `Seq2Seq`."""
-    for name, token in tokens.items():
-        check_token("Seq2Seq", name, token)
-    start, end, pad = tokens.values()
-    pads = [getattr(layer, "pad_token", pad) for layer in (encoder, head)]
-    activation = getattr(head, "activation", None)
-    reads = getattr(head, "reads", ())
+def check_layers(*values: Any) -> None:
+    """Check the `ARGUMENTS` of a `Seq2Seq`."""
+    arguments = dict(zip(ARGUMENTS, values, strict=True))
+    encoder, decoder, embedding, head, start, end, pad = values
+    for name in ARGUMENTS[4:]:
+        check_token("Seq2Seq", name, arguments[name])
+    layer, reads = keras.layers.Layer, getattr(head, "reads", ())
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
     feeds = feeds or isinstance(decoder, DecoderStack)
+    hard = isinstance(head, HardAttention)
     tied = head is None or getattr(head, "tied", False)
     call = getattr(embedding, "call", check_layers)
     reversible = "reverse" in inspect.signature(call).parameters
-    for right, expected, received in (
-        (isinstance(encoder, keras.layers.Layer), "`encoder` must be a layer", encoder),
+    pads = [getattr(x, "pad_token", pad) for x in (encoder, head)]
+    logits = getattr(head, "activation", None) not in PROBABILITIES
+    usable = all(hasattr(decoder, name) for name in INTERFACE)
+    alone = not getattr(decoder, "return_state", False)
+    for name, right, expected in (
+        ("encoder", isinstance(encoder, layer), "must be a layer"),
+        ("target_embedding", isinstance(embedding, layer), "must be a layer"),
+        ("decoder", usable, f"must be an AttentionRNN, or a layer with {', '.join(INTERFACE)}"),
+        ("decoder", alone, "must return its outputs alone, without `return_state`"),
+        ("head", head is None or isinstance(head, layer), "must be a layer or None"),
+        ("head", logits, "must return logits, without an activation"),
+        ("decoder", not (hard and feeds), f"must {INDEPENDENT}"),
+        ("target_embedding", not tied or reversible, f"must be a {REVERSIBLE}"),
+        ("head", READABLE.issuperset(reads), f"must read some of {', '.join(sorted(READABLE))}"),
+        ("end_token", end not in (start, pad), "must differ from `start_token` and `pad_token`"),
         (
-            isinstance(embedding, keras.layers.Layer),
-            "`target_embedding` must be a layer",
-            embedding,
-        ),
-        (
-            all(hasattr(decoder, name) for name in INTERFACE),
-            f"`decoder` must be an AttentionRNN, or a layer with {', '.join(INTERFACE)}",
-            decoder,
-        ),
-        (
-            not getattr(decoder, "return_state", False),
-            "`decoder` must return its outputs alone, without `return_state`",
-            decoder,
-        ),
-        (
-            head is None or isinstance(head, keras.layers.Layer),
-            "`head` must be a layer that returns logits, or None",
-            head,
-        ),
-        (
-            activation not in PROBABILITIES,
-            "`head` must return logits, without an activation",
-            getattr(activation, "__name__", None),
-        ),
-        (
-            not (isinstance(head, HardAttention) and feeds),
-            'with a HardAttention head, `decoder` must have query="current", output_mode="cell" '
-            "and no input_feeding",
-            decoder,
-        ),
-        (
-            not tied or reversible,
-            "`target_embedding` must be a keras.layers.ReversibleEmbedding, or a layer whose call "
-            "has `reverse`, because the head multiplies by its transposed table",
-            embedding,
-        ),
-        (READABLE.issuperset(reads), f"`reads` of the head must be among {READABLE}", reads),
-        (
-            end not in (start, pad),
-            "`end_token` must differ from `start_token` and `pad_token`",
-            tokens,
-        ),
-        (
+            "pad_token",
             pads == [pad, pad],
-            "`pad_token` must be the same in the model, its encoder and its head",
-            [pad, *pads],
+            "must be that of the encoder and of the head",
         ),
     ):
-        check("Seq2Seq", right, expected, received)
+        check("Seq2Seq", right, f"`{name}` {expected}", arguments[name])
     keep_backward_outputs(encoder)
 
 

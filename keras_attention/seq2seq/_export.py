@@ -19,7 +19,7 @@ SAVED_MODEL = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "asset
 
 
 def write_saved_model(
-    path: str | os.PathLike, serve: Callable, sources: Nested, names: list[str], tracked: list
+    path: str | os.PathLike, serve: Callable, sources: Nested, tracked: list
 ) -> None:
     """Write a SavedModel with one endpoint, in place of an earlier one.
 
@@ -27,7 +27,6 @@ def write_saved_model(
         path: the folder: a new one, an empty one or a SavedModel.
         serve: a function from the source, or from strings, to a dictionary of tensors.
         sources: symbolic sources; None for strings.
-        names: the names of several sources that are no dictionary, or nothing.
         tracked: the models, tables and tokenizers that `serve` uses.
     """
     backend = keras.backend.backend()
@@ -48,7 +47,7 @@ def write_saved_model(
     expected = "`path` must be a new or empty folder, or a SavedModel, which is replaced"
     check("export_generate", free, expected, Description(f"{path}, which holds other files"))
     text = tf.TensorSpec((None,), tf.string, name="source")
-    signature = [text if sources is None else _specs(sources, names)]
+    signature = [text if sources is None else _specs(sources)]
     archive: Any = keras.export.ExportArchive()  # of the backend
     for resource in tracked:
         archive.track(resource)
@@ -57,7 +56,7 @@ def write_saved_model(
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{path.name}-", dir=path.parent) as folder:
-        new, old = pathlib.Path(folder, "new"), pathlib.Path(folder, "old")
+        new = pathlib.Path(folder, "new")
         try:
             archive.write_out(str(new), verbose=False)
         except AssertionError as error:
@@ -66,30 +65,20 @@ def write_saved_model(
                 "`tokenize` and `detokenize` use, such as tracked=[table]; it does not."
             ) from error
         if path.exists():
-            path.rename(old)
-        try:
-            new.rename(path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
+            path.rename(pathlib.Path(folder, "old"))
+        new.rename(path)
 
 
-def _specs(sources, names):
+def _specs(sources):
     """Return the signature of the source, whose names are the keys of the SavedModel."""
     import tensorflow as tf
 
-    paths, tensors = zip(*tree.flatten_with_path(sources), strict=True)
-    if paths == ((),):
-        names = ["source"]
-    elif any(isinstance(key, str) for path in paths for key in path):
-        names = ["_".join(map(str, path)) for path in paths]
-    elif len(names) != len(paths):
-        names = [None] * len(paths)  # TensorFlow calls them source, source_1
-    specs = [
-        None if x is None else tf.TensorSpec(x.shape, x.dtype, name=name)
-        for name, x in zip(names, tensors, strict=True)
-    ]
+    def spec(path, x):
+        # TensorFlow calls the items of a tuple source, source_1.
+        name = "_".join(map(str, path)) if any(isinstance(key, str) for key in path) else None
+        return tf.TensorSpec(x.shape, x.dtype, name=name if path else "source")
+
+    specs = [None if x is None else spec(path, x) for path, x in tree.flatten_with_path(sources)]
     return tree.pack_sequence_as(sources, specs)
 
 

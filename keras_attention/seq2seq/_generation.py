@@ -17,7 +17,7 @@ from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.rows import take_last
 from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
-from keras_attention.search.options import SearchOptions, check_vocabulary, split_options
+from keras_attention.search.options import SearchOptions, split_options
 from keras_attention.seq2seq._batches import (
     as_arrays,
     batches,
@@ -80,8 +80,8 @@ class Generator(keras.Model):
     """A model that generates with one of its searches.
 
     A subclass defines `start` and `step`, as the searches take them; `_memory_mask(memory)`, the
-    mask `(B, Tk)` of a memory from `start`, or None; and `_log_distribution(source, target)`, the log
-    probabilities `(B, T, V)` of the tokens of a target, and the weights.
+    mask `(B, Tk)` of a memory from `start`, or None; and `_log_distribution(source, target)`, the
+    log probabilities `(B, T, V)` of the tokens of a target, and the weights.
     """
 
     start_token: int
@@ -254,8 +254,7 @@ class Generator(keras.Model):
         # The compiled search cannot check values.
         shared = [options.get(name, 0) for name in ("min_length", "no_repeat_ngram_size")]
         tokens = self.start_token, self.end_token
-        checked = SearchOptions(*tokens, max_length, *shared, prefix=arrays[1])
-        check_vocabulary(checked.largest_id, self._first.vocabulary)
+        SearchOptions(*tokens, max_length, *shared, prefix=arrays[1])
         fixed, tensors = split_options(self._searches[search], options)
         size = max(SHORTEST_BUFFER, 2 ** (max_length - 1).bit_length())
 
@@ -328,11 +327,11 @@ class Generator(keras.Model):
         """Write a SavedModel that generates, from ids to ids or from strings to strings.
 
         The SavedModel runs without keras. Its input is "source". Several inputs keep the keys of a
-        dictionary, or the names of the inputs of a functional encoder. Sizes that these inputs fix
-        are fixed in the signature, except the batch. It returns a dictionary with
-        the items of a `SearchResult`, and with `detokenize` also "texts". The weights of several
-        memories are "weights_0", "weights_1" and so on. An earlier SavedModel is replaced when the
-        new one is complete. Exporting needs the TensorFlow backend.
+        dictionary; of a tuple, they are "source", "source_1" and so on. Sizes that the inputs of a
+        functional encoder fix are fixed in the signature, except the batch. It returns a dictionary
+        with the items of a `SearchResult`, and with `detokenize` also "texts". The weights of
+        several memories are "weights_0", "weights_1" and so on. An earlier SavedModel is replaced
+        when the new one is complete. Exporting needs the TensorFlow backend.
 
         Args:
             path: the folder: a new one, an empty one or a SavedModel.
@@ -358,17 +357,11 @@ class Generator(keras.Model):
             return result
 
         source, encoder = self._first.signature[0], self._members()[0].encoder
-        # The names of the inputs of a functional encoder, if the user chose them.
-        names = [x.name for x in getattr(encoder, "inputs", None) or ()]
-        names = [] if any(name.startswith("keras_tensor") for name in names) else names
         sources = None if tokenize else with_fixed_sizes(symbolic(source), encoder)
-        write_saved_model(path, serve, sources, names, [*self._members(), *tracked])
+        write_saved_model(path, serve, sources, [*self._members(), *tracked])
 
     def _check_search(self, search, max_length, n_best, options, prefix=None):
         """Check the arguments of a search. Return how many outputs to keep, or None for one."""
-        expected, remedy = "several sources are one argument", "Call generate((first, second), "
-        right = not getattr(max_length, "shape", ())
-        check(self.name, right, expected, max_length, f"{remedy}max_length).")
         check_int(self.name, "max_length", max_length)
         check_choice(self.name, "search", search, tuple(self._searches))
         allowed = [x for x in inspect.signature(self._searches[search]).parameters if x not in OWN]

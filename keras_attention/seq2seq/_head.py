@@ -27,6 +27,10 @@ STEP = SEQUENCE.but(
 class Head(CheckedLayer):
     """Checks the tensors of `reads`. Its `call` casts where it needs at least float32."""
 
+    # The names of the tensors that the head reads, beside the output of the decoder.
+    reads: tuple[str, ...] = ()
+    log_dtype = CheckedLayer.score_dtype  # of log probabilities
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # Keras would cast weights and states, which a logarithm follows, to half precision.
@@ -34,14 +38,6 @@ class Head(CheckedLayer):
         self.supports_masking = True
         self._names = ()  # of the layers inside, attributes of the same names
         self._policies = {}  # of the layers inside that a saved head had quantised
-
-    # The dtype of log probabilities.
-    log_dtype = CheckedLayer.score_dtype
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The names of the tensors that the head reads, beside the output of the decoder."""
-        return ()
 
     def _check_tensors(self, tensors: dict[str, Tensor]) -> None:
         unread = set() if tensors.get("training") else {"targets"}

@@ -1,4 +1,4 @@
-"""The input signature of a model: recorded at its first call and saved, so that loading builds it."""
+"""The input signature of a model, recorded at its first call; loading builds the model from it."""
 
 import dataclasses
 from typing import TypeAlias
@@ -27,11 +27,6 @@ class FirstCall:
     signature: list
     masked: bool
     vocabulary: int
-
-    @property
-    def one_source(self) -> bool:
-        """Whether the source is one tensor."""
-        return _is_leaf(self.signature[0])
 
 
 def signature_of(inputs: Nested) -> list:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_attention._spec import Description, described, fits
+from keras_attention._spec import Description, described
 from keras_attention.backend.operations import ops
 from keras_attention.seq2seq._batches import pad_lists
 from keras_attention.seq2seq._checks import check, check_targets
@@ -69,10 +69,6 @@ class PairTrainer(keras.Model):
             self.optimizer.build(self.trainable_variables)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        fit = y is None or y_pred is None or fits(tuple(y.shape), tuple(y_pred.shape)[:2])
-        expected = "the target must stand in the pair too"
-        remedy = "A data set yields ((source, target), target); with two sources, (((first, second)"
-        check(self.name, fit, expected, y, f"{remedy}, target), target).")
         y, sample_weight = self._weighted(x, y, sample_weight)
         if self._counts_padding:
             valid = ops.cast(ops.not_equal(y, self.pad_token), "float32")

@@ -26,7 +26,7 @@ class BidirectionalEnsemble(EnsembleBase):
 
         score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / ((5 + len(y)) / 6) ** length_penalty
 
-    y' is y in reverse order. `generate` searches with both models, and ranks the outputs of both, see
+    y' is y in reverse order. `generate` searches with both models and ranks all outputs, see
     `bidirectional_search`. This takes several times as long as with one model. `search` must be
     "beam", without a prefix or a coverage penalty. `log_probability` returns the mean of both
     models.
@@ -139,7 +139,7 @@ class BidirectionalEnsemble(EnsembleBase):
         return self._both(lambda model, pair: model._log_distribution(*pair), source, target)
 
     def _both(self, measure, source, target):
-        """Average the log probabilities of both models. Return them, and the weights of the first."""
+        """Return the mean log probabilities of both models, and the weights of the first."""
         target, tokens = ops.cast(target, "int32"), (self.end_token, self.pad_token)
         left, weights = measure(self.left_to_right, (source, target))
         right, _ = measure(self.right_to_left, (source, reverse_tokens(target, *tokens)))

@@ -130,13 +130,10 @@ class HardAttention(Head):
         self.entropy_weight = check_number(self.name, "entropy_weight", entropy_weight, 0)
         self.pad_token = pad_token
         self.seed = check_seed(self.name, seed)
+        more = ("tokens",) * self.monotonic + ("targets",) * self.samples
+        self.reads = ("weights", "memory", "memory_mask", *more)
         if self.samples:
             self.seed_generator = keras.random.SeedGenerator(self.seed)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        more = ("tokens",) * self.monotonic + ("targets",) * self.samples
-        return ("weights", "memory", "memory_mask", *more)
 
     def build(self, output_shape: tuple[int, ...], memory_shape: tuple[int, ...] = ()) -> None:
         units, self._width = self.units, output_shape[-1]

@@ -104,8 +104,8 @@ class Seq2Seq(PairTrainer, Generator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        tokens = {"start_token": start_token, "end_token": end_token, "pad_token": pad_token}
-        check_layers(encoder, decoder, target_embedding, head, tokens)
+        tokens = start_token, end_token, pad_token
+        check_layers(encoder, decoder, target_embedding, head, *tokens)
         self.encoder, self.decoder = encoder, decoder
         self.target_embedding, self.head = target_embedding, head
         self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
@@ -146,12 +146,6 @@ class Seq2Seq(PairTrainer, Generator):
         return logits, weights
 
     def _encode(self, source, training=None):
-        first = self._first_call
-        if first is not None:
-            right = first.one_source or not hasattr(source, "shape")
-            remedy = "Pass them as one, fit((first, second), target) or generate((first, second), "
-            remedy += "max_length); a data set yields (((first, second), target), target)."
-            check(self.name, right, "the encoder reads several sources", source, remedy)
         encoded = self.encoder(self._to_unk(source), training=training)
         memory, state, mask = check_encoded(self.name, encoded)
         right = self._cut_token is None or _masks_all(mask)
@@ -217,9 +211,6 @@ class Seq2Seq(PairTrainer, Generator):
         Returns:
             `(logits, state, weights)`. The logits of the padding and of the start token are -inf.
         """
-        for pair in (state, memory):
-            right = isinstance(pair, (tuple, list)) and len(pair) == 2
-            check(self.name, right, "`state` and `memory` must come from `start`", pair)
         (decoder_state, head_state), (prepared, source_features) = state, memory
         vectors = self._embed(tokens, training=False)
         output, decoder_state, weights = self.decoder.step(vectors, decoder_state, prepared)

@@ -72,9 +72,7 @@ class PointerGenerator(Head):
     Reference: https://arxiv.org/abs/1704.04368, section 2.2.
     """
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return ("context", "inputs", "weights", "source")
+    reads = ("context", "inputs", "weights", "source")
 
     def __init__(
         self,

@@ -61,6 +61,8 @@ class Readout(Head):
     the decoder `output_mode="concat"` for that.
     """
 
+    reads = ("inputs",)
+
     def __init__(
         self,
         units: int,
@@ -81,10 +83,6 @@ class Readout(Head):
         self.linear_functions = 2 if activation == "maxout" else 1
         self._function = _function(self.name, None if activation == "maxout" else activation)
         self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return ("inputs",)
 
     @property
     def tied(self) -> bool:
