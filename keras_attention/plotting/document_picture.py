@@ -82,7 +82,7 @@ def plot_document(document: Document) -> Figure:
     figure.set_figheight(high / 72)
     y = high - _MARGIN - 11
     color = _WRONG if verdict(document) is False else _INK
-    write(_MARGIN, y, shorten(_title(document), 85), size=11, weight="bold", color=color)
+    write(_MARGIN, y, shorten(_title(document), 94), size=11, weight="bold", color=color)
     y -= 1.5 * _LEADING
     for sentence, lines in rows:
         write(_BAR - 6, y, percent(sentence.weight), size=9, color=_QUIET, ha="right")
@@ -100,7 +100,7 @@ def plot_document(document: Document) -> Figure:
 
 
 def _title(document):
-    parts = [shorten(document.name, 40)] if document.name else []
+    parts = [shorten(document.name, 30)] if document.name else []
     if document.predicted is not None:
         share = "" if document.probability is None else f" ({percent(document.probability)})"
         parts.append(f"predicted {shorten(document.predicted, 12)}{share}")

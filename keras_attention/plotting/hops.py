@@ -76,9 +76,11 @@ def plot_hops(*samples: Hops) -> Figure:
         ['hop 1', 'hop 2']
     """
     if not samples or not all(isinstance(sample, Hops) for sample in samples):
-        raise_value_error(
-            "plot_hops", "expected one or more `Hops(memories, weights, ...)`", samples
+        expected, remedy = (
+            "expected one or more `Hops(memories, weights, ...)`",
+            "plot_hops(*samples)",
         )
+        raise_value_error("plot_hops", expected, samples, f"Write {remedy} for a list of them.")
     where, columns = "plot_hops", min(2, len(samples))
     rows = -(-len(samples) // columns)
     heights = [min(len(sample.memories), MOST_MEMORIES) for sample in samples]
@@ -111,7 +113,8 @@ def _draw(axes, sample, memories, weights):
     axes.set_title(shorten(sample.question, 60), loc="left", **style)
     verdict = f"{answer} (right: {expected})" if wrong else answer
     axes.set_xlabel(shorten(verdict, 60), color=color, **style)
-    axes.imshow(weights.T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    if memories:  # matplotlib warns of an image without pixels
+        axes.imshow(weights.T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(weights)), [f"hop {n + 1}" for n in range(len(weights))], size=7.5)
     axes.set_yticks(range(len(memories)), [shorten(x, 56) for x in memories], **style)
     axes.tick_params(length=0)

@@ -95,4 +95,3 @@ def test_a_clone_generates_like_a_model_that_was_called():
     expected = make_model("additive", seed=3).generate(SOURCES, 4)
     found = model.generate(SOURCES, 4, batch_size=1)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
-    assert_refused(lambda: model.generate(SOURCES, 4, prefix=[[V]] * 3), "ids of the vocabulary")
