@@ -1,11 +1,11 @@
-"""How the weights of the layers are split over several devices, for `keras.distribution` on JAX.
+"""Split the weights of the layers over several devices, for `keras.distribution` on JAX.
 
 `docs/howto/devices.md` says which ways there are to train on several devices and machines.
 """
 
-from typing import Any
-
 import keras
+
+from keras_attention._spec import raise_value_error
 
 __all__ = ["get_layout_map"]
 
@@ -59,11 +59,11 @@ _SPLIT_AXES = {
 
 
 def get_layout_map(
-    device_mesh: Any,
+    device_mesh: keras.distribution.DeviceMesh,
     model_parallel_dim_name: str = "model",
     data_parallel_dim_name: str = "batch",
-) -> Any:
-    """Says how the weights of all layers are split over a mesh of devices.
+) -> keras.distribution.LayoutMap:
+    """Return how the weights of all layers are split over a mesh of devices.
 
     The map splits the matrices of our layers over the model axis. It also splits the matrices of
     `GRUCell`, `LSTMCell` and `SimpleRNNCell`. All other weights are copied to every device.
@@ -108,22 +108,17 @@ def get_layout_map(
     """
     backend = keras.backend.backend()
     if backend != "jax":
-        raise ValueError(
-            f"get_layout_map: Keras splits weights on JAX only, and runs on {backend}. Set "
-            "KERAS_BACKEND=jax, or let tf.distribute.MirroredStrategy copy the model to all GPUs."
-        )
+        remedy = "Let tf.distribute.MirroredStrategy copy the model to all GPUs."
+        raise_value_error("get_layout_map", "the backend must be JAX", backend, remedy)
     if not isinstance(device_mesh, keras.distribution.DeviceMesh):
-        raise ValueError(
-            "get_layout_map: `device_mesh` must be a keras.distribution.DeviceMesh; received "
-            f'{device_mesh!r:.80}. Write DeviceMesh((2, 2), ("batch", "model")).'
-        )
+        expected = "`device_mesh` must be a keras.distribution.DeviceMesh"
+        raise_value_error("get_layout_map", expected, device_mesh)
     names = model_parallel_dim_name, data_parallel_dim_name
     if len({*names} & {*device_mesh.axis_names}) < 2:
-        raise ValueError(
-            "get_layout_map: `model_parallel_dim_name` and `data_parallel_dim_name` must name two "
-            f"axes of the mesh, among {device_mesh.axis_names}; received {names}. A mesh of N "
-            'devices for data alone is DeviceMesh((N, 1), ("batch", "model")).'
-        )
+        expected = "`model_parallel_dim_name` and `data_parallel_dim_name` must name two axes of "
+        remedy = 'A mesh of N devices for data alone is DeviceMesh((N, 1), ("batch", "model")).'
+        expected += f"the mesh, among {device_mesh.axis_names}"
+        raise_value_error("get_layout_map", expected, names, remedy)
     layout_map = keras.distribution.LayoutMap(device_mesh)
     for end, split in _SPLIT_AXES.items():
         layout_map[f"(.*/)?{end}"] = tuple(model_parallel_dim_name if x else None for x in split)

@@ -76,7 +76,7 @@ def attention_space(
             for value in values:
                 MECHANISMS[one](**{"name": "attention_space", **first, argument: value})
     declared = {x.name for x in hp.space if not x.conditions}
-    chosen = hp.Choice(f"{prefix}_mechanism", list(mechanisms))
+    chosen = str(hp.Choice(f"{prefix}_mechanism", list(mechanisms)))
     check_choice("attention_space", f"{prefix}_mechanism", chosen, tuple(mechanisms))
     for argument, (value, values, takers) in space.items():
         name = f"{prefix}_{argument}"

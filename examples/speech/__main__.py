@@ -99,7 +99,7 @@ def run(task, language, arguments, output, listener=None):
 
     print(f"\n{task}, {arguments.attention}", flush=True)
     seed_model(arguments.seed)
-    model = build(loss=arguments.alignment_loss)
+    model = build(loss=arguments.alignment_loss, late_noise=True)
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     # At its end `fit` puts the moving averages of the weights into the model.
     average = moving_average(0.998, epochs * batches.steps)

@@ -46,7 +46,7 @@ FRAMES = keras.losses.MeanSquaredError(**MEAN)
 LOSSES = {"listen": None, "speak": {"frames": FRAMES, "stop": STOP}}
 
 
-def make_attention(name, units, pace, half_width=None, hard=False, loss="none"):
+def make_attention(name, units, pace, half_width=None, hard=False, loss="none", late_noise=False):
     """An attention that starts at about the pace of the task.
 
     Args:
@@ -56,6 +56,7 @@ def make_attention(name, units, pace, half_width=None, hard=False, loss="none"):
         half_width: restricts what it reads at inference, see `RecurrentScoringMixin`.
         hard: whether it reads one memory step at inference, for a name in `HARD`.
         loss: one of `ALIGNMENT_LOSSES`.
+        late_noise: whether a `LateNoise` switches the noise on.
     """
     # A place is read with the chance p: before that, (1 - p) / p places are skipped.
     monotonic = {"initial_offset": -math.log(pace), "initial_gain": 2.0, "noise": 3.0}
@@ -79,6 +80,8 @@ def make_attention(name, units, pace, half_width=None, hard=False, loss="none"):
     attention = ATTENTIONS[name]
     if loss != "none":
         attention = with_alignment_loss(attention, loss, listens=pace > 1)
+    if late_noise and "noise" in options:
+        attention = with_noise_switch(attention)
     return attention(units, **options)
 
 
@@ -97,6 +100,22 @@ def with_alignment_loss(attention, loss, listens):
             return 0.01 * forward_sum_loss(scores, *masks)
 
     return Aligned
+
+
+def with_noise_switch(attention):
+    """A class of attention whose noise is multiplied by the variable `noise_switch`, 0 at first.
+
+    A variable, because a compiled training step keeps the arguments of a layer. It belongs to the
+    class, so that it is no weight of the model.
+    """
+
+    class Switched(attention):
+        noise_switch = keras.Variable(0.0, trainable=False, name="noise_switch")
+
+        def sample_noise(self, memory, steps):
+            return self.noise_switch * super().sample_noise(memory, steps)
+
+    return Switched
 
 
 def build_speaker(attention, letters, units):
@@ -191,14 +210,12 @@ class LateNoise(keras.callbacks.Callback):
 
     def __init__(self, model, epochs):
         super().__init__()
-        self.attention, self.epochs = model.get_layer("decoder").attention, epochs
-        self.noise = getattr(self.attention, "noise", 0.0)
+        attention = model.get_layer("decoder").attention
+        self.switch, self.epochs = getattr(attention, "noise_switch", None), epochs
 
     def on_epoch_begin(self, epoch, logs=None):
-        noise = 0.0 if 2 * epoch < self.epochs else self.noise
-        if noise != getattr(self.attention, "noise", 0.0):
-            self.attention.noise = noise
-            self.model.make_train_function(force=True)
+        if self.switch is not None:
+            self.switch.assign(0.0 if 2 * epoch < self.epochs else 1.0)
 
 
 class Speaker:

@@ -21,16 +21,9 @@ from keras_attention.backend import REVERSES_UNROLLED_MASK
 from keras_attention.ops.matmul import cast, project
 
 __all__ = [
-    *(
-        "CheckedLayer",
-        "arguments_of",
-        "as_in_a_call",
-        "check_directions",
-        "deserialized",
-        "float_weights",
-        "hold",
-    ),
-    *("raise_not_initialized", "serialized", "traced", "with_weights"),
+    *("CheckedLayer", "arguments_of", "as_in_a_call", "check_directions", "check_not_fixed"),
+    *("deserialized", "float_weights", "hold", "raise_not_initialized", "serialized", "traced"),
+    "with_weights",
 ]
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
@@ -82,6 +75,21 @@ def hold(holder: keras.layers.Layer, value: Any) -> None:
             _holders.setdefault(part, weakref.WeakSet()).add(holder)
             for name in (*_INSIDE, "layers"):
                 hold(part, getattr(part, name, None))
+
+
+def check_not_fixed(layer: keras.layers.Layer, name: str) -> None:
+    """Raise an error if `name` is a constructor argument of a layer that is built.
+
+    A compiled function keeps the value that the argument had when the function was traced.
+    """
+    if vars(layer).get("built") and name in _fixed_arguments(type(layer)):
+        raise AttributeError(
+            f"{layer.name}: `{name}` is fixed once the layer is built, because compiled functions "
+            f"keep its value. Make a new layer, {type(layer).__name__}.from_config("
+            f'layer.get_config() | {{"{name}": ...}}), build it, and call its '
+            "set_weights(layer.get_weights()). To change a number in training, let a hook read a "
+            "keras.Variable."
+        )
 
 
 def serialized(value: Any) -> Any:
@@ -200,6 +208,7 @@ class CheckedLayer(keras.layers.Layer):
         super().__init__(**kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        check_not_fixed(self, name)
         super().__setattr__(name, value)
         if isinstance(value, (keras.layers.Layer, list, tuple)):
             hold(self, value)
@@ -319,6 +328,11 @@ def arguments_of(layer: type) -> list[str]:
     kinds = {name: x.kind for s in signatures for name, x in s.parameters.items()}
     variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     return [n for n, kind in kinds.items() if n != "self" and kind not in variadic]
+
+
+@functools.cache
+def _fixed_arguments(layer: type) -> frozenset[str]:
+    return frozenset(arguments_of(layer))
 
 
 def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:

@@ -18,13 +18,13 @@ def checked(
     padded: bool = False,
     negative: bool = False,
 ) -> np.ndarray:
-    """Converts weights of these sizes to an array. None is any size but zero.
+    """Convert weights of these sizes to an array. None is any size but zero.
 
     Args:
         padded: whether padding may follow, which is cut off.
         negative: whether weights may be negative.
     """
-    expected = f"`{name}` must be numbers of shape {axes}, here {sizes}"
+    expected = f"`{name}` must be an array of shape {axes}, here {sizes}"
     try:
         if weights is None:  # NumPy would convert it to NaN
             raise TypeError
@@ -48,21 +48,20 @@ def checked(
 
 
 def string_list(where: str, name: str, strings: Iterable[Any], of: str = "tokens") -> list[Any]:
-    """Converts to a list, and refuses a string, which Python takes for a list of letters."""
+    """Convert to a list. A string, which Python takes for a list of letters, raises an error."""
     if isinstance(strings, (str, bytes)):
         raise_value_error(where, f"`{name}` must be a list of {of}", strings, "Split the string.")
     return list(strings)
 
 
 def index_set(where: str, name: str, indices: Iterable[int], count: int, of: str) -> set[int]:
-    """Converts indices, or a mask of truth values, to a set of indices."""
-    if hasattr(indices, "dtype"):
-        indices = keras.ops.convert_to_numpy(indices)
-    items = list(indices) if isinstance(indices, Iterable) else None
-    truths = [isinstance(x, (bool, np.bool_)) for x in items or ()]
-    if any(truths) and all(truths) and len(items) == count:
-        return set(np.flatnonzero(items))
-    if items is None or any(truths) or not {*items} <= set(range(count)):
-        expected = f"`{name}` must be a list of indices, or a mask, of the {count} {of}, from 0"
+    """Convert indices, or a boolean mask, to a set of indices."""
+    expected = f"`{name}` must be a list of indices, or a mask, of the {count} {of}, from 0"
+    if not isinstance(indices, Iterable):
         raise_value_error(where, expected, indices)
-    return set(items)
+    array = np.asarray([*np.asarray(keras.ops.convert_to_numpy(indices)).tolist()])
+    mask = array.dtype == bool and array.shape == (count,)
+    items = set(np.flatnonzero(array).tolist() if mask else array.tolist())
+    if (array.dtype == bool and not mask) or not items <= set(range(count)):
+        raise_value_error(where, expected, indices)
+    return items

@@ -1,4 +1,4 @@
-"""Prepares text of all scripts for matplotlib."""
+"""Prepare text of all scripts for matplotlib."""
 
 import functools
 import itertools
@@ -13,7 +13,7 @@ Text: TypeAlias = str | bytes
 LONGEST_LABEL = 24
 
 # The first font comes with matplotlib. Common systems have some of the others for other scripts.
-_KNOWN_FONTS = (
+_FONTS = (
     "DejaVu Sans",
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
     *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic"),
@@ -26,18 +26,19 @@ _SIGNS |= {127: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE0
 
 
 def visible(text: Text) -> str:
-    """Decodes bytes as UTF-8 and replaces control characters by their symbols."""
+    """Decode bytes as UTF-8 and replaces control characters by their symbols."""
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     return text.translate(_SIGNS)
 
 
+@functools.cache
 def font_families() -> list[str]:
-    """Fonts for matplotlib, which draw all characters that `drawable` has seen."""
-    return list(_used)
+    """Return the names of the fonts, of those above, that are installed."""
+    return list(_files())
 
 
 def shorten(text: Text, room: int = LONGEST_LABEL) -> str:
-    """Makes a text drawable, and cuts it to a width given in letters of average width.
+    """Make a text drawable, and cut it to a width given in letters of average width.
 
     White space becomes single blanks. Characters that no font has become boxes.
     """
@@ -50,63 +51,37 @@ def shorten(text: Text, room: int = LONGEST_LABEL) -> str:
 
 
 def width_of(text: str) -> int:
-    """The approximate width of a text, in letters of average width."""
+    """Return the approximate width of a text, in letters of average width."""
     return sum(
         2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text if not _joins(sign)
     )
 
 
 def drawable(text: Text) -> str:
-    """Replaces characters that no font has by boxes."""
-    signs, boxed = [], False
-    for sign in visible(text):
-        # Some fonts draw combining marks as part of a letter only, and a box is not a letter.
-        if boxed and _joins(sign):
-            continue
-        invisible = sign.isspace() or unicodedata.category(sign) == "Cf"
-        family = _KNOWN_FONTS[0] if invisible else _family_of(sign)
-        boxed = family is None
-        if not boxed:
-            _used[family] = None
-        signs.append("□" if boxed else sign)
-    return "".join(signs)
+    """Replace characters that none of the fonts has by boxes."""
+    return "".join("□" if _is_missing(sign) else sign for sign in visible(text))
 
 
 def _joins(sign):
     return unicodedata.category(sign) in ("Mn", "Me", "Cf")
 
 
-# The fonts of all texts, in the order of their first use.
-_used: dict[str, None] = {_KNOWN_FONTS[0]: None}
-
-
-@functools.cache
-def _family_of(sign):
-    """The first font that has this character, or None."""
-    return next((name for name, path in _files().items() if ord(sign) in _codes(path)), None)
+def _is_missing(sign):
+    invisible = sign.isspace() or unicodedata.category(sign) == "Cf"
+    return not invisible and ord(sign) not in _codes()
 
 
 @functools.cache
 def _files():
-    """A file of every font that is installed, the known fonts first."""
-    rank = {name: number for number, name in enumerate(_KNOWN_FONTS)}
-
-    def order(entry):
-        regular = entry.style == "normal" and entry.weight in (400, "normal")
-        return rank.get(entry.name, len(rank)), not regular
-
-    files = {}
-    for entry in sorted(matplotlib_module("font_manager").fontManager.ttflist, key=order):
-        # A last-resort font has a symbol for every character, but none that can be read.
-        if "LastResort" not in entry.name.replace(" ", ""):
-            files.setdefault(entry.name, entry.fname)
-    return files
+    """Return a regular file of each of the fonts that is installed."""
+    fonts = matplotlib_module("font_manager").fontManager.ttflist
+    regular = [x for x in fonts if x.style == "normal" and x.weight in (400, "normal")]
+    files = {x.name: x.fname for x in regular}
+    return {name: files[name] for name in _FONTS if name in files}
 
 
 @functools.cache
-def _codes(path):
-    """The characters of a font."""
-    try:
-        return frozenset(matplotlib_module("font_manager").get_font(path).get_charmap())
-    except (OSError, RuntimeError):  # FreeType cannot read this file
-        return frozenset()
+def _codes():
+    """Return the characters of the fonts."""
+    get_font = matplotlib_module("font_manager").get_font
+    return frozenset().union(*(get_font(path).get_charmap() for path in _files().values()))

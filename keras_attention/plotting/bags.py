@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_attention._spec import check_int, raise_value_error
 from keras_attention._typing import Tensor
-from keras_attention.plotting._figures import new_figure, placed
+from keras_attention.plotting._figures import new_figure
 from keras_attention.plotting._inputs import checked, index_set, string_list
 from keras_attention.plotting._text import Text, font_families, shorten
 from keras_attention.plotting.documents import percent
@@ -31,11 +31,10 @@ def plot_bag(
     most: int = 12,
     marked: Iterable[int] = (),
     title: str | None = None,
-    ax: Any = None,
 ) -> Figure:
-    """Draws the instances of a bag with the largest weights.
+    """Draw the instances of a bag with the largest weights.
 
-    The instance with the largest weight comes first. Each stands beside its number in the bag and
+    The instance with the largest weight comes first. Each stands beside its index in the bag and
     its weight. A bar has the full length for the largest weight.
 
     Sizes: T instances.
@@ -47,7 +46,6 @@ def plot_bag(
         most: the most instances to draw.
         marked: indices of instances to draw in red, or a mask `(T,)` that is True for them.
         title: text above the picture.
-        ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -85,7 +83,7 @@ def plot_bag(
     if title:
         style = {"family": font_families(), "size": 10, "parse_math": False}
         figure.suptitle(shorten(title, 80), **style)
-    return placed(figure, ax)
+    return figure
 
 
 def _draw_images(images, chosen, shares, percents, marked):

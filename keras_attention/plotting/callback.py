@@ -1,7 +1,6 @@
 """Attention maps in TensorBoard."""
 
 import os
-import pathlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -13,7 +12,6 @@ from keras_attention._typing import Nested
 from keras_attention.plotting._figures import pixels
 from keras_attention.plotting._inputs import string_list
 from keras_attention.plotting._text import Text
-from keras_attention.plotting.attention_page import attention_page
 from keras_attention.plotting.heat_map import plot_attention
 from keras_attention.plotting.weights import attention_weights
 
@@ -21,11 +19,9 @@ __all__ = ["AttentionMapCallback"]
 
 
 class AttentionMapCallback(keras.callbacks.Callback):
-    """Draws attention maps of some samples after every epoch, as images for TensorBoard.
+    """Draw attention maps of some samples after every epoch, as images for TensorBoard.
 
-    The file `attention-N.html` in the folder is the `attention_page` of sample N after the last
-    epoch. It is left out if there is no target, or if the folder is remote. If weights have become
-    NaN, the callback warns and draws no maps.
+    If weights have become NaN, the callback warns and draws no maps.
 
     Sizes: N samples, each with its own number of tokens.
 
@@ -46,7 +42,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         ImportError: when training begins, if matplotlib or TensorBoard is missing.
 
     Example:
-        >>> import keras, numpy, pathlib, tempfile
+        >>> import keras, numpy, os, tempfile
         >>> from keras_attention import BahdanauAttention
         >>> from keras_attention.plotting import AttentionMapCallback
         >>> query, value = keras.Input((2, 3)), keras.Input((2, 3))
@@ -55,8 +51,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
         >>> x, logs = numpy.ones((1, 2, 3)), tempfile.mkdtemp()
         >>> maps = AttentionMapCallback(logs, [x, x], [["das", "Haus"]], [["the", "house"]])
         >>> history = model.fit([x, x], x, callbacks=[maps], verbose=0)
-        >>> [page.name for page in pathlib.Path(logs).glob("*.html")]
-        ['attention-0.html']
+        >>> len(os.listdir(logs))
+        1
     """
 
     def __init__(
@@ -105,7 +101,6 @@ class AttentionMapCallback(keras.callbacks.Callback):
             with self._writer.as_default(step=epoch):
                 for number, one in enumerate(self._maps()):
                     self._summary.image(f"attention/{number}", pixels(plot_attention(*one))[None])
-                    self._write_page(number, epoch + 1, *one)
         except ValueError as error:
             # The weights may be NaN, and Keras continues to train.
             message = f"AttentionMapCallback: no map after epoch {epoch + 1}: {error}"
@@ -115,18 +110,11 @@ class AttentionMapCallback(keras.callbacks.Callback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._writer.close()
 
-    def _write_page(self, number, epoch, weights, source, target):
-        if target is None or "://" in str(self.log_dir):
-            return
-        page = attention_page(weights, source, target, f"Sample {number} after epoch {epoch}")
-        path = pathlib.Path(self.log_dir) / f"attention-{number}.html"
-        written = path.with_suffix(".tmp")
-        written.write_text(page, encoding="utf-8")
-        written.replace(path)
-
     def _maps(self) -> Iterator[Any]:
-        """Weights, source and target of every sample, without the padding."""
-        where, maps = "AttentionMapCallback", attention_weights(self.model, self.inputs)
+        """Yield weights, source and target of every sample, without the padding."""
+        where, model = "AttentionMapCallback", self.model
+        assert model is not None  # `fit` has set it
+        maps = attention_weights(model, self.inputs)
         name = next(iter(maps)) if self.layer is None and len(maps) == 1 else self.layer
         weights = maps[check_choice(where, "layer", name, maps)]
         axes = "(samples, source)" if self.targets is None else "(samples, target, source)"

@@ -72,7 +72,7 @@ class Sentence(NamedTuple):
 
 
 def read_document(document: Document) -> tuple[Document, list[Sentence]]:
-    """Checks a document and prepares its texts and sentences, without empty ones.
+    """Check a document and prepare its texts and sentences, without empty ones.
 
         strength = sqrt(p / largest p in the document) w / largest w in the sentence
 
@@ -95,7 +95,7 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     texts = {name: getattr(document, name) for name in ("name", "predicted", "expected", "note")}
     texts = {name: visible(text) for name, text in texts.items() if text is not None}
     document = document._replace(**texts)
-    where, probability = document.name or "document", document.probability
+    where, probability = texts["name"] or "document", document.probability
     if probability is not None and not (is_number(probability) and 0 <= probability < 1.001):
         raise_value_error(
             where, "`probability` must be a number from 0 to 1, no percentage", probability
@@ -130,12 +130,12 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
 
 
 def percent(value: float) -> str:
-    """A share as a percentage that shows a small one as more than zero."""
+    """Format a share as a percentage that shows a small one as more than zero."""
     return "<0.1%" if 0 < value < 0.0005 else f"{100 * value:.1f}%"
 
 
 def verdict(document: Document) -> bool | None:
-    """Whether the predicted class is the true class; None if either is unknown."""
+    """Return whether the predicted class is the true class; None if either is unknown."""
     if document.expected is None or document.predicted is None:
         return None
     return document.predicted == document.expected

@@ -19,7 +19,7 @@ def highlight(
     weights: Tensor | Sequence[float],
     joiner: str | list[Text] | tuple[Text, ...] = " ",
 ) -> str:
-    """Colours the tokens of a text by their weights, as HTML.
+    """Colour the tokens of a text by their weights, as HTML.
 
     Args:
         tokens: T strings, which are escaped.
@@ -41,9 +41,8 @@ def highlight(
     """
     tokens = string_list("highlight", "tokens", tokens)
     weights = checked("highlight", "weights", weights, "(tokens,)", (len(tokens),))
-    if isinstance(joiner, str):
-        joiner = ["", *[joiner] * (len(tokens) - 1)][: len(tokens)]
-    if not isinstance(joiner, (list, tuple)) or len(joiner) != len(tokens):
+    gaps = ["", *[joiner] * (len(tokens) - 1)][: len(tokens)] if isinstance(joiner, str) else joiner
+    if not isinstance(gaps, (list, tuple)) or len(gaps) != len(tokens):
         expected = f"`joiner` must be one string, or one before each token, here {len(tokens)}"
         raise_value_error("highlight", expected, joiner)
     most = max(weights.max(initial=0), 1e-30)
@@ -51,7 +50,7 @@ def highlight(
         f'{escape(gap)}<mark style="color:inherit;border-radius:.15em;'
         f'background:rgb(255 176 32 / {weight / most:.3f})" title="{weight:.4g}">'
         f"{escape(token)}</mark>"
-        for token, gap, weight in zip(tokens, joiner, weights, strict=True)
+        for token, gap, weight in zip(tokens, gaps, weights, strict=True)
     ]
     # Fixed colours, so that the text is readable on dark pages too.
     style = "color:#1a1a1a;background:#ffffff;line-height:1.8;padding:.3em;white-space:pre-wrap"
@@ -79,7 +78,7 @@ class WholePage(Page):
 
 
 def whole_page(title: str, style: str, body: str, script: str = "") -> WholePage:
-    """A page of HTML, which loads nothing and runs no script but this one."""
+    """Make a page of HTML, which loads nothing and runs no script but this one."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return WholePage(
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -94,10 +93,10 @@ def whole_page(title: str, style: str, body: str, script: str = "") -> WholePage
 
 
 def file_text(name: str) -> str:
-    """The text of a file in this folder."""
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
+    """Read a file in this folder."""
+    return resources.files("keras_attention.plotting").joinpath(name).read_text("utf-8")
 
 
 def escape(text: Text) -> str:
-    """Makes a text visible and escapes it for HTML."""
+    """Make a text visible and escape it for HTML."""
     return html.escape(visible(text))

@@ -19,7 +19,7 @@ hypotheses by one token:
 Sizes: B samples, K beams, N = B K hypotheses, V tokens in the vocabulary, Tk memory steps.
 """
 
-from keras_attention.search._result import SearchResult
+from keras_attention.search._search_result import SearchResult
 from keras_attention.search.averaging import average_steps
 from keras_attention.search.beam import beam_search
 from keras_attention.search.bidirectional import bidirectional_search

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from keras_attention._spec import Description, fits, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import leaves, ops, tree_map
-from keras_attention.search._step import Step, check_step
+from keras_attention.search._step_function import Step, check_step
 
 __all__ = ["average", "average_steps"]
 
 
 def average_steps(steps: Sequence[Step]) -> Step:
-    """Makes one step function of several: their probabilities are averaged.
+    """Make one step function that averages the probabilities of several.
 
         p(v | y[<t], x) = 1/n sum_i p_i(v | y[<t], x)
 
@@ -68,7 +68,7 @@ def average_steps(steps: Sequence[Step]) -> Step:
 
 
 def average(logits: Sequence[Tensor], weights: Sequence[Nested] = (None,)) -> tuple[Tensor, Nested]:
-    """The logarithm of the mean of probabilities, and the mean of the weights; see `average_steps`.
+    """Return the log of the mean probabilities and the mean weights; see `average_steps`.
 
     Args:
         logits: `(..., V)` of each model. weights: `(..., Tk)` of each, a list of them, or None.

@@ -9,14 +9,14 @@ from keras_attention.backend import ops
 from keras_attention.search._decoding_loop import (
     IMPOSSIBLE,
     length_factor,
-    log_probs,
+    log_softmax_of,
     possible,
     run_search,
 )
-from keras_attention.search._result import SearchResult
-from keras_attention.search._step import WIDEST, Step
+from keras_attention.search._search_result import SearchResult
+from keras_attention.search._step_function import Step
 from keras_attention.search._top_k import top_k
-from keras_attention.search.logits_processors import Limits, check_option
+from keras_attention.search.options import MAX_FEATURES, SearchOptions, check_option
 
 __all__ = ["beam_search"]
 
@@ -42,7 +42,7 @@ def beam_search(
     prefix: Tensor | None = None,
     limit: Size | None = None,
 ) -> SearchResult:
-    """Keeps the K best hypotheses at every step, ended and living ones together.
+    """Keep the K best hypotheses at every step, ended and active ones together.
 
         score(y) = sum_t log p(y[t] | y[<t], x) / lp(len(y)) + coverage_penalty * cp(y)
         lp(n)    = ((5 + n) / 6) ** length_penalty
@@ -51,10 +51,10 @@ def beam_search(
         cp(y)    = -(sum_j max(c[j], 1) - |x|)              coverage="summary"
 
     "gnmt" punishes memory that was not read, "summary" memory that was read more than once. Neither
-    is ever positive. The sums run over the |x| valid places of the memory. "gnmt" counts a c[j]
+    is ever positive. The sums run over the |x| valid memory steps. "gnmt" counts a c[j]
     below 1e-10 as 1e-10.
 
-    A living hypothesis proposes its V continuations. An ended hypothesis proposes itself, with the
+    An active hypothesis proposes its V continuations. An ended hypothesis proposes itself, with the
     score it ended with. The K proposals with the best scores survive. The search stops when all
     beams of all samples have ended. If fewer than K sequences are possible, the surplus beams come
     last, with score -inf, length 0, only end tokens, and weights of zeros. If the logits are NaN,
@@ -83,19 +83,20 @@ def beam_search(
             ranks almost by the mean.
         coverage_penalty: 0 turns it off. Otherwise `step` must return weights.
         coverage: "gnmt" or "summary", as above.
-        memory_mask: `(B, Tk)`, boolean, True at the places that the coverage penalty counts. It
-            does not mask the attention: `step` does that. Defaults to the mask of `memory` if it is
-            a `Memory`, otherwise to all places.
+        memory_mask: `(B, Tk)`, boolean, True at the memory steps that the coverage penalty counts.
+            It does not mask the attention: `step` does that. Defaults to the mask of `memory` if it
+            is a `Memory`, otherwise to all steps.
         min_length: the smallest number of tokens, the end token included.
         no_repeat_ngram_size: n. No n tokens in a row occur twice in an output, its prefix included;
             0 allows repetition.
         prefix: `(B, P)`, integers: the tokens with which every output of a sample begins, after the
-            start token. -1 leaves a position free. Use it to pad shorter prefixes. An end token
+            start token. -1 leaves a position free. Use it to pad shorter prefixes. An id
+            outside the vocabulary forbids every token. An end token
             ends the output there. Prefixes count in `max_length`, lengths and scores. Their tokens
             are exempt from `min_length` and `no_repeat_ngram_size`.
         limit: the search stops after this number of tokens, at most L, and the buffers keep the
-            length L. In a compiled function it may be a scalar integer tensor, so that one program
-            serves all limits. A longer prefix is cut. None stands for L.
+            length L. In a compiled function it may be a scalar integer tensor, so that one
+            compiled function serves all limits. A longer prefix is cut. None stands for L.
 
     `length_penalty`, `coverage_penalty` and `min_length` may be scalar tensors in the same way.
     `min_length`, `no_repeat_ngram_size` and `prefix` forbid tokens. An output with no token left
@@ -106,10 +107,9 @@ def beam_search(
         `(B, K, L, Tk)` and log probabilities `(B, K, L)`.
 
     Raises:
-        ValueError: a number is out of range; `prefix` or `memory_mask` has another form; `prefix`
-            holds an id below -1 or outside the vocabulary, if its values are known when the search
-            is traced; state, memory, `prefix` and `memory_mask` hold no tensor, or differ in batch
-            size; `step` takes or returns something else than `keras_attention.search` describes.
+        ValueError: an option is out of range; `prefix` or `memory_mask` has another form; state,
+            memory, `prefix` and `memory_mask` hold no tensor, or differ in batch size; `step` takes
+            or returns something else than `keras_attention.search` describes.
 
     Example:
         The memory of one sample is a table of p(next | last). Greedy search takes token 2, after
@@ -136,9 +136,9 @@ def beam_search(
     (https://arxiv.org/abs/1808.10792, section 4.1, with a sign). Unlike in the first, ended
     hypotheses stay in the beam, and nothing is pruned by a threshold.
     """
-    check_int("beam_search", "beam_width", beam_width, 1, WIDEST)
+    check_int("beam_search", "beam_width", beam_width, 1, MAX_FEATURES)
     shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
-    limits = Limits(*shared)
+    options = SearchOptions(*shared)
     length_penalty = check_option("beam_search", "length_penalty", length_penalty)
     coverage_penalty = check_option("beam_search", "coverage_penalty", coverage_penalty)
     covers = not isinstance(coverage_penalty, float) or coverage_penalty > 0
@@ -151,33 +151,34 @@ def beam_search(
             raise_value_error("beam_search", expected, memory_mask)
         memory_mask = ops.convert_to_tensor(memory_mask)
 
-    def choose(now):
+    def choose(search_step):
+        logits, allowed, beams = search_step.logits, search_step.allowed, search_step.beams
         # The K best continuations overall are among the K best of each hypothesis.
-        width = min(beam_width, now.logits.shape[-1])
-        values, tokens = top_k(now.allowed, width)  # (N, width)
-        peak = ops.max(values if now.allowed is now.logits else now.logits, -1, keepdims=True)
-        gains = log_probs(values, now.logits, peak)
-        totals = ops.expand_dims(now.beams.totals, -1) + gains
-        scores = totals / length_factor(ops.cast(now.t + 1, "float32"), length_penalty)
+        width = min(beam_width, logits.shape[-1])
+        values, tokens = top_k(allowed, width)  # (N, width)
+        peak = ops.max(values if allowed is logits else logits, -1, keepdims=True)
+        log_probs = log_softmax_of(values, logits, peak)
+        totals = ops.expand_dims(beams.totals, -1) + log_probs
+        scores = totals / length_factor(ops.cast(search_step.t + 1, "float32"), length_penalty)
         if covers:
-            covered = _coverage_score(coverage, now.beams.read[0], now.memory_mask)
+            covered = _coverage_score(coverage, beams.coverage[0], search_step.memory_mask)
             scores = scores + coverage_penalty * ops.expand_dims(covered, -1)
 
-        active = ops.expand_dims(now.beams.active, -1)
-        ended = ops.expand_dims(now.beams.scores, -1)
+        active = ops.expand_dims(beams.active, -1)
+        ended = ops.expand_dims(beams.scores, -1)
         itself = ops.where(ops.arange(width) == 0, ended, IMPOSSIBLE)
         scores = ops.where(active, possible(scores), itself)
         tokens = ops.where(active, tokens, end_token)
-        gains = ops.where(active, gains, 0.0)
+        log_probs = ops.where(active, log_probs, 0.0)
 
         candidates = beam_width * width
         scores, index = ops.top_k(ops.reshape(scores, (-1, candidates)), beam_width)  # (B, K)
         index = ops.cast(index, "int32")
-        tokens, gains = (
+        tokens, log_probs = (
             ops.take_along_axis(ops.reshape(x, (-1, candidates)), index, axis=1)
-            for x in (tokens, gains)
+            for x in (tokens, log_probs)
         )
-        chosen = index // width, tokens, gains, scores
+        chosen = index // width, tokens, log_probs, scores
         return tuple(ops.reshape(x, (-1,)) for x in chosen)
 
     return run_search(
@@ -185,15 +186,17 @@ def beam_search(
         state,
         memory,
         choose,
-        limits,
+        options,
         beam_width,
         memory_mask=memory_mask,
-        sums_weights=covers,
+        needs_coverage=covers,
     )
 
 
-def _coverage_score(kind, read, mask):
-    """The coverage terms, from the summed weights `(N, Tk)`: `(N,)`."""
-    unread, reread = ops.log(ops.clip(read, FLOOR, 1.0)), 1.0 - ops.maximum(read, 1.0)
-    terms = unread if kind == "gnmt" else reread
+def _coverage_score(kind, coverage, mask):
+    """Return the coverage terms `(N,)` of the summed weights `(N, Tk)`."""
+    if kind == "gnmt":
+        terms = ops.log(ops.clip(coverage, FLOOR, 1.0))
+    else:
+        terms = 1.0 - ops.maximum(coverage, 1.0)
     return ops.sum(terms if mask is None else ops.where(mask, terms, 0.0), axis=-1)

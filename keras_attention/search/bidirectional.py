@@ -7,11 +7,11 @@ from keras_attention._spec import Description, describe_length, raise_value_erro
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import gather_rows, ops, tree_map
 from keras_attention.search._decoding_loop import length_factor
-from keras_attention.search._result import SearchResult, by_sample, cleared
-from keras_attention.search._step import Step, batch_size, check_step, named_leaves
+from keras_attention.search._search_result import SearchResult, by_sample, cleared
+from keras_attention.search._step_function import Step
 from keras_attention.search.beam import beam_search
 from keras_attention.search.greedy import greedy_search
-from keras_attention.search.reversal import reversed_places
+from keras_attention.search.reversal import reversed_positions
 
 __all__ = ["bidirectional_search"]
 
@@ -30,14 +30,14 @@ def bidirectional_search(
     no_repeat_ngram_size: int = 0,
     limit: Size | None = None,
 ) -> SearchResult:
-    """Searches with two models that write in opposite directions (Liu et al., 2016).
+    """Search with two models that write in opposite directions (Liu et al., 2016).
 
         score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / lp(len(y))
         lp(n)    = ((5 + n) / 6) ** length_penalty
 
     y' is y with the tokens before its end token in reverse order, see `reverse_tokens`. Each model
-    searches with K beams and scores what the other one has found. The K best of these sequences are
-    the result. Each model makes most mistakes at the end, where the other one begins.
+    searches with K beams and scores the sequences of the other one. The K best of them are the
+    result. Each model makes most mistakes at the end, where the other one begins.
 
     A sequence that is cut off at L tokens is a beginning to one model and an end to the other one.
     Such sequences come last, so choose L large enough. On JAX, compile the search, as `beam_search`
@@ -94,18 +94,13 @@ def bidirectional_search(
                 f"{expected}right-to-left model",
                 Description(describe_length(x)),
             )
-    for step in steps:
-        check_step(step)
-    named = named_leaves("states", list(states)) | named_leaves("memories", list(memories))
-    if named:
-        batch_size(named, "states and memories")
 
     tokens = {"start_token": start_token, "end_token": end_token, "max_length": max_length}
     tokens |= {"limit": limit}
     options = {"min_length": min_length, "no_repeat_ngram_size": no_repeat_ngram_size}
     options |= {"beam_width": beam_width, "length_penalty": length_penalty}
     one, other = zip(steps, states, memories, strict=True)
-    # What each model finds, and how the other one scores it, all in reading order.
+    # The sequences of each model, and their scores by the other one, all in reading order.
     left = beam_search(*one, **tokens, **options)
     left_scored = _reversed(_forced(_reversed(left, end_token), other, tokens), end_token)
     right = _reversed(beam_search(*other, **tokens, **options), end_token)
@@ -120,8 +115,8 @@ def bidirectional_search(
     exists = (result.lengths > 0) & (again.lengths > 0)
     exists &= ops.concatenate([left.lengths > -1, ~_among(right, left)], axis=1)
     result = result._replace(scores=ops.where(exists, scores, -math.inf), log_probs=log_probs)
-    place = ops.arange(max_length, dtype="int32")
-    inside = place < ops.expand_dims(result.lengths, -1)  # end tokens fill the buffer after it
+    position = ops.arange(max_length, dtype="int32")
+    inside = position < ops.expand_dims(result.lengths, -1)  # end tokens fill the buffer after it
     ended = ops.any((result.tokens == end_token) & inside, axis=-1)
     best = _best(result.scores, exists & ended, beam_width)
     result = tree_map(lambda x: gather_rows(x, best), result)
@@ -129,37 +124,37 @@ def bidirectional_search(
 
 
 def _reversed(result, end_token):
-    """The tokens of `(B, K, L)` in reverse order, with their log probabilities."""
-    places = reversed_places(result.tokens, end_token, end_token)
-    turned = [ops.take_along_axis(x, places, axis=-1) for x in (result.tokens, result.log_probs)]
+    """Reverse the tokens `(B, K, L)` and their log probabilities."""
+    positions = reversed_positions(result.tokens, end_token, end_token)
+    turned = [ops.take_along_axis(x, positions, axis=-1) for x in (result.tokens, result.log_probs)]
     return result._replace(tokens=turned[0], log_probs=turned[1])
 
 
 def _forced(result, model, tokens):
-    """Scores the sequences `(B, K, L)`: a greedy search with each of them as its prefix."""
+    """Score the sequences `(B, K, L)`: a greedy search with each of them as its prefix."""
     width = ops.shape(result.tokens)[1]
-    step, *parts = model
-    parts = tree_map(lambda x: ops.repeat(x, width, axis=0), parts)
+    step, *inputs = model
+    inputs = tree_map(lambda x: ops.repeat(x, width, axis=0), inputs)
     prefix = ops.reshape(result.tokens, (-1, tokens["max_length"]))
-    return by_sample(greedy_search(step, *parts, **tokens, prefix=prefix), width)
+    return by_sample(greedy_search(step, *inputs, **tokens, prefix=prefix), width)
 
 
 def _joined(first, second):
-    """All sequences of both, `(B, 2 K, ...)`."""
+    """Concatenate the sequences of both: `(B, 2 K, ...)`."""
     return tree_map(lambda x, y: ops.concatenate([x, y], axis=1), first, second)
 
 
 def _among(result, others):
-    """Marks the sequences of `result`, `(B, K)`, that `others` holds too."""
+    """Mark the sequences of `result`, `(B, K)`, that `others` holds too."""
     same = ops.expand_dims(result.tokens, 2) == ops.expand_dims(others.tokens, 1)
     return ops.any(ops.all(same, axis=-1), axis=-1)
 
 
 def _best(scores, ended, count):
-    """The places of the `count` best scores, `(B, count)`. Sequences that ended come first."""
+    """Return the indices `(B, count)` of the best scores. Sequences that ended come first."""
     every = scores.shape[-1]
     order = ops.cast(ops.top_k(scores, every)[1], "int32")
     later = ~ops.take_along_axis(ended, order, axis=1)
     rank = ops.arange(every, dtype="int32") + every * ops.cast(later, "int32")
-    places = ops.cast(ops.top_k(-rank, count)[1], "int32")
-    return ops.take_along_axis(order, places, axis=1)
+    positions = ops.cast(ops.top_k(-rank, count)[1], "int32")
+    return ops.take_along_axis(order, positions, axis=1)

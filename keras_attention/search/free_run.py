@@ -1,4 +1,4 @@
-"""Running a decoder that emits frames, such as a speech synthesizer."""
+"""Run a decoder that emits frames, such as a speech synthesizer."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -7,25 +7,23 @@ from keras_attention._spec import check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import leaves, no_grad, ops, unflatten_as, where_valid
 from keras_attention.search._decoding_loop import run_steps
-from keras_attention.search._step import (
-    LONGEST,
+from keras_attention.search._step_function import (
     batch_size,
     check_outputs,
     check_step,
-    leaves_of,
     named_leaves,
+    state_leaves,
 )
-from keras_attention.search.logits_processors import check_count
+from keras_attention.search.options import MAX_STEPS, check_count
 
 __all__ = ["FreeRun", "free_run"]
 
-LIKE_FIRST = "The output must be like `first`. A sample ends where stop > 0."
 # step(last output, state, memory) -> (output, stop, state, weights)
 FrameStep: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Tensor, Nested, Tensor]]
 
 
 class FreeRun(NamedTuple):
-    """What a decoder emitted.
+    """The outputs of a decoder.
 
     Sizes: B samples, at most L steps, Tk memory steps.
 
@@ -62,7 +60,7 @@ def free_run(
     max_steps: int,
     limit: Size | None = None,
 ) -> FreeRun:
-    """Feeds every output of a decoder back to it, until it says that it has finished.
+    """Feed every output of a decoder back to it, until it returns a positive `stop`.
 
         y[t], stop[t], state[t] = step(y[t-1], state[t-1], memory)
 
@@ -99,32 +97,32 @@ def free_run(
         [[2.0, 4.0, 8.0, 0.0], [6.0, 12.0, 0.0, 0.0]]
     """
     check_step(step, "step(last, state, memory) -> (output, stop, state, weights)")
-    check_int("free_run", "max_steps", max_steps, 1, LONGEST)
+    check_int("free_run", "max_steps", max_steps, 1, MAX_STEPS)
     limit = None if limit is None else check_count("free_run", "limit", limit, 1, max_steps)
     if not hasattr(first, "shape") or len(first.shape) < 1:
         expected = "`first` must be one tensor (batch, ...), like an output"
         raise_value_error("free_run", expected, first)
     first = ops.convert_to_tensor(first)
-    before, constants = named_leaves("state", state), named_leaves("memory", memory)
-    batch = batch_size({"first": first, **before, **constants}, "first, state and memory", "")
+    states, memories = named_leaves("state", state), named_leaves("memory", memory)
+    batch = batch_size({"first": first, **states, **memories}, "first, state and memory")
     nesting = []
 
     def advance(t, carry):
         last, carried, active, lengths = carry
         outputs = step(last, unflatten_as(state, carried), memory)
         kind, size = kind_of(last.dtype), last.shape[0]
-        wanted = {"output": (kind, *last.shape), "stop": ("float", size)}
-        wanted |= {"state": None, "weights": ("float", size, None)}
-        check_outputs(outputs, wanted, LIKE_FIRST)
-        output, stop, new, weights = outputs
+        expected = {"output": (kind, *last.shape), "stop": ("float", size)}
+        expected |= {"state": None, "weights": ("float", size, None)}
+        check_outputs(outputs, expected)
+        output, stop, new_state, weights = outputs
         nesting[:] = [weights]
         emitted = leaves([output, weights])
         emitted = where_valid(active, emitted, [ops.zeros_like(x) for x in emitted])
         lengths = lengths + ops.cast(active, "int32")
         active = ops.logical_and(active, ops.logical_not(stop > 0))
-        return (emitted[0], leaves_of(new, before), active, lengths), emitted
+        return (emitted[0], state_leaves(new_state, states), active, lengths), emitted
 
-    carry = first, list(before.values()), ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
+    carry = first, list(states.values()), ops.ones((batch,), "bool"), ops.zeros((batch,), "int32")
     (*_, lengths), history = run_steps(advance, carry, max_steps, lambda carry: carry[2], limit)
     outputs, *weights = (ops.moveaxis(x, 0, 1) for x in history)
     return FreeRun(outputs, lengths, unflatten_as(nesting[0], weights))

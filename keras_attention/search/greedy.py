@@ -4,10 +4,10 @@ import math
 
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import ops
-from keras_attention.search._decoding_loop import log_probs, possible, run_search
-from keras_attention.search._result import SearchResult
-from keras_attention.search._step import Step
-from keras_attention.search.logits_processors import Limits
+from keras_attention.search._decoding_loop import log_softmax_of, possible, run_search
+from keras_attention.search._search_result import SearchResult
+from keras_attention.search._step_function import Step
+from keras_attention.search.options import SearchOptions
 
 __all__ = ["greedy_search"]
 
@@ -25,7 +25,7 @@ def greedy_search(
     prefix: Tensor | None = None,
     limit: Size | None = None,
 ) -> SearchResult:
-    """Takes the most probable token at every step.
+    """Take the most probable token at every step.
 
         y[t]     = argmax_v log p(v | y[<t], x)
         score(y) = sum_t log p(y[t] | y[<t], x)
@@ -71,15 +71,14 @@ def greedy_search(
     """
     shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
 
-    def choose(now):
-        best = ops.max(now.allowed, axis=-1, keepdims=True, initial=-math.inf)
-        peak = best
-        if now.allowed is not now.logits:
-            peak = ops.max(now.logits, axis=-1, keepdims=True, initial=-math.inf)
-        active, totals = now.beams.active, now.beams.totals
-        gains = ops.squeeze(log_probs(best, now.logits, peak), -1)
-        tokens = ops.where(active, ops.argmax(now.allowed, axis=-1), end_token)
-        scores = ops.where(active, possible(totals + gains), now.beams.scores)
-        return None, tokens, ops.where(active, gains, 0.0), scores
+    def choose(search_step):
+        _, logits, allowed, beams, _ = search_step
+        best = peak = ops.max(allowed, axis=-1, keepdims=True, initial=-math.inf)
+        if allowed is not logits:
+            peak = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
+        log_probs = ops.squeeze(log_softmax_of(best, logits, peak), -1)
+        tokens = ops.where(beams.active, ops.argmax(allowed, axis=-1), end_token)
+        scores = ops.where(beams.active, possible(beams.totals + log_probs), beams.scores)
+        return None, tokens, ops.where(beams.active, log_probs, 0.0), scores
 
-    return run_search(step, state, memory, choose, Limits(*shared))
+    return run_search(step, state, memory, choose, SearchOptions(*shared))

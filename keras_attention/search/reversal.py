@@ -12,7 +12,7 @@ __all__ = ["reverse_tokens"]
 
 
 def reverse_tokens(tokens: Any, end_token: int, pad_token: int = 0) -> Any:
-    """Reverses the tokens before the end token of each row.
+    """Reverse the tokens before the end token of each row.
 
         y'[i] = y[n-1-i]    i < n, the number of tokens before the first end token or padding
         y'[i] = y[i]        i >= n
@@ -45,21 +45,21 @@ def reverse_tokens(tokens: Any, end_token: int, pad_token: int = 0) -> Any:
         remedy = 'Pad lists of ids first: keras.utils.pad_sequences(lists, padding="post").'
         expected = "`tokens` must be integer ids of shape (batch, steps)"
         raise_value_error("reverse_tokens", expected, tokens, remedy)
-    places = reversed_places(tokens, end_token, pad_token)
-    return _kind_of(tokens).take_along_axis(tokens, places, axis=1)
+    positions = reversed_positions(tokens, end_token, pad_token)
+    return _module_of(tokens).take_along_axis(tokens, positions, axis=1)
 
 
-def reversed_places(tokens: Tensor, end_token: int, pad_token: int) -> Tensor:
-    """For each position of a reversed row `(..., T)`, its position in the original row."""
-    kind = _kind_of(tokens)
-    inside = kind.logical_and(tokens != end_token, tokens != pad_token)
-    inside = kind.cumprod(kind.where(inside, 1, 0), axis=-1)
+def reversed_positions(tokens: Tensor, end_token: int, pad_token: int) -> Tensor:
+    """Return the position in the original row of each position of a reversed row `(..., T)`."""
+    module = _module_of(tokens)
+    inside = module.logical_and(tokens != end_token, tokens != pad_token)
+    inside = module.cumprod(module.where(inside, 1, 0), axis=-1)
     # `arange` needs a length, which a functional model does not know.
-    place = kind.cumsum(kind.ones_like(inside), axis=-1) - 1
-    last = kind.sum(inside, axis=-1, keepdims=True) - 1
-    return kind.where(place <= last, last - place, place)
+    position = module.cumsum(module.ones_like(inside), axis=-1) - 1
+    last = module.sum(inside, axis=-1, keepdims=True) - 1
+    return module.where(position <= last, last - position, position)
 
 
-def _kind_of(tokens):
-    """NumPy for arrays, which a backend might copy to a device; otherwise `keras.ops`."""
+def _module_of(tokens):
+    """Return NumPy for arrays, which a backend might copy to a device, otherwise `keras.ops`."""
     return np if isinstance(tokens, np.ndarray) else ops

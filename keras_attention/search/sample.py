@@ -5,11 +5,11 @@ from typing import Any
 from keras_attention._spec import MAX_TOKEN, check_int
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import ops
-from keras_attention.search._decoding_loop import log_probs, possible, run_search
+from keras_attention.search._decoding_loop import log_softmax_of, possible, run_search
 from keras_attention.search._random import draw, search_seed, step_seed
-from keras_attention.search._result import SearchResult
-from keras_attention.search._step import WIDEST, Step
-from keras_attention.search.logits_processors import Limits, check_option
+from keras_attention.search._search_result import SearchResult
+from keras_attention.search._step_function import Step
+from keras_attention.search.options import MAX_FEATURES, SearchOptions, check_option
 
 __all__ = ["sample_search"]
 
@@ -32,17 +32,18 @@ def sample_search(
     prefix: Tensor | None = None,
     limit: Size | None = None,
 ) -> SearchResult:
-    """Draws every token at random. K outputs of each sample are drawn independently.
+    """Draw every token at random. K outputs of each sample are drawn independently.
 
         q(v)     = p(v | y[<t], x) ** (1 / temperature) / Z     over the tokens that are kept
         y[t]     ~ q
         score(y) = sum_t log p(y[t] | y[<t], x)
 
     The score is that of the model, p: temperature, `top_k` and `top_p` do not change it. The tokens
-    kept are, in this order: those that the limits allow; the `top_k` most probable; the smallest
-    set of the most probable whose share of q is at least `top_p`. The search stops when all
-    outputs have ended. An output for which a step allows no token has score -inf, length 0, only
-    end tokens, and weights of zeros. On JAX, compile the search, as `beam_search` shows.
+    kept are, in this order: those that `min_length`, `no_repeat_ngram_size` and `prefix` allow; the
+    `top_k` most probable; the smallest set of the most probable whose share of q is at least
+    `top_p`. The search stops when all outputs have ended. An output for which a step allows no
+    token has score -inf, length 0, only end tokens, and weights of zeros. On JAX, compile the
+    search, as `beam_search` shows.
 
     Sizes: B samples, K draws, V tokens in the vocabulary, at most L tokens, Tk memory steps.
 
@@ -95,8 +96,8 @@ def sample_search(
     https://arxiv.org/abs/1805.04833, section 5.4.
     """
     shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
-    limits = Limits(*shared)
-    check_int("sample_search", "samples", samples, 1, WIDEST)
+    options = SearchOptions(*shared)
+    check_int("sample_search", "samples", samples, 1, MAX_FEATURES)
     temperature = check_option("sample_search", "temperature", temperature)
     if top_k is not None:
         check_int("sample_search", "top_k", top_k, 1, MAX_TOKEN)
@@ -105,13 +106,14 @@ def sample_search(
         top_p = None if isinstance(top_p, float) and top_p == 1 else top_p
     seed = search_seed(seed)
 
-    def choose(now):
-        tokens = draw(now.allowed, temperature, top_k, top_p, step_seed(seed, now.t))
-        values = ops.take_along_axis(now.allowed, ops.expand_dims(tokens, -1), axis=1)
-        peak = ops.max(now.logits, axis=-1, keepdims=True)
-        gains = ops.squeeze(log_probs(values, now.logits, peak), -1)
-        active = now.beams.active
-        scores = ops.where(active, possible(now.beams.totals + gains), now.beams.scores)
-        return None, ops.where(active, tokens, end_token), ops.where(active, gains, 0.0), scores
+    def choose(search_step):
+        t, logits, allowed, beams, _ = search_step
+        tokens = draw(allowed, temperature, top_k, top_p, step_seed(seed, t))
+        values = ops.take_along_axis(allowed, ops.expand_dims(tokens, -1), axis=1)
+        peak = ops.max(logits, axis=-1, keepdims=True)
+        log_probs = ops.squeeze(log_softmax_of(values, logits, peak), -1)
+        scores = ops.where(beams.active, possible(beams.totals + log_probs), beams.scores)
+        tokens = ops.where(beams.active, tokens, end_token)
+        return None, tokens, ops.where(beams.active, log_probs, 0.0), scores
 
-    return run_search(step, state, memory, choose, limits, samples, independent=True)
+    return run_search(step, state, memory, choose, options, samples, independent=True)

@@ -26,7 +26,7 @@ def replace_unknown(
     unknown_token: int,
     memory_mask: Tensor | None = None,
 ) -> Tensor:
-    """Replaces every unknown token by the source token that its step attended to most.
+    """Replace every unknown token by the source token that its step attended to most.
 
         y[t] = x[argmax_j weights[t, j]]     where y[t] is the unknown token
 
@@ -38,10 +38,9 @@ def replace_unknown(
         tokens: `(B, L)` or `(B, K, L)`, integers, such as `SearchResult.tokens`.
         weights: `(B, L, Tk)` or `(B, K, L, Tk)`, the attention weights of the same steps.
         source: `(B, Tk)`, integers: the tokens of the memory. They may lie outside the vocabulary
-            of the decoder, such as the numbers of words of this text.
+            of the decoder, such as indices of the words of this text.
         unknown_token: the token to replace.
-        memory_mask: `(B, Tk)`, boolean, True where the source is valid; other places are never
-            copied.
+        memory_mask: `(B, Tk)`, boolean, True where the source is valid; the rest is never copied.
 
     Returns:
         The tokens, in the dtype of `tokens`.
@@ -68,7 +67,7 @@ def replace_unknown(
     if memory_mask is not None:
         mask = ops.expand_dims(ops.convert_to_tensor(memory_mask), (1, 2) if beams else 1)
         weights = ops.where(mask, weights, ops.zeros_like(weights))
-    # One place more, because there may be none.
+    # One memory step more, because there may be none.
     weights = ops.pad(weights, [[0, 0]] * (len(weights.shape) - 1) + [[0, 1]])
     source = ops.pad(ops.convert_to_tensor(source), [[0, 0], [0, 1]])
     copies = gather_rows(source, argmax(weights))

@@ -15,8 +15,7 @@ by name, `head(output, context=...)`:
 
 The output is `(B, T, H)`. In one step of decoding, the axis T is missing everywhere: output
 `(B, H)`, tokens `(B,)`, weights `(B, Tk)`. Memory, mask and source keep their shapes.
-With several memories, weights, memory and memory_mask are lists, and the contexts stand side by
-side.
+With several memories, weights, memory and memory_mask are lists, and the contexts are concatenated.
 
 A head returns logits `(B, T, V)`, or `(B, V)` for one step; log probabilities are logits too. It
 may have more attributes:
@@ -27,7 +26,7 @@ may have more attributes:
            `state=...` and returns `(logits, state)`. For a sequence it starts from the initial
            state and returns logits only. The state is any nesting of tensors `(B, ...)`; an empty
            tuple stands for none.
-    known(ids): replaces ids of an extended vocabulary by ids of the embedding.
+    to_unk(ids): replaces ids of an extended vocabulary by ids of the embedding.
 
 Sizes: B samples, T steps, Tk memory steps, H, E and Dv features, V tokens.
 """

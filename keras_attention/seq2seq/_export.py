@@ -1,5 +1,6 @@
-"""Writes a SavedModel that generates."""
+"""Write a SavedModel that generates."""
 
+import os
 import pathlib
 import tempfile
 from collections.abc import Callable
@@ -8,38 +9,46 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._spec import Description, is_dense
+from keras_attention._spec import Description
+from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
 from keras_attention.seq2seq._checks import check
 
-# What TensorFlow writes into the folder of a SavedModel.
+# The files of a SavedModel.
 SAVED_MODEL = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
 
 
 def write_saved_model(
-    path: Any, serve: Callable, sources: Any, names: list[str], tracked: list[Any]
+    path: str | os.PathLike, serve: Callable, sources: Nested, tracked: list
 ) -> None:
-    """Writes a SavedModel with one endpoint, in place of an earlier one.
+    """Write a SavedModel with one endpoint, in place of an earlier one.
 
     Args:
         path: the folder: a new one, an empty one or a SavedModel.
         serve: a function from the source, or from strings, to a dictionary of tensors.
         sources: symbolic sources; None for strings.
-        names: the names of several sources that are no dictionary, or nothing.
         tracked: the models, tables and tokenizers that `serve` uses.
     """
     backend = keras.backend.backend()
-    check("export_generate", "backend", backend == "tensorflow", backend)
+    remedy = "Save the model as a .keras file, and load it with KERAS_BACKEND=tensorflow."
+    check(
+        "export_generate",
+        backend == "tensorflow",
+        "the backend must be tensorflow",
+        backend,
+        remedy,
+    )
     import tensorflow as tf
 
     path = pathlib.Path(path).absolute()
     inside = {part.name for part in path.iterdir()} if path.is_dir() else set()
     saved = "saved_model.pb" in inside and inside <= SAVED_MODEL
     free = saved or not path.exists() or (path.is_dir() and not inside)
-    check("export_generate", "path", free, Description(f"{path}, which holds other files"))
+    expected = "`path` must be a new or empty folder, or a SavedModel, which is replaced"
+    check("export_generate", free, expected, Description(f"{path}, which holds other files"))
     text = tf.TensorSpec((None,), tf.string, name="source")
-    signature = [text if sources is None else _specs(sources, names)]
-    archive = keras.export.ExportArchive()
+    signature = [text if sources is None else _specs(sources)]
+    archive: Any = keras.export.ExportArchive()  # of the backend
     for resource in tracked:
         archive.track(resource)
     archive.add_endpoint(
@@ -47,7 +56,7 @@ def write_saved_model(
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{path.name}-", dir=path.parent) as folder:
-        new, old = pathlib.Path(folder, "new"), pathlib.Path(folder, "old")
+        new = pathlib.Path(folder, "new")
         try:
             archive.write_out(str(new), verbose=False)
         except AssertionError as error:
@@ -56,50 +65,34 @@ def write_saved_model(
                 "`tokenize` and `detokenize` use, such as tracked=[table]; it does not."
             ) from error
         if path.exists():
-            path.rename(old)
-        try:
-            new.rename(path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
+            path.rename(pathlib.Path(folder, "old"))
+        new.rename(path)
 
 
-def _specs(sources, names):
-    """Specifications of the source, whose names are the keys of the SavedModel."""
+def _specs(sources):
+    """Return the signature of the source, whose names are the keys of the SavedModel."""
     import tensorflow as tf
 
-    paths, tensors = zip(*tree.flatten_with_path(sources), strict=True)
-    if paths == ((),):
-        names = ["source"]
-    elif any(isinstance(key, str) for path in paths for key in path):
-        names = ["_".join(map(str, path)) for path in paths]
-    elif len(names) != len(paths):
-        names = [None] * len(paths)  # TensorFlow calls them source, source_1
-    specs = [
-        None if x is None else tf.TensorSpec(x.shape, x.dtype, name=name)
-        for name, x in zip(names, tensors, strict=True)
-    ]
+    def spec(path, x):
+        # TensorFlow calls the items of a tuple source, source_1.
+        name = "_".join(map(str, path)) if any(isinstance(key, str) for key in path) else None
+        return tf.TensorSpec(x.shape, x.dtype, name=name if path else "source")
+
+    specs = [None if x is None else spec(path, x) for path, x in tree.flatten_with_path(sources)]
     return tree.pack_sequence_as(sources, specs)
 
 
 def check_export(tokenize: Any, detokenize: Any, tracked: Any) -> None:
-    """Checks the arguments that `export_generate` does not pass to the search."""
+    """Check the arguments that `export_generate` does not pass to the search."""
     for name, function in {"tokenize": tokenize, "detokenize": detokenize}.items():
-        check("export_generate", name, function is None or callable(function), function)
-    check("export_generate", "tracked", isinstance(tracked, (list, tuple)), tracked)
+        right = function is None or callable(function)
+        check("export_generate", right, f"`{name}` must be a function or None", function)
+    expected = "`tracked` must be a list of tables, tokenizers and layers"
+    check("export_generate", isinstance(tracked, (list, tuple)), expected, tracked)
 
 
-def check_tokenized(source: Any) -> None:
-    """What `tokenize` returned, when the export is traced."""
-    for x in tree.flatten(source):
-        received = "strings" if is_dense(x) else "a ragged tensor"
-        right = is_dense(x) and getattr(x, "dtype", None) != "string"
-        check("export_generate", "tokenized", right, Description(received))
-
-
-def texts_of(detokenize: Callable, tokens: Any, lengths: Any) -> Any:
-    """Strings of tokens `(B, L)` or `(B, K, L)`. The function sees rows of tokens."""
+def texts_of(detokenize: Callable, tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Detokenize `(B, L)` or `(B, K, L)`. The function receives rows of tokens."""
     if len(tokens.shape) == 2:
         return detokenize(tokens, lengths)
     rows = ops.reshape(tokens, (-1, tokens.shape[-1]))

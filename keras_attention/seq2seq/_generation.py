@@ -1,6 +1,7 @@
 """The base of models that generate sequences."""
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -10,20 +11,21 @@ from keras import tree
 
 from keras_attention._spec import Description, check_choice, check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Tensor
-from keras_attention.attention.checked_layer import deserialized, hold, serialized
+from keras_attention.attention.checked_layer import check_not_fixed, deserialized, hold, serialized
 from keras_attention.backend import ops, tree_map
 from keras_attention.ops.masks import take_last, zero_masked
 from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
-from keras_attention.search.logits_processors import Limits, check_vocabulary, fixed_and_numbers
-from keras_attention.seq2seq._batches import as_arrays, batches, joined, padded, padded_to_source
-from keras_attention.seq2seq._checks import check
-from keras_attention.seq2seq._compiled_functions import Programs
-from keras_attention.seq2seq._export import (
-    check_export,
-    check_tokenized,
-    texts_of,
-    write_saved_model,
+from keras_attention.search.options import SearchOptions, split_options
+from keras_attention.seq2seq._batches import (
+    as_arrays,
+    batches,
+    concatenate_batches,
+    pad_lists,
+    pad_weights,
 )
+from keras_attention.seq2seq._checks import TARGET_IDS, check
+from keras_attention.seq2seq._compiled_functions import CompiledFunctions
+from keras_attention.seq2seq._export import check_export, texts_of, write_saved_model
 from keras_attention.seq2seq._input_signature import IDS, FirstCall, symbolic, with_fixed_sizes
 
 LARGEST_BATCH = 2**16
@@ -38,7 +40,7 @@ SHORTEST_BUFFER = 32
 
 
 class LogProbability(NamedTuple):
-    """What `Seq2Seq.log_probability` returns.
+    """The log probabilities of targets, as `Seq2Seq.log_probability` returns them.
 
     Attributes:
         scores: `(B,)`, the sum of the tokens' log probabilities.
@@ -69,15 +71,15 @@ class LogProbability(NamedTuple):
 
     scores: np.ndarray
     log_probs: np.ndarray
-    weights: np.ndarray | None
+    weights: Nested
 
 
 class Generator(keras.Model):
     """A model that generates with one of its searches.
 
     A subclass defines `start` and `step`, as the searches take them; `_memory_mask(memory)`, the
-    mask `(B, Tk)` of a memory from `start`, or None; and `_distribution(source, target)`, the log
-    probabilities `(B, T, V)` of the tokens of a target, and the weights.
+    mask `(B, Tk)` of a memory from `start`, or None; and `_log_distribution(source, target)`, the
+    log probabilities `(B, T, V)` of the tokens of a target, and the weights.
     """
 
     start_token: int
@@ -91,15 +93,27 @@ class Generator(keras.Model):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._programs = Programs()
+        self._compiled_functions = CompiledFunctions()
 
     def __setattr__(self, name: str, value: Any) -> None:
+        check_not_fixed(self, name)
         super().__setattr__(name, value)
         hold(self, value)
 
-    def _members(self):
-        """The models that are trained: this one, or those that an ensemble joins."""
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Configure training; see `keras.Model.compile`. Drop the compiled searches."""
+        super().compile(*args, **kwargs)
+        self._compiled_functions.clear()
+
+    def _members(self) -> "list[Any]":
+        """Return the models that are trained: this one, or those that an ensemble joins."""
         return [self]
+
+    @property
+    def _first(self) -> FirstCall:
+        """The record of the first call, which all members share but for the mask."""
+        self._check_called()
+        return self._members()[0]._first_call
 
     @property
     def _cut_token(self):
@@ -108,34 +122,33 @@ class Generator(keras.Model):
         return self.pad_token if all(call and call.masked for call in calls) else None
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the weights for a source of ids `(batch, steps)`: call `build()`.
+        """Make the weights for a source of ids `(batch, steps)`: call `build()`.
 
         With shapes, as Keras calls it, the first call makes them. Without this method, Keras would
-        trace that call before, and print two warnings before our error if a part is wrong.
+        trace that call before, and print two warnings before our error if a layer is wrong.
         """
         if input_shape is None:
             self.compute_output_spec((symbolic(IDS), symbolic(IDS)))
 
-    def get_build_config(self) -> dict[str, Any] | None:
+    def get_build_config(self) -> dict[str, list] | None:
         call = self._members()[0]._first_call
-        return None if call is None else {"form": call.form}
+        return None if call is None else {"signature": call.signature}
 
-    def build_from_config(self, config: dict[str, Any]) -> None:
-        inputs = symbolic(config["form"])
-        if isinstance(inputs, tuple):
-            source, *others = inputs
-            inputs = with_fixed_sizes(source, self._members()[0].encoder), *others
-        self(inputs)
+    def build_from_config(self, config: Mapping[str, list]) -> None:
+        source, target = symbolic(config["signature"])
+        self((with_fixed_sizes(source, self._members()[0].encoder), target))
 
-    def save(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
-        """Saves the model; see `keras.Model.save`. An ensemble need not have been called."""
-        first = self._members()[0]._first_call
-        if not self.built and first:  # otherwise Keras warns of a model without weights
-            self.build_from_config({"form": first.form})
+    def save(self, filepath: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Save the model; see `keras.Model.save`. An ensemble need not have been called."""
+        config = self.get_build_config()
+        if not self.built and config:  # otherwise Keras warns of a model without weights
+            self.build_from_config(config)
         super().save(filepath, *args, **kwargs)
 
-    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
-        """Loads weights into a model that was called or built; see `keras.Model.load_weights`."""
+    def load_weights(
+        self, filepath: str | os.PathLike, skip_mismatch: bool = False, **kwargs: Any
+    ) -> None:
+        """Load weights into a model that was called or built; see `keras.Model.load_weights`."""
         self._check_called()
         super().load_weights(filepath, skip_mismatch, **kwargs)
 
@@ -152,7 +165,7 @@ class Generator(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        # A subclass may make its parts itself.
+        # A subclass may make its layers itself.
         names = [name for name in cls._arguments if name in config]
         with keras.saving.custom_object_scope(custom_objects or {}):
             own = deserialized(config, names)
@@ -167,7 +180,7 @@ class Generator(keras.Model):
         prefix: Tensor | None = None,
         **options: Any,
     ) -> SearchResult:
-        """Searches one batch. Call it inside your own `tf.function` or `jax.jit`.
+        """Search one batch. Call it inside your own `tf.function` or `jax.jit`.
 
         Args:
             source: one batch of what the encoder takes.
@@ -182,10 +195,11 @@ class Generator(keras.Model):
     def _search(self, source, max_length, search, prefix=None, **options):
         options |= {"start_token": self.start_token, "end_token": self.end_token}
         options |= {} if prefix is None else {"prefix": prefix}
-        return self._run(search, *self.start(source), {**options, "max_length": max_length})
+        state, memory = self.start(source)
+        return self._run(search, state, memory, {**options, "max_length": max_length})
 
     def _run(self, search, state, memory, options):
-        """Calls the function of a search."""
+        """Call the function of a search."""
         if search == "beam":
             options["memory_mask"] = self._memory_mask(memory)
         return self._searches[search](self.step, state, memory, **options)
@@ -201,13 +215,13 @@ class Generator(keras.Model):
         batch_size: int = 64,
         **options: Any,
     ) -> SearchResult:
-        """Generates a target for every source.
+        """Generate a target for every source.
 
         The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. One
-        program serves all positive penalties, all temperatures, every `top_p` below 1, and all
-        values of `max_length` up to the next power of two, at least 32. After more training it uses
-        the new weights. After an attribute of a layer has changed, it is compiled again; `fit` and
-        `predict` are not, until you call `compile`. Sources of similar length share a batch.
+        compiled function serves all positive penalties, all temperatures, every `top_p` below 1,
+        and all values of `max_length` up to the next power of two, at least 32. It reads the
+        weights that the model has at the call. As for `fit` and `predict`, call `compile` after you
+        have changed an attribute of a layer. Sources of similar length share a batch.
 
         Args:
             source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
@@ -231,26 +245,26 @@ class Generator(keras.Model):
             `(B, L, Tk)`, of several memories a list. With `n_best`, and for "sample" with more than
             one of `samples`, an axis K follows the first.
         """
-        kept = self._check_search(search, max_length, n_best, options, prefix)
+        n_best = self._check_search(search, max_length, n_best, options, prefix)
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
-        arrays = self._arrays(padded(source, self.pad_token), padded(prefix, -1))
-        # Numbers are known here, but not in the compiled search.
+        arrays = self._arrays(pad_lists(source, self.pad_token), pad_lists(prefix, -1))
+        # The compiled search cannot check values.
         shared = [options.get(name, 0) for name in ("min_length", "no_repeat_ngram_size")]
-        limits = Limits(self.start_token, self.end_token, max_length, *shared, prefix=arrays[1])
-        check_vocabulary(limits.largest_id, self._members()[0]._first_call.vocabulary)
-        fixed, numbers = fixed_and_numbers(self._searches[search], options)
+        tokens = self.start_token, self.end_token
+        SearchOptions(*tokens, max_length, *shared, prefix=arrays[1])
+        fixed, tensors = split_options(self._searches[search], options)
         size = max(SHORTEST_BUFFER, 2 ** (max_length - 1).bit_length())
 
-        def run(arrays, seed, numbers):
+        def run(arrays, seed, tensors):
             source, prefix = arrays
             own = {"seed": seed} if search == "sample" else {}
-            options = {**fixed, **numbers, **own, "prefix": prefix}
-            return tuple(best(self._search(source, size, search, **options), kept))
+            options = {**fixed, **tensors, **own, "prefix": prefix}
+            return tuple(best(self._search(source, size, search, **options), n_best))
 
-        key = "generate", search, size, kept, repr(sorted(fixed.items()))
-        numbers["limit"] = np.int32(max_length)
-        result = self._in_batches(run, SearchResult, key, arrays, batch_size, seed, numbers)
+        key = "generate", search, size, n_best, repr(sorted(fixed.items()))
+        tensors["limit"] = np.asarray(max_length, "int32")
+        result = self._in_batches(run, SearchResult, key, arrays, batch_size, seed, tensors)
         return result._replace(
             tokens=result.tokens[..., :max_length],
             weights=tree_map(lambda x: x[..., :max_length, :], result.weights),
@@ -260,7 +274,7 @@ class Generator(keras.Model):
     def log_probability(
         self, source: Nested, target: Any, *, batch_size: int = 64
     ) -> LogProbability:
-        """Measures how probable targets are.
+        """Measure how probable targets are.
 
             log p(y | x) = sum_i log p(y[i] | y[<i], x)
 
@@ -281,7 +295,7 @@ class Generator(keras.Model):
         def run(pair, *_):
             source, target = pair
             target = ops.cast(target, "int32")
-            log_probs, weights = self._distribution(source, target)
+            log_probs, weights = self._log_distribution(source, target)
             ends = ops.cast(target == self.end_token, "int32")
             before_end = ops.cumsum(ends, axis=1) - ends == 0
             valid = ops.logical_and(ops.not_equal(target, self.pad_token), before_end)
@@ -291,31 +305,31 @@ class Generator(keras.Model):
             return ops.sum(chosen, axis=-1), chosen, weights
 
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
-        arrays = self._arrays(*(padded(x, self.pad_token) for x in (source, target)))
+        arrays = self._arrays(*(pad_lists(x, self.pad_token) for x in (source, target)))
         ids = isinstance(arrays[1], np.ndarray) and arrays[1].ndim == 2
-        check(self.name, "target ids", ids and kind_of(arrays[1].dtype) == "int", arrays[1])
+        check(self.name, ids and kind_of(arrays[1].dtype) == "int", TARGET_IDS, arrays[1])
         return self._in_batches(run, LogProbability, ("log_probability",), arrays, batch_size)
 
     def export_generate(
         self,
-        path: Any,
+        path: str | os.PathLike,
         max_length: int,
         search: str = "beam",
         *,
-        tokenize: Any = None,
-        detokenize: Any = None,
+        tokenize: Callable | None = None,
+        detokenize: Callable | None = None,
         tracked: list | tuple = (),
         n_best: int | None = None,
         **options: Any,
     ) -> None:
-        """Writes a SavedModel that generates, from ids to ids or from strings to strings.
+        """Write a SavedModel that generates, from ids to ids or from strings to strings.
 
         The SavedModel runs without keras. Its input is "source". Several inputs keep the keys of a
-        dictionary, or the names of the inputs of a functional encoder. Sizes that these inputs fix
-        are fixed in the signature, except the batch. It returns a dictionary with
-        the items of a `SearchResult`, and with `detokenize` also "texts". The weights of several
-        memories are "weights_0", "weights_1" and so on. An earlier SavedModel is replaced when the
-        new one is complete. Exporting needs the TensorFlow backend.
+        dictionary; of a tuple, they are "source", "source_1" and so on. Sizes that the inputs of a
+        functional encoder fix are fixed in the signature, except the batch. It returns a dictionary
+        with the items of a `SearchResult`, and with `detokenize` also "texts". The weights of
+        several memories are "weights_0", "weights_1" and so on. An earlier SavedModel is replaced
+        when the new one is complete. Exporting needs the TensorFlow backend.
 
         Args:
             path: the folder: a new one, an empty one or a SavedModel.
@@ -327,32 +341,25 @@ class Generator(keras.Model):
                 that does not exist has length 0.
             tracked: a list of the tables, tokenizers and layers that these functions use.
         """
-        kept = self._check_search(search, max_length, n_best, options)
+        n_best = self._check_search(search, max_length, n_best, options)
         check_export(tokenize, detokenize, tracked)
 
         def serve(source):
             if tokenize is not None:
                 source = tokenize(source)
-                check_tokenized(source)
-            searched = best(self.search_batch(source, max_length, search, **options), kept)
+            searched = best(self.search_batch(source, max_length, search, **options), n_best)
             items = tree.flatten_with_path(searched._asdict())
             result = {"_".join(map(str, path)): x for path, x in items if x is not None}
             if detokenize is not None:
                 result["texts"] = texts_of(detokenize, searched.tokens, searched.lengths)
             return result
 
-        self._check_called()
-        first = self._members()[0]
-        form = None if tokenize is not None else first._first_call.form[0]
-        # The names of the inputs of a functional encoder, if the user chose them.
-        names = [x.name for x in getattr(first.encoder, "inputs", None) or ()]
-        names = [] if any(name.startswith("keras_tensor") for name in names) else names
-        sources = None if form is None else with_fixed_sizes(symbolic(form), first.encoder)
-        write_saved_model(path, serve, sources, names, [*self._members(), *tracked])
+        source, encoder = self._first.signature[0], self._members()[0].encoder
+        sources = None if tokenize else with_fixed_sizes(symbolic(source), encoder)
+        write_saved_model(path, serve, sources, [*self._members(), *tracked])
 
     def _check_search(self, search, max_length, n_best, options, prefix=None):
-        """Checks the arguments of one of the searches. Returns how many beams to keep."""
-        check(self.name, "one argument", not getattr(max_length, "shape", ()), max_length)
+        """Check the arguments of a search. Return how many outputs to keep, or None for one."""
         check_int(self.name, "max_length", max_length)
         check_choice(self.name, "search", search, tuple(self._searches))
         allowed = [x for x in inspect.signature(self._searches[search]).parameters if x not in OWN]
@@ -369,61 +376,45 @@ class Generator(keras.Model):
         return check_int(self.name, "n_best", n_best, 1, most, hint)
 
     def _arrays(self, *arrays):
-        """Arrays of a source and of what goes with it. One sample builds a new model."""
+        """Convert a source and its target or prefix. One sample builds a new model."""
         arrays = as_arrays(self.name, arrays)
         if not all(model._first_call for model in self._members()):
-            one = tree.map_structure(lambda x: None if x is None else x[:1], arrays[0])
+            one = tree_map(lambda x: x[:1], arrays[0])
             self((one, np.full((1, 1), self.end_token)))
-        source, form = arrays[0], self._members()[0]._first_call.form[0]
-        ids = isinstance(source, np.ndarray) and source.ndim == 2 and isinstance(form, dict)
-        cut = ids and source.dtype.kind == "f" and "int" in form.get("dtype", "")
-        check(self.name, "source ids", not cut, source)
+        source, (expected, _) = arrays[0], self._first.signature
+        if isinstance(source, np.ndarray) and isinstance(expected, dict):
+            cut = source.dtype.kind == "f" and "int" in expected.get("dtype", "")
+            check(self.name, not cut, "the source must be integer ids, as in training", source)
         return arrays
 
-    def _in_batches(self, run, kind, key, arrays, batch_size, seed=0, numbers=()):
-        """Runs a compiled function on batches, and joins its results, tuples of this kind.
+    def _in_batches(self, run, kind, key, arrays, batch_size, seed=0, tensors=()):
+        """Compile `run(batch, seed, tensors)`, call it on batches, and join the results.
 
-        It is called as `run(batch, seed, numbers)`.
+        They are tuples of the class `kind`.
         """
-        fixed = self._programs.fixed(self)
+        fixed = self._compiled_functions.fixed(self)
+        key = key, tuple(x._compiled_functions.version for x in self._members())
         cut = list(batches(arrays, self._cut_token, batch_size, fixed))
         seed = np.random.randint(2**31) if seed is None else seed
         check_int(self.name, "seed", seed, 0, 2**63 - 1)
         seeds = np.random.default_rng(seed).integers(2**31 - 1, size=len(cut)).tolist()
         by_batch = []
         for (rows, batch), seed in zip(cut, seeds, strict=True):
-            results = self._programs(self, key, run, (batch, np.int32(seed), numbers))
+            results = self._compiled_functions(
+                self, key, run, (batch, np.asarray(seed, "int32"), tensors)
+            )
             results = tree_map(ops.convert_to_numpy, kind(*results))
             if self._cut_token is not None:
                 sources = batch[0], arrays[0]
-                weights = tree_map(lambda x, y=sources: padded_to_source(x, *y), results.weights)
+                weights = tree_map(lambda x, y=sources: pad_weights(x, *y), results.weights)
                 results = results._replace(weights=weights)
             by_batch.append((rows, results))
-        return joined(by_batch)
+        return concatenate_batches(by_batch)
 
 
-class Joint(Generator):
-    """Models that generate together, and that are trained one by one."""
-
-    def _take_tokens(self, models):
-        """Takes over the tokens of the models, which must share them."""
-        tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
-        check(type(self).__name__, "tokens", len(set(tokens)) == 1, tokens)
-        self.start_token, self.end_token, self.pad_token = tokens[0]
-
-    def fit(self, *args: Any, **kwargs: Any) -> Any:
-        """Is refused. Train the models one by one, and then join them."""
-        raise ValueError(
-            f"{self.name}: the models of an ensemble are trained one by one. Call "
-            "model.fit(source, target) of each, and then join them."
-        )
-
-    train_on_batch = fit
-
-
-def best(result: SearchResult, kept: int | None) -> SearchResult:
-    """The best beam without its axis, or the `kept` best."""
+def best(result: SearchResult, n_best: int | None) -> SearchResult:
+    """Return the best beam without its axis, or the `n_best` best."""
     if len(result.tokens.shape) == 2:
         return result
-    index = 0 if kept is None else slice(kept)
+    index = 0 if n_best is None else slice(n_best)
     return tree_map(lambda x: x[:, index], result)

@@ -1,85 +1,71 @@
-"""What the first call of a model shows, from which a file builds it."""
+"""The input signature of a model, recorded at its first call; loading builds the model from it."""
 
 import dataclasses
-from typing import Any
+from typing import TypeAlias
 
 import keras
 from keras import tree
 
-from keras_attention._spec import describe
 from keras_attention._typing import Nested
+from keras_attention.backend import tree_map
 
+# Nested lists and dictionaries of {"shape": [None, None, features, ...], "dtype": "..."} and None.
+Signature: TypeAlias = list | dict | None
 IDS = {"shape": [None, None], "dtype": "int32"}
 
 
 @dataclasses.dataclass(frozen=True)
 class FirstCall:
-    """What holds for all calls of a `Seq2Seq`. Keras tracks no object of this kind.
+    """Records what holds for all calls of a `Seq2Seq`. Keras tracks no object of this kind.
 
     Attributes:
-        form: see `form_of`, of the source and of the target.
+        signature: the signature of the source and of the target.
         masked: whether the encoder returns a mask, so that padding may be cut off a source.
         vocabulary: the number of logits.
     """
 
-    form: Nested
+    signature: list
     masked: bool
-    vocabulary: int | None
-
-    @property
-    def several(self) -> bool:
-        """Whether the source is more than one tensor."""
-        return not _is_leaf(self.form[0])
+    vocabulary: int
 
 
-def form_of(inputs: Nested) -> Nested:
-    """The nesting of the inputs, with the shape and dtype of each. Batch and steps are unknown."""
+def signature_of(inputs: Nested) -> list:
+    """Return the shape and dtype of each input. The sizes of batch and steps are unknown."""
 
     def describe(x):
         shape = [None, None, *x.shape[2:]][: len(x.shape)]
         return {"shape": shape, "dtype": keras.backend.standardize_dtype(x.dtype)}
 
-    return tree.map_structure(lambda x: None if x is None else describe(x), inputs)
+    return tree_map(describe, inputs)
 
 
-def symbolic(form: Any) -> Nested:
-    """Symbolic inputs of a form, also of one from a file: a call with them builds a model."""
-    if form is None:
-        return None
-    if isinstance(form, (list, tuple)):
-        return tuple(map(symbolic, form))
-    if isinstance(form, dict) and not _is_leaf(form):
-        return {name: symbolic(x) for name, x in form.items()}
-    shape = form.get("shape") if isinstance(form, dict) else None
-    # A file never holds the batch size and the number of steps.
-    right = isinstance(shape, (list, tuple)) and all(x is None for x in shape[:2])
-    if not right or not all(x is None or (isinstance(x, int) and x > 0) for x in shape[2:]):
-        raise ValueError(
-            "The form of the inputs in a saved model must be nested lists or dictionaries of "
-            '{"shape": [null, null, features, ...], "dtype": "..."}; this file holds '
-            f"{describe(form)}. Save the model again, with the package that made it."
-        )
-    return keras.KerasTensor(tuple(shape), dtype=form["dtype"])
+def symbolic(signature: Signature) -> Nested:
+    """Make symbolic inputs of a signature, also of one from a file."""
+    if isinstance(signature, (list, tuple)):
+        return tuple(map(symbolic, signature))
+    if signature is None or not _is_leaf(signature):
+        return signature and {name: symbolic(x) for name, x in signature.items()}
+    return keras.KerasTensor(tuple(signature["shape"]), dtype=signature["dtype"])
 
 
 def with_fixed_sizes(source: Nested, encoder: keras.layers.Layer) -> Nested:
-    """Returns symbolic sources, with the sizes that the inputs of a functional encoder fix."""
+    """Give symbolic sources the sizes that the inputs of a functional encoder fix."""
     inputs = getattr(encoder, "inputs", None) or []
     paths, tensors = zip(*tree.flatten_with_path(source), strict=True)
     if any(isinstance(key, str) for path in paths for key in path):
-        known = {x.name: x for x in inputs}
-        inputs = [known.get("_".join(map(str, path))) for path in paths]
+        by_name = {x.name: x for x in inputs}
+        inputs = [by_name.get("_".join(map(str, path))) for path in paths]
     if len(inputs) != len(tensors):
         return source
     return tree.pack_sequence_as(source, [*map(_with_sizes, tensors, inputs)])
 
 
-def _with_sizes(x, known):
-    if x is None or known is None or len(known.shape) != len(x.shape):
+def _with_sizes(x, fixed):
+    if x is None or fixed is None or len(fixed.shape) != len(x.shape):
         return x
-    sizes = [n or size for n, size in zip(x.shape[1:], known.shape[1:], strict=True)]
+    sizes = [n or size for n, size in zip(x.shape[1:], fixed.shape[1:], strict=True)]
     return keras.KerasTensor((None, *sizes), dtype=x.dtype)
 
 
-def _is_leaf(form):
-    return isinstance(form, dict) and isinstance(form.get("dtype"), str)
+def _is_leaf(signature):
+    return isinstance(signature, dict) and isinstance(signature.get("dtype"), str)

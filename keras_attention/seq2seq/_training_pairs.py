@@ -1,23 +1,22 @@
-"""Training of a model on pairs of a source and a target."""
+"""Train a model on pairs of a source and a target."""
 
 import inspect
 from typing import Any, NamedTuple
 
 import keras
 
-from keras_attention._spec import Description, describe, fits
+from keras_attention._spec import Description, describe
 from keras_attention.backend import ops
-from keras_attention.seq2seq._batches import padded
+from keras_attention.seq2seq._batches import pad_lists
 from keras_attention.seq2seq._checks import check, check_targets
 
-COUNTS = "sum_over_batch_size", "mean"  # reductions that divide by all places, padding too
+COUNTS = "sum_over_batch_size", "mean"  # reductions that divide by all positions, padding too
 
 
 class Pair(NamedTuple):
-    """A source and its target.
+    """A source and its target, marked as a pair: a source may itself be a pair.
 
-    Marks inputs that are paired already, so that a source that is itself a pair is not mistaken for
-    one. `fit` passes its validation data to `evaluate` in this form.
+    `fit` passes its validation data to `evaluate` in this form.
     """
 
     source: Any
@@ -43,7 +42,7 @@ class PairTrainer(keras.Model):
         weighted_metrics: list | None = None,
         **kwargs: Any,
     ) -> None:
-        """Configures training. Padding counts neither in the loss nor in the metrics.
+        """Configure training. Padding counts neither in the loss nor in the metrics.
 
         Args:
             optimizer, kwargs: see `keras.Model.compile`.
@@ -53,7 +52,9 @@ class PairTrainer(keras.Model):
         """
         if isinstance(loss, (list, tuple)) and len(loss) == 1:  # as Keras takes it for one output
             (loss,) = loss
-        check("Seq2Seq", "loss", _takes_logits(loss), loss)
+        expected = "`loss` must be one loss and must take logits"
+        remedy = "Pass keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
+        check("Seq2Seq", _takes_logits(loss), expected, loss, remedy)
         if loss is None:
             loss = keras.losses.SparseCategoricalCrossentropy(
                 from_logits=True, reduction="mean_with_sample_weight"
@@ -68,7 +69,6 @@ class PairTrainer(keras.Model):
             self.optimizer.build(self.trainable_variables)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        check(self.name, "again", y is None or fits(tuple(y.shape), tuple(y_pred.shape)[:2]), y)
         y, sample_weight = self._weighted(x, y, sample_weight)
         if self._counts_padding:
             valid = ops.cast(ops.not_equal(y, self.pad_token), "float32")
@@ -90,21 +90,21 @@ class PairTrainer(keras.Model):
     def fit(
         self, x: Any = None, y: Any = None, *, class_weight: None = None, **kwargs: Any
     ) -> keras.callbacks.History:
-        """Trains on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
+        """Train on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
 
         With a target, all of `x` is the source, also if it is a pair of two sources. A data set or
         a generator yields `((source, target), target)`. Validation data is a pair `(source,
         target)`, or a data set of the same kind. `class_weight` is refused. `keras.Model.fit`
         explains all other arguments.
         """
-        check(self.name, "class_weight", class_weight is None, class_weight)
+        self._check_no_class_weight(class_weight)
         valid = kwargs.get("validation_data")
         if isinstance(valid, (tuple, list)):
             kwargs["validation_data"] = (*self._pair(*valid[:2]), *valid[2:])
         return super().fit(*self._pair(x, y), **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
-        """Returns the loss and the metrics: `evaluate(source, target)`. See `fit` for data sets."""
+        """Return the loss and the metrics: `evaluate(source, target)`. See `fit` for data sets."""
         return super().evaluate(*self._pair(x, y), **kwargs)
 
     def train_on_batch(
@@ -115,22 +115,29 @@ class PairTrainer(keras.Model):
         class_weight: None = None,
         return_dict: bool = False,
     ) -> Any:
-        """Takes one step of training on a batch. See `fit` for the arguments."""
-        check(self.name, "class_weight", class_weight is None, class_weight)
+        """Take one step of training on a batch. See `fit` for the arguments."""
+        self._check_no_class_weight(class_weight)
         return super().train_on_batch(*self._pair(x, y), sample_weight, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Returns the loss and the metrics of a batch. See `fit` for the arguments."""
+        """Return the loss and the metrics of a batch. See `fit` for the arguments."""
         return super().test_on_batch(*self._pair(x, y), *args, **kwargs)
 
+    def _check_no_class_weight(self, class_weight):
+        # Keras would take the position of the largest id of a target for its class.
+        remedy = "Weigh samples or tokens with sample_weight, (batch,) or (batch, steps)."
+        expected = "`class_weight` must be None"
+        check(self.name, class_weight is None, expected, class_weight, remedy)
+
     def _pair(self, source, target=None):
-        """Makes (pair, target) of a source and a target; leaves everything else as it is."""
+        """Return (pair, target) of a source and a target, and everything else as it is."""
         if target is None or isinstance(source, Pair):
-            alone = isinstance(source, dict) or hasattr(padded(source, self.pad_token), "shape")
-            if alone:
-                check(self.name, "alone", False, Description(f"only {describe(source)}"))
+            alone = isinstance(source, dict) or hasattr(pad_lists(source, self.pad_token), "shape")
+            expected = "training and evaluation need a source and its target"
+            remedy = "Call fit(source, target), or pass a data set of ((source, target), target)."
+            check(self.name, not alone, expected, Description(f"only {describe(source)}"), remedy)
             return source, target
-        source, target = (padded(x, self.pad_token) for x in (source, target))
+        source, target = (pad_lists(x, self.pad_token) for x in (source, target))
         check_targets(self, target)
         return Pair(source, target), target
 

@@ -9,23 +9,23 @@ from keras_attention._spec import raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import gather_rows, ops
 from keras_attention.search import bidirectional_search, reverse_tokens
-from keras_attention.search.reversal import reversed_places
-from keras_attention.seq2seq._batches import padded
+from keras_attention.search.reversal import reversed_positions
+from keras_attention.seq2seq._batches import pad_lists
 from keras_attention.seq2seq._checks import check, check_pair, check_targets
-from keras_attention.seq2seq._generation import Joint, LogProbability
-from keras_attention.seq2seq.ensemble import Ensemble
+from keras_attention.seq2seq._generation import LogProbability
+from keras_attention.seq2seq.ensemble import Ensemble, EnsembleBase
 from keras_attention.seq2seq.model import Seq2Seq
 
 __all__ = ["BidirectionalEnsemble"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class BidirectionalEnsemble(Joint):
-    """Generates with two models that write in opposite directions (Liu et al., 2016).
+class BidirectionalEnsemble(EnsembleBase):
+    """Generate with two models that write in opposite directions (Liu et al., 2016).
 
         score(y) = (log p_l(y | x) + log p_r(y' | x)) / 2 / ((5 + len(y)) / 6) ** length_penalty
 
-    y' is y in reverse order. `generate` searches with both models, and ranks what they find, see
+    y' is y in reverse order. `generate` searches with both models and ranks all outputs, see
     `bidirectional_search`. This takes several times as long as with one model. `search` must be
     "beam", without a prefix or a coverage penalty. `log_probability` returns the mean of both
     models.
@@ -105,7 +105,7 @@ class BidirectionalEnsemble(Joint):
         return self._both(measure, *check_pair(self.name, inputs))[0]
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
-        """Encodes a source with both models. Returns their states and their memories."""
+        """Encode a source with both models. Return their states and their memories."""
         self._check_vocabularies()
         starts = self.left_to_right.start(source), self.right_to_left.start(source)
         states, memories = zip(*starts, strict=True)
@@ -114,7 +114,7 @@ class BidirectionalEnsemble(Joint):
     def log_probability(
         self, source: Nested, target: Any, *, batch_size: int = 64
     ) -> LogProbability:
-        """Measures how probable targets are: the mean of both models.
+        """Measure how probable targets are: the mean of both models.
 
         Args:
             source, batch_size: see `Seq2Seq`.
@@ -123,7 +123,7 @@ class BidirectionalEnsemble(Joint):
         Returns:
             `LogProbability` of NumPy arrays. The left-to-right model gives the weights.
         """
-        target = padded(target, self.pad_token)
+        target = pad_lists(target, self.pad_token)
         check_targets(self, ops.convert_to_numpy(target))
         return super().log_probability(source, target, batch_size=batch_size)
 
@@ -131,21 +131,22 @@ class BidirectionalEnsemble(Joint):
         steps = self.left_to_right.step, self.right_to_left.step
         return self._searches[search](steps, state, memory, **options)
 
-    def _members(self):
+    def _members(self) -> list[Seq2Seq]:
         return [*self.left_to_right._members(), *self.right_to_left._members()]
 
-    def _distribution(self, source, target):
-        return self._both(lambda model, pair: model._distribution(*pair), source, target)
+    def _log_distribution(self, source, target):
+        return self._both(lambda model, pair: model._log_distribution(*pair), source, target)
 
     def _both(self, measure, source, target):
-        """The mean of the log probabilities of both models, and the weights of the first."""
+        """Return the mean log probabilities of both models, and the weights of the first."""
         target, tokens = ops.cast(target, "int32"), (self.end_token, self.pad_token)
         left, weights = measure(self.left_to_right, (source, target))
         right, _ = measure(self.right_to_left, (source, reverse_tokens(target, *tokens)))
         self._check_vocabularies()
-        return (left + gather_rows(right, reversed_places(target, *tokens))) / 2, weights
+        return (left + gather_rows(right, reversed_positions(target, *tokens))) / 2, weights
 
     def _check_vocabularies(self):
         calls = [model._first_call for model in self._members()]
         sizes = [call.vocabulary for call in calls if call]
-        check("BidirectionalEnsemble", "vocabulary", len(set(sizes)) < 2, sizes)
+        expected = "both models must have one vocabulary"
+        check("BidirectionalEnsemble", len(set(sizes)) < 2, expected, sizes)

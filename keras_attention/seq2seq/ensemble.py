@@ -1,6 +1,6 @@
 """Several models that generate together."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 
@@ -8,15 +8,35 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.search import average_steps
 from keras_attention.search.averaging import average
 from keras_attention.seq2seq._checks import check, check_pair
-from keras_attention.seq2seq._generation import Joint
+from keras_attention.seq2seq._generation import Generator
 from keras_attention.seq2seq.model import Seq2Seq
 
 __all__ = ["Ensemble"]
 
 
+class EnsembleBase(Generator):
+    """Models that generate together, and that are trained one by one."""
+
+    def _take_tokens(self, models):
+        """Set the tokens to those of the models, which must share them."""
+        tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]
+        expected = "the models must have the same start_token, end_token and pad_token"
+        check(type(self).__name__, len(set(tokens)) == 1, expected, tokens)
+        self.start_token, self.end_token, self.pad_token = tokens[0]
+
+    def fit(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise an error: train the models one by one, and then join them."""
+        raise ValueError(
+            f"{self.name}: the models of an ensemble are trained one by one. Call "
+            "model.fit(source, target) of each, and then join them."
+        )
+
+    train_on_batch = fit
+
+
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Ensemble(Joint):
-    """Generates with the average of the probabilities of several models.
+class Ensemble(EnsembleBase):
+    """Generate with the average of the probabilities of several models.
 
         p(y[i] | y[<i], x) = 1/M sum_m p_m(y[i] | y[<i], x)
 
@@ -63,7 +83,8 @@ class Ensemble(Joint):
         super().__init__(**kwargs)
         models = list(models) if isinstance(models, (list, tuple)) else [models]
         right = models and all(isinstance(model, (Seq2Seq, Ensemble)) for model in models)
-        check("Ensemble", "models", right, models)
+        expected = "`models` must be a list of Seq2Seq models, or of ensembles of them"
+        check("Ensemble", right, expected, models)
         self._take_tokens(models)
         self.models = models
 
@@ -72,22 +93,22 @@ class Ensemble(Joint):
         return average([model(inputs, training=False) for model in self.models])[0]
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
-        """Encodes a source with every model. Returns their states and their memories."""
+        """Encode a source with every model. Return their states and their memories."""
         states, memories = zip(*(model.start(source) for model in self.models), strict=True)
         return states, memories
 
     def step(
         self, tokens: Tensor, state: Nested, memory: Nested
     ) -> tuple[Tensor, Nested, Tensor | None]:
-        """Predicts the next token by the average of all models, see `average_steps`."""
+        """Predict the next token by the average of all models, see `average_steps`."""
         return average_steps([model.step for model in self.models])(tokens, state, memory)
 
-    def _members(self):
+    def _members(self) -> list[Seq2Seq]:
         return [one for model in self.models for one in model._members()]
 
     def _memory_mask(self, memory):
         return self.models[0]._memory_mask(memory[0])
 
-    def _distribution(self, source, target):
-        distributions = [model._distribution(source, target) for model in self.models]
+    def _log_distribution(self, source, target):
+        distributions = [model._log_distribution(source, target) for model in self.models]
         return average(*zip(*distributions, strict=True))

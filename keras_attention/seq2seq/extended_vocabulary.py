@@ -1,4 +1,4 @@
-"""Numbers for words that a vocabulary lacks."""
+"""Ids for words that a vocabulary lacks."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,9 +8,9 @@ __all__ = ["ExtendedVocabulary"]
 
 
 class ExtendedVocabulary:
-    """Turns words into the ids that `PointerGenerator` reads and returns, and back.
+    """Turn words into the ids that `PointerGenerator` reads and returns, and back.
 
-    A word of the vocabulary has its place in it as its id. Other words of a source, its extra
+    The id of a word of the vocabulary is its index. Other words of a source, its extra
     words, have ids from the size of the vocabulary on, in the order in which they appear. Each
     sample has its own. Words beyond `max_extra`, and words of a target that its source lacks, have
     the id of the unknown token.
@@ -46,7 +46,7 @@ class ExtendedVocabulary:
     def encode_sources(
         self, samples: Iterable[Sequence[str]]
     ) -> tuple[list[list[int]], list[list[str]]]:
-        """The ids of the words of every sample, and the extra words of every sample."""
+        """Return the ids of the words of every sample, and the extra words of every sample."""
         samples = list(samples)
         extra = [
             [word for word in dict.fromkeys(sample) if word not in self._ids][: self.max_extra]
@@ -57,7 +57,7 @@ class ExtendedVocabulary:
     def encode_targets(
         self, samples: Iterable[Sequence[str]], extra: Iterable[Sequence[str]]
     ) -> list[list[int]]:
-        """The ids of the words of every sample, given the extra words of its source."""
+        """Return the ids of the words of every sample, with the extra words of its source."""
         encoded = []
         for sample, more in zip(samples, extra, strict=True):
             ids = {word: len(self.vocabulary) + n for n, word in enumerate(more)} | self._ids
@@ -67,7 +67,7 @@ class ExtendedVocabulary:
     def decode(
         self, samples: Iterable[Sequence[int]], extra: Iterable[Sequence[str]]
     ) -> list[list[str]]:
-        """The words of the ids of every sample, given the extra words of its source."""
+        """Return the words of the ids of every sample, with the extra words of its source."""
         decoded = []
         for sample, more in zip(samples, extra, strict=True):
             words = [*self.vocabulary, *more]

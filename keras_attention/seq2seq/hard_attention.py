@@ -1,5 +1,8 @@
 """A head that reads one position of the memory."""
 
+# Keras passes shapes to `build` by the names of the call arguments.
+# pyright: reportIncompatibleMethodOverride=false
+
 from typing import Any
 
 import keras
@@ -12,23 +15,23 @@ from keras_attention._spec import (
     check_seed,
     raise_value_error,
 )
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import gather_rows, ops, scan, swap_steps
 from keras_attention.ops.masks import argmax, take_last, zero_masked
-from keras_attention.seq2seq._next_token import Head, check_vocabulary
+from keras_attention.seq2seq._head import Head, check_vocabulary
 
 __all__ = ["HardAttention"]
 
 # The logarithm of the probability of an impossible position. Unlike -inf it is finite, so that
 # gradients are not NaN where nothing is valid.
 FLOOR = -1e30
-SMALLEST = 1e-30  # what a weight of zero counts as at a valid position
+SMALLEST = 1e-30  # the weight that stands for zero at a valid position
 DECAY = 0.9  # of the moving average
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class HardAttention(Head):
-    """Reads one position of the memory at each step (Xu et al., 2015).
+    """Read one position of the memory at each step (Xu et al., 2015).
 
         p[b,i,j,:] = softmax(W_o tanh(W_s s[b,i] + W_h h[b,j] + b) + b_o)    if it reads j
         p[b,i,:]   = sum_j a[b,i,j] p[b,i,j,:]
@@ -125,16 +128,12 @@ class HardAttention(Head):
         self.entropy_weight = check_number(self.name, "entropy_weight", entropy_weight, 0)
         self.pad_token = pad_token
         self.seed = check_seed(self.name, seed)
+        more = ("tokens",) * self.monotonic + ("targets",) * self.samples
+        self.reads = ("weights", "memory", "memory_mask", *more)
         if self.samples:
             self.seed_generator = keras.random.SeedGenerator(self.seed)
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The features that the head asks of its `Seq2Seq`."""
-        more = ("tokens",) * self.monotonic + ("targets",) * self.samples
-        return ("weights", "memory", "memory_mask", *more)
-
-    def build(self, output_shape: Shape, memory_shape: Shape = None) -> None:
+    def build(self, output_shape: tuple[int, ...], memory_shape: tuple[int, ...] = ()) -> None:
         units, self._width = self.units, output_shape[-1]
         self.from_output = self.dense("from_output", units, self._width)
         self.from_memory = self.dense("from_memory", units, memory_shape[-1], use_bias=False)
@@ -145,7 +144,7 @@ class HardAttention(Head):
             )
 
     def initial_state(self, memory: Tensor, memory_mask: Tensor | None = None) -> Nested:
-        """The state before the first step, for a head that was built.
+        """Return the state before the first step, for a head that was built.
 
         Args:
             memory: h, `(B, Tk, Dv)`. memory_mask: `(B, Tk)` boolean.
@@ -185,10 +184,10 @@ class HardAttention(Head):
         else:
             emitted = self._of_each(self.from_output(output), projected)
             if self.monotonic:
-                said = _probability_of(tokens[:, 1:], emitted[:, :-1])
-                said = ops.pad(said, [[0, 0], [1, 0], [0, 0]])
+                last_log_prob = _probability_of(tokens[:, 1:], emitted[:, :-1])
+                last_log_prob = ops.pad(last_log_prob, [[0, 0], [1, 0], [0, 0]])
                 start = _log_start(memory, memory_mask, self.log_dtype)
-                logs = _log_forward(start, said, logs)
+                logs = _log_forward(start, last_log_prob, logs)
             result = ops.logsumexp(ops.expand_dims(logs, 3) + emitted, axis=2)
         if not one_step:
             return result
@@ -196,7 +195,7 @@ class HardAttention(Head):
         return result if state is None else (result, state)
 
     def _step(self, output, memory, logs, tokens, state):
-        """One step over positions that never move back; its tensors have an axis of steps."""
+        """Compute one step of the monotonic head. The tensors have an axis of steps."""
         if state is None:
             expected = "`state` is missing: one step of a monotonic head needs it"
             remedy = "Pass state=head.initial_state(memory, memory_mask) to the first step."
@@ -207,13 +206,13 @@ class HardAttention(Head):
         emitted = self._of_each(self.from_output(both), memory)
         # The start token, which makes no difference here, may lie outside of the vocabulary.
         tokens = ops.minimum(tokens, self.vocabulary_size - 1)
-        said = _probability_of(tokens, emitted[:, :1])
-        logs = _advance(ops.cast(predicted, self.log_dtype), said[:, 0], logs[:, 0])
+        last_log_prob = _probability_of(tokens, emitted[:, :1])
+        logs = _advance(ops.cast(predicted, self.log_dtype), last_log_prob[:, 0], logs[:, 0])
         state = logs, ops.cast(output[:, 0], self.compute_dtype)
         return ops.logsumexp(logs[:, None, :, None] + emitted[:, 1:], axis=2), state
 
     def _of_each(self, output, memory):
-        """log p for every position, `(B, T, Tk, V)`."""
+        """Return log p for every position, `(B, T, Tk, V)`."""
         return self._log_probs(ops.expand_dims(output, 2) + ops.expand_dims(memory, 1))
 
     def _log_probs(self, both):
@@ -221,7 +220,7 @@ class HardAttention(Head):
         return ops.log_softmax(logits, axis=-1)
 
     def _of_one(self, output, memory, logs, targets, training):
-        """log p, `(B, T, V)`, at a sampled position in training, otherwise the most probable."""
+        """Return log p `(B, T, V)` at a sampled or, after training, the most probable position."""
         position = _sampled(logs, self.seed_generator) if training else argmax(logs)
         log_probs = self._log_probs(self.from_output(output) + gather_rows(memory, position))
         if training:
@@ -234,7 +233,7 @@ class HardAttention(Head):
 
 
 def _log_weights(weights, mask):
-    """log a, `(B, T, Tk)`, `FLOOR` where the mask `(B, Tk)` is False.
+    """Return log a, `(B, T, Tk)`, `FLOOR` where the mask `(B, Tk)` is False.
 
     A row sums to one. Where nothing is valid, all positions are equally probable.
     """
@@ -245,38 +244,38 @@ def _log_weights(weights, mask):
 
 
 def _log_start(memory, mask, dtype):
-    """The log distribution `(B, Tk)` of a reader at the first valid position, or else the first."""
+    """Return the log distribution `(B, Tk)` at the first valid position, or else the first."""
     valid = ops.ones_like(memory[..., 0], "float32") if mask is None else ops.cast(mask, "float32")
-    place = ops.arange(ops.shape(memory)[1], dtype="int32")
-    at_start = place == ops.expand_dims(argmax(valid), 1)
+    position = ops.arange(ops.shape(memory)[1], dtype="int32")
+    at_start = position == ops.expand_dims(argmax(valid), 1)
     return ops.cast(ops.where(at_start, 0.0, FLOOR), dtype)
 
 
-def _advance(predicted, said, logs):
-    """One step of the recursion over positions that never move back.
+def _advance(predicted, last_log_prob, logs):
+    """Compute one step of the recursion over positions that never move back.
 
         r(j')  = p(j' | y[<i])        = P[i-1](j') p(y[i-1] | j') / (their sum over j')
         P[i](j) = p(j | y[<i])        = sum over j' <= j of r(j') a[i](j) / (sum_{l >= j'} a[i](l))
 
     Args:
-        predicted: log P[i-1], `(B, Tk)`. said: log p(y[i-1] | j), `(B, Tk)`.
+        predicted: log P[i-1], `(B, Tk)`. last_log_prob: log p(y[i-1] | j), `(B, Tk)`.
         logs: log a[i], `(B, Tk)`.
 
     Returns:
         log P[i], `(B, Tk)`.
     """
-    place = ops.arange(ops.shape(logs)[1], dtype="int32")
-    ahead = ops.expand_dims(place, 1) <= place
+    position = ops.arange(ops.shape(logs)[1], dtype="int32")
+    ahead = ops.expand_dims(position, 1) <= position
     moves = ops.log_softmax(ops.where(ahead, ops.expand_dims(logs, 1), FLOOR), axis=-1)
-    read = ops.log_softmax(predicted + said, axis=-1)
+    read = ops.log_softmax(predicted + last_log_prob, axis=-1)
     return ops.logsumexp(ops.expand_dims(read, 2) + moves, axis=1)
 
 
-def _log_forward(start, said, logs):
-    """All steps of `_advance`.
+def _log_forward(start, last_log_prob, logs):
+    """Compute all steps of `_advance`.
 
     Args:
-        start: `(B, Tk)`. said: `(B, T, Tk)`, zeros at the first step. logs: `(B, T, Tk)`.
+        start: `(B, Tk)`. last_log_prob: `(B, T, Tk)`, zeros at the first step. logs: `(B, T, Tk)`.
 
     Returns:
         log P, `(B, T, Tk)`.
@@ -286,24 +285,24 @@ def _log_forward(start, said, logs):
         predicted = _advance(predicted, *inputs)
         return predicted, predicted
 
-    return swap_steps(scan(step, start, (swap_steps(said), swap_steps(logs)))[1])
+    return swap_steps(scan(step, start, (swap_steps(last_log_prob), swap_steps(logs)))[1])
 
 
 def _probability_of(tokens, log_probs):
-    """The log probability of the tokens `(B, T)` at every position, `(B, T, Tk)`."""
+    """Return the log probability of the tokens `(B, T)` at every position, `(B, T, Tk)`."""
     tokens = ops.broadcast_to(ops.expand_dims(tokens, 2), ops.shape(log_probs)[:-1])
     return take_last(log_probs, tokens)
 
 
 def _sampled(logs, generator):
-    """Positions `(B, T)`, drawn with the log probabilities `(B, T, Tk)`."""
+    """Sample positions `(B, T)` with the log probabilities `(B, T, Tk)`."""
     # The largest of log a plus Gumbel noise is at j with probability a(j).
     uniform = keras.random.uniform(ops.shape(logs), dtype=logs.dtype, seed=generator)
     return argmax(logs - ops.log(-ops.log(uniform)))
 
 
 def _reinforce(reward, baseline, logs, position, valid, weight):
-    """The loss whose gradient is the estimate of REINFORCE, and the next baseline.
+    """Return the loss whose gradient is the estimate of REINFORCE, and the next baseline.
 
         loss = - mean over valid b, i of (r[b,i] - m) log a[b,i,j] + w entropy(a[b,i,:])
 

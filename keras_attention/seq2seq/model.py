@@ -8,10 +8,10 @@ from keras import tree
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
 from keras_attention.ops.masks import zero_masked
-from keras_attention.seq2seq._batches import padded, with_a_step
-from keras_attention.seq2seq._checks import check, check_encoded, check_pair, check_parts
+from keras_attention.seq2seq._batches import at_least_one_step, pad_lists
+from keras_attention.seq2seq._checks import check, check_encoded, check_layers, check_pair
 from keras_attention.seq2seq._generation import Generator
-from keras_attention.seq2seq._input_signature import FirstCall, form_of
+from keras_attention.seq2seq._input_signature import FirstCall, signature_of
 from keras_attention.seq2seq._training_pairs import PairTrainer
 
 __all__ = ["Seq2Seq"]
@@ -19,7 +19,7 @@ __all__ = ["Seq2Seq"]
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Seq2Seq(PairTrainer, Generator):
-    """Turns one sequence into another, with attention (Bahdanau et al., 2015; Luong et al., 2015).
+    """Turn one sequence into another, with attention (Bahdanau et al., 2015; Luong et al., 2015).
 
         memory, s[0], mask = encoder(x)
         o[i], s[i] = decoder(embedding(y[i-1]), s[i-1], memory)    y[-1] is the start token
@@ -45,8 +45,8 @@ class Seq2Seq(PairTrainer, Generator):
         head: a layer from the output of the decoder to logits `(B, T, V)`, such as `Dense`; see
             `keras_attention.seq2seq` for heads that read more. None multiplies the output by the
             transposed table of a `keras.layers.ReversibleEmbedding`.
-        start_token: the id that the first step reads. Do not put it in a target: `fit` refuses it
-            in arrays, and its probability is zero.
+        start_token: the id that the first step reads. Do not put it in a target: `fit` raises an
+            error for it in arrays, and its probability is zero.
         end_token: the id that ends every target.
         pad_token: the id that fills the rest of a target. Use it in the source too.
 
@@ -60,7 +60,7 @@ class Seq2Seq(PairTrainer, Generator):
         Logits `(B, T, V)`. Step i predicts target i.
 
     Raises:
-        ValueError: a part lacks a method; the head is a `Dense` that returns probabilities; two
+        ValueError: the decoder lacks a method; the head is a `Dense` with a softmax; two
             tokens are equal; a token is not an id; the encoder returns something else than a
             memory, a state and a mask; a target is missing; a target of `fit` has no end token, or
             a start token.
@@ -104,8 +104,8 @@ class Seq2Seq(PairTrainer, Generator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        tokens = {"start_token": start_token, "end_token": end_token, "pad_token": pad_token}
-        check_parts(encoder, decoder, target_embedding, head, tokens)
+        tokens = start_token, end_token, pad_token
+        check_layers(encoder, decoder, target_embedding, head, *tokens)
         self.encoder, self.decoder = encoder, decoder
         self.target_embedding, self.head = target_embedding, head
         self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
@@ -113,8 +113,8 @@ class Seq2Seq(PairTrainer, Generator):
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         return self._teacher_forcing(inputs, training, False)[0]
 
-    def _teacher_forcing(self, inputs, training, weights_wanted):
-        """Logits and weights of all steps, each of which reads the target before it."""
+    def _teacher_forcing(self, inputs, training, needs_weights):
+        """Return the logits and weights of all steps, each of which reads the target before it."""
         source, target = check_pair(self.name, inputs)
         target = ops.cast(target, "int32")
         tokens = ops.pad(target, [[0, 0], [1, 0]], constant_values=self.start_token)[:, :-1]
@@ -123,34 +123,33 @@ class Seq2Seq(PairTrainer, Generator):
         valid = ops.logical_or(ops.not_equal(target, self.pad_token), first)
         memory, state, mask = self._encode(source, training)
         vectors = self._embed(tokens, training)
-        weights_wanted = weights_wanted or bool({"weights", "context"}.intersection(self._reads))
+        needs_weights = needs_weights or bool({"weights", "context"}.intersection(self._reads))
         decoded = self.decoder(
             vectors,
             memory,
             initial_state=state,
             sequences_mask=valid,
             memory_mask=mask,
-            return_attention_scores=weights_wanted,
+            return_attention_scores=needs_weights,
             training=training,
         )
-        output, weights = decoded if weights_wanted else (decoded, None)
+        output, weights = decoded if needs_weights else (decoded, None)
         features = {"inputs": vectors, "tokens": tokens, "weights": weights}
         features |= {"targets": target if training else None}
         features |= self._source_features(source, memory, mask)
         logits, _ = self._logits(output, features, training=training)
         if self._first_call is None:
             size = logits.shape[-1]
-            check(self.name, "all logits", size is None or size > self.end_token, size)
-            self._first_call = FirstCall(form_of(tuple(inputs)), _masks_all(mask), size)
+            expected = "`head` must return a logit for every token, the end token too"
+            check(self.name, size > self.end_token, expected, size)
+            self._first_call = FirstCall(signature_of(tuple(inputs)), _masks_all(mask), size)
         return logits, weights
 
     def _encode(self, source, training=None):
-        first = self._first_call
-        if first is not None:
-            check(self.name, "sources", not first.several or not hasattr(source, "shape"), source)
-        encoded = self.encoder(self._known(source), training=training)
+        encoded = self.encoder(self._to_unk(source), training=training)
         memory, state, mask = check_encoded(self.name, encoded)
-        check(self.name, "mask", self._cut_token is None or _masks_all(mask), mask)
+        right = self._cut_token is None or _masks_all(mask)
+        check(self.name, right, "the encoder must return a mask, as at the first call", mask)
         return tree.map_structure(zero_masked, memory, mask), state, mask
 
     @property
@@ -158,23 +157,23 @@ class Seq2Seq(PairTrainer, Generator):
         return getattr(self.head, "reads", ())
 
     def _source_features(self, source, memory, mask):
-        """Selects what the head reads of a source, in training and in every step of a search.
+        """Select the features of a source that the head reads.
 
         The memory is that of the encoder. A prepared `Memory` may hold other values.
         """
-        wanted = *self._reads, *["memory"] * ("context" in self._reads)
+        names = *self._reads, *["memory"] * ("context" in self._reads)
         features = {"memory": memory, "memory_mask": mask, "source": source}
-        return {name: x for name, x in features.items() if name in wanted}
+        return {name: x for name, x in features.items() if name in names}
 
     def _embed(self, tokens, training=None):
-        return self.target_embedding(self._known(tokens), training=training)
+        return self.target_embedding(self._to_unk(tokens), training=training)
 
-    def _known(self, ids):
-        """The ids that an embedding knows, for a head whose vocabulary is larger."""
-        return tree.map_structure(getattr(self.head, "known", lambda x: x), ids)
+    def _to_unk(self, ids):
+        """Replace ids beyond the embedding, for a head with an extended vocabulary."""
+        return tree.map_structure(getattr(self.head, "to_unk", lambda x: x), ids)
 
     def _logits(self, output, features, state=None, training=None):
-        """The logits of the output of the decoder, and the next state of the head."""
+        """Return the logits of an output of the decoder, and the next state of the head."""
         if self.head is None:
             return self.target_embedding(output, reverse=True), None
         if "context" in self._reads:
@@ -189,22 +188,21 @@ class Seq2Seq(PairTrainer, Generator):
         return logits, state
 
     def start(self, source: Nested) -> tuple[Nested, Nested]:
-        """Encodes a source. Returns `(state, memory)`, with which a search over `step` starts.
+        """Encode a source. Return `(state, memory)`, from which a search over `step` starts.
 
         For example, `beam_search(model.step, *model.start(source), start_token=1, end_token=2,
         max_length=9)`.
         """
-        source = with_a_step(padded(source, self.pad_token), self._cut_token)
+        source = at_least_one_step(pad_lists(source, self.pad_token), self._cut_token)
         memory, state, mask = self._encode(source, training=False)
         prepared = self.decoder.prepare(memory, mask)
-        head_state = None
-        if hasattr(self.head, "initial_state"):
-            head_state = self.head.initial_state(memory, mask)
+        initial = getattr(self.head, "initial_state", None)
+        head_state = None if initial is None else initial(memory, mask)
         state = self.decoder.get_initial_state(prepared, state), head_state
         return state, (prepared, self._source_features(source, memory, mask))
 
     def step(self, tokens: Tensor, state: Nested, memory: Nested) -> tuple[Tensor, Nested, Nested]:
-        """Predicts the next token, as the step of a search does; see `keras_attention.search`.
+        """Predict the next token, as the step of a search does; see `keras_attention.search`.
 
         Args:
             tokens: `(N,)` int32, the last tokens.
@@ -213,13 +211,11 @@ class Seq2Seq(PairTrainer, Generator):
         Returns:
             `(logits, state, weights)`. The logits of the padding and of the start token are -inf.
         """
-        for pair in (state, memory):
-            check(self.name, "started", isinstance(pair, (tuple, list)) and len(pair) == 2, pair)
-        (decoder_state, head_state), (prepared, of_source) = state, memory
+        (decoder_state, head_state), (prepared, source_features) = state, memory
         vectors = self._embed(tokens, training=False)
         output, decoder_state, weights = self.decoder.step(vectors, decoder_state, prepared)
         features = {"inputs": vectors, "tokens": tokens, "weights": weights, "targets": None}
-        features |= of_source
+        features |= source_features
         logits, head_state = self._logits(output, features, head_state, training=False)
         return self._allowed(logits), (decoder_state, head_state), weights
 
@@ -227,25 +223,25 @@ class Seq2Seq(PairTrainer, Generator):
         mask = memory[0].mask
         return None if tree.is_nested(mask) else mask  # no penalty covers several memories
 
-    def _distribution(self, source, target):
-        source = with_a_step(source, self._cut_token)
+    def _log_distribution(self, source, target):
+        source = at_least_one_step(source, self._cut_token)
         logits, weights = self._teacher_forcing((source, target), False, True)
         return ops.log_softmax(ops.cast(self._allowed(logits), "float32")), weights
 
     def _allowed(self, logits):
-        """Forbids the padding and the start token."""
+        """Forbid the padding and the start token."""
         token = ops.arange(logits.shape[-1])
         forbidden = ops.logical_or(token == self.pad_token, token == self.start_token)
         return ops.where(forbidden, ops.cast(-float("inf"), logits.dtype), logits)
 
 
 def _masks_all(mask):
-    """Whether all memories have a mask."""
+    """Return True if all memories have a mask."""
     return all(x is not None for x in tree.flatten(mask))
 
 
 def _context(weights, memory):
-    """The weights times the memory; of several memories side by side."""
+    """Multiply the weights by the memory; concatenate the contexts of several memories."""
     if tree.is_nested(memory):
         return ops.concatenate(list(map(_context, weights, memory)), axis=-1)
     weights = ops.cast(weights, memory.dtype)

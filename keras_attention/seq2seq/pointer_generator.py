@@ -1,22 +1,25 @@
 """A head that copies words of the source."""
 
+# Keras passes shapes to `build` by the names of the call arguments.
+# pyright: reportIncompatibleMethodOverride=false
+
 from typing import Any
 
 import keras
 
 from keras_attention._spec import check_int
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Tensor
 from keras_attention.backend import ops, scatter_add
-from keras_attention.seq2seq._next_token import Head, check_vocabulary
+from keras_attention.seq2seq._head import Head, check_vocabulary
 
 __all__ = ["PointerGenerator"]
 
-FLOOR = 1e-30  # what a probability of zero counts as
+FLOOR = 1e-30  # the probability that stands for zero
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class PointerGenerator(Head):
-    """Generates a token or copies one from the source (See, Liu and Manning, 2017).
+    """Generate a token, or copy one from the source (See, Liu and Manning, 2017).
 
         g[b,i]      = sigmoid(w_c . c[b,i] + w_s . s[b,i] + w_x . x[b,i] + b)
         P_v[b,i,:]  = softmax(V' (V [s[b,i]; c[b,i]] + b_v) + b'_v)
@@ -37,7 +40,7 @@ class PointerGenerator(Head):
         vocabulary_size: V.
         max_extra: X, the largest number of extra words of a sample.
         units: the width between V and V', or None for the width of s.
-        unknown_token: the token that the embedding reads in place of an extra word; see `known`.
+        unknown_token: the token that the embedding reads in place of an extra word; see `to_unk`.
 
     Weights:
         hidden: a `Dense` with V and b_v. logits: a `Dense` with V' and b'_v.
@@ -80,8 +83,7 @@ class PointerGenerator(Head):
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)
-        hint = "It is the largest number of a source's own words; write max_extra=50, for example."
-        self.max_extra = check_int(self.name, "max_extra", max_extra, hint=hint)
+        self.max_extra = check_int(self.name, "max_extra", max_extra)
         self.units = None if units is None else check_int(self.name, "units", units)
         self.unknown_token = check_int(
             self.name, "unknown_token", unknown_token, 0, vocabulary_size - 1
@@ -89,9 +91,9 @@ class PointerGenerator(Head):
 
     def build(
         self,
-        output_shape: Shape,
-        context_shape: Shape = None,
-        inputs_shape: Shape = None,
+        output_shape: tuple[int, ...],
+        context_shape: tuple[int, ...] = (),
+        inputs_shape: tuple[int, ...] = (),
     ) -> None:
         width = output_shape[-1] + context_shape[-1]
         units = output_shape[-1] if self.units is None else self.units
@@ -108,19 +110,20 @@ class PointerGenerator(Head):
         source: Tensor = None,
     ) -> Tensor:
         dtype, extra = self.log_dtype, self.max_extra
-        logits = self.logits(self.hidden(self.joined(output, context)))
-        gate = ops.cast(self.gate(self.joined(output, context, inputs)), dtype)
+        logits = self.logits(self.hidden(self.concatenated(output, context)))
+        gate = ops.cast(self.gate(self.concatenated(output, context, inputs)), dtype)
         copied = self._copied(ops.cast(weights, dtype), source)
         # Where nothing can be copied, the token is generated.
         log_generate = ops.where(
             ops.any(weights > 0, axis=-1, keepdims=True), ops.log_sigmoid(gate), 0.0
         )
         generated = log_generate + ops.log_softmax(ops.cast(logits, dtype), axis=-1)
-        known = ops.logaddexp(generated, ops.log_sigmoid(-gate) + copied[..., :-extra])
-        return ops.concatenate([known, ops.log_sigmoid(-gate) + copied[..., -extra:]], axis=-1)
+        copied = ops.log_sigmoid(-gate) + copied
+        words = ops.logaddexp(generated, copied[..., :-extra])
+        return ops.concatenate([words, copied[..., -extra:]], axis=-1)
 
     def _copied(self, weights, source):
-        """The logarithm of the weights of each token, `(B, T, V + X)`."""
+        """Return the log of the weights of each token, `(B, T, V + X)`."""
         size = self.vocabulary_size + self.max_extra
         source = ops.cast(source, "int32")
         source = ops.where(source < size, source, self.unknown_token)
@@ -130,6 +133,6 @@ class PointerGenerator(Head):
         total = ops.squeeze(total, 2) if one_step else ops.swapaxes(total, 1, 2)
         return ops.log(ops.maximum(total, FLOOR))
 
-    def known(self, ids: Tensor) -> Tensor:
-        """The ids that an embedding of the vocabulary knows, `unknown_token` for extra words."""
+    def to_unk(self, ids: Tensor) -> Tensor:
+        """Replace the ids of extra words by `unknown_token`, for an embedding."""
         return ops.where(ids < self.vocabulary_size, ids, self.unknown_token)

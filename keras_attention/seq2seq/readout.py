@@ -1,20 +1,23 @@
 """A head with a hidden layer."""
 
+# Keras passes shapes to `build` by the names of the call arguments.
+# pyright: reportIncompatibleMethodOverride=false
+
 from typing import Any
 
 import keras
 
 from keras_attention._spec import check_int, check_rate, check_seed, raise_value_error
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Tensor
 from keras_attention.backend import ops
-from keras_attention.seq2seq._next_token import Head, check_vocabulary
+from keras_attention.seq2seq._head import Head, check_vocabulary
 
 __all__ = ["Readout"]
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Readout(Head):
-    """Logits from the output and the last token, the "deep output" (Bahdanau et al., 2015).
+    """Compute logits from the output and the last token, the "deep output" (Bahdanau et al., 2015).
 
         h[b,i]      = f(W [s[b,i]; x[b,i]] + b)
         logits[b,i] = W_o h[b,i] + b_o
@@ -77,7 +80,7 @@ class Readout(Head):
         self.activation = activation
         self.dropout = check_rate(self.name, "dropout", dropout)
         self.seed = check_seed(self.name, seed)
-        self.pieces = 2 if activation == "maxout" else 1
+        self.linear_functions = 2 if activation == "maxout" else 1
         self._function = _function(self.name, None if activation == "maxout" else activation)
         self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
@@ -86,16 +89,18 @@ class Readout(Head):
         """Whether the head returns vectors for the transposed table of an embedding."""
         return self.vocabulary_size is None
 
-    def build(self, output_shape: Shape, inputs_shape: Shape = None) -> None:
-        width, units = output_shape[-1] + inputs_shape[-1], self.pieces * self.units
+    def build(self, output_shape: tuple[int, ...], inputs_shape: tuple[int, ...] = ()) -> None:
+        width, units = output_shape[-1] + inputs_shape[-1], self.linear_functions * self.units
         self.hidden = self.dense("hidden", units, width, activation=self._function)
-        if not self.tied:
+        if self.vocabulary_size is not None:
             self.logits = self.dense("logits", self.vocabulary_size, self.units)
 
     def call(self, output: Tensor, inputs: Tensor = None, training: bool | None = None) -> Tensor:
-        hidden = self.hidden(self.joined(output, inputs))
-        if self.pieces > 1:
-            pairs = ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, self.pieces))
+        hidden = self.hidden(self.concatenated(output, inputs))
+        if self.linear_functions > 1:
+            pairs = ops.reshape(
+                hidden, (*ops.shape(hidden)[:-1], self.units, self.linear_functions)
+            )
             hidden = ops.max(pairs, axis=-1)
         hidden = self.drop(hidden, training=training)
         return hidden if self.tied else self.logits(hidden)

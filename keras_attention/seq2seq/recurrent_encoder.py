@@ -1,5 +1,8 @@
 """The encoder of a sequence-to-sequence model: an embedding and a recurrent layer."""
 
+# Keras passes shapes to `build` by the names of the call arguments.
+# pyright: reportIncompatibleMethodOverride=false
+
 from typing import Any
 
 import keras
@@ -14,7 +17,7 @@ __all__ = ["RecurrentEncoder"]
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class RecurrentEncoder(CheckedLayer):
-    """Embeds ids and reads them with a recurrent layer; an encoder for `Seq2Seq`.
+    """Embed ids and read them with a recurrent layer; an encoder for `Seq2Seq`.
 
         h, s = rnn(embedding(x)),    mask = (x != pad_token)
 
@@ -81,7 +84,7 @@ class RecurrentEncoder(CheckedLayer):
         self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, source_shape: Any) -> None:
-        # It builds the parts, in the dtypes that they have.
+        # It builds the layers inside, in the dtypes that they have.
         traced(lambda ids: self.call(ids, False), keras.KerasTensor(tuple(source_shape), "int32"))
 
     def call(
@@ -96,9 +99,9 @@ class RecurrentEncoder(CheckedLayer):
         if hasattr(self.rnn, "backward_layer"):
             half = len(states) // 2
             pairs = zip(states[:half], states[half:], strict=True)
-            states = [keras.tree.map_structure(_joined, *pair) for pair in pairs]
+            states = [keras.tree.map_structure(_concatenate, *pair) for pair in pairs]
         return memory, states, mask
 
 
-def _joined(forward, backward):
+def _concatenate(forward, backward):
     return ops.concatenate([forward, backward], axis=-1)

@@ -283,16 +283,17 @@ def test_a_free_run_repeats_the_model():
 
 
 def test_noise_begins_in_the_second_half():
+    attention = model.make_attention("monotonic", 4, 1.0, late_noise=True)
     built = mock.MagicMock()
-    attention = built.get_layer.return_value.attention
-    attention.noise, noises = 3, []
-    callback = model.LateNoise(built, 4)
-    callback.set_model(built)
+    built.get_layer.return_value.attention = attention
+    callback, inputs = model.LateNoise(built, 4), np.ones((1, 2, 3), "float32")
+    attention(inputs, inputs)
+    memory, sizes = attention.prepare(inputs), []
     for epoch in range(4):
         callback.on_epoch_begin(epoch)
-        noises.append(attention.noise)
-    assert noises == [0, 0, 3, 3]
-    assert built.make_train_function.call_count == 2
+        sizes.append(np.abs(attention.sample_noise(memory, 5)).max())
+    assert sizes[:2] == [0, 0]
+    assert min(sizes[2:]) > 0.1
 
 
 def test_the_prenet_drops_frames_in_training_alone():

@@ -64,7 +64,7 @@ def test_weights_of_zero():
 @pytest.mark.parametrize(
     ("arguments", "fragments"),
     [
-        (([0.5, 0.5], ["a"]), ("`weights` must be numbers of shape (instances,), here (1,)",)),
+        (([0.5, 0.5], ["a"]), ("`weights` must be an array of shape (instances,), here (1,)",)),
         (([[0.5]], ["a"]), ("`weights`", "Pass one sample: weights[0].")),
         (([-0.5], ["a"]), ("`weights` must be finite and not negative",)),
         (([1.0], "a"), ("`instances` must be a list of strings", "Split the string.")),

@@ -43,27 +43,27 @@ MISTAKES = {
     ),
     "swapped weights and source": (
         lambda: plot_attention(SOURCE, WEIGHTS),
-        r"`weights` must be numbers of shape .*; received \['das', 'Haus'\]",
+        r"`weights` must be an array of shape .*; received \['das', 'Haus'\]",
     ),
     "swapped weights and tokens": (
         lambda: highlight([0.9, 0.1], SOURCE),
-        r"`weights` must be numbers of shape .*; received \['das', 'Haus'\]",
+        r"`weights` must be an array of shape .*; received \['das', 'Haus'\]",
     ),
     "no weights": (
         lambda: plot_attention(None, SOURCE, TARGET),
-        "`weights` must be numbers of shape .*; received None",
+        "`weights` must be an array of shape .*; received None",
     ),
     "rows of several lengths": (
         lambda: plot_attention([[1.0], [0.5, 0.5]], SOURCE, TARGET),
-        r"`weights` must be numbers of shape .*; received \[\[1.0\], ",
+        r"`weights` must be an array of shape .*; received \[\[1.0\], ",
     ),
     "symbolic weights": (
         lambda: plot_attention(keras.Input((2,)), SOURCE, TARGET),
-        "`weights` must be numbers of shape .*; received <KerasTensor",
+        "`weights` must be an array of shape .*; received <KerasTensor",
     ),
     "outputs and weights": (
         lambda: plot_attention((np.ones((1, 2, 5)), np.array([WEIGHTS])), SOURCE, TARGET),
-        r"(?s)`weights` must be numbers .* Of \(output, weights\), pass the second",
+        r"(?s)`weights` must be an array .* Of \(output, weights\), pass the second",
     ),
     "a flag as largest": (
         lambda: plot_attention(WEIGHTS, SOURCE, TARGET, largest=True),

@@ -115,9 +115,7 @@ def test_a_model_that_is_compiled_by_itself():
             return self.run(x)
 
     model = Compiled()
-    with pytest.raises(
-        ValueError, match=r"\(inner, pooling\) gave numbers.*not in a function that is compiled"
-    ):
+    with pytest.raises(ValueError, match=r"function that is compiled.* layers: inner, pooling"):
         attention_weights(model, np.ones((2, 3, 4), "float32"))
     model(np.ones((2, 3, 4), "float32"))
     assert "call" not in vars(model.pooling)
@@ -126,7 +124,7 @@ def test_a_model_that_is_compiled_by_itself():
 def test_a_model_without_attention():
     x = keras.Input((3,))
     model = keras.Model(x, keras.layers.Dense(2, name="dense")(x), name="plain")
-    with pytest.raises(ValueError, match=r"plain: no layer .* layers: .*dense"):
+    with pytest.raises(ValueError, match=r"plain: no layer .* layers: none"):
         attention_weights(model, np.ones((1, 3)))
 
 

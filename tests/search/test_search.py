@@ -1,7 +1,6 @@
 """Greedy and beam search against searches written as loops over single hypotheses."""
 
 import math
-from functools import partial
 
 import keras
 import numpy as np
@@ -475,16 +474,6 @@ def test_a_vocabulary_of_unknown_size(search):
 
     with pytest.raises(ValueError, match="logits for a known number of tokens"):
         tf.function(find, [tf.TensorSpec((None, None))]).get_concrete_function()
-
-
-@pytest.mark.parametrize("search", [greedy_search, partial(beam_search, beam_width=3)])
-def test_no_sample_at_all(search):
-    def step(tokens, state, memory):
-        return ops.one_hot(tokens, 5), state, memory
-
-    found = search(step, None, np.zeros((0, 7)), start_token=1, end_token=2, max_length=4)
-    assert found.tokens.shape[0] == found.scores.shape[0] == found.weights.shape[0] == 0
-    assert found.tokens.shape[-1] == 4
 
 
 def test_a_memory_and_a_state_of_no_steps():

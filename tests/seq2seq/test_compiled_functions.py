@@ -16,7 +16,7 @@ from keras_attention import (
     Seq2Seq,
 )
 from keras_attention.seq2seq import BidirectionalEnsemble, _compiled_functions
-from keras_attention.seq2seq._compiled_functions import Programs
+from keras_attention.seq2seq._compiled_functions import CompiledFunctions
 from keras_attention.seq2seq._generation import OWN, SEARCHES
 from tests import fast
 from tests.backends import only_on
@@ -33,14 +33,13 @@ class Scaled(layers.Layer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.numbers = {"by feature": [1.0] * E}
-        self.more = np.ones(E)
         self.keeps = False
 
     def call(self, x):
         traced.append(1)
         if self.keeps:
             self.last = x
-        numbers = np.array(self.numbers["by feature"]) * self.more
+        numbers = np.array(self.numbers["by feature"])
         return x * keras.ops.convert_to_tensor(numbers, x.dtype)
 
 
@@ -63,30 +62,25 @@ def scaled(model):
     return model.encoder.embedding.get_layer("scaled")
 
 
-def replace_head(model):
-    other = make_model(seed=5).head
-    model._tracker.unlock()
-    model.head = other
-
-
-# How to make a model, what to change in it.
-CHANGES = {
-    "window": (lambda: make_model("local-m"), lambda x: set_(x.decoder.attention, half_width=2)),
-    "mode": (monotonic, lambda x: set_(x.decoder.attention, mode="hard")),
-    "activation": (make_model, lambda x: set_(x.decoder.cell, activation=keras.activations.relu)),
-    "encoder": (make_model, lambda x: set_(x.encoder.rnn.forward_layer, go_backwards=True)),
-    "end": (make_model, lambda x: set_(x, end_token=4)),
-    "start": (make_model, lambda x: set_(x, start_token=7)),
-    "padding": (make_model, lambda x: set_(x, pad_token=7)),
-    "list": (monotonic, lambda x: scaled(x).numbers["by feature"].__setitem__(1, -1.0)),
-    "array": (monotonic, lambda x: scaled(x).more.__setitem__(1, -1.0)),
-    "layer": (make_model, replace_head),
-}
-
-
 def set_(layer, **values):
     for name, value in values.items():
         setattr(layer, name, value)
+
+
+# Attributes of layers that are not ours. How to make a model, what to change in it.
+CHANGES = {
+    "activation": (make_model, lambda x: set_(x.decoder.cell, activation=keras.activations.relu)),
+    "encoder": (make_model, lambda x: set_(x.encoder.rnn.forward_layer, go_backwards=True)),
+    "list": (monotonic, lambda x: scaled(x).numbers["by feature"].__setitem__(1, -1.0)),
+}
+# Constructor arguments of our layers and models.
+FIXED = {
+    "half_width": lambda model: model.decoder.attention,
+    "query": lambda model: model.decoder,
+    "rnn": lambda model: model.encoder,
+    "end_token": lambda model: model,
+    "head": lambda model: model,
+}
 
 
 def assert_same(found, expected):
@@ -94,43 +88,54 @@ def assert_same(found, expected):
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", fast(CHANGES, ["window"], slow=0))
-def test_generate_notices_a_change(name):
+@pytest.mark.parametrize("name", FIXED)
+def test_an_argument_of_a_built_layer_is_fixed(name):
+    model = make_model("local-m")
+    layer = FIXED[name](model)
+    before = getattr(layer, name)
+    with pytest.raises(AttributeError, match=rf"`{name}` is fixed once .* Make a new layer, \w+\."):
+        setattr(layer, name, 2)
+    assert getattr(layer, name) is before
+
+
+def test_a_new_layer_with_another_argument():
+    """What the error says to do."""
+    model = make_model("local-m")
+    layer = model.decoder.attention
+    wide = type(layer).from_config(layer.get_config() | {"half_width": 7})
+    memory, query = np.ones((1, 20, H), "float32"), np.ones((1, 2, H), "float32")
+    wide(query, memory)
+    wide.set_weights(layer.get_weights())
+    assert wide.half_width == 7
+    for x, y in zip(wide.weights, layer.weights, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("name", fast(CHANGES, ["list"], slow=0))
+def test_compile_drops_the_compiled_searches(name):
     make, change = CHANGES[name]
     model, fresh = make(), make()
     before = model.generate(SOURCES, 4)
     change(model)
     change(fresh)
+    model.compile()
     found, expected = (x.generate(SOURCES, 4) for x in (model, fresh))
     assert_same(found, expected)
     assert abs(found.scores - before.scores).max() > 1e-3
 
 
-def test_log_probability_notices_a_change():
-    model, fresh = (make_model("local-m") for _ in range(2))
-    before = model.log_probability(SOURCES, TARGETS)
-    model.decoder.attention.half_width = fresh.decoder.attention.half_width = 2
-    found, expected = (x.log_probability(SOURCES, TARGETS) for x in (model, fresh))
-    assert_same(found, expected)
-    assert abs(found.scores - before.scores).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(Ensemble, marks=pytest.mark.exhaustive),
-        pytest.param(BidirectionalEnsemble, marks=pytest.mark.exhaustive),
-    ],
-)
-def test_an_ensemble_notices_a_change_of_a_member(kind):
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", [Ensemble, BidirectionalEnsemble])
+def test_compile_of_a_member_drops_the_searches_of_an_ensemble(kind):
     def make():
-        models = [make_model("local-m", seed=n) for n in (0, 1)]
+        models = [make_model(seed=n) for n in (0, 1)]
         return models, Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
 
     (models, model), (other, fresh) = make(), make()
     before = model.generate(SOURCES, 4)
     for _, last in (models, other):
-        last.decoder.attention.half_width = 2
+        last.decoder.cell.activation = keras.activations.relu
+        last.compile()
     found, expected = (x.generate(SOURCES, 4) for x in (model, fresh))
     assert_same(found, expected)
     assert abs(found.scores - before.scores).max() > 1e-3
@@ -146,7 +151,7 @@ def traces(model):
 
 @pytest.mark.slow
 @compiled_only
-def test_a_program_is_kept_while_nothing_changes():
+def test_a_search_is_compiled_once_while_nothing_changes():
     model = monotonic()
     model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     assert traces(model) > 0
@@ -154,23 +159,24 @@ def test_a_program_is_kept_while_nothing_changes():
         model.fit(SOURCES, TARGETS, validation_data=(SOURCES, TARGETS), verbose=0)
         model.evaluate(SOURCES, TARGETS, verbose=0)
         model.train_on_batch(SOURCES, TARGETS)
+        model.decoder.trainable = not model.decoder.trainable
         model.get_config()
         assert traces(model) == 0
-    scaled(model).numbers["by feature"][0] = 2.0
+    model.compile()
     assert traces(model) > 0
     assert traces(model) == 0
 
 
 @pytest.mark.slow
 @compiled_only
-def test_few_programs_serve_all_numbers():
+def test_few_compiled_functions_serve_all_numbers():
     model = make_model()
     for search, options in (
         ("greedy", {}),
         ("beam", {"length_penalty": (0.0, 2.0), "coverage_penalty": (0.1, 0.2)}),
         ("sample", {"temperature": (0.5, 2.0), "top_p": (0.1, 0.9), "seed": (0, 5)}),
     ):
-        model._programs = Programs()
+        model._compiled_functions = CompiledFunctions()
         for n in range(40):
             share = n / 39
             numbers = {name: x + type(x)(share * (y - x)) for name, (x, y) in options.items()}
@@ -178,20 +184,20 @@ def test_few_programs_serve_all_numbers():
             assert found.tokens.shape[-1] == found.log_probs.shape[-1] == 1 + n
             assert found.weights.shape[1] == 1 + n
         # Two buffers; a `min_length` of 0 and a `length_penalty` of 0 need no work.
-        assert len(model._programs._functions) <= 4
+        assert len(model._compiled_functions._functions) <= 4
 
 
 @compiled_only
-def test_programs_are_dropped(monkeypatch):
-    monkeypatch.setattr(_compiled_functions, "MOST_PROGRAMS", 2)
+def test_compiled_functions_are_dropped(monkeypatch):
+    monkeypatch.setattr(_compiled_functions, "MOST_FUNCTIONS", 2)
     model = make_model()
     for width in (1, 2, 1, 3):
         model.generate(SOURCES, 4, beam_width=width)
-    kept = set(model._programs._functions.values())
+    kept = set(model._compiled_functions._functions.values())
     assert len(kept) == 2
-    for width in (1, 3):  # the program of two beams was used least recently
+    for width in (1, 3):  # the search with two beams was used least recently
         model.generate(SOURCES, 4, beam_width=width)
-    assert set(model._programs._functions.values()) == kept
+    assert set(model._compiled_functions._functions.values()) == kept
 
 
 @compiled_only
@@ -214,7 +220,7 @@ def test_a_model_that_is_compiled_again_searches_with_xla():
     before = model.generate(SOURCES, 4)
     model.compile("sgd", jit_compile=True)
     assert_same(model.generate(SOURCES, 4), before)
-    assert all(x._jit_compile for x in model._programs._functions.values())
+    assert all(x._jit_compile for x in model._compiled_functions._functions.values())
 
 
 def test_the_documentation_of_generate_names_the_options_and_their_defaults():

@@ -153,24 +153,8 @@ WRONG = {
     "a data set of a source and a target": (
         "one", lambda model: model.fit(yields(SOURCES, TARGETS), steps_per_epoch=1, shuffle=False),
         "the pair (source, target); received int64 of shape (3, 5)", "((source, target), target)"),
-    "a data set of two sources and a target": (
-        "one", lambda model: model.fit(yields(TWO, TARGETS[:, :3]), steps_per_epoch=1,
-                                       shuffle=False),
-        "the target must stand in the pair too", "(((first, second), target), target)"),
-    "one source of two": (
-        "two", lambda model: model.fit(SOURCES, TARGETS), "the encoder reads several sources; "
-        "received int64 of shape (3, 5). Pass them as one, fit((first, second), target)"),
-    "one source of two, to generate": (
-        "two", lambda model: model.generate(SOURCES, 4), "the encoder reads several sources"),
-    "a data set of two sources of two": (
-        "two", lambda model: model.fit(yields(TWO, TARGETS), steps_per_epoch=1, shuffle=False),
-        "the encoder reads several sources", "(((first, second), target), target)"),
     "three in place of a pair": (
         "two", lambda model: model.fit((*TWO, TARGETS)), "((first, second), target)"),
-    "two sources as two arguments": (
-        "two", lambda model: model.generate(SOURCES, TARGETS, 4),
-        "several sources are one argument; received int64 of shape (3, 4). Call "
-        "generate((first, second), max_length)"),
 }  # fmt: skip
 
 

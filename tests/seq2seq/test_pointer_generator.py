@@ -129,8 +129,8 @@ def test_ids_out_of_range_count_as_unknown():
     far, unknown = np.where(SOURCE == 5, 99, SOURCE), np.where(SOURCE == 5, 2, SOURCE)
     expected = numpy(run(layer, *inputs, source=unknown))
     assert np.array_equal(numpy(run(layer, *inputs, source=far)), expected)
-    known = ops.convert_to_numpy(layer.known(np.array([[3, 4], [0, 9]])))
-    assert known.tolist() == [[3, 2], [0, 2]]
+    replaced = ops.convert_to_numpy(layer.to_unk(np.array([[3, 4], [0, 9]])))
+    assert replaced.tolist() == [[3, 2], [0, 2]]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a search returns."""
+"""The result of a search."""
 
 import math
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from keras_attention.backend import ops, tree_map
 
 
 class SearchResult(NamedTuple):
-    """The sequences that a search found.
+    """The sequences that a search returns.
 
     Sizes: B samples, K beams or draws, at most L tokens, Tk memory steps. A greedy search has no
     axis K.
@@ -50,7 +50,7 @@ class SearchResult(NamedTuple):
 
 
 def by_sample(result: SearchResult, width: int) -> SearchResult:
-    """Splits the leading axis N = B K of all tensors into `(B, K)`."""
+    """Split the leading axis N = B K of all tensors into `(B, K)`."""
 
     def split(x):
         count, *sizes = ops.shape(x)
@@ -60,10 +60,10 @@ def by_sample(result: SearchResult, width: int) -> SearchResult:
 
 
 def cleared(result: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
-    """Clears what follows the end of a sequence, and the sequences that do not exist."""
+    """Clear what follows the end of a sequence, and the sequences that do not exist."""
     lengths = ops.where(exists, result.lengths, 0)
-    place = ops.arange(result.tokens.shape[-1], dtype="int32")
-    valid = place < ops.expand_dims(lengths, -1)
+    position = ops.arange(result.tokens.shape[-1], dtype="int32")
+    valid = position < ops.expand_dims(lengths, -1)
     return SearchResult(
         tokens=ops.where(ops.expand_dims(exists, -1), result.tokens, end_token),
         lengths=lengths,
