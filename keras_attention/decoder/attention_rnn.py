@@ -1,17 +1,48 @@
 """Attention inside a recurrent decoder."""
 
+import functools
 from typing import Any
 
 import keras
 
-from keras_attention._spec import UNROLLED, Description, check_bool, check_choice, raise_value_error
-from keras_attention._typing import Shape
-from keras_attention.attention.scoring import ScoringMixin
-from keras_attention.decoder._cells import check_cells, query_size, state_sizes
-from keras_attention.decoder._loop import run_loop, run_step
-from keras_attention.decoder.base import Decoder
+from keras_attention._spec import (
+    UNROLLED,
+    Description,
+    check_bool,
+    check_choice,
+    is_floating,
+    raise_value_error,
+)
+from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.attention.scoring import ScoringMixin, attend_masked
+from keras_attention.attention.types import DecoderState, Memory
+from keras_attention.backend.context import Place, compiling
+from keras_attention.backend.loops import leaves, swap_steps, tree_map, where_valid
+from keras_attention.backend.operations import ops
+from keras_attention.decoder.cells import (
+    check_cells,
+    check_output,
+    dropout_masks,
+    query_of,
+    query_size,
+    state_sizes,
+    with_constant_weights,
+)
+from keras_attention.decoder.decoder import Decoder
+from keras_attention.decoder.ops import (
+    AttentionOp,
+    CellOps,
+    KerasCell,
+    OutputOp,
+    StepOps,
+    runs_as_ops,
+)
+from keras_attention.decoder.padding import cut_lengths, pad_lengths
+from keras_attention.ops.masks import Masks, zero_masked
+from keras_attention.ops.random import generator_states, scan_drawing
+from keras_attention.recurrence import Calls, recur
 
-__all__ = ["AttentionRNN"]
+__all__ = ["AttentionRNN", "samples_in_step", "step_positions"]
 
 QUERIES = "previous", "current"
 
@@ -142,7 +173,125 @@ class AttentionRNN(Decoder):
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
 
-    _run, _step = run_loop, run_step
+    def _unroll(
+        self,
+        sequences: Tensor,
+        memory: Memory,
+        state: DecoderState,
+        mask: Any,
+        scores_wanted: bool,
+        training: Any,
+    ) -> tuple[Tensor, Nested, DecoderState]:
+        """Runs all steps; returns the outputs, the weights and the last state."""
+        sequences = ops.cast(sequences, self.compute_dtype)
+        position, last_position = step_positions(sequences, state.position, mask)
+        as_ops = runs_as_ops(self.cell, training) and all(map(is_floating, leaves(state.attention)))
+        as_ops = as_ops and not (self.attends_inside and samples_in_step(self.attention))
+        # Time comes first in the loop.
+        given = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
+        with compiling(True if training else None):
+            pads = as_ops and training and Place.of(sequences, *leaves(memory.value)).compiles_loops
+            padded = pad_lengths(self.attention, *given) if pads else given
+            loop = self._loop_of_ops if as_ops else self._loop_of_cell
+            carry, outputs = loop(*padded, scores_wanted, training, ops.shape(sequences)[1])()
+            if pads:
+                carry, outputs = cut_lengths(*given, (carry, outputs))
+        outputs, weights = tree_map(swap_steps, outputs)
+        if not self.attends_inside:
+            attended = attend_masked(
+                self.attention,
+                outputs,
+                memory,
+                masks=Masks(query=mask),
+                position=position,
+                return_attention_scores=scores_wanted,
+                training=training,
+            )
+            outputs, weights = self._joined(outputs, attended.output), attended.weights
+        outputs, weights = tree_map(lambda x: zero_masked(x, mask), (outputs, weights))
+        return outputs, weights, DecoderState(*carry, last_position)
+
+    def _loop_of_ops(self, inputs, memory, carry, scores_wanted, training, steps):
+        """Returns a function that runs the loop, with a gradient of its own."""
+        (sequences, mask, position), output, noise = inputs, None, None
+        cell = CellOps(self.cell, sequences, training)
+        named_ops = dict(cell.ops)
+        if self.attends_inside:
+            if training:
+                memory, noise = self.attention._begin_training(memory, ops.shape(sequences)[0])
+            product = self.attention._output_product()
+            if product is not None:
+                output = named_ops["output"] = OutputOp(*product)
+            options = {"return_attention_scores": scores_wanted, "training": training}
+            named_ops["attention"] = AttentionOp(
+                self.attention, memory, differentiated=True, combine=output is None, **options
+            )
+        step = functools.partial(self._one_step, StepOps(cell, self.attends_inside, output))
+        inputs = None, mask, position if self.attention.uses_position else None, noise
+        options = {"unroll": self.unroll, "training": bool(training)}
+        if Place.of(sequences).compiles_loops and not isinstance(steps, int):
+            options["steps"] = steps
+        return functools.partial(recur, step, named_ops, carry, inputs, cell.dropout, **options)
+
+    def _loop_of_cell(self, inputs, memory, carry, scores_wanted, training, steps):
+        """Returns a function that runs the loop, for any other cell; the backend differentiates it."""
+        noise, (batch, features) = None, ops.shape(inputs[0])[1:]
+        if self.attends_inside and training:
+            memory, noise = self.attention._begin_training(memory, steps)
+        options = {"return_attention_scores": scores_wanted, "training": training}
+        attention = AttentionOp(self.attention, memory, **options)
+        step_ops = StepOps(KerasCell(self.cell, self._check_output), self.attends_inside)
+
+        def step(carry, inputs):
+            return self._one_step(step_ops, Calls({"attention": attention}), carry, inputs)
+
+        def run():
+            with dropout_masks(self.cell, batch, features + self._fed_size):
+                loop = functools.partial(
+                    scan_drawing, step, carry, (*inputs, noise), self, self.unroll
+                )
+                return with_constant_weights(self, loop)
+
+        return run
+
+    def _step(
+        self, inputs: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, DecoderState, Any]:
+        *carry, position = state
+        step_ops = StepOps(KerasCell(self.cell, self._check_output), attends=True)
+        call = Calls({"attention": AttentionOp(self.attention, memory)})
+        x = inputs, None, position, None
+        carry, (output, weights) = self._one_step(step_ops, call, carry, x)
+        return output, DecoderState(*carry, position + 1), weights
+
+    def _one_step(self, step_ops, call, carry, inputs, dropout=None):
+        """Runs one step of the equation in the docstring; a masked step keeps its state."""
+        (cells, fed, state), (x, mask, position, noise) = carry, inputs
+        context = weights = None
+        if self.query == "current":
+            query, cells = step_ops.cell.step(call, x, fed, cells, dropout)
+        else:
+            query = query_of(self.cell, cells)
+        output = query
+        if step_ops.attends:
+            context, state, weights = call("attention", query, state, noise, position)
+            if step_ops.output is not None:
+                context = step_ops.output.step(call, query, context)
+        if self.query == "previous":
+            output, cells = step_ops.cell.step(call, x, context, cells, dropout)
+        new = cells, context if self.input_feeding else None, state
+        output = self._joined(output, context) if step_ops.attends else output
+        return where_valid(mask, new, carry), (output, weights)
+
+    def _joined(self, output, attended):
+        """Returns the output of a step, by `output_mode`."""
+        if self.output_mode == "concat":
+            return ops.concatenate([attended, output], axis=-1)
+        return output if self.output_mode == "cell" else attended
+
+    def _check_output(self, output, states):
+        states = states if self.attends_inside and self.query == "previous" else None
+        check_output(self.name, self.cell, output, states)
 
     def _check_tensors(self, tensors: dict[str, Any]) -> None:
         super()._check_tensors(tensors)
@@ -160,7 +309,7 @@ class AttentionRNN(Decoder):
 
     @property
     def _fed_size(self) -> int:
-        """The size of what a step appends to its inputs: the context, the fed vector or nothing."""
+        """The features that a step appends to its inputs: the context, the fed vector or nothing."""
         feeds = self.query == "previous" or self.input_feeding
         return self._attention_size if feeds else 0
 
@@ -177,3 +326,28 @@ class AttentionRNN(Decoder):
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         results = self.compute_output_spec(**self.CALL.symbols(shapes, self.compute_dtype))
         return keras.tree.map_structure(lambda x: tuple(x.shape), results)
+
+
+def step_positions(sequences: Tensor, start: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Returns the position of every step, `(B, T)`, and the position after the last one.
+
+    Masked steps do not count.
+    """
+    batch, steps = ops.shape(sequences)[:2]
+    if mask is None:
+        count = ops.broadcast_to(ops.arange(steps, dtype="int32"), (batch, steps))
+        total = ops.full((batch,), steps, dtype="int32")
+    else:
+        valid = ops.cast(mask, "int32")
+        count, total = ops.cumsum(valid, axis=1) - valid, ops.sum(valid, axis=1)
+    return count + ops.expand_dims(start, 1), start + total
+
+
+def samples_in_step(attention: ScoringMixin) -> bool:
+    """Returns whether a step may draw random numbers, as a `Dropout` layer in a hook does.
+
+    The generators of the mixin itself sample before the loop.
+    """
+    own = [getattr(one, "seed_generator", None) for one in attention._members()]
+    before_loop = {id(x.state) for x in own if x is not None}
+    return any(id(x) not in before_loop for x in generator_states(attention))

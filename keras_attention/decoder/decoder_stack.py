@@ -7,15 +7,15 @@ import keras
 
 from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.attention.scoring import ScoringMixin
+from keras_attention.attention.scoring import ScoringMixin, attend_masked
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend.compilation import pad_axis, round_up_length
 from keras_attention.backend.context import Place, compiling
 from keras_attention.backend.loops import swap_steps, tree_map
 from keras_attention.backend.operations import ops
-from keras_attention.decoder._cells import as_states, output_size, state_sizes
-from keras_attention.decoder._ops import CellSites, has_sites
-from keras_attention.decoder.base import Decoder
+from keras_attention.decoder.cells import as_states, output_size, state_sizes
+from keras_attention.decoder.decoder import Decoder
+from keras_attention.decoder.ops import CellOps, runs_as_ops
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.recurrence import recur
 
@@ -104,7 +104,7 @@ class DecoderStack(Decoder):
                 rnn.build((batch, steps, width))
             width = output_size(rnn.cell) + self._attention_size
 
-    def _run(self, sequences, memory, state, mask, scores_wanted, training):
+    def _unroll(self, sequences, memory, state, mask, scores_wanted, training):
         """All steps. The returned state is the first one, because no call returns the last."""
         sequences, back = ops.cast(sequences, self.compute_dtype), None
         if mask is not None:
@@ -117,7 +117,8 @@ class DecoderStack(Decoder):
         of_first, *of_others = state.cells
         outputs = run_rnn(first, sequences, of_first, training)
         count = ops.arange(ops.shape(sequences)[1], dtype="int32")
-        attended, _ = self.attention._attend(
+        attended = attend_masked(
+            self.attention,
             outputs,
             memory,
             state.attention,
@@ -145,7 +146,9 @@ class DecoderStack(Decoder):
         of_first, *of_others = state.cells
         inputs = ops.cast(inputs, self.compute_dtype)
         outputs, states = first.cell(inputs, of_first)
-        attended, _ = self.attention._attend(outputs, memory, state.attention, position=position)
+        attended = attend_masked(
+            self.attention, outputs, memory, state.attention, position=position
+        )
         new = [as_states(first.cell, states)]
         for n, (rnn, states) in enumerate(zip(others, of_others, strict=True)):
             joined = ops.concatenate([outputs, attended.output], axis=-1)
@@ -170,22 +173,22 @@ class DecoderStack(Decoder):
 def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: Any) -> Tensor:
     """The outputs of a recurrent layer at all steps, which are all valid."""
     if _wants_its_call(rnn, sequences, training):
-        found = rnn(sequences, initial_state=states, training=training)
-        return found[0] if rnn.return_state else found
+        outputs = rnn(sequences, initial_state=states, training=training)
+        return outputs[0] if rnn.return_state else outputs
     inputs = swap_steps(sequences)
     steps, limit = ops.shape(inputs)[0], None
     if training and Place.of(sequences).compiles_loops and not isinstance(steps, int):
         # XLA compiles few programs for all lengths.
         limit, inputs = steps, pad_axis(inputs, 0, round_up_length(steps) - steps)
-    cells = CellSites(rnn.cell, inputs, training)
+    cell = CellOps(rnn.cell, inputs, training)
 
-    def step(call, states, _, keeps):
-        hidden, states = cells(call, keeps, None, states)
+    def step(call, states, _, dropout):
+        hidden, states = cell.step(call, None, None, states, dropout)
         return states, hidden
 
     with compiling(True if training else None):
         options = {"training": bool(training), "steps": limit}
-        _, outputs = recur(step, cells.sites, states, None, cells.keeps, **options)
+        _, outputs = recur(step, cell.ops, states, None, cell.dropout, **options)
     return swap_steps(outputs)[:, :steps]
 
 
@@ -198,15 +201,15 @@ def _wants_its_call(rnn, sequences, training):
         type(rnn).call is kind.call and type(rnn).inner_loop is kind.inner_loop for kind in kinds
     )
     special = rnn.unroll or rnn.activity_regularizer is not None
-    return special or not known or not has_sites(rnn.cell, training)
+    return special or not known or not runs_as_ops(rnn.cell, training)
 
 
 def _valid_first(mask):
     """Indices `(B, T, 1)` that put the valid steps first in their order, and that undo this."""
     count = ops.cast(mask, "int32")
     valid, masked = ops.cumsum(count, axis=1), ops.cumsum(1 - count, axis=1)
-    place = ops.where(mask, valid, valid[:, -1:] + masked) - 1
-    return ops.expand_dims(ops.argsort(place, axis=1), 2), ops.expand_dims(place, 2)
+    position = ops.where(mask, valid, valid[:, -1:] + masked) - 1
+    return ops.expand_dims(ops.argsort(position, axis=1), 2), ops.expand_dims(position, 2)
 
 
 def check_rnns(layer: str, rnns: list) -> None:

@@ -18,7 +18,7 @@ from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend.loops import leaves, swap_steps, where_valid
 from keras_attention.backend.operations import ops
-from keras_attention.decoder._cells import (
+from keras_attention.decoder.cells import (
     as_states,
     check_cells,
     check_output,

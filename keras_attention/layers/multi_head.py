@@ -1,5 +1,6 @@
 """Several heads of one attention."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -13,7 +14,6 @@ from keras_attention.backend.context import value_of
 from keras_attention.backend.operations import ops
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast
-from keras_attention.recurrence import product
 
 __all__ = ["MultiHead"]
 
@@ -121,13 +121,11 @@ class MultiHead(Composite):
         output = self.project(ops.concatenate(outputs, axis=-1), self.output_kernel)
         return cast(output, self.compute_dtype)
 
-    def _combine_site(self):
-        """The product with O, whose gradient is computed after the loop."""
+    def _output_product(self) -> tuple[list[Tensor], Callable[[Tensor], Tensor]] | None:
         own = type(self).combine is not MultiHead.combine
         if own or any(type(head).combine is not ScoringMixin.combine for head in self.heads):
             return None
-        kernel = ops.cast(value_of(self.output_kernel), self.compute_dtype)
-        return product([kernel]), lambda call, query, context: call("combine", context)[0]
+        return [ops.cast(value_of(self.output_kernel), self.compute_dtype)], lambda total: total
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return self.attention.output_size(query_size, value_size)
@@ -149,7 +147,7 @@ class MultiHead(Composite):
         self._check_memory(memory)
         states = [state] * self.num_heads
         if state is not None and self.has_state:
-            states = self._given_state(memory, state)
+            states = self._state(memory, state)
         weights = [
             head.attend(query, part, one, **options).weights
             for head, part, one in self._each(memory, states)

@@ -135,9 +135,6 @@ class MultiSource(Composite):
     def _joint_weights(self, weights):
         return list(weights)
 
-    def _returned(self, weights, one_step):
-        return [ScoringMixin._returned(self, x, one_step) for x in weights]
-
     @property
     def _has_loss(self):
         own = type(self).sequence_loss is not MultiSource.sequence_loss

@@ -12,6 +12,12 @@ from keras_attention.backend.context import in_graph, value_of
 from keras_attention.backend.operations import ops
 from keras_attention.ops.random import generator_states
 
+__all__ = [
+    *("as_states", "cells_of", "check_cells", "check_output", "dropout_masks", "has_query"),
+    *("last_cell", "output_size", "query_of", "query_size", "state_sizes"),
+    "with_constant_weights",
+]
+
 
 def state_sizes(cell):
     """The sizes of the states: a list, nested for stacked cells of several states each."""

@@ -1,39 +1,33 @@
-"""What the decoders share: they read a memory, and they decode step by step."""
+"""The base of decoders: they read a memory, and they decode step by step."""
 
-import functools
 from typing import Any
 
 from keras import tree
 
-from keras_attention._spec import (
-    Description,
-    Spec,
-    dtype_of,
-    fits,
-    is_dense,
-    is_tensor,
-    kind_of,
-    map_shapes,
-    raise_value_error,
-)
+from keras_attention._spec import Description, Spec, is_tensor, map_shapes, raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
-from keras_attention.attention.scoring import build_attention, check_attention
+from keras_attention.attention.scoring import (
+    add_sequence_loss,
+    build_attention,
+    check_attention,
+)
 from keras_attention.attention.types import DecoderState, Memory
-from keras_attention.backend.compilation import pad_axis
-from keras_attention.backend.loops import leaves, tree_map, unflatten_as
+from keras_attention.backend.loops import leaves
 from keras_attention.backend.operations import ops
+from keras_attention.decoder.padding import cut_empty, pad_empty
+from keras_attention.decoder.states import check_states
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast
 
-__all__ = ["Decoder", "check_states", "run_at_least_once"]
+__all__ = ["Decoder"]
 
 
 class Decoder(CheckedLayer):
     """A recurrence over sequences that attends to a memory.
 
     A subclass has an `attention`, says what its cells hold in `_state_sizes`, and runs one step in
-    `_step(inputs, state, memory)`. It runs all steps in `_run(sequences, memory, state, mask,
+    `_step(inputs, state, memory)`. It runs all steps in `_unroll(sequences, memory, state, mask,
     scores_wanted, training)`, which returns the outputs, the weights or None, and the last state.
     """
 
@@ -95,13 +89,14 @@ class Decoder(CheckedLayer):
         prepared = self.attention._prepare(memory, value_mask=memory_mask)
         state = self._first_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
-        inputs = zero_masked(sequences, sequences_mask), prepared, state, sequences_mask
+        sequences = zero_masked(sequences, sequences_mask)
         has_loss = self.attention._has_loss
         scores_wanted = return_attention_scores or has_loss
-        run = functools.partial(self._run, scores_wanted=scores_wanted, training=training)
-        outputs, weights, state = run_at_least_once(run, *inputs)
+        inputs = pad_empty(sequences, prepared, state, sequences_mask)
+        results = self._unroll(*inputs, scores_wanted, training)
+        outputs, weights, state = cut_empty(sequences, prepared, state, results)
         if has_loss:
-            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
+            add_sequence_loss(self, self.attention, weights, sequences_mask, memory_mask)
         results = [outputs]
         if self.return_state:
             results += [*state.cells, *leaves(state[1:3])]
@@ -135,10 +130,10 @@ class Decoder(CheckedLayer):
         """The state before the first step; see the argument `initial_state` of a call."""
         attention, value = self.attention, leaves(memory.value)[0]
         batch = ops.shape(value)[0]
-        state, groups = None, dict(self._state_shapes)
+        groups = dict(self._state_shapes)
         cells, input_feed = groups.values()
+        state = attention._state(memory)
         if attention.has_state:
-            state = attention._first_state(memory)
             groups["attention state"] = tuple(tuple(x.shape[1:]) for x in leaves(state))
         parts = initial_state if isinstance(initial_state, (list, tuple)) else ()
         for part in (initial_state, *parts):
@@ -155,7 +150,7 @@ class Decoder(CheckedLayer):
         check_states(self.name, "initial_state", states, groups, value.shape[0])
         shapes = [*cells, *input_feed]
         if states[len(shapes) :]:
-            state = attention._given_state(memory, states[len(shapes) :])
+            state = attention._state(memory, states[len(shapes) :])
         # An encoder may compute in another dtype.
         states = [cast(x, self.compute_dtype) for x in states[: len(shapes)]]
         for shape in shapes[len(states) :]:
@@ -194,92 +189,5 @@ class Decoder(CheckedLayer):
                 raise_value_error(
                     self.name, f"{expected}memory) or the previous step returned it", None
                 )
-            kept = self.attention._given_state(memory, state.attention)
-            state = state._replace(attention=kept)
+            state = state._replace(attention=self.attention._state(memory, state.attention))
         return self._step(inputs, state, memory)
-
-
-def run_at_least_once(run, sequences, memory, state, mask):
-    """Calls `run`, a recurrent loop, even without a sample or without a step.
-
-    It passes zeros in place of a missing sample or step, and cuts the results, so gradients exist.
-
-    Args:
-        run: takes the other arguments and returns (outputs, weights or None, state).
-    """
-    steps = sequences.shape[1]
-    given = sequences, memory, state, mask
-    if 0 in [x.shape[0] for x in leaves(given)]:
-        one = [ops.zeros((1, *ops.shape(x)[1:]), x.dtype) for x in leaves(given)]
-        results = run_at_least_once(run, *unflatten_as(given, one))
-        return unflatten_as(results, [x[:0] for x in leaves(results)])
-    if steps is not None and steps > 0:
-        return run(sequences, memory, state, mask)
-    count = ops.shape(sequences)[1]
-    more = 1 if steps == 0 else ops.maximum(1 - count, 0)
-    mask = tree_map(lambda x: pad_axis(x, 1, more), mask)
-    outputs, weights, last = run(pad_axis(sequences, 1, more), memory, state, mask)
-    pairs = zip(leaves(last), leaves(state), strict=True)
-    last = unflatten_as(last, [ops.where(count > 0, *pair) for pair in pairs])
-    return outputs[:, :count], tree_map(lambda x: x[:, :count], weights), last
-
-
-def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) -> None:
-    """A flat list of states.
-
-    Args:
-        name: the argument that holds the states.
-        groups: the shapes of the states of each kind, in tuples, without the batch. An initial
-            state may hold nothing, only the first kind, or all.
-        batch: the batch size of the memory.
-    """
-    vectors = len(groups["cell state"]) + len(groups["fed vector"])
-    vectors = vectors if "attention state" in groups else len(states)
-    initial = name == "initial_state"
-    for n, state in enumerate(states):
-        if not hasattr(state, "shape") or not hasattr(state, "dtype") or not is_dense(state):
-            raise_value_error(
-                layer, f"`{name}` must hold tensors", state, "Leave it out to start from zeros."
-            )
-        kind = kind_of(state.dtype)
-        if n < vectors and (kind == "bool" or (initial and kind != "float")):
-            expected = f"`{name}` must hold vectors of floating-point numbers, as of an encoder"
-            remedy = 'Cast other numbers: keras.ops.cast(state, "float32").'
-            if kind == "bool":
-                remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
-            raise_value_error(layer, expected, Description(f"dtype {dtype_of(state)}"), remedy)
-    shapes = sum(groups.values(), ())
-    right = len(states) == len(shapes)
-    right = right or (initial and len(states) in (0, len(groups["cell state"])))
-    for state, size in zip(states, shapes, strict=False):
-        right = right and fits(tuple(state.shape), (batch, *size))
-    if right:
-        return
-    wanted = ", ".join(
-        f"{len(group)} {kind}{'s' * (len(group) > 1)} [{', '.join(map(_with_batch, group))}]"
-        for kind, group in groups.items()
-        if group
-    )
-    received = [tuple(x.shape) for x in states]
-    remedy = _remedy(received, shapes) if initial else ""
-    if any(not fits(shape[:1], (batch,)) for shape in received):
-        remedy = f"The batch size must be {batch}, as in the memory."
-    raise_value_error(
-        layer, f"`{name}` must hold {wanted}", Description(f"{len(received)}, {received}"), remedy
-    )
-
-
-def _remedy(received, shapes):
-    """How to fix an initial state of these shapes."""
-    pairs = zip(shapes, received, strict=False)
-    sizes = [size for (size, *_), shape in pairs if shape[1:] != (size,)]
-    if sizes and len(received) <= len(shapes) and all(len(shape) == 2 for shape in received):
-        return f"Project a state of another size: keras.layers.Dense({sizes[0]})(state)."
-    return (
-        "A list of the cell states alone suffices; a GRU has one, an LSTM has two. Leave "
-        "`initial_state` out to start from zeros."
-    )
-
-
-def _with_batch(shape):
-    return f"(batch, {', '.join(map(str, shape))})"
